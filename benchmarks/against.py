@@ -104,8 +104,8 @@ def compare(
         )
         for name, step in sides.items()
     ]
-    found = paired.interleaved(comparisons, pairs, paired.telling(precision))
-    rows = [paired.summary(comparison, of) for comparison, of in zip(comparisons, found, strict=True)]
+    actual = paired.interleaved(comparisons, pairs, paired.telling(precision))
+    rows = [paired.summary(comparison, of) for comparison, of in zip(comparisons, actual, strict=True)]
     rows[0]["claim"] = paired.at_least(BOUND, LOWER_BOUND, rows[0]["ratio"])
     last = {"ours": trainer.read_loss(losses[0])[0], "theirs": theirs.last_loss()}
     if not all(math.isfinite(loss) for loss in last.values()):

@@ -43,14 +43,14 @@ def measure(count: int) -> None:
     from dlperf_sdk.registry.plugins import Registry
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    began, spent = time.perf_counter(), time.process_time()
+    started_at, spent = time.perf_counter(), time.process_time()
     _, entries = plan_campaign(make_campaign(matrix_of(count), max_cases=count), Registry())
     print(
         json.dumps(
             {
                 "cases": len(entries),
-                "skipped": sum(each.refusal is not None for each in entries),
-                "seconds": time.perf_counter() - began,
+                "skipped": sum(entry.refusal is not None for entry in entries),
+                "seconds": time.perf_counter() - started_at,
                 "processor_seconds": time.process_time() - spent,
                 "mebibytes": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024,
             }
@@ -60,16 +60,16 @@ def measure(count: int) -> None:
 
 def main() -> None:
     """Every size, a line each; at last how time and memory grow."""
-    found = []
+    actual = []
     for size in SIZES:
         command = [sys.executable, __file__, str(size)]
         answer = subprocess.run(command, capture_output=True, text=True, check=True)
-        found.append(json.loads(answer.stdout))
+        actual.append(json.loads(answer.stdout))
         print(
             "{cases:>9,} cases, {skipped:,} skipped: {seconds:.2f} s ({processor_seconds:.2f} s of a core), "
-            "{mebibytes:.0f} MiB".format(**found[-1])
+            "{mebibytes:.0f} MiB".format(**actual[-1])
         )
-    small, large = found[-2], found[-1]
+    small, large = actual[-2], actual[-1]
     more = large["cases"] / small["cases"]
     print(
         f"{more:.1f} times the cases take {large['processor_seconds'] / small['processor_seconds']:.1f} times the time "

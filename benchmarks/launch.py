@@ -157,19 +157,19 @@ def _stepped(commands: Sequence[Sequence[str]], variables: Sequence[dict[str, st
         )
         for command, own in zip(commands, variables, strict=True)
     ]
-    told = [process.communicate() for process in started]
+    messages = [process.communicate() for process in started]
     if any(process.returncode for process in started):
-        raise RuntimeError(f"a rank failed: {told[0][1][-2000:]}")
-    found = re.search(r"stepped ([0-9.]+)", "".join(out for out, _ in told))
-    if found is None:
+        raise RuntimeError(f"a rank failed: {messages[0][1][-2000:]}")
+    actual = re.search(r"stepped ([0-9.]+)", "".join(out for out, _ in messages))
+    if actual is None:
         raise RuntimeError("rank 0 has not said when it stepped")
-    return float(found[1])
+    return float(actual[1])
 
 
 def _spent(work: Callable[[], float]) -> Spent:
     """Seconds to the first step; and processor time up to the end, that of the processes it waited for included."""
-    before, began = os.times(), monotonic()
-    wall, after = work() - began, os.times()
+    before, started_at = os.times(), monotonic()
+    wall, after = work() - started_at, os.times()
     used = (after.user + after.system + after.children_user + after.children_system) - (
         before.user + before.system + before.children_user + before.children_system
     )
@@ -188,20 +188,20 @@ def resolve_placement(launcher: str) -> Iterator[None]:
     reason = cluster.missing()
     if reason is not None:
         sys.exit(f"Slurm cannot be had here: {reason}. Run this inside an allocation.")
-    made = cluster.Cluster(0)
+    created = cluster.Cluster(0)
     try:
-        made.start()
-        os.environ.update(made.environment)
-        told = subprocess.run(
+        created.start()
+        os.environ.update(created.environment)
+        message = subprocess.run(
             ["salloc", "-N4", "--exclusive", "--no-shell"], capture_output=True, text=True, check=True
         )
-        number = re.search(r"job allocation (\d+)", told.stderr)
+        number = re.search(r"job allocation (\d+)", message.stderr)
         assert number is not None
         os.environ.update(SLURM_JOB_ID=number[1], SLURM_JOB_NUM_NODES="4", SLURM_JOB_NODELIST="n[1-4]")
         yield
         subprocess.run(["scancel", number[1]], check=False)
     finally:
-        made.close()
+        created.close()
 
 
 def torch_python() -> tuple[str, ...]:
@@ -225,17 +225,17 @@ def main() -> int:
             comparisons.append(Comparison(f"{ranks}, {others}", ours, plain(ranks, launcher)))
             if python:
                 comparisons.append(Comparison(f"{ranks}, torchrun", ours, torchrun(ranks, launcher, python)))
-        found = paired.interleaved(comparisons, chosen.pairs, paired.telling("launching"))
+        actual = paired.interleaved(comparisons, chosen.pairs, paired.telling("launching"))
     rows = []
-    for comparison, pairs in zip(comparisons, found, strict=True):
+    for comparison, pairs in zip(comparisons, actual, strict=True):
         row, ranks = paired.summary(comparison, pairs), int(comparison.name.partition(",")[0])
         if comparison.name.endswith(others):
             row["claim"] = paired.at_most(FIXED + PER_RANK * ranks, row["difference_per_step"])
         rows.append((ranks, row))
     growth = _growth([(ranks, row["difference_per_step"]["median"]) for ranks, row in rows if "claim" in row])
     if chosen.json:
-        told = {"machine": paired.machine(), "growth": growth, "rows": [row for _, row in rows]}
-        print(paired.as_json(told))
+        message = {"machine": paired.machine(), "growth": growth, "rows": [row for _, row in rows]}
+        print(paired.as_json(message))
         return 0
     print(paired.said(paired.machine()))
     lines = [

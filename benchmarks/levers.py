@@ -156,8 +156,8 @@ def against(plain: Side, device: str, model: str, name: str, lever: Lever, pairs
     """One lever, or plain, against plain; its trainer ends with this function."""
     side = plain if name == ITSELF else Side(device, model, lever)
     comparison = Comparison(name, plain.block, side.block, plain.steps)
-    (found,) = paired.interleaved([comparison], pairs, paired.telling(f"{model}, {name}"))
-    return {**paired.summary(comparison, found), "last_loss": side.last_loss()}
+    (actual,) = paired.interleaved([comparison], pairs, paired.telling(f"{model}, {name}"))
+    return {**paired.summary(comparison, actual), "last_loss": side.last_loss()}
 
 
 def main() -> int:
@@ -174,7 +174,7 @@ def main() -> int:
     import torch
 
     cases = {}
-    for model in (each for each in LEVERS if chosen.model in (None, each)):
+    for model in (item for item in LEVERS if chosen.model in (None, item)):
         levers = {**LEVERS[model], **(COMPILED[model] if chosen.compiled else {})}
         wanted = {
             name: lever

@@ -146,10 +146,10 @@ class Sides:
     def measured(self) -> Spent:
         """A window of `dlperf_sdk.worker.loop.measure`, from its own stamps."""
         protocol = {"canonical_steps": 0, "warmup": self.warmup, "steps": self.steps}
-        found = loop.measure(self.runtime, self.trainer, protocol, self.edges, lambda: None)
+        actual = loop.measure(self.runtime, self.trainer, protocol, self.edges, lambda: None)
         (cpu, synchronized), (cpu_end, synchronized_end) = self.edges.at["measure"], self.edges.at["verify"]
         self.seen["measured"].add(synchronized_end - synchronized)
-        return Spent(found["window"]["end"] - found["window"]["start"], cpu_end - cpu)
+        return Spent(actual["window"]["end"] - actual["window"]["start"], cpu_end - cpu)
 
     def bare(self) -> Spent:
         """The same steps with nothing around them."""
@@ -174,19 +174,19 @@ class Sides:
         ]
 
 
-def compared(every: dict[str, Sides], pairs: int, told: Callable[[str], None]) -> list[dict[str, Any]]:
+def compared(every: dict[str, Sides], pairs: int, message: Callable[[str], None]) -> list[dict[str, Any]]:
     """The rows of these sides, after making sure that both synchronized the device once per window."""
     comparisons = [comparison for name, sides in every.items() for comparison in sides.comparisons(name)]
-    found = paired.interleaved(comparisons, pairs, told)
+    actual = paired.interleaved(comparisons, pairs, message)
     for name, sides in every.items():
         if sides.seen["measured"] != {1} or sides.seen["bare"] != {1}:
             raise RuntimeError(
                 f"{name}: synchronizations per window were {sides.seen}, not one on both sides"
             )
-    return [paired.summary(comparison, of) for comparison, of in zip(comparisons, found, strict=True)]
+    return [paired.summary(comparison, of) for comparison, of in zip(comparisons, actual, strict=True)]
 
 
-def nothing(folder: Path, pairs: int, told: Callable[[str], None]) -> list[dict[str, Any]]:
+def nothing(folder: Path, pairs: int, message: Callable[[str], None]) -> list[dict[str, Any]]:
     """Part 1, for each clock."""
     every = {}
     for clock in CLOCKS:
@@ -195,11 +195,11 @@ def nothing(folder: Path, pairs: int, told: Callable[[str], None]) -> list[dict[
         every[f"no-op, clock {clock}"] = Sides(
             NothingRuntime(clock), NothingTrainer(), place, 100, NOTHING_STEPS
         )
-    return compared(every, pairs, told)
+    return compared(every, pairs, message)
 
 
 def real(
-    folder: Path, pairs: int, threads: int | None, told: Callable[[str], None]
+    folder: Path, pairs: int, threads: int | None, message: Callable[[str], None]
 ) -> tuple[dict[str, Any], list[Any]]:
     """Part 2: what torch says of itself, and the rows."""
     import torch_case
@@ -207,7 +207,7 @@ def real(
     torch_case.take_threads(threads)
     runtime, trainer = torch_case.start(torch_case.request(**CASE))
     sides = Sides(runtime, SameSteps(trainer), folder, 1, REAL_STEPS)
-    rows = compared({"ResNet-50 step": sides}, pairs, told)
+    rows = compared({"ResNet-50 step": sides}, pairs, message)
     runtime.stop()
     return runtime.facts(), rows
 
@@ -219,8 +219,8 @@ def main() -> int:
     )
     chosen = parser.parse_args()
     before = paired.machine()
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as created:
+        folder = Path(created)
         rows = nothing(folder, chosen.pairs, paired.telling("no-op step"))
         facts = None
         if find_spec("torch") is not None:

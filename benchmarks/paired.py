@@ -58,7 +58,7 @@ def timed(work: Callable[[], object]) -> Spent:
 
 
 def interleaved(
-    comparisons: Sequence[Comparison], pairs: int, told: Callable[[str], None]
+    comparisons: Sequence[Comparison], pairs: int, message: Callable[[str], None]
 ) -> list[list[tuple[Spent, Spent]]]:
     """So many pairs (a, b) of each comparison; one pair of each in turn, every other pair b first.
 
@@ -67,17 +67,17 @@ def interleaved(
     for comparison in comparisons:
         comparison.a()
         comparison.b()
-    found: list[list[tuple[Spent, Spent]]] = [[] for _ in comparisons]
+    actual: list[list[tuple[Spent, Spent]]] = [[] for _ in comparisons]
     for i in range(pairs):
-        told(f"pair {i + 1} of {pairs}")
-        for pairs_of, comparison in zip(found, comparisons, strict=True):
+        message(f"pair {i + 1} of {pairs}")
+        for pairs_of, comparison in zip(actual, comparisons, strict=True):
             if i % 2:
                 b, a = comparison.b(), comparison.a()
             else:
                 a, b = comparison.a(), comparison.b()
             pairs_of.append((a, b))
-    told("done\n")
-    return found
+    message("done\n")
+    return actual
 
 
 def middle(values: Sequence[float]) -> dict[str, Any]:
@@ -87,8 +87,11 @@ def middle(values: Sequence[float]) -> dict[str, Any]:
 
 def ratio(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
     """a / b: exp of the median of ln(a / b), and its 95 % interval."""
-    found = middle([math.log(a / b) for a, b in pairs])
-    return {"median": math.exp(found["median"]), "interval": [math.exp(limit) for limit in found["interval"]]}
+    actual = middle([math.log(a / b) for a, b in pairs])
+    return {
+        "median": math.exp(actual["median"]),
+        "interval": [math.exp(limit) for limit in actual["interval"]],
+    }
 
 
 def summary(comparison: Comparison, pairs: Sequence[tuple[Spent, Spent]]) -> dict[str, Any]:
@@ -145,10 +148,10 @@ def load() -> list[float]:
 def machine() -> dict[str, Any]:
     """What this runs on, without its name."""
     facts = hardware.describe()
-    kept = {
+    stored = {
         name: facts[name] for name in ("architecture", "cpu", "memory", "virtualisation") if name in facts
     }
-    return {**kept, "python": platform.python_version(), "load": load()}
+    return {**stored, "python": platform.python_version(), "load": load()}
 
 
 def said(machine_facts: dict[str, Any]) -> str:
@@ -162,26 +165,26 @@ def said(machine_facts: dict[str, Any]) -> str:
     )
 
 
-def number(found: dict[str, Any], form: str, scale: float = 1.0) -> str:
+def number(actual: dict[str, Any], form: str, scale: float = 1.0) -> str:
     """`median (low to high)` in one format, each times `scale`."""
-    median, (low, high) = found["median"] * scale, (limit * scale for limit in found["interval"])
+    median, (low, high) = actual["median"] * scale, (limit * scale for limit in actual["interval"])
     return f"{median:{form}} ({low:{form}} to {high:{form}})"
 
 
-def in_words(found: dict[str, Any], side: str = "ours", other: str = "theirs") -> str:
+def in_words(actual: dict[str, Any], side: str = "ours", other: str = "theirs") -> str:
     """Which side is faster, and by how much, of a ratio of throughputs `side` ÷ `other`.
 
     `ours is 4.2 % faster than theirs (95 %: 0.6 to 11.3 % faster)`, and whether the pairs can tell the two apart.
     """
-    low, high = found["interval"]
+    low, high = actual["interval"]
     (least, slower), (most, way) = _by(low), _by(high)
     if slower != way:
         span = f"{least} % {slower} to {most} % {way}"
     else:
         span = f"{least} to {most} % {way}" if way == "faster" else f"{most} to {least} % {way}"
-    amount, direction = _by(found["median"])
-    said = f"{side} is {amount} % {direction} than {other} (95 %: {span})"
-    return said if low > 1 or high < 1 else f"{said}: these pairs do not tell them apart"
+    amount, direction = _by(actual["median"])
+    output = f"{side} is {amount} % {direction} than {other} (95 %: {span})"
+    return output if low > 1 or high < 1 else f"{output}: these pairs do not tell them apart"
 
 
 def _by(ratio: float) -> tuple[str, str]:
@@ -189,16 +192,16 @@ def _by(ratio: float) -> tuple[str, str]:
     return f"{abs(100 * (ratio - 1)):.1f}", "faster" if ratio >= 1 else "slower"
 
 
-def at_most(bound: float, found: dict[str, Any]) -> dict[str, Any]:
+def at_most(bound: float, actual: dict[str, Any]) -> dict[str, Any]:
     """The claim that the median is at most so much, and what the interval says of it."""
-    low, high = found["interval"]
+    low, high = actual["interval"]
     return {"at_most": bound, "outcome": _outcome(high <= bound, low > bound)}
 
 
-def at_least(bound: float, lowest: float, found: dict[str, Any]) -> dict[str, Any]:
+def at_least(bound: float, lowest: float, actual: dict[str, Any]) -> dict[str, Any]:
     """The claim that the median is at least `bound` and its interval begins at `lowest` or above."""
-    low, high = found["interval"]
-    holds = found["median"] >= bound and low >= lowest
+    low, high = actual["interval"]
+    holds = actual["median"] >= bound and low >= lowest
     return {"at_least": bound, "interval_from": lowest, "outcome": _outcome(holds, high < bound)}
 
 

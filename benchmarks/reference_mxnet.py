@@ -51,7 +51,7 @@ def make(request: Request, trainer: Trainer) -> Theirs:
         updates.step(request.batch_size)
         losses[0] = loss
 
-    trained = [each for each in network.collect_params().values() if each.grad_req != "null"]
+    trained = [item for item in network.collect_params().values() if item.grad_req != "null"]
     return Theirs(
         step,
         lambda: float(losses[0].mean().asscalar()),
@@ -64,11 +64,11 @@ def flops(network: Any, image: Any) -> float:
     """Of convolutions and linear layers in one imperative forward pass."""
     from mxnet.gluon import nn
 
-    found = [0]
+    actual = [0]
 
     def count(layer: Any, _: Any, output: Any) -> None:
         # A kernel has (out, in, height, width), a linear layer's weight (out, in).
-        found[0] += 2 * math.prod(layer.weight.shape[1:]) * math.prod(output.shape)
+        actual[0] += 2 * math.prod(layer.weight.shape[1:]) * math.prod(output.shape)
 
     def watch(layer: Any) -> None:
         if isinstance(layer, (nn.Conv2D, nn.Dense)):
@@ -79,7 +79,7 @@ def flops(network: Any, image: Any) -> float:
     network(image).wait_to_read()
     for hook in hooks:
         hook.detach()
-    return float(found[0])
+    return float(actual[0])
 
 
 if __name__ == "__main__":

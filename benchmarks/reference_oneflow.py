@@ -56,18 +56,18 @@ def flops(network: Any, image: Any) -> float:
     """Of convolutions and linear layers in one forward pass of a network that nobody else uses: the hooks stay."""
     import oneflow as flow
 
-    found = [0]
+    actual = [0]
 
     def count(layer: Any, _: Any, output: Any) -> None:
         # A kernel has (out, in, height, width), a linear layer's weight (out, in).
-        found[0] += 2 * math.prod(layer.weight.shape[1:]) * math.prod(output.shape)
+        actual[0] += 2 * math.prod(layer.weight.shape[1:]) * math.prod(output.shape)
 
     for layer in network.modules():
         if isinstance(layer, (flow.nn.Conv2d, flow.nn.Linear)):
             layer.register_forward_hook(count)
     with flow.no_grad():
         network(image)
-    return float(found[0])
+    return float(actual[0])
 
 
 if __name__ == "__main__":

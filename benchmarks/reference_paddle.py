@@ -53,20 +53,20 @@ def flops(network: Any, image: Any) -> float:
     """Of convolutions and linear layers in one forward pass; `paddle.flops` fails with this NumPy."""
     import paddle
 
-    found = [0]
+    actual = [0]
 
     def count(layer: Any, _: Any, output: Any) -> None:
         # A kernel has (out, in, height, width), a linear layer's weight (in, out).
         inner = layer.weight.shape[1:] if len(layer.weight.shape) == 4 else layer.weight.shape[:1]
-        found[0] += 2 * math.prod(inner) * math.prod(output.shape)
+        actual[0] += 2 * math.prod(inner) * math.prod(output.shape)
 
-    layers = [each for each in network.sublayers() if isinstance(each, (paddle.nn.Conv2D, paddle.nn.Linear))]
+    layers = [item for item in network.sublayers() if isinstance(item, (paddle.nn.Conv2D, paddle.nn.Linear))]
     hooks = [layer.register_forward_post_hook(count) for layer in layers]
     with paddle.no_grad():
         network(image)
     for hook in hooks:
         hook.remove()
-    return float(found[0])
+    return float(actual[0])
 
 
 if __name__ == "__main__":

@@ -120,15 +120,15 @@ def same_work(trainer: Trainer, theirs: Theirs) -> dict[str, Any]:
         for decays in (True, False)
     )
     sizes = parameter_sizes(theirs.model.parameters())
-    found = {
+    actual = {
         "flops": [flops(lambda: trainer.step(trainer.canonical_batch())), flops(theirs.step)],
         "with_decay": [own[0], sizes[0]],
         "without": [own[1], sizes[1]],
     }
-    for what, (left, right) in found.items():
+    for what, (left, right) in actual.items():
         if abs(left / right - 1) > (1e-3 if what == "flops" else 0):
             raise RuntimeError(f"not the same work: {what} are {left} of ours and {right} of theirs")
-    return found
+    return actual
 
 
 def compare(
@@ -165,8 +165,8 @@ def compare(
         Comparison(name, timed(side.step), timed(ours), size.steps) for name, side in sides.items()
     ]
     comparisons.append(Comparison("ours, A/A", timed(ours), timed(ours), size.steps))
-    found = paired.interleaved(comparisons, pairs, paired.telling(f"{model} {precision}"))
-    rows = [paired.summary(comparison, of) for comparison, of in zip(comparisons, found, strict=True)]
+    actual = paired.interleaved(comparisons, pairs, paired.telling(f"{model} {precision}"))
+    rows = [paired.summary(comparison, of) for comparison, of in zip(comparisons, actual, strict=True)]
     for row in rows:
         if row["name"].startswith("plain loop"):
             row["claim"] = paired.at_least(BOUND, LOWER_BOUND, row["ratio"])

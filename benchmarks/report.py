@@ -41,7 +41,7 @@ def row(count: int) -> dict[str, Any]:
                 target = Path(folder) / result.id / path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(text, encoding="utf-8")
-        began = perf_counter()
+        started_at = perf_counter()
         results = [result for result in ResultStore(folder) if isinstance(result, Result)]
         read = perf_counter()
         document = html.report_on_results(results)
@@ -52,7 +52,7 @@ def row(count: int) -> dict[str, Any]:
         raise SystemExit(f"{count - len(results)} of {count} results cannot be read.")
     return {
         "results": count,
-        "read_seconds": read - began,
+        "read_seconds": read - started_at,
         "html_seconds": written - read,
         "html_bytes": len(document.encode()),
         "terminal_seconds": ended - written,
@@ -68,9 +68,9 @@ def main() -> int:
     chosen = parser.parse_args()
     before = paired.machine()
     # The first report loads the libraries and makes their script: once per process, whatever the results.
-    began = perf_counter()
+    started_at = perf_counter()
     html.report_on_results(list(many(2)))
-    first = perf_counter() - began
+    first = perf_counter() - started_at
     rows = [row(count) for count in COUNTS if count <= chosen.most]
     last = rows[-1]
     document = {
@@ -90,7 +90,7 @@ def main() -> int:
     print(paired.said(before))
     print(f"the first report in a process: {first:.1f} s\n")
     headings = ("results", "reading, s", "html, s", "html, MB", "terminal, s")
-    print(paired.table(headings, [_cells(each) for each in rows]))
+    print(paired.table(headings, [_cells(row) for row in rows]))
     claim = document["claim"]
     print(
         f"\n{last['results']:,} results: at most {MOST_SECONDS:.0f} s: {claim['seconds']}; "
@@ -99,13 +99,13 @@ def main() -> int:
     return 0
 
 
-def _cells(each: dict[str, Any]) -> list[str]:
+def _cells(item: dict[str, Any]) -> list[str]:
     return [
-        f"{each['results']:,}",
-        f"{each['read_seconds']:.2f}",
-        f"{each['html_seconds']:.2f}",
-        f"{each['html_bytes'] / 1e6:.2f}",
-        f"{each['terminal_seconds']:.2f}",
+        f"{item['results']:,}",
+        f"{item['read_seconds']:.2f}",
+        f"{item['html_seconds']:.2f}",
+        f"{item['html_bytes'] / 1e6:.2f}",
+        f"{item['terminal_seconds']:.2f}",
     ]
 
 

@@ -58,7 +58,7 @@ def coordinate(nodes: int, started: Connection) -> None:
         last.update(event)
 
     link.Link.send_line = count  # type: ignore[method-assign]
-    began, processor = time.monotonic(), time.process_time()
+    started_at, processor = time.monotonic(), time.process_time()
     coordinator = Coordinator(request, listener, SECRET, emit)
     coordinator.start()
     started.send(listener.getsockname()[1])
@@ -66,7 +66,7 @@ def coordinate(nodes: int, started: Connection) -> None:
     started.send(
         {
             "failure": last["failure"],
-            "seconds": time.monotonic() - began,
+            "seconds": time.monotonic() - started_at,
             "processor": time.process_time() - processor,
             "sent": sent[0],
             "to_controller": received[0],

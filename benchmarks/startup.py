@@ -59,10 +59,10 @@ def started(code: str, *arguments: str) -> Block:
     """A block: one process from its start to its end."""
 
     def block() -> Spent:
-        began = monotonic()
+        started_at = monotonic()
         process = subprocess.Popen([sys.executable, "-c", code, *arguments], stdout=subprocess.DEVNULL)
         _, status, used = os.wait4(process.pid, 0)
-        wall = monotonic() - began
+        wall = monotonic() - started_at
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             raise RuntimeError(f"{sys.executable} ended with {process.returncode}, of {arguments or code!r}")
@@ -84,8 +84,8 @@ def imported(code: str, *arguments: str) -> list[str]:
         text = file.read()
     if process.returncode:
         raise RuntimeError(f"{sys.executable} ended with {process.returncode}, of {arguments or code!r}")
-    found: list[str] = json.loads(text)
-    return found
+    actual: list[str] = json.loads(text)
+    return actual
 
 
 def packages(modules: Iterable[str]) -> Counter[str]:

@@ -64,13 +64,13 @@ def main() -> None:
     for size in sizes:
         with tempfile.TemporaryDirectory(prefix="dlperf-bench-") as scratch:
             written = fill(Path(scratch), size)
-            found = in_process(Path(scratch))
-        for stage, seconds in found["seconds"].items():
-            each = seconds / size
-            growth = f"{each / before[stage]:7.2f}" if stage in before else f"{'':7}"
-            print(f"{size:>8,} {stage:<10} {seconds:>9.3f} {1e3 * each:>9.3f} {growth}")
-            before[stage] = each
-        peak, start = found["peak"], found["start"]
+            actual = in_process(Path(scratch))
+        for stage, seconds in actual["seconds"].items():
+            item = seconds / size
+            growth = f"{item / before[stage]:7.2f}" if stage in before else f"{'':7}"
+            print(f"{size:>8,} {stage:<10} {seconds:>9.3f} {1e3 * item:>9.3f} {growth}")
+            before[stage] = item
+        peak, start = actual["peak"], actual["start"]
         print(
             f"{size:>8,} {'memory':<10} {written / 1e6:,.0f} MB on disk, {(peak - start) / 1e6:,.0f} MB of memory"
         )
@@ -80,8 +80,8 @@ def in_process(store: Path) -> dict[str, Any]:
     """Measure a store in a process of its own."""
     command = [sys.executable, __file__, "--measure", str(store)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    actual: dict[str, Any] = json.loads(done.stdout)
+    return actual
 
 
 def measure(path: Path) -> dict[str, Any]:
@@ -96,9 +96,9 @@ def measure(path: Path) -> dict[str, Any]:
     seconds: dict[str, float] = {}
 
     def timed(stage: str, work: Callable[[], Any]) -> Any:
-        began = perf_counter()
+        started_at = perf_counter()
         value = work()
-        seconds[stage] = perf_counter() - began
+        seconds[stage] = perf_counter() - started_at
         return value
 
     results = timed("load", lambda: list(ResultStore(path)))
@@ -133,11 +133,11 @@ def _memory() -> int:
 
 def fill(store: Path, size: int) -> int:
     """Write that many results; the value is their size in bytes."""
-    made = [files_of(result) for result in results()]
+    created = [files_of(result) for result in results()]
     written = 0
     for number in range(size):
         name = f"20250101T{number // 3600 % 24:02}{number // 60 % 60:02}{number % 60:02}Z-case-{number:06}"
-        for path, text in made[number % len(made)].items():
+        for path, text in created[number % len(created)].items():
             target = store / name / path
             target.parent.mkdir(parents=True, exist_ok=True)
             written += target.write_text(text.replace(ID, name), encoding="utf-8")

@@ -38,7 +38,7 @@ def _playwright() -> str | None:
         path = Path(playwright.chromium.executable_path)
     # The shell without a screen lies in a folder of its own.
     shells = sorted(path.parents[2].glob("chromium_headless_shell-*/*/*shell"))
-    return next((str(each) for each in (path, *shells) if each.exists() and _answers(str(each))), None)
+    return next((str(item) for item in (path, *shells) if item.exists() and _answers(str(item))), None)
 
 
 def _answers(path: str) -> bool:

@@ -72,7 +72,7 @@ class Bench:
         if nvml is None:
             return 0
         try:
-            told = [nvml.memory(device) for device in nvml.devices()]
-            return sum(memory.used for memory in told if memory is not None)
+            messages = [nvml.memory(device) for device in nvml.devices()]
+            return sum(memory.used for memory in messages if memory is not None)
         finally:
             nvml.close()

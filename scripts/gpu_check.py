@@ -88,8 +88,8 @@ def table(folder: Path) -> str:
     for check in CHECKS:
         path = folder / "checks" / f"{check.name}.json"
         if path.is_file():
-            found = json.loads(path.read_text(encoding="utf-8"))
-            rows.append(f"| {check.name} | {found['outcome']} | {found['sentence'].replace('|', '/')} |")
+            actual = json.loads(path.read_text(encoding="utf-8"))
+            rows.append(f"| {check.name} | {actual['outcome']} | {actual['sentence'].replace('|', '/')} |")
     return "\n".join(rows) + "\n"
 
 
@@ -122,13 +122,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = chosen.output / "checks"
     folder.mkdir(parents=True, exist_ok=True)
     for check in checks:
-        began = time.monotonic()
-        outcome = carried_out(evolve(check, seconds=check.seconds * slower), bench, end - began)
+        started_at = time.monotonic()
+        outcome = carried_out(evolve(check, seconds=check.seconds * slower), bench, end - started_at)
         outcomes.append(outcome.outcome)
         document = {
             "check": check.name,
             "device": bench.device,
-            "seconds": time.monotonic() - began,
+            "seconds": time.monotonic() - started_at,
             **asdict(outcome),
         }
         (folder / f"{check.name}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

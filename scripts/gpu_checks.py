@@ -51,14 +51,14 @@ class Check:
 
 def doctor(bench: Bench) -> Outcome:
     """The machine is ready, and the GPU is there."""
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-m", "dlperf_sdk", "doctor", "--json"], capture_output=True, check=False
     )
-    found = json.loads(said.stdout)
-    broken = [each for each in found["findings"] if each["outcome"] == "broken"]
+    actual = json.loads(output.stdout)
+    broken = [item for item in actual["findings"] if item["outcome"] == "broken"]
     gpus = [f"{gpu.name}, driver {gpu.driver}" for gpu in list_gpus()]
     if broken:
-        return Outcome(FAIL, "; ".join(f"{each['name']}: {each['detail']}" for each in broken))
+        return Outcome(FAIL, "; ".join(f"{item['name']}: {item['detail']}" for item in broken))
     if bench.device == "cuda" and not gpus:
         return Outcome(FAIL, "The driver names no GPU.")
     return Outcome(PASS, f"Ready; {'; '.join(gpus) or 'no GPU'}.")
@@ -77,14 +77,14 @@ def parity(model: str, fields: Mapping[str, Any], bench: Bench) -> Outcome:
         verdict for verdict in verdicts.values() if verdict.kind == "integrity" and verdict.outcome == FAIL
     ]
     if wrong:
-        said = " ".join(f"{verdict.name}: {verdict.detail}" for verdict in wrong)
-        return Outcome(FAIL, said, results=(result.id,))
-    asked = [verdicts["parity"], verdicts["precision-effective"]]
-    outcome = PASS if all(verdict.outcome == PASS for verdict in asked) else INCONCLUSIVE
-    told = next(verdict for verdict in asked if verdict.outcome == outcome or outcome != PASS)
+        output = " ".join(f"{verdict.name}: {verdict.detail}" for verdict in wrong)
+        return Outcome(FAIL, output, results=(result.id,))
+    requested = [verdicts["parity"], verdicts["precision-effective"]]
+    outcome = PASS if all(verdict.outcome == PASS for verdict in requested) else INCONCLUSIVE
+    message = next(verdict for verdict in requested if verdict.outcome == outcome or outcome != PASS)
     assert result.parity is not None
     figures = {"deviations": result.parity.deviations, "updates": result.parity.updates}
-    return Outcome(outcome, told.detail, figures, (result.id,))
+    return Outcome(outcome, message.detail, figures, (result.id,))
 
 
 def clocks(bench: Bench) -> Outcome:
@@ -100,14 +100,14 @@ def clocks_agree(clock: str, step_times: Sequence[float], window: float, result:
     """Whether steps add up to their window."""
     total = math.fsum(step_times)
     figures = {"clock": clock, "steps": len(step_times), "sum_of_steps": total, "window": window}
-    said = (
+    output = (
         f"{len(step_times)} steps take {total:.6f} s by the clock {clock!r}, and the synchronized window is "
         f"{window:.6f} s: {(total / window - 1) * 100:+.3f} %."
     )
     if clock != "event":
-        return Outcome(NOT_APPLICABLE, f"There are no device events here. {said}", figures, (result,))
+        return Outcome(NOT_APPLICABLE, f"There are no device events here. {output}", figures, (result,))
     close = abs(window - total) <= CLOCKS_APART * window + CLOCKS_SLACK
-    return Outcome(PASS if close else FAIL, said, figures, (result,))
+    return Outcome(PASS if close else FAIL, output, figures, (result,))
 
 
 def sensors(bench: Bench) -> Outcome:
@@ -123,23 +123,23 @@ def sensors(bench: Bench) -> Outcome:
     return sensors_agree(nvidia_smi.agreements(result.repeats[0], lines), len(lines), result.id)
 
 
-def sensors_agree(found: Sequence[nvidia_smi.Agreement], lines: int, result: str) -> Outcome:
+def sensors_agree(actual: Sequence[nvidia_smi.Agreement], lines: int, result: str) -> Outcome:
     """Whether all that both tell is close."""
-    figures = {"lines": lines, "agreements": [each._asdict() for each in found]}
-    far = [each for each in found if each.within is False]
-    untold = [each.name for each in found if each.within is None]
-    said = "; ".join(
-        f"{each.name} {each.ours:.6g} and {each.theirs:.6g}" for each in found if each.within is not None
+    figures = {"lines": lines, "agreements": [item._asdict() for item in actual]}
+    far = [item for item in actual if item.within is False]
+    untold = [item.name for item in actual if item.within is None]
+    output = "; ".join(
+        f"{item.name} {item.ours:.6g} and {item.theirs:.6g}" for item in actual if item.within is not None
     )
     if far:
-        names = ", ".join(each.name for each in far)
+        names = ", ".join(item.name for item in far)
         return Outcome(
-            FAIL, f"Too far from nvidia-smi: {names}. Ours and theirs: {said}.", figures, (result,)
+            FAIL, f"Too far from nvidia-smi: {names}. Ours and theirs: {output}.", figures, (result,)
         )
-    if untold or not found:
+    if untold or not actual:
         names = ", ".join(untold) or "anything"
-        return Outcome(INCONCLUSIVE, f"Not both tell {names}. Ours and theirs: {said}.", figures, (result,))
-    return Outcome(PASS, f"Means over the window, ours and nvidia-smi's: {said}.", figures, (result,))
+        return Outcome(INCONCLUSIVE, f"Not both tell {names}. Ours and theirs: {output}.", figures, (result,))
+    return Outcome(PASS, f"Means over the window, ours and nvidia-smi's: {output}.", figures, (result,))
 
 
 def out_of_memory(bench: Bench) -> Outcome:
@@ -149,7 +149,7 @@ def out_of_memory(bench: Bench) -> Outcome:
     # On a GPU some 440 GB, in tensors that 32-bit offsets still reach.
     large = 2**13 if bench.device == "cuda" else 2**20
     failing = bench.run("bert-base", precision="amp-bf16", batch_size=large, memory_limit=limit)
-    kept = bench.gpu_memory()
+    stored = bench.gpu_memory()
     after = bench.run("bert-base", precision="amp-bf16")
     ids = (failing.id, after.id)
     if failing.status != "out-of-memory":
@@ -158,8 +158,8 @@ def out_of_memory(bench: Bench) -> Outcome:
         )
     if not after.ok:
         return Outcome(FAIL, f"The run after it ended as {after.status!r}: {_why(after)}", results=ids)
-    said = f"A batch of {large:,} ended as out-of-memory ({_why(failing)}), and the next run is ok."
-    return Outcome(PASS, said, {"device_memory_after": kept}, ids)
+    output = f"A batch of {large:,} ended as out-of-memory ({_why(failing)}), and the next run is ok."
+    return Outcome(PASS, output, {"device_memory_after": stored}, ids)
 
 
 class Killer:
@@ -193,12 +193,14 @@ def killed_worker(bench: Bench) -> Outcome:
         time.sleep(0.2)
     after, gone = bench.gpu_memory(), not Path(f"/proc/{killer.pid}").exists()
     figures = {"device_memory_before": before, "device_memory_after": after}
-    said = f"Killed in its window, the run ended as crashed, and its process is {'gone' if gone else 'still there'}"
+    output = f"Killed in its window, the run ended as crashed, and its process is {'gone' if gone else 'still there'}"
     if bench.device != "cuda":
-        return Outcome(PASS if gone else FAIL, f"{said}; there is no GPU to look at.", figures, (result.id,))
+        return Outcome(
+            PASS if gone else FAIL, f"{output}; there is no GPU to look at.", figures, (result.id,)
+        )
     outcome = PASS if gone and after <= before + LEFT_OVER else FAIL
-    said += f"; in use on the GPU before and after: {quantity(before, 'B')}, {quantity(after, 'B')}."
-    return Outcome(outcome, said, figures, (result.id,))
+    output += f"; in use on the GPU before and after: {quantity(before, 'B')}, {quantity(after, 'B')}."
+    return Outcome(outcome, output, figures, (result.id,))
 
 
 def largest(bench: Bench) -> Outcome:
@@ -235,7 +237,7 @@ def largest_found(ok: bool, note: str) -> str:
 def overhead(bench: Bench) -> Outcome:
     """The measuring loop costs nothing that could be seen around a step of about 80 ms."""
     sources = [ROOT / "src", ROOT / "plugins" / "dlperf-torch" / "src"]
-    found = [*map(str, sources), *filter(None, [os.environ.get("PYTHONPATH")])]
+    actual = [*map(str, sources), *filter(None, [os.environ.get("PYTHONPATH")])]
     command = [
         bench.python or sys.executable,
         str(ROOT / "scripts" / "gpu_overhead.py"),
@@ -246,7 +248,7 @@ def overhead(bench: Bench) -> Outcome:
         command += ["--size", "32", "--step", "0.02", "--steps", "2", "--pairs", "6", "--precision", "fp32"]
     ended = subprocess.run(
         command,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(found)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(actual)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -255,24 +257,24 @@ def overhead(bench: Bench) -> Outcome:
     if ended.returncode:
         last = (ended.stderr.strip().splitlines() or ["nothing on standard error"])[-1]
         return Outcome(FAIL, f"{command[0]} ended with exit code {ended.returncode}: {last}")
-    told = json.loads(ended.stdout.strip().splitlines()[-1])
-    return overhead_small(told["rows"], told)
+    message = json.loads(ended.stdout.strip().splitlines()[-1])
+    return overhead_small(message["rows"], message)
 
 
-def overhead_small(rows: Sequence[Mapping[str, Any]], told: Mapping[str, Any]) -> Outcome:
+def overhead_small(rows: Sequence[Mapping[str, Any]], message: Mapping[str, Any]) -> Outcome:
     """Where the interval of the ratio lies; beside it the bare loop against itself, as the measure of the noise."""
     ratio, noise = rows[0]["ratio"], rows[1]["ratio"]
     low, high = ratio["interval"]
     step = rows[0]["b_seconds_per_step"]["median"]
-    said = (
+    output = (
         f"Around a step of {step * 1e3:.1f} ms, {rows[0]['pairs']} pairs: {ratio['median']:.4f} "
         f"({low:.4f} – {high:.4f}) of the bare loop's time; that against itself {noise['median']:.4f} "
         f"({noise['interval'][0]:.4f} – {noise['interval'][1]:.4f})."
     )
     if low >= 1 - OVERHEAD and high <= 1 + OVERHEAD:
-        return Outcome(PASS, said, told)
+        return Outcome(PASS, output, message)
     outside = high < 1 - OVERHEAD or low > 1 + OVERHEAD
-    return Outcome(FAIL if outside else INCONCLUSIVE, said, told)
+    return Outcome(FAIL if outside else INCONCLUSIVE, output, message)
 
 
 def failed(result: Result) -> Outcome:

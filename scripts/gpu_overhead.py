@@ -45,32 +45,32 @@ def seconds_per_step(runtime: Runtime, trainer: Trainer, steps: int = TIMED) -> 
     for batch in itertools.islice(batches, steps):
         trainer.step(batch)
     runtime.synchronize()
-    began = monotonic()
+    started_at = monotonic()
     for batch in itertools.islice(batches, steps):
         trainer.step(batch)
     runtime.synchronize()
-    return (monotonic() - began) / steps
+    return (monotonic() - started_at) / steps
 
 
 def started(device: str, size: int, batch_size: int, precision: str) -> tuple[Runtime, Trainer]:
     """ResNet-50 on images of `size` pixels, without agents."""
     options = {"image_size": size, "num_classes": 1000}
-    asked = in_process.request(
+    requested = in_process.request(
         Torch, "resnet50", options, batch_size=batch_size, precision=precision, device=device
     )
-    return in_process.start(asked)
+    return in_process.start(requested)
 
 
 def batch_size_for(device: str, size: int, precision: str, step: float) -> int:
     """The batch size whose step takes about so many seconds, guessed again from ever closer by: a step of few samples
     is all launching, and its time does not grow with them."""
-    found = TRIED
+    actual = TRIED
     for _ in range(GUESSES):
-        taken = seconds_per_step(*started(device, size, found, precision))
+        taken = seconds_per_step(*started(device, size, actual, precision))
         if abs(taken / step - 1) <= NEAR:
             break
-        found = max(2, round(found * step / taken))  # batch norm needs two
-    return found
+        actual = max(2, round(actual * step / taken))  # batch norm needs two
+    return actual
 
 
 def main() -> int:
@@ -91,14 +91,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         sides = overhead.Sides(runtime, overhead.SameSteps(trainer), Path(folder), 1, chosen.steps)
         rows = overhead.compared({"step": sides}, chosen.pairs, lambda text: None)
-    found: dict[str, Any] = {
+    actual: dict[str, Any] = {
         "batch_size": batch_size,
         "clock": runtime.clock,
         "facts": runtime.facts(),
         "rows": rows,
     }
     runtime.stop()
-    print(json.dumps(found))
+    print(json.dumps(actual))
     return 0
 
 

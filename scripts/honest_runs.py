@@ -37,7 +37,7 @@ def run_case(framework: str, fields: Fields, deadline: float) -> dict[str, Any] 
     """Run one case; return its line of the output, or None if it is too late to begin."""
     if time.monotonic() > deadline:
         return None
-    suite, began = suite_of(framework), time.monotonic()
+    suite, started_at = suite_of(framework), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         known = dict(fields)
         model, source = known.pop("model"), known.get("data")
@@ -50,7 +50,7 @@ def run_case(framework: str, fields: Fields, deadline: float) -> dict[str, Any] 
         if refused is not None:
             return {**line, "status": "refused", "detail": str(refused)}
         result = suite.run_case(spec)
-    line |= {"status": result.status, "seconds": round(time.monotonic() - began, 1)}
+    line |= {"status": result.status, "seconds": round(time.monotonic() - started_at, 1)}
     if result.failure is not None:
         return {**line, "detail": result.failure.message}
     window = verdict(result, NAME)
@@ -73,8 +73,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2, help="seeds of each case of one replica")
     parser.add_argument("frameworks", nargs="+", metavar="NAME")
     chosen = parser.parse_args()
-    began, seconds = time.monotonic(), 60 * chosen.minutes
-    deadline = began + seconds
+    started_at, seconds = time.monotonic(), 60 * chosen.minutes
+    deadline = started_at + seconds
     chosen.output.touch()
     lines = [json.loads(text) for text in chosen.output.read_text().splitlines()]
     known = {key_of(line) for line in lines}
@@ -96,7 +96,7 @@ def main() -> None:
         with ThreadPoolExecutor(AT_ONCE) as threads:
             for done in as_completed(
                 [
-                    threads.submit(run_series, framework, left, began + SERIES_SHARE * seconds)
+                    threads.submit(run_series, framework, left, started_at + SERIES_SHARE * seconds)
                     for framework, left in series
                     if left
                 ]

@@ -65,8 +65,8 @@ def run_series(
         return lines
     first = next(iter(cases.values()))[1]
     prepared = environments.prepare(framework, first.environment, "cpu")
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as created:
+        folder = Path(created)
         requests = {}
         for source, write in SAMPLES.items():
             (folder / source).mkdir()

@@ -116,7 +116,7 @@ class Agreement(NamedTuple):
 def agreements(repeat: Repeat, lines: Iterable[Line]) -> list[Agreement]:
     """Both sides' means over the window of each process of the repeat, for each of its devices; pure."""
     every = list(lines)
-    found: list[Agreement] = []
+    actual: list[Agreement] = []
     for record in repeat.records:
         for replica in record.replicas:
             during = [
@@ -125,23 +125,29 @@ def agreements(repeat: Repeat, lines: Iterable[Line]) -> list[Agreement]:
                 if line.uuid == replica.device and record.window.start <= line.time <= record.window.end
             ]
             theirs = {
-                quantity.name: statistics.fmean(told)
+                quantity.name: statistics.fmean(message)
                 for quantity in QUANTITIES
-                if (told := [line.values[quantity.name] for line in during if quantity.name in line.values])
+                if (
+                    message := [line.values[quantity.name] for line in during if quantity.name in line.values]
+                )
             }
-            found += _of_device(repeat, record.node, replica.device, record.window, theirs)
-    return found
+            actual += _of_device(repeat, record.node, replica.device, record.window, theirs)
+    return actual
 
 
 def _of_device(
     repeat: Repeat, node: int, device: str, window: Window, theirs: Mapping[str, float]
 ) -> Iterator[Agreement]:
     """Of every quantity, and of the energy, which nvidia-smi does not tell but as power times time."""
-    sampled = {each.name: each for each in repeat.series if (each.node, each.device) == (node, device)}
+    sampled = {
+        one_series.name: one_series
+        for one_series in repeat.series
+        if (one_series.node, one_series.device) == (node, device)
+    }
     for quantity in QUANTITIES:
         ours = series.mean(sampled[quantity.name], window) if quantity.name in sampled else None
-        told = theirs.get(quantity.name)
-        yield _agreement(quantity.name, device, ours, told, quantity.relative, quantity.absolute)
+        message = theirs.get(quantity.name)
+        yield _agreement(quantity.name, device, ours, message, quantity.relative, quantity.absolute)
     joules = series.growth(sampled["energy"], window) if "energy" in sampled else None
     product = theirs["power"] * window.seconds if "power" in theirs else None
     yield _agreement("energy", device, joules, product, ENERGY, 0.0)

@@ -288,7 +288,7 @@ def interval_rates(
     source: Random, draw: Callable[[Random, float], float], repeats: int, pairs: int = 1500
 ) -> list[float]:
     """Return coverage, false alarms, power, and contradictions between interval and p-value."""
-    covered, alarms, found, contradictions = 0, 0, 0, 0
+    covered, alarms, actual, contradictions = 0, 0, 0, 0
     for _ in range(pairs):
         old, new, slower = ([draw(source, 0.02) for _ in range(repeats)] for _ in range(3))
         slower = [0.95 * value for value in slower]
@@ -300,8 +300,8 @@ def interval_rates(
             if ratio == 1:
                 alarms += p <= 0.05
             else:
-                found += p <= 0.05
-    return [covered / 2 / pairs, alarms / pairs, found / pairs, contradictions / 2 / pairs]
+                actual += p <= 0.05
+    return [covered / 2 / pairs, alarms / pairs, actual / pairs, contradictions / 2 / pairs]
 
 
 INTERVALS = Table(
@@ -352,8 +352,8 @@ def gate_rates(
             )
             pairs[str(number)] = paired(old, new, RankSum(new.repeats, old.repeats))
         decisions = decide_cases(pairs, minimum_effect=0.02, level=0.05)
-        found = {decision.outcome for decision in decisions.values()}
-        outcomes[next((name for name in ("regression", "inconclusive") if name in found), "pass")] += 1
+        actual = {decision.outcome for decision in decisions.values()}
+        outcomes[next((name for name in ("regression", "inconclusive") if name in actual), "pass")] += 1
     return [outcomes[name] / gates for name in ("regression", "inconclusive", "pass")]
 
 

@@ -51,12 +51,12 @@ def _tolerances(reference: Reference) -> str:
         "|---|---|---|---|---|",
     ]
     for name, one in reference.tolerances.items():
-        each = f"each at most {one.parameter}, or ten times its noise"
+        item = f"each at most {one.parameter}, or ten times its noise"
         has_means = any(case.alone[0].running_means for case in reference.cases.values())
         least = f"{one.least:.2g} to "
         updates = f"as a whole {'' if has_means else least}{one.updates:.2g} at most"
         means = f"as a whole {least}{one.means:.2g} at most" if has_means else "none"
-        held = (updates, means) if one.parameter is None else (each, each if has_means else "none")
+        held = (updates, means) if one.parameter is None else (item, item if has_means else "none")
         rows.append(f"| {name} | {one.losses:.2g} | {' | '.join(held)} | {one.reason} |")
     return "\n".join(rows)
 
@@ -72,12 +72,12 @@ def _mistakes(reference: Reference) -> str:
     for name in names:
         cells = []
         for of_case, topology in columns:
-            found = [
+            actual = [
                 separation(mistake, cases[of_case], tolerance)
                 for mistake in cases[of_case].mistakes
                 if (mistake.name, mistake.topology) == (name, topology)
             ]
-            cells.append(f"{found[0]:,.0f}×" if found else "")
+            cells.append(f"{actual[0]:,.0f}×" if actual else "")
         rows.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
@@ -91,8 +91,8 @@ def _hidden(reference: Reference) -> str:
         cells = []
         for case in cases.values():
             names = dict.fromkeys(mistake.name for mistake in case.mistakes)
-            seen = {one.name for one in case.mistakes if separation(one, case, tolerance) >= 1.0}
-            cells.append("; ".join(name for name in names if name not in seen) or "none")
+            observed = {one.name for one in case.mistakes if separation(one, case, tolerance) >= 1.0}
+            cells.append("; ".join(name for name in names if name not in observed) or "none")
         rows.append(f"| {precision} | {' | '.join(cells)} |")
     return "\n".join(rows)
 

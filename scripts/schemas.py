@@ -251,20 +251,20 @@ class Generator:
             if isinstance(annotation, WrittenAs):
                 schema = self._type(annotation.type)
             elif isinstance(annotation, Schema):
-                made = schema
+                created = schema
 
                 def make(
-                    made: Any = made, keywords: Mapping[str, Any] = annotation.keywords
+                    created: Any = created, keywords: Mapping[str, Any] = annotation.keywords
                 ) -> dict[str, Any]:
                     if _STANDALONE & keywords.keys():
                         return dict(keywords)
-                    return merged(self._type(kind) if made is None else made, keywords)
+                    return merged(self._type(kind) if created is None else created, keywords)
 
                 schema = self._define(annotation.name, make) if annotation.name else make()
         return self._type(kind) if schema is None else schema
 
     def _mapping(self, key: Any, value: Any) -> dict[str, Any]:
-        names = {word: each for word, each in self._type(key).items() if word != "type"}
+        names = {word: item for word, item in self._type(key).items() if word != "type"}
         schema: dict[str, Any] = {"type": "object"}
         if names:
             schema["propertyNames"] = names
@@ -289,10 +289,10 @@ def union(schemas: Sequence[dict[str, Any]]) -> dict[str, Any]:
     kinds = [schema["type"] for schema in schemas]
     if "number" in kinds and "integer" in kinds:
         kinds.remove("integer")
-    found: dict[str, Any] = {"type": kinds}
+    actual: dict[str, Any] = {"type": kinds}
     for schema in schemas:
-        found |= {word: value for word, value in schema.items() if word != "type"}
-    return found
+        actual |= {word: value for word, value in schema.items() if word != "type"}
+    return actual
 
 
 def main() -> None:

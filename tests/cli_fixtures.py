@@ -54,9 +54,9 @@ def stored():
 @pytest.fixture
 def measured(dlperf, tmp_path, tmp_path_factory):
     """The directory of a finished run of CASE in the default store: a copy, of one run for all who ask."""
-    kept = tmp_path_factory.getbasetemp() / "measured"
-    if not kept.exists():
+    stored = tmp_path_factory.getbasetemp() / "measured"
+    if not stored.exists():
         assert dlperf("run", *CASE, "--quiet", "--output", str(tmp_path / "fresh"))[0] == 0
-        (tmp_path / "fresh").rename(kept)
-    (directory,) = shutil.copytree(kept, tmp_path / folders.RESULTS).iterdir()
+        (tmp_path / "fresh").rename(stored)
+    (directory,) = shutil.copytree(stored, tmp_path / folders.RESULTS).iterdir()
     return directory

@@ -40,14 +40,14 @@ def jpeg(image, **options):
 
 def photographs():
     """Real photographs of installed packages, and of CPython's own tests where these are installed."""
-    found = []
+    actual = []
     for package, name in _PHOTOGRAPHS:
         spec = importlib.util.find_spec(package)
         if spec is not None and spec.origin is not None:
-            found.append(Path(spec.origin).parent / name)
+            actual.append(Path(spec.origin).parent / name)
     tests = Path(sysconfig.get_path("stdlib")) / "test"
-    found += [tests / "test_email/data/python.jpg", tests / "imghdrdata/python.jpg"]
-    return [path for path in found if path.is_file()]
+    actual += [tests / "test_email/data/python.jpg", tests / "imghdrdata/python.jpg"]
+    return [path for path in actual if path.is_file()]
 
 
 def image_folder(folder, train=False):

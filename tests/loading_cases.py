@@ -37,13 +37,13 @@ def check_order(trainer, batches, source, read, dataset=None):
 
     `read` makes NumPy arrays of the one replica's batch, in the axes of the network's layout.
     """
-    made = (dataset or SOURCES[source][2])(trainer.request, 0, trainer.layout)
+    created = (dataset or SOURCES[source][2])(trainer.request, 0, trainer.layout)
     for keys in itertools.islice(Draws(trainer.request, 0), 4):
-        found, expected = read(next(batches)), made.batch(keys)
-        assert list(found) == list(expected)
+        actual, expected = read(next(batches)), created.batch(keys)
+        assert list(actual) == list(expected)
         for name, values in expected.items():
-            np.testing.assert_array_equal(found[name], values)
-            assert str(found[name].dtype) == str(values.dtype)
+            np.testing.assert_array_equal(actual[name], values)
+            assert str(actual[name].dtype) == str(values.dtype)
     facts = trainer.observed()["data"]
     assert facts["source"] == source and facts["samples"] == trainer.request.data["samples"]
     assert facts["loader_workers"] == trainer.request.framework_options["loader_workers"]

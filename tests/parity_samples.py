@@ -27,7 +27,7 @@ def trajectory(
 def case(**changes: Any) -> dict[str, Any]:
     """Two replicas on the two shards; a mistake of 10 %, and one of 20 %."""
     shards = (1.0, 1.5)
-    made = {
+    created = {
         "options": {"features": 16},
         "batch_size": 4,
         "seed": 0,
@@ -44,11 +44,11 @@ def case(**changes: Any) -> dict[str, Any]:
             },
         ],
     }
-    return {**made, **changes}
+    return {**created, **changes}
 
 
 def tolerance(**changes: Any) -> dict[str, Any]:
-    made = {
+    created = {
         "losses": 1e-4,
         "updates": 1e-3,
         "means": 1e-3,
@@ -56,11 +56,11 @@ def tolerance(**changes: Any) -> dict[str, Any]:
         "parameter": 1e-3,
         "reason": "for tests",
     }
-    return {**made, **changes}
+    return {**created, **changes}
 
 
 def reference(**changes: Any) -> dict[str, Any]:
-    made = {
+    created = {
         "schema_version": "1.0",
         "model": "linear",
         "source": "made up for tests",
@@ -70,7 +70,7 @@ def reference(**changes: Any) -> dict[str, Any]:
         },
         "cases": {"small": case()},
     }
-    return {**made, **changes}
+    return {**created, **changes}
 
 
 def record(rank: int = 0, **follower: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 def processes_with(marker: str) -> list[str]:
     """The command lines of all living processes that hold a text."""
-    found = []
+    actual = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
@@ -17,5 +17,5 @@ def processes_with(marker: str) -> list[str]:
             except OSError:
                 continue
             if marker in line and state != "Z":
-                found.append(line)
-    return found
+                actual.append(line)
+    return actual

@@ -13,7 +13,7 @@ from dlperf_sdk.spec.protocol import Protocol
 
 
 def replica(index: int, steps: int = 20, **changes: Any) -> Replica:
-    made = Replica(
+    created = Replica(
         index=index,
         device=f"GPU-{index}",
         digest="d" * 64,
@@ -24,14 +24,14 @@ def replica(index: int, steps: int = 20, **changes: Any) -> Replica:
         batches=BatchAccount(steps, ()),
         audit_losses=(7.0, 6.5, 6.0),
     )
-    return attrs.evolve(made, **changes)
+    return attrs.evolve(created, **changes)
 
 
 def record(
     rank: int = 0, attempt: int = 0, step_times: tuple[float, ...] = (0.1,) * 20, **changes: Any
 ) -> Record:
     steps = len(step_times)
-    made = Record(
+    created = Record(
         request="case",
         attempt=attempt,
         rank=rank,
@@ -54,7 +54,7 @@ def record(
         facts={"devices": ["NVIDIA H200"]},
         observed={"precision": "fp32"},
     )
-    return attrs.evolve(made, **changes)
+    return attrs.evolve(created, **changes)
 
 
 def repeat(attempt: int = 0, ranks: int = 1, series: tuple[Series, ...] = (), **changes: Any) -> Repeat:
@@ -68,13 +68,13 @@ def repeats(count: int = 3, ranks: int = 1, **changes: Any) -> tuple[Repeat, ...
 def expected(**changes: Any) -> Expected:
     """What the records above hold."""
     protocol = Protocol("quick", warmup=2, steps=20, repeats=3, max_repeats=3, canonical_steps=3)
-    made = Expected("case", 1, 1, 4, "fp32", "all_reduce", protocol)
-    return attrs.evolve(made, **changes)
+    created = Expected("case", 1, 1, 4, "fp32", "all_reduce", protocol)
+    return attrs.evolve(created, **changes)
 
 
-def measured(found: tuple[Repeat, ...], **changes: Any) -> Measured:
-    made = Measured(found, "img/s", 4, len(found[0].records) if found else 1, "cuda", "fp32", 10**9)
-    return attrs.evolve(made, **changes)
+def measured(actual: tuple[Repeat, ...], **changes: Any) -> Measured:
+    created = Measured(actual, "img/s", 4, len(actual[0].records) if actual else 1, "cuda", "fp32", 10**9)
+    return attrs.evolve(created, **changes)
 
 
 def counter(

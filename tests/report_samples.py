@@ -52,10 +52,10 @@ def case(number: int, chance: random.Random, fields: dict[str, Any], repeats: in
     step = result.spec.global_batch_size / rate
     times = [tuple(step * chance.lognormvariate(0, 0.03) for _ in range(STEPS)) for _ in range(repeats)]
     name = f"20250131T{number:06d}Z-{result.spec.framework}-resnet50-{result.spec.topology}-{number:06x}"
-    found = tuple(
+    actual = tuple(
         repeat(
             at,
-            step_times=each,
+            step_times=item,
             request=name,
             samples=STEPS * result.spec.global_batch_size,
             replicas=tuple(replica(index, STEPS) for index in range(devices)),
@@ -63,10 +63,10 @@ def case(number: int, chance: random.Random, fields: dict[str, Any], repeats: in
             observed={"precision": result.spec.precision},
             deviation=1e-7 if result.spec.precision == "fp32" else 4e-3,
         )
-        for at, each in enumerate(times, 1)
+        for at, item in enumerate(times, 1)
     )
-    rates = [STEPS * result.spec.global_batch_size / sum(each) for each in times]
-    middles = [metrics.percentile(each, 50) for each in times]
+    rates = [STEPS * result.spec.global_batch_size / sum(time) for time in times]
+    middles = [metrics.percentile(time, 50) for time in times]
     measured = (
         metrics.metric("throughput", "img/s", rates),
         metrics.metric("throughput-per-device", "img/s", [rate / devices for rate in rates]),
@@ -79,7 +79,7 @@ def case(number: int, chance: random.Random, fields: dict[str, Any], repeats: in
         "id": name,
         "facts": (*result.facts, *CONTEXT),
         "metrics": measured,
-        "repeats": found,
+        "repeats": actual,
         "verdicts": (
             Verdict("complete-records", "integrity", "pass", "Every record is there."),
             Verdict("finite-loss", "integrity", "pass", "All losses are finite."),

@@ -110,7 +110,7 @@ def test_a_spec_and_a_file_measure_the_same_facts(tmp_path, kept):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "fields", "error", "said"),
+    ("arguments", "fields", "error", "output"),
     [
         (("nump", "linear"), {}, UnknownName, "Did you mean 'numpy'"),
         (("numpy", "linea"), {}, UnknownName, "Did you mean 'linear'"),
@@ -132,10 +132,10 @@ def test_a_spec_and_a_file_measure_the_same_facts(tmp_path, kept):
     ],
 )
 def test_what_cannot_be_understood_is_raised_and_leaves_nothing(
-    tmp_path, monkeypatch, arguments, fields, error, said
+    tmp_path, monkeypatch, arguments, fields, error, output
 ):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=output):
         run(*arguments, **fields)
     assert list(tmp_path.iterdir()) == []
 
@@ -243,7 +243,7 @@ def test_a_case_that_is_refused_is_a_result(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "output"),
     [
         (DocumentError("cat.jpg is not a JPEG."), "cat.jpg is not a JPEG."),
         (
@@ -253,7 +253,7 @@ def test_a_case_that_is_refused_is_a_result(tmp_path):
         (PermissionError(13, "Permission denied", "/x/a.txt"), "Permission denied (/x/a.txt)."),
     ],
 )
-def test_data_that_cannot_be_used_is_a_failed_case(tmp_path, monkeypatch, error, said):
+def test_data_that_cannot_be_used_is_a_failed_case(tmp_path, monkeypatch, error, output):
     """Not an error of the caller's, which would end a campaign and leave a run without a result."""
 
     def broken(*_, **__):
@@ -262,15 +262,15 @@ def test_data_that_cannot_be_used_is_a_failed_case(tmp_path, monkeypatch, error,
     monkeypatch.setattr("dlperf_sdk.data.prepare", broken)
     result = run("numpy", "linear", store=tmp_path, **QUICK)
     assert (result.status, result.exit_code) == ("unavailable", 4)
-    assert said in result.failure.message
+    assert output in result.failure.message
     assert ResultStore(tmp_path).load(result.id).status == "unavailable"
 
 
 @pytest.mark.parametrize("batch_size", [8, "max"])
 def test_a_mistyped_data_folder_is_refused_before_anything_is_stored(tmp_path, batch_size):
-    asked = {"data": "images:/nowhere", "python": "/nowhere/bin/python", "store": tmp_path / "store"}
+    requested = {"data": "images:/nowhere", "python": "/nowhere/bin/python", "store": tmp_path / "store"}
     with pytest.raises(SpecError, match="data=images:/nowhere does not exist"):
-        run("numpy", "linear", **asked, **{**QUICK, "batch_size": batch_size})
+        run("numpy", "linear", **requested, **{**QUICK, "batch_size": batch_size})
     assert not (tmp_path / "store").exists()
 
 
@@ -378,11 +378,11 @@ FAILURES = [
 
 
 @pytest.mark.usefixtures("without_reference")
-@pytest.mark.parametrize(("fault", "kind", "said"), FAILURES, ids=[fault for fault, *_ in FAILURES])
-def test_each_fault_is_a_failure_of_its_kind(tmp_path, fault, kind, said):
+@pytest.mark.parametrize(("fault", "kind", "output"), FAILURES, ids=[fault for fault, *_ in FAILURES])
+def test_each_fault_is_a_failure_of_its_kind(tmp_path, fault, kind, output):
     result = run("faulty", "linear", options={"fault": fault}, store=tmp_path, **QUICK)
     assert (result.status, result.ok, result.exit_code) == (kind, False, 4)
-    assert said in result.failure.message
+    assert output in result.failure.message
     assert result.repeats == ()
     assert ResultStore(tmp_path).load(result.id).failure == result.failure
     assert not processes_with(result.id)
@@ -511,7 +511,7 @@ GOOD_END = {"event": "ended", "status": "ok", "failure": None}
 
 @pytest.mark.usefixtures("without_reference")
 @pytest.mark.parametrize(
-    ("lines", "kind", "said"),
+    ("lines", "kind", "output"),
     [
         ([], "lost-node", "was not started"),
         ([b"\xff\xfe", b"[" * 10**6, b"null", b'"ended"', b'{"event": 3}'], "lost-node", "was not started"),
@@ -539,10 +539,10 @@ GOOD_END = {"event": "ended", "status": "ok", "failure": None}
         ([{"event": "something-new"}, GOOD_END], "invalid-record", "no repeat"),
     ],
 )
-def test_whatever_a_launcher_brings_back_is_a_typed_result(tmp_path, lines, kind, said):
+def test_whatever_a_launcher_brings_back_is_a_typed_result(tmp_path, lines, kind, output):
     result = run("numpy", "linear", topology="1n1d@odd", registry=_launcher(lines), store=tmp_path, **QUICK)
     assert result.status == kind
-    assert said in result.failure.message
+    assert output in result.failure.message
     assert ResultStore(tmp_path).load(result.id).status == kind
     inside = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*")}
     assert inside == {result.id}
@@ -551,12 +551,12 @@ def test_whatever_a_launcher_brings_back_is_a_typed_result(tmp_path, lines, kind
 @pytest.mark.usefixtures("without_reference")
 def test_a_record_that_is_refused_ends_the_run(tmp_path):
     """The other repeats would be refused as well: hours of them."""
-    told = []
+    messages = []
 
     class Watching:
         @hookimpl
         def dlperf_repeat_started(self, attempt):
-            told.append(attempt)
+            messages.append(attempt)
 
     result = run(
         "faulty",
@@ -567,7 +567,7 @@ def test_a_record_that_is_refused_ends_the_run(tmp_path):
         **{**QUICK, "repeats": 5},
     )
     assert result.status == "invalid-record"
-    assert len(told) <= 2
+    assert len(messages) <= 2
     with pytest.raises(InvalidRecord):
         result.raise_for_status()
 
@@ -605,17 +605,17 @@ def test_a_store_that_fails_on_the_way_ends_everything(tmp_path):
 
         @hookimpl
         def dlperf_error(self, failure):
-            told.append(failure)
+            messages.append(failure)
 
         @hookimpl
         def dlperf_result(self, result):
-            told.append(result)
+            messages.append(result)
 
-    told = []
+    messages = []
     result = run("numpy", "linear", store=tmp_path, observers=[Saboteur()], **{**QUICK, "repeats": 3})
     assert (result.status, result.exit_code, len(result.repeats)) == ("unavailable", 5, 1)
     assert "attempts/1/rank-0.json cannot be written: Not a directory" in result.failure.message
-    assert told == [result.failure, result]
+    assert messages == [result.failure, result]
     assert result.metric("throughput").value > 0
     assert not processes_with(result.id)
 

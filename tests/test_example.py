@@ -74,8 +74,8 @@ def test_the_references_are_what_their_script_makes(tmp_path):
     copy.write_text(script.replace(place, "PLACE = Path(__file__).parent / 'made'"), encoding="utf-8")
     subprocess.run([sys.executable, str(copy)], check=True)
     for shipped in sorted((EXAMPLE / "src" / "dlperf_numpy" / "references").glob("*.json")):
-        made = json.loads((tmp_path / "made" / shipped.name).read_text())
-        same(json.loads(shipped.read_text())["cases"], made["cases"])
+        created = json.loads((tmp_path / "made" / shipped.name).read_text())
+        same(json.loads(shipped.read_text())["cases"], created["cases"])
 
 
 def same(one, other):

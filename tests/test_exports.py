@@ -18,9 +18,9 @@ def test_every_public_name_is_there_and_documented(name):
     assert getattr(dlperf_sdk, name) is value
     assert name in dir(dlperf_sdk)
     if inspect.isclass(value) or inspect.isfunction(value):
-        said = inspect.getdoc(value)
-        assert said
-        assert said.endswith(".") or "\n" in said
+        output = inspect.getdoc(value)
+        assert output
+        assert output.endswith(".") or "\n" in output
         assert value.__module__.startswith("dlperf_sdk.")
         for method_name, method in vars(value).items() if inspect.isclass(value) else ():
             if inspect.isfunction(method) and not method_name.startswith("_"):

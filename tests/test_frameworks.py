@@ -77,14 +77,14 @@ def test_mxnet_s_servers_sum_what_two_workers_push(model):
 )
 def test_what_users_compile_follows_the_reference(framework, compiler):
     """With all cores, and at the size of `small`: conformance compiles a smaller network, for one thread."""
-    (found,) = verify([framework], "bert-base", compiler=compiler)
-    (row,) = found.rows
+    (actual,) = verify([framework], "bert-base", compiler=compiler)
+    (row,) = actual.rows
     assert row.outcome == "pass", row
 
 
 def test_all_of_them_in_one_table():
-    (found,) = verify(FRAMEWORKS, "bert-base")
-    assert [(row.framework, row.parity.outcome) for row in found.rows] == [
+    (actual,) = verify(FRAMEWORKS, "bert-base")
+    assert [(row.framework, row.parity.outcome) for row in actual.rows] == [
         (name, "pass") for name in FRAMEWORKS
     ]
-    assert exit_code([found]) == 0
+    assert exit_code([actual]) == 0

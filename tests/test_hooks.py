@@ -19,14 +19,14 @@ HOOKS = [name for name in vars(Hooks) if name.startswith("dlperf_")]
 QUICK = {"batch_size": 4, "warmup": 1, "steps": 5, "repeats": 2, "store": None}
 
 
-def recorder(told):
+def recorder(message):
     """An observer that notes every call of every hook."""
 
     def implementation(name):
         arguments = [
             argument for argument in inspect.signature(getattr(Hooks, name)).parameters if argument != "self"
         ]
-        scope = {"told": told}
+        scope = {"told": message}
         exec(
             f"def {name}(self, {', '.join(arguments)}): "
             f"told.append(({name!r}, dict({', '.join(f'{a}={a}' for a in arguments)})))",
@@ -50,20 +50,20 @@ class Failing:
 @pytest.fixture(scope="module")
 def observed():
     """One real run, with an observer that fails among those that do not."""
-    told = []
+    messages = []
     with pytest.warns(RuntimeWarning) as warned:
-        result = run("numpy", "linear", topology="1n2d", observers=[Failing(), recorder(told)], **QUICK)
-    return result, told, [str(one.message) for one in warned]
+        result = run("numpy", "linear", topology="1n2d", observers=[Failing(), recorder(messages)], **QUICK)
+    return result, messages, [str(one.message) for one in warned]
 
 
 def test_the_firing_order_of_a_run(observed):
-    result, told, _ = observed
-    names = [name for name, _ in told]
+    result, message, _ = observed
+    names = [name for name, _ in message]
     assert names[0] == "dlperf_run_started"
     assert names[-1] == "dlperf_result"
     assert "dlperf_error" not in names
     first = names.index("dlperf_repeat_started")
-    stages = [arguments["stage"] for name, arguments in told[1:first]]
+    stages = [arguments["stage"] for name, arguments in message[1:first]]
     assert names[1:first] == ["dlperf_stage"] * (first - 1)
     assert stages[0] == "environment"
     assert stages[-2:] == ["bundle", "launch"]
@@ -71,7 +71,7 @@ def test_the_firing_order_of_a_run(observed):
     repeats = re.findall("s(w+)(p*)e", "".join(_LETTERS[name] for name in names[first:-1]))
     assert len(repeats) == 2
     assert all(len(workers) == 2 for workers, _ in repeats)
-    for _, arguments in told:
+    for _, arguments in message:
         assert arguments["run_id"] == result.id
 
 
@@ -84,8 +84,8 @@ _LETTERS = {
 
 
 def test_what_observers_are_told(observed):
-    result, told, _ = observed
-    by_name = {name: [arguments for told_name, arguments in told if told_name == name] for name in HOOKS}
+    result, message, _ = observed
+    by_name = {name: [arguments for told_name, arguments in message if told_name == name] for name in HOOKS}
     assert by_name["dlperf_run_started"][0]["plan"].spec == result.spec
     assert by_name["dlperf_run_started"][0]["directory"] is None
     assert [one["attempt"] for one in by_name["dlperf_repeat_started"]] == [1, 2]
@@ -97,30 +97,30 @@ def test_what_observers_are_told(observed):
 
 
 def test_a_failing_observer_is_told_of_once_and_left_out(observed):
-    result, told, warned = observed
+    result, message, warned = observed
     assert result.ok
     assert len(warned) == 1
     assert warned[0].startswith(
         "The observer Failing (observer 1) failed in dlperf_repeat_started and is left out"
     )
     assert "RuntimeError: the tracker is down" in warned[0]
-    assert told[-1][0] == "dlperf_result"
+    assert message[-1][0] == "dlperf_result"
 
 
 def test_a_refused_case_is_told_of():
-    told = []
-    result = run("numpy", "linear", precision="amp-bf16", observers=[recorder(told)], store=None)
-    assert [name for name, _ in told] == ["dlperf_error", "dlperf_result"]
-    assert told[0][1]["failure"] == result.failure
+    messages = []
+    result = run("numpy", "linear", precision="amp-bf16", observers=[recorder(messages)], store=None)
+    assert [name for name, _ in messages] == ["dlperf_error", "dlperf_result"]
+    assert messages[0][1]["failure"] == result.failure
 
 
 def test_a_failed_repeat_is_told_of():
-    told = []
-    run("faulty", "linear", options={"fault": "exception"}, observers=[recorder(told)], **QUICK)
-    names = [name for name, _ in told]
+    messages = []
+    run("faulty", "linear", options={"fault": "exception"}, observers=[recorder(messages)], **QUICK)
+    names = [name for name, _ in messages]
     assert names[-3:] == ["dlperf_repeat_ended", "dlperf_error", "dlperf_result"]
-    assert told[-3][1]["status"] == "crashed"
-    assert told[-3][1]["throughput"] is None
+    assert messages[-3][1]["status"] == "crashed"
+    assert messages[-3][1]["throughput"] is None
 
 
 def test_a_misspelt_hook_is_an_error():
@@ -179,17 +179,17 @@ class Notifier:
 
 @pytest.fixture
 def install(tmp_path, monkeypatch):
-    made = []
+    created = []
 
     def add(dist, source, attribute="Notifier"):
         module = dist.replace("-", "_")
         entry = {hookspecs.OBSERVERS: {"notifier": f"{module}:{attribute}"}}
         distribution(tmp_path / dist, dist, entry, {module: source})
         monkeypatch.syspath_prepend(tmp_path / dist)
-        made.append(module)
+        created.append(module)
 
     yield add
-    for module in made:
+    for module in created:
         sys.modules.pop(module, None)
 
 

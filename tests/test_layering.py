@@ -133,10 +133,10 @@ def imported_at_once(tree: ast.Module) -> set[tuple[str, str]]:
 
 def test_what_runs_in_a_frameworks_interpreter_needs_python_310_only() -> None:
     """Plugins' own tests and benchmarks import these modules there, and one framework has no later Python."""
-    seen, left = set(), ["dlperf_sdk.harness.in_process"]
+    observed, left = set(), ["dlperf_sdk.harness.in_process"]
     while left:
         module = left.pop()
-        seen.add(module)
+        observed.add(module)
         names = imported_at_once(ast.parse(MODULES[module].read_text(encoding="utf-8")))
         assert not names & {
             ("datetime", "UTC"),
@@ -145,5 +145,5 @@ def test_what_runs_in_a_frameworks_interpreter_needs_python_310_only() -> None:
             ("enum", "StrEnum"),
         }
         imported = {source for source, _ in names} | {f"{source}.{name}" for source, name in names}
-        left += [other for other in imported if other in MODULES and other not in seen]
-    assert "dlperf_sdk.documents.json_values" in seen
+        left += [other for other in imported if other in MODULES and other not in observed]
+    assert "dlperf_sdk.documents.json_values" in observed

@@ -60,15 +60,15 @@ def test_verify_from_the_command_line():
     command = [sys.executable, "-m", "dlperf_sdk", "verify", "torch", "--model", "bert-base", "--json"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-    (found,) = json.loads(ended.stdout)["verifications"]
-    assert [row["outcome"] for row in found["rows"]] == ["pass"]
+    (actual,) = json.loads(ended.stdout)["verifications"]
+    assert [row["outcome"] for row in actual["rows"]] == ["pass"]
 
 
 @pytest.mark.long
 def test_what_users_compile_follows_the_reference():
     """With all cores, and at the size of `small`: conformance compiles a smaller network, for one thread."""
-    (found,) = verify(["torch"], "bert-base", compiler="inductor")
-    (row,) = found.rows
+    (actual,) = verify(["torch"], "bert-base", compiler="inductor")
+    (row,) = actual.rows
     assert row.outcome == "pass", row
 
 
@@ -155,14 +155,14 @@ def test_interrupting_a_run_leaves_nothing_behind(tmp_path):
         [*command, "--topology", "1n2d", "--steps", "10000", "--output", str(tmp_path)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
     ) as process:  # fmt: skip
-        said = []
-        reader = threading.Thread(target=lambda: said.extend(process.stdout), daemon=True)
+        output = []
+        reader = threading.Thread(target=lambda: output.extend(process.stdout), daemon=True)
         reader.start()
         end = time.monotonic() + 120
-        while not any("measuring" in line for line in list(said)) and time.monotonic() < end:
+        while not any("measuring" in line for line in list(output)) and time.monotonic() < end:
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130, "".join(said)
+        assert process.wait(30) == 130, "".join(output)
         reader.join(10)
     run_id = ResultStore(tmp_path).ids()[0]
     assert ResultStore(tmp_path).load(run_id).status == "interrupted"

@@ -138,17 +138,20 @@ def main(model: str, case: str) -> None:
             stored = stored_in(rounding)
             variant = replace(variant, stored=stored)
             forward = with_narrow_weights(forward, stored, wide, precision.loss_scale)
-        found = trajectory.follow(setting, [0], forward, meet, script.update, variant, torch.float32)
-        apart = [abs(a - b) / b for a, b in zip(found.losses[0], right["losses"], strict=True)]
-        prints = {"updates": trajectory.prints(found.updates[0]), "means": trajectory.prints(found.means[0])}
+        actual = trajectory.follow(setting, [0], forward, meet, script.update, variant, torch.float32)
+        apart = [abs(a - b) / b for a, b in zip(actual.losses[0], right["losses"], strict=True)]
+        prints = {
+            "updates": trajectory.prints(actual.updates[0]),
+            "means": trajectory.prints(actual.means[0]),
+        }
         wholes = {
             kind: whole(ours, right["updates" if kind == "updates" else "running_means"])
             for kind, ours in prints.items()
             if ours
         }
         losses = " ".join(f"{one:.1e}" for one in apart)
-        said = ", ".join(f"{kind} as a whole {distance:.1e}" for kind, distance in wholes.items())
-        print(f"{model} {case} {precision.name}: losses {losses}; {said}", flush=True)
+        output = ", ".join(f"{kind} as a whole {distance:.1e}" for kind, distance in wholes.items())
+        print(f"{model} {case} {precision.name}: losses {losses}; {output}", flush=True)
 
 
 def whole(ours: dict[str, list[float]], theirs: dict[str, list[float]]) -> float:

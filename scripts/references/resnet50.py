@@ -108,12 +108,12 @@ class Network:
         mean = x.mean(over, keepdim=True)
         variance = ((x - mean) ** 2).mean(over, keepdim=True)
         moved = (self.v.momentum_of_means * mean.detach()).expand(x.shape[0], 1, x.shape[2], 1, 1)
-        for replica, kept in enumerate(self.means):
-            kept[f"{name}.running_mean"] = moved[replica].flatten().clone()
+        for replica, stored in enumerate(self.means):
+            stored[f"{name}.running_mean"] = moved[replica].flatten().clone()
         if self.v.evaluation:
             mean, variance = torch.zeros_like(mean), torch.ones_like(variance)
-            for kept in self.means:
-                kept[f"{name}.running_mean"] = torch.zeros(x.shape[2], dtype=x.dtype)
+            for stored in self.means:
+                stored[f"{name}.running_mean"] = torch.zeros(x.shape[2], dtype=x.dtype)
         scale, shift = (self.p[f"{name}.{part}"][:, None, None] for part in ("weight", "bias"))
         return self.v.stored((x - mean) / (variance + self.v.epsilon).sqrt() * scale + shift)
 
@@ -160,8 +160,8 @@ def loss(logits: torch.Tensor, labels: torch.Tensor, v: Variant) -> torch.Tensor
     """Cross entropy with label smoothing 0.1, the mean over the batch."""
     negative_log = torch.logsumexp(logits, 1, keepdim=True) - logits
     smoothing = 0.1 if v.smoothing else 0.0
-    each = (1 - smoothing) * negative_log.gather(1, labels[:, None])[:, 0] + smoothing * negative_log.mean(1)
-    return each.sum() if v.summed_loss else each.mean()
+    item = (1 - smoothing) * negative_log.gather(1, labels[:, None])[:, 0] + smoothing * negative_log.mean(1)
+    return item.sum() if v.summed_loss else item.mean()
 
 
 def meet(gradients: list[Tensors], v: Variant, setting: Setting) -> Tensors:

@@ -64,9 +64,9 @@ class Setting:
         """A canonical batch; whole numbers stay what they are."""
         inputs = [entry_to_dict(entry) for entry in self.model.inputs(self.resolved)]
         arrays = canonical.batch(inputs, self.batch_size, shard, self.seed)
-        found = {name: torch.from_numpy(values) for name, values in arrays.items()}
+        actual = {name: torch.from_numpy(values) for name, values in arrays.items()}
         return {
-            name: value.to(dtype) if value.is_floating_point() else value for name, value in found.items()
+            name: value.to(dtype) if value.is_floating_point() else value for name, value in actual.items()
         }
 
     @property
@@ -115,7 +115,7 @@ def follow(
     parameters = setting.weights(dtype)
     first = {name: value.detach().clone() for name, value in parameters.items()}
     batches = [setting.batch(shard, dtype) for shard in shards]
-    found = Followed([[] for _ in shards])
+    actual = Followed([[] for _ in shards])
     state: dict[str, Tensors] = {}
     for step in range(1, steps + 1):
         results = forward(parameters, batches, setting, variant)
@@ -127,15 +127,15 @@ def follow(
             )
             pairs = zip(parameters.items(), taken, strict=True)
             gradients.append({name: torch.zeros_like(p) if g is None else g for (name, p), g in pairs})
-            found.losses[i].append(float(loss.detach()))
+            actual.losses[i].append(float(loss.detach()))
         met = meet(gradients, variant, setting)
         with torch.no_grad():
             update(parameters, met, state, step, setting, variant)
         if step == 1:
             update_of = {n: p.detach().double() - first[n].double() for n, p in parameters.items()}
-            found.updates = [update_of for _ in shards]
-            found.means = [{n: m.detach().double() for n, m in means.items()} for _, means in results]
-    return found
+            actual.updates = [update_of for _ in shards]
+            actual.means = [{n: m.detach().double() for n, m in means.items()} for _, means in results]
+    return actual
 
 
 # -- as a document
@@ -154,33 +154,33 @@ def prints(arrays: Tensors) -> dict[str, list[float]]:
     }
 
 
-def trajectories(found: Followed) -> list[dict[str, Any]]:
+def trajectories(actual: Followed) -> list[dict[str, Any]]:
     """As the document has them. The update of replicas that meet is one: the first has it."""
     return [
         {
             "losses": [rounded(loss) for loss in losses],
-            "updates": prints(found.updates[i]) if i == 0 else {},
-            "running_means": prints(found.means[i]),
+            "updates": prints(actual.updates[i]) if i == 0 else {},
+            "running_means": prints(actual.means[i]),
         }
-        for i, losses in enumerate(found.losses)
+        for i, losses in enumerate(actual.losses)
     ]
 
 
 def apart(one: Tensors, other: Tensors) -> dict[str, float]:
     """Name → ‖one - other‖ / ‖other‖; where the reference does not move at all, the norm of what moves."""
-    found = {}
+    actual = {}
     for name, value in other.items():
         distance, norm = float((one[name] - value).norm()), float(value.norm())
-        found[name] = distance / norm if norm else distance
-    return found
+        actual[name] = distance / norm if norm else distance
+    return actual
 
 
 def noise(single: Followed, double: Followed, floor: float) -> dict[str, float]:
     """How far float32 is from float64 in updates and running means, where that is a millionth or more."""
     updates = apart(single.updates[0], double.updates[0])
-    found = {name: max(value, floor) for name, value in updates.items()}
-    found |= apart(single.means[0], double.means[0])
-    return {name: rounded(value, 3) for name, value in found.items() if value >= 1e-6}
+    actual = {name: max(value, floor) for name, value in updates.items()}
+    actual |= apart(single.means[0], double.means[0])
+    return {name: rounded(value, 3) for name, value in actual.items() if value >= 1e-6}
 
 
 def mistake(
@@ -226,16 +226,16 @@ def case(
         return follow(setting, shards, forward, meet, update, variant, dtype, steps)
 
     alone = [run([shard], right) for shard in ((0,) if heavy else (0, 1))]
-    say(f"alone: {[found.losses for found in alone]}")
+    say(f"alone: {[actual.losses for actual in alone]}")
     together = None if heavy else run([0, 1], right)
     single = run([0], right, torch.float32)
     say(f"pair: {together and together.losses}; float32 alone: {single.losses}")
     noisy, wrong = noise(single, alone[0], setting.floor), []
     for name, (where, variant) in mistakes.items():
         if "alone" in where:
-            found = run([0], variant)
-            wrong.append(mistake(name, "alone", found, alone[0], noisy))
-            say(f"{name}: {found.losses}")
+            actual = run([0], variant)
+            wrong.append(mistake(name, "alone", actual, alone[0], noisy))
+            say(f"{name}: {actual.losses}")
         if "pair" in where and together is not None:
             wrong.append(mistake(name, "pair", run([0, 1], variant), together, noisy))
             say(f"{name} (pair)")
@@ -245,7 +245,7 @@ def case(
         "seed": setting.seed,
         "steps": STEPS,
         "noise": noisy,
-        "alone": [trajectories(found)[0] for found in alone],
+        "alone": [trajectories(actual)[0] for actual in alone],
         "pair": [] if together is None else trajectories(together),
         "mistakes": wrong,
     }

@@ -143,8 +143,8 @@ def rerun(
     data.check_exists(spec.data)
     with watching(progress) as displays:
         case = Case.begin(spec, store, Observers.load([*observers, *displays]), plugins)
-        again = execute(case, environment_from=result.environment)
-    return again.raise_for_status() if raise_on_failure else again
+        repetition = execute(case, environment_from=result.environment)
+    return repetition.raise_for_status() if raise_on_failure else repetition
 
 
 def _list_unlisted_packages(spec: RunSpec, environment: Environment, registry: Registry) -> list[str]:

@@ -62,7 +62,7 @@ ALSO_CALLED = {"gpu": "cuda", "nvidia": "cuda", "amd": "rocm", "output": "store"
 """Names that people use → names that look different but mean the same."""
 
 
-_MANY = 12
+_MAX_LISTED = 12
 """Names that are listed at most: among more, nobody looks for the one that was meant."""
 
 
@@ -92,10 +92,12 @@ class UnknownName(UsageError, LookupError):
             parts.append(f"Did you mean {close[0]!r}?")
         if not self.known:
             parts.append(f"There is no {self.kind} at all.")
-        elif len(self.known) <= _MANY:
+        elif len(self.known) <= _MAX_LISTED:
             parts.append(f"Known: {', '.join(self.known)}.")
         elif not close:
-            parts.append(f"Known: {', '.join(self.known[:_MANY])}, and {len(self.known) - _MANY} more.")
+            parts.append(
+                f"Known: {', '.join(self.known[:_MAX_LISTED])}, and {len(self.known) - _MAX_LISTED} more."
+            )
         elif close[1:]:
             parts.append(f"Also similar: {', '.join(close[1:])}.")
         if self.hint:

@@ -89,8 +89,8 @@ def test_the_two_sided_p_value_is_what_enumeration_says(a, b):
     for tie in ("ab", "ba"):
         pooled = sorted([*((v, tie[0]) for v in a), *((v, tie[1]) for v in b)])
         observed.append(sum(i for i, (_, side) in enumerate(pooled) if side == tie[0]) - middle)
-    seen = 0 if min(observed) <= 0 <= max(observed) else min(map(abs, observed))
-    expected = sum(abs(s - middle) >= seen for s in sums) / len(sums)
+    observed_value = 0 if min(observed) <= 0 <= max(observed) else min(map(abs, observed))
+    expected = sum(abs(s - middle) >= observed_value for s in sums) / len(sums)
     assert mann_whitney_p(a, b) == pytest.approx(expected)
     assert mann_whitney_p(a, b) == mann_whitney_p(b, a)
 
@@ -107,9 +107,9 @@ def test_the_interval_of_a_ratio_covers_it():
     for _ in range(1000):
         a = [1 / (1 + draw.expovariate(10)) for _ in range(7)]
         b = [1 / (1 + draw.expovariate(10)) for _ in range(7)]
-        found = compare(a_case(repeats=tuple(a)), a_case(repeats=tuple(b)))
-        held += found.low <= 1 <= found.high
-        assert found.significant == (not found.low <= 1 <= found.high) == (found.p <= 0.05)
+        actual = compare(a_case(repeats=tuple(a)), a_case(repeats=tuple(b)))
+        held += actual.low <= 1 <= actual.high
+        assert actual.significant == (not actual.low <= 1 <= actual.high) == (actual.p <= 0.05)
     assert 935 <= held <= 985  # 96.2 % are expected; one that always covers contradicts its test
 
 
@@ -166,9 +166,9 @@ def test_weak_and_strong_scaling_are_told_apart():
 
 def test_a_missing_baseline_gives_no_speedup():
     many = a_case(300, topology="1n4d")
-    for found in (speedup(many, [many]), efficiency(many, [many])):
-        assert found.value is None
-        assert "There is no 1n1d of this case with the batch per device held" in found.reason
+    for actual in (speedup(many, [many]), efficiency(many, [many])):
+        assert actual.value is None
+        assert "There is no 1n1d of this case with the batch per device held" in actual.reason
     assert speedup(many, [a_case(100, precision="amp-bf16"), many]).value is None
     assert "There are 2 1n1d" in speedup(many, [a_case(100), a_case(101, driver="x")]).reason
     two = a_case(150, topology="1n2d")
@@ -178,9 +178,9 @@ def test_a_missing_baseline_gives_no_speedup():
 def test_a_speedup_has_an_interval_where_its_repeats_bear_one():
     a = a_case(200, tuple(range(197, 204)), topology="1n2d")
     b = a_case(100, tuple(range(97, 104)))
-    found = efficiency(a, [a, b])
+    actual = efficiency(a, [a, b])
     ratios = sorted(x / y for x in a.repeats for y in b.repeats)
-    assert (found.low, found.high) == (ratios[8] / 2, ratios[-9] / 2)
+    assert (actual.low, actual.high) == (ratios[8] / 2, ratios[-9] / 2)
     assert speedup(a, [a, attrs.evolve(b, repeats=(1.0,))]).low is None
     assert speedup(b, [b]).value == 1
 
@@ -188,10 +188,10 @@ def test_a_speedup_has_an_interval_where_its_repeats_bear_one():
 def test_every_published_speedup_has_its_baseline():
     table = Registry().collection("dlperf-v1.0").figures
     for figure in table:
-        found = speedup(figure, table.where(framework=figure.framework, model=figure.model))
-        assert found.value is not None, figure
+        actual = speedup(figure, table.filter(framework=figure.framework, model=figure.model))
+        assert actual.value is not None, figure
         # All but four; which ones, the list of disagreements says.
-        assert found.value == pytest.approx(figure.printed_speedup, abs=0.11)
+        assert actual.value == pytest.approx(figure.printed_speedup, abs=0.11)
 
 
 # -- effects
@@ -203,20 +203,20 @@ def test_an_effect_pairs_what_is_equal_otherwise():
         for speed, topology in [(100, "1n1d"), (190, "1n2d"), (370, "1n4d")]
         for precision in ("amp-bf16", "fp32")
     ]
-    found = effect(many, of="precision")
-    assert found.levels == ("amp-bf16", "fp32")
-    assert [pair.ratio for pair in found.pairs] == [2, 2, 2]
-    assert found.holding == ("strategy", "topology")
-    assert (found.median, found.low, found.significant, found.unpaired) == (2, None, None, 0)
+    actual = effect(many, of="precision")
+    assert actual.levels == ("amp-bf16", "fp32")
+    assert [pair.ratio for pair in actual.pairs] == [2, 2, 2]
+    assert actual.holding == ("strategy", "topology")
+    assert (actual.median, actual.low, actual.significant, actual.unpaired) == (2, None, None, 0)
     assert effect(many[1:], of="precision", levels=("amp-bf16", "fp32")).unpaired == 1
     assert effect(many, of="precision", levels=("fp32", "amp-bf16")).median == 0.5
 
 
 def test_an_effect_of_one_pair_has_the_test_of_its_repeats():
     pair = a_case(110, tuple(range(107, 114))), a_case(100, tuple(range(97, 104)), precision="tf32")
-    found, compared = effect(pair, of="precision"), compare(*pair)
-    assert (found.low, found.high, found.p) == (compared.low, compared.high, compared.p)
-    assert found.significant
+    actual, compared = effect(pair, of="precision"), compare(*pair)
+    assert (actual.low, actual.high, actual.p) == (compared.low, compared.high, compared.p)
+    assert actual.significant
     few = (a_case(110, (109.0, 110.0, 111.0)), a_case(100, (99.0, 100.0, 101.0), precision="tf32"))
     assert effect(few, of="precision").significant is None
 
@@ -239,18 +239,18 @@ def pairs_of_frameworks(ratios):
 def test_pairs_of_one_framework_are_one_unit():
     """Eighteen pairs of six frameworks are six observations, and nine of three are too few."""
     ratios = {"a": 1.1, "b": 1.2, "c": 1.3, "d": 1.4, "e": 1.5, "f": 1.6}
-    found = effect(pairs_of_frameworks(ratios), of="precision", levels=("tf32", "fp32"))
-    assert found.units == pytest.approx(ratios) and found.unit == "framework"
-    assert (len(found.pairs), found.median) == (18, pytest.approx(1.35))
-    assert (found.low, found.high, found.p) == (pytest.approx(1.1), pytest.approx(1.6), 2 / 2**6)
-    assert found.significant
+    actual = effect(pairs_of_frameworks(ratios), of="precision", levels=("tf32", "fp32"))
+    assert actual.units == pytest.approx(ratios) and actual.unit == "framework"
+    assert (len(actual.pairs), actual.median) == (18, pytest.approx(1.35))
+    assert (actual.low, actual.high, actual.p) == (pytest.approx(1.1), pytest.approx(1.6), 2 / 2**6)
+    assert actual.significant
     three = pairs_of_frameworks({"a": 1.1, "b": 1.2, "c": 1.3})
-    found = effect(three, of="precision", levels=("tf32", "fp32"))
-    assert (len(found.pairs), found.low, found.significant) == (9, None, None)
-    found = effect(three, of="precision", levels=("tf32", "fp32"), pairs_are_units=True)
-    assert found.significant and found.p == 2 / 2**9
-    found = effect(pairs_of_frameworks({"a": 1.1, "b": 1.2})[1::2], of="framework", levels=("a", "b"))
-    assert (found.unit, len(found.units), found.significant) == ("model", 1, None)
+    actual = effect(three, of="precision", levels=("tf32", "fp32"))
+    assert (len(actual.pairs), actual.low, actual.significant) == (9, None, None)
+    actual = effect(three, of="precision", levels=("tf32", "fp32"), pairs_are_units=True)
+    assert actual.significant and actual.p == 2 / 2**9
+    actual = effect(pairs_of_frameworks({"a": 1.1, "b": 1.2})[1::2], of="framework", levels=("a", "b"))
+    assert (actual.unit, len(actual.units), actual.significant) == ("model", 1, None)
 
 
 def test_effects_that_are_shown_together_are_adjusted_together():
@@ -269,12 +269,12 @@ def test_effects_that_are_shown_together_are_adjusted_together():
 
 def test_an_effect_names_what_cannot_be_told_apart_from_it():
     table = Registry().collection("tf-cnn-2017").figures
-    found = effect(table, of="hardware", levels=("Tesla P100", "Tesla K80"), pairs_are_units=True)
-    assert found.confounded == ("machine",)
-    assert len(found.pairs) == 32
-    assert found.unpaired == 0
-    assert round(found.median, 2) == 4.4  # what the source prints
-    assert found.significant
+    actual = effect(table, of="hardware", levels=("Tesla P100", "Tesla K80"), pairs_are_units=True)
+    assert actual.confounded == ("machine",)
+    assert len(actual.pairs) == 32
+    assert actual.unpaired == 0
+    assert round(actual.median, 2) == 4.4  # what the source prints
+    assert actual.significant
 
 
 def test_what_does_not_pair_is_refused():
@@ -303,13 +303,13 @@ def test_what_does_not_pair_is_refused():
 def test_two_of_one_workload_are_compared_and_tested():
     a = a_case(110, tuple(range(107, 114)), framework="torch", driver="570")
     b = a_case(100, tuple(range(97, 104)), framework="jax", driver="580")
-    found = compare(a, b)
+    actual = compare(a, b)
     ratios = sorted(x / y for x in a.repeats for y in b.repeats)
-    assert (found.ratio, found.low, found.high) == (1.1, ratios[8], ratios[-9])
-    assert found.p == pytest.approx(2 / math.comb(14, 7))
-    assert found.significant
-    assert found.factors == ("framework: torch against jax",)
-    assert found.footnotes == ("driver: 570 against 580",)
+    assert (actual.ratio, actual.low, actual.high) == (1.1, ratios[8], ratios[-9])
+    assert actual.p == pytest.approx(2 / math.comb(14, 7))
+    assert actual.significant
+    assert actual.factors == ("framework: torch against jax",)
+    assert actual.footnotes == ("driver: 570 against 580",)
     assert compare(a_case(repeats=(1.0, 2.0, 3.0)), a_case(repeats=(4.0, 5.0, 6.0))).significant is None
     assert compare(a_case(repeats=(1.0,)), a_case()).p is None
 
@@ -331,17 +331,17 @@ def test_what_is_not_comparable_is_refused_by_default_and_footnoted_on_request(o
 
 
 def test_what_only_one_states_is_a_footnote():
-    found = compare(a_case(clip_norm=1.0), a_case())
-    assert found.footnotes == ("clip_norm: 1.0 against not stated",)
+    actual = compare(a_case(clip_norm=1.0), a_case())
+    assert actual.footnotes == ("clip_norm: 1.0 against not stated",)
 
 
 def test_the_published_tables_are_not_all_comparable():
     table = (
-        Registry().collection("dlperf-v1.0").figures.where(model="bert-base", topology="4n8d", batch_size=64)
+        Registry().collection("dlperf-v1.0").figures.filter(model="bert-base", topology="4n8d", batch_size=64)
     )
-    clipped = table.one(framework="oneflow", precision="amp-fp16", clip_norm=1.0)
+    clipped = table.get(framework="oneflow", precision="amp-fp16", clip_norm=1.0)
     with pytest.raises(NotComparable) as caught:
-        compare(table.one(framework="mxnet", precision="amp-fp16"), clipped)
+        compare(table.get(framework="mxnet", precision="amp-fp16"), clipped)
     assert caught.value.reasons == (
         "clip_norm: 0.0 against 1.0",
         "estimator: mean-of-rates against elapsed",
@@ -355,14 +355,14 @@ def test_a_step_s_time_is_divided():
     alone = a_case(320, batch_size=32)
     synthetic = a_case(1024, topology="1n4d")
     real = a_case(800, topology="1n4d", data="images")
-    found = attribute(real=real, synthetic=synthetic, alone=alone, input_only=1000, communication_only=0.05)
-    assert found.step == 0.16
-    assert found.input_stall == pytest.approx(0.035)
-    assert found.input_hidden == pytest.approx(0.128 - 0.035)
-    assert found.compute == 0.1
-    assert found.communication_exposed == pytest.approx(0.025)
-    assert found.communication_hidden == pytest.approx(0.025)
-    assert found.compute + found.communication_exposed + found.input_stall == pytest.approx(found.step)
+    actual = attribute(real=real, synthetic=synthetic, alone=alone, input_only=1000, communication_only=0.05)
+    assert actual.step == 0.16
+    assert actual.input_stall == pytest.approx(0.035)
+    assert actual.input_hidden == pytest.approx(0.128 - 0.035)
+    assert actual.compute == 0.1
+    assert actual.communication_exposed == pytest.approx(0.025)
+    assert actual.communication_hidden == pytest.approx(0.025)
+    assert actual.compute + actual.communication_exposed + actual.input_stall == pytest.approx(actual.step)
     partly = attribute(synthetic=synthetic)
     assert (partly.step, partly.input_stall, partly.compute) == (0.125, None, None)
     with pytest.raises(NotComparable, match="precision: amp-bf16 against fp32"):
@@ -370,7 +370,7 @@ def test_a_step_s_time_is_divided():
 
 
 def two_frameworks(layout="auto"):
-    made = []
+    created = []
     for framework, version, chosen in (("torch", "2.4.1", "nchw"), ("tensorflow", "2.16.1", "nhwc")):
         result = a_result(fields={"framework": framework, "topology": "1n1d", "layout": layout})
         facts = [
@@ -380,8 +380,8 @@ def two_frameworks(layout="auto"):
             for one in result.facts
         ]
         facts.append(Fact("framework_version", "context", None, version))
-        made.append(attrs.evolve(result, facts=tuple(facts)))
-    return made
+        created.append(attrs.evolve(result, facts=tuple(facts)))
+    return created
 
 
 def test_version_and_default_layout_belong_to_the_framework():

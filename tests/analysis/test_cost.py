@@ -25,17 +25,17 @@ def result(*metrics, **changes):
 
 def test_the_price_of_a_million_samples():
     """2 devices at 3.6 an hour are 0.002 a second; at 103 img/s a million take 9708.7 s."""
-    found = cost(result(), price=Price(per_device_hour=3.6, currency="EUR")).price
-    assert found.value == pytest.approx(0.002 * 1e6 / 103)
-    assert (found.low, found.high) == (pytest.approx(0.002 * 1e6 / 106), pytest.approx(0.002 * 1e6 / 100))
-    assert found.unit == "EUR per million samples"
-    assert found.basis == "3.6 EUR per device and hour, × 2"
+    actual = cost(result(), price=Price(per_device_hour=3.6, currency="EUR")).price
+    assert actual.value == pytest.approx(0.002 * 1e6 / 103)
+    assert (actual.low, actual.high) == (pytest.approx(0.002 * 1e6 / 106), pytest.approx(0.002 * 1e6 / 100))
+    assert actual.unit == "EUR per million samples"
+    assert actual.basis == "3.6 EUR per device and hour, × 2"
 
 
 def test_a_node_has_its_price_whatever_is_in_it():
-    found = cost(result(fields={"topology": "2n8d"}), price=Price(per_node_hour=36)).price
-    assert found.value == pytest.approx(0.02 * 1e6 / 103)
-    assert found.unit == "USD per million samples"
+    actual = cost(result(fields={"topology": "2n8d"}), price=Price(per_node_hour=36)).price
+    assert actual.value == pytest.approx(0.02 * 1e6 / 103)
+    assert actual.unit == "USD per million samples"
 
 
 def test_measured_energy_comes_before_given_watts():
@@ -43,58 +43,58 @@ def test_measured_energy_comes_before_given_watts():
         "device-energy-per-sample", "J", 2.0, repeats=tuple(1.7 + 0.1 * step for step in range(7))
     )
     host = Metric("host-energy-per-sample", "J", 1.0, repeats=tuple(1.3 - 0.1 * step for step in range(7)))
-    found = cost(result(device, host), watts=9999, per_kwh=0.36, currency="EUR")
-    assert found.price is None
+    actual = cost(result(device, host), watts=9999, per_kwh=0.36, currency="EUR")
+    assert actual.price is None
     # The sum is 3 in every repeat.
-    assert (found.energy.value, found.energy.low, found.energy.high) == pytest.approx((3.0, 3.0, 3.0))
-    assert found.energy.basis == "measured: device and host"
-    assert found.energy_price.value == pytest.approx(3.0 / 3.6e6 * 0.36 * 1e6)
-    assert found.energy_price.unit == "EUR per million samples"
+    assert (actual.energy.value, actual.energy.low, actual.energy.high) == pytest.approx((3.0, 3.0, 3.0))
+    assert actual.energy.basis == "measured: device and host"
+    assert actual.energy_price.value == pytest.approx(3.0 / 3.6e6 * 0.36 * 1e6)
+    assert actual.energy_price.unit == "EUR per million samples"
 
 
 def test_given_watts_are_said_to_be_given():
-    found = cost(result(), watts=206.0)
-    assert found.energy.value == pytest.approx(412 / 103)
-    assert found.energy.low == pytest.approx(412 / 106)
-    assert "not measured: 206 W per device, × 2, as given" in found.energy.basis
-    assert found.energy_price is None
+    actual = cost(result(), watts=206.0)
+    assert actual.energy.value == pytest.approx(412 / 103)
+    assert actual.energy.low == pytest.approx(412 / 106)
+    assert "not measured: 206 W per device, × 2, as given" in actual.energy.basis
+    assert actual.energy_price is None
 
 
 def test_what_is_not_known_is_none():
-    found = cost(result(), price=Price(per_device_hour=1), per_kwh=0.3)
-    assert found.energy is None and found.energy_price is None
+    actual = cost(result(), price=Price(per_device_hour=1), per_kwh=0.3)
+    assert actual.energy is None and actual.energy_price is None
 
 
 def test_one_repeat_has_no_interval():
     one = a_result(metrics=(Metric("throughput", "img/s", 103.0, repeats=(103.0,)),))
-    found = cost(one, price=Price(per_device_hour=1), watts=1)
-    assert (found.price.low, found.price.high, found.energy.low) == (None, None, None)
+    actual = cost(one, price=Price(per_device_hour=1), watts=1)
+    assert (actual.price.low, actual.price.high, actual.energy.low) == (None, None, None)
 
 
 def test_a_published_figure_has_a_cost_too():
     figure = (
-        Registry().collection("dlperf-v1.0").figures.where(framework="oneflow", topology="4n8d").figures[0]
+        Registry().collection("dlperf-v1.0").figures.filter(framework="oneflow", topology="4n8d").figures[0]
     )
-    found = cost(figure, price=Price(per_node_hour=3600))
-    assert found.price.value == pytest.approx(4e6 / figure.throughput)
+    actual = cost(figure, price=Price(per_node_hour=3600))
+    assert actual.price.value == pytest.approx(4e6 / figure.throughput)
 
 
 @given(st.floats(1e-3, 1e6), st.floats(1e-3, 1e6))
 def test_what_the_samples_cost_is_what_the_hour_costs(amount, rate):
     case = a_result(metrics=(Metric("throughput", "img/s", rate),))
-    found = cost(case, price=Price(per_device_hour=amount))
-    assert found.price.value * rate * 3600 / 1e6 == pytest.approx(2 * amount)
+    actual = cost(case, price=Price(per_device_hour=amount))
+    assert actual.price.value * rate * 3600 / 1e6 == pytest.approx(2 * amount)
 
 
 @pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, True, "2"])
 def test_prices_and_watts_are_numbers_above_0(value):
-    for made in (
+    for created in (
         lambda: Price(per_device_hour=value),
         lambda: cost(result(), watts=value),
         lambda: cost(result(), per_kwh=value),
     ):
         with pytest.raises(AnalysisError, match="must be a number above 0"):
-            made()
+            created()
 
 
 def test_a_price_is_one_price_in_one_currency():
@@ -130,8 +130,8 @@ def test_the_command(dlperf, stored):
     assert "19.42 EUR per million samples 18.87 – 20.00" in shown
     assert "4.000 J per sample" in shown and "as given" in shown
     code, out, _ = dlperf(*words, "--json")
-    (each,) = json.loads(out)["costs"]
-    assert each["id"] == ours.id and each["price"]["value"] == pytest.approx(19.417, rel=1e-4)
+    (item,) = json.loads(out)["costs"]
+    assert item["id"] == ours.id and item["price"]["value"] == pytest.approx(19.417, rel=1e-4)
     code, _, err = dlperf("cost")
     assert code == 2 and "No price is given" in err
     code, _, err = dlperf("cost", "--per-device-hour", "0")

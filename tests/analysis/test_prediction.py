@@ -37,11 +37,11 @@ def test_names_play_no_part():
 
 
 def test_the_prediction_lies_between_standing_still_and_losing_as_much_again():
-    found = predict(SERIES, "4n8d")
-    assert 0.115 < found.step_time < 0.125 + 0.1 * 0.025
-    assert found.low < found.throughput < found.high
-    assert found.throughput == pytest.approx(32 * 32 / found.step_time)
-    assert (str(found.measured), found.doublings, found.notes) == ("2n8d", 1.0, ())
+    actual = predict(SERIES, "4n8d")
+    assert 0.115 < actual.step_time < 0.125 + 0.1 * 0.025
+    assert actual.low < actual.throughput < actual.high
+    assert actual.throughput == pytest.approx(32 * 32 / actual.step_time)
+    assert (str(actual.measured), actual.doublings, actual.notes) == ("2n8d", 1.0, ())
 
 
 def test_the_further_the_wider_and_it_says_so():
@@ -84,8 +84,8 @@ def test_it_is_never_worse_than_the_last_efficiency():
 
 
 def test_a_superlinear_series_is_not_predicted_to_go_on():
-    found = predict(a_series({"1n1d": 0.1, "1n8d": 0.105, "2n8d": 0.1}), "4n8d")
-    assert found.step_time >= 0.1
+    actual = predict(a_series({"1n1d": 0.1, "1n8d": 0.105, "2n8d": 0.1}), "4n8d")
+    assert actual.step_time >= 0.1
 
 
 def test_the_launcher_plays_no_part():
@@ -95,8 +95,8 @@ def test_the_launcher_plays_no_part():
 
 def test_measurements_that_contradict_each_other_are_noted():
     """Two nodes that are five times as fast as one are no reason for a narrow interval without a word."""
-    found = predict(a_series({"1n8d": 0.5, "2n8d": 0.2}), "4n8d")
-    assert found.notes[0].startswith("From 1n8d to 2n8d each doubling makes the step 60% shorter")
+    actual = predict(a_series({"1n8d": 0.5, "2n8d": 0.2}), "4n8d")
+    assert actual.notes[0].startswith("From 1n8d to 2n8d each doubling makes the step 60% shorter")
     assert not any(
         "shorter" in note for note in predict(a_series({"1n8d": 0.1, "2n8d": 0.096}), "4n8d").notes
     )
@@ -118,15 +118,15 @@ def test_noise_that_the_interval_does_not_cover_is_noted(repeats, note):
 
 
 def test_a_series_of_the_reference_is_left_out_of_it():
-    table = REFERENCE.where(framework="mxnet", implementation="gluon-nlp", batch_size=64)
-    series = table.where(precision="fp32", topology=("1n1d", "1n8d", "2n8d"))
-    own = {(figure.source.document, figure.source.line) for figure in table.where(precision="fp32")}
+    table = REFERENCE.filter(framework="mxnet", implementation="gluon-nlp", batch_size=64)
+    series = table.filter(precision="fp32", topology=("1n1d", "1n8d", "2n8d"))
+    own = {(figure.source.document, figure.source.line) for figure in table.filter(precision="fp32")}
     rest = [f for f in REFERENCE if (f.source.document, f.source.line) not in own]
     assert predict(series, "4n8d") == analysis.predict(series, "4n8d", reference=rest)
 
 
 @pytest.mark.parametrize(
-    ("steps", "wanted", "said"),
+    ("steps", "wanted", "output"),
     [
         ({"1n1d": 0.1, "1n8d": 0.1}, "4n8d", "such as 1n8d and 2n8d, must be measured"),
         ({"1n1d": 0.1, "2n8d": 0.1}, "4n8d", "such as 1n8d and 2n8d, must be measured"),
@@ -135,8 +135,8 @@ def test_a_series_of_the_reference_is_left_out_of_it():
         ({"1n8d": 0.1, "2n8d": 0.1}, "2n8d", "not larger than what was measured"),
     ],
 )
-def test_too_little_is_refused(steps, wanted, said):
-    with pytest.raises(AnalysisError, match=said):
+def test_too_little_is_refused(steps, wanted, output):
+    with pytest.raises(AnalysisError, match=output):
         predict(a_series(steps), wanted)
 
 

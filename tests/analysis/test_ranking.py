@@ -11,11 +11,11 @@ from dlperf_sdk.registry.plugins import Registry
 
 
 def result(framework: str, rate: float, **fields):
-    made = a_result(fields={"framework": framework, "topology": "1n1d", **fields})
+    created = a_result(fields={"framework": framework, "topology": "1n1d", **fields})
     throughput = attrs.evolve(
-        made.metric("throughput"), value=rate, repeats=tuple(rate + n for n in range(7))
+        created.metric("throughput"), value=rate, repeats=tuple(rate + n for n in range(7))
     )
-    return attrs.evolve(made, metrics=(throughput,))
+    return attrs.evolve(created, metrics=(throughput,))
 
 
 def test_a_run_of_another_precision_is_no_rival_and_is_named():
@@ -59,7 +59,7 @@ def test_one_framework_alone_is_not_the_fastest():
 
 def test_published_figures_of_unequal_gradient_clipping_are_not_ranked_together():
     figures = Registry().collection("dlperf-v1.0").figures
-    chosen = figures.where(model="bert-base", topology="4n8d", batch_size=64, precision="amp-fp16")
+    chosen = figures.filter(model="bert-base", topology="4n8d", batch_size=64, precision="amp-fp16")
     by_clipping = {ranking.facts.get("clip_norm"): ranking for ranking in rankings(chosen)}
     assert [(entry.facts["framework"], entry.throughput) for entry in by_clipping[0.0].entries] == [
         ("mxnet", 11269.14),

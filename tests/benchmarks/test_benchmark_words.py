@@ -19,7 +19,7 @@ SPEC.loader.exec_module(paired)
 
 
 @pytest.mark.parametrize(
-    ("median", "interval", "said"),
+    ("median", "interval", "output"),
     [
         (1.042, (1.006, 1.113), "ours is 4.2 % faster than theirs (95 %: 0.6 to 11.3 % faster)"),
         (0.96, (0.94, 0.97), "ours is 4.0 % slower than theirs (95 %: 3.0 to 6.0 % slower)"),
@@ -31,8 +31,8 @@ SPEC.loader.exec_module(paired)
         ),
     ],
 )
-def test_the_sentence_says_the_direction(median, interval, said):
-    assert paired.in_words({"median": median, "interval": list(interval)}) == said
+def test_the_sentence_says_the_direction(median, interval, output):
+    assert paired.in_words({"median": median, "interval": list(interval)}) == output
 
 
 def test_theirs_taking_longer_is_ours_being_faster():
@@ -45,12 +45,12 @@ def test_theirs_taking_longer_is_ours_being_faster():
 @given(st.lists(st.floats(0.2, 5.0), min_size=3, max_size=3).map(sorted))
 def test_apart_means_that_one_is_outside(limits):
     low, median, high = limits
-    said = paired.in_words({"median": median, "interval": [low, high]})
-    assert said.endswith("apart") == (low <= 1 <= high)
+    output = paired.in_words({"median": median, "interval": [low, high]})
+    assert output.endswith("apart") == (low <= 1 <= high)
     if low > 1:
-        assert "slower" not in said
+        assert "slower" not in output
     if high < 1:
-        assert "faster" not in said
+        assert "faster" not in output
 
 
 def test_make_bench_runs_all_but_those_of_other_frameworks():

@@ -57,7 +57,7 @@ def is_settled(directory):
     assert not [
         e for e in events if e["event"] in ("problem", "attempt-started", "attempt-lost", "concluded")
     ]
-    assert {(each.finished, each.ok) for each in status(open_campaign(directory)).cases.values()} == {
+    assert {(item.finished, item.ok) for item in status(open_campaign(directory)).cases.values()} == {
         (2, True)
     }
 
@@ -103,10 +103,10 @@ def test_an_attempt_that_was_altered_is_set_aside_and_taken_again(copy):
 
     altered(run / "attempts" / "2" / "rank-0.json", more)
     events = events_of_resuming(copy)
-    (said,) = {entry["text"].partition(" It lies")[0] for entry in events if entry["event"] == "problem"} - {
-        "its result has other repeats than its directory, and is made again"
-    }
-    assert said == "Attempt 2 is not what it was when it had ended."
+    (output,) = {
+        entry["text"].partition(" It lies")[0] for entry in events if entry["event"] == "problem"
+    } - {"its result has other repeats than its directory, and is made again"}
+    assert output == "Attempt 2 is not what it was when it had ended."
     assert (copy / "set-aside" / f"{run.name}-attempt-2-1" / "attempt.json").is_file()
     assert count(events, "attempt-started") == 1
     assert [repeat.attempt for repeat in open_campaign(copy).store.load(run.name).repeats] == [1, 3]
@@ -140,12 +140,12 @@ def test_a_result_that_is_not_what_its_records_give_is_made_again(copy):
         for metric in result["metrics"]:
             if metric["name"].startswith("throughput"):
                 metric["value"] *= 2
-                metric["repeats"] = [2 * each for each in metric["repeats"]]
+                metric["repeats"] = [2 * item for item in metric["repeats"]]
 
     altered(run / "result.json", faster)
     events = events_of_resuming(copy)
-    (said,) = [entry["text"] for entry in events if entry["event"] == "problem"]
-    assert said.startswith("its result is not what its records give, and is made again: throughput is ")
+    (output,) = [entry["text"] for entry in events if entry["event"] == "problem"]
+    assert output.startswith("its result is not what its records give, and is made again: throughput is ")
     assert (count(events, "attempt-started"), count(events, "concluded")) == (0, 1)
     assert json.loads((run / "result.json").read_text())["metrics"] == before
     is_settled(copy)
@@ -249,18 +249,18 @@ def test_a_damaged_line_of_the_journal_is_skipped_and_rebuilt_from_the_attempts(
     number = write_damaged(journal, *damage)
     status(open_campaign(copy))
     events = events_of_resuming(copy)
-    (said,) = [entry["text"] for entry in events if entry["event"] == "problem"]
-    assert said.startswith(f"{journal}:{number}: The line is skipped: its field '{damage[1]}' is")
+    (output,) = [entry["text"] for entry in events if entry["event"] == "problem"]
+    assert output.startswith(f"{journal}:{number}: The line is skipped: its field '{damage[1]}' is")
     assert count(events, "attempt-started") == count(events, "attempt-lost") == 0
     progress = status(open_campaign(copy)).cases.values()
-    assert {(each.finished, each.ok, each.status) for each in progress} == {(2, True, "ok")}
+    assert {(item.finished, item.ok, item.status) for item in progress} == {(2, True, "ok")}
 
 
 def test_a_line_of_the_journal_that_is_no_json_is_reported(copy):
     journal = copy / "journal.jsonl"
     journal.write_bytes(b"\0\0{\n" + journal.read_bytes())
-    (said,) = [entry["text"] for entry in events_of_resuming(copy) if entry["event"] == "problem"]
-    assert said.startswith(f"{journal}:1: The line is skipped: it is no JSON.")
+    (output,) = [entry["text"] for entry in events_of_resuming(copy) if entry["event"] == "problem"]
+    assert output.startswith(f"{journal}:1: The line is skipped: it is no JSON.")
 
 
 def test_a_journal_that_is_a_pipe_is_refused(copy):

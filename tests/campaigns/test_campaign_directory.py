@@ -28,9 +28,9 @@ def done(tmp_path_factory):
 
 def test_report_takes_a_campaign(done, capfd):
     outcome, directory = done
-    ids = {each.id for each in outcome.directory.cases}
+    ids = {case.id for case in outcome.directory.cases}
     assert main(["report", str(directory), "--format", "json"]) == 0
-    assert {each["id"] for each in json.loads(capfd.readouterr().out)} == ids
+    assert {item["id"] for item in json.loads(capfd.readouterr().out)} == ids
     assert main(["report", str(directory), str(directory / "runs"), "--format", "csv"]) == 0
     assert len(capfd.readouterr().out.splitlines()) == 1 + 2 * len(ids)
 
@@ -38,9 +38,9 @@ def test_report_takes_a_campaign(done, capfd):
 def test_validate_and_export_take_a_campaign(done, capfd):
     outcome, directory = done
     assert main(["validate", str(directory), "--json"]) == 0
-    said = json.loads(capfd.readouterr().out)
-    assert {each["run"]: each["valid"] for each in said["runs"]} == dict.fromkeys(
-        (each.id for each in outcome.directory.cases), True
+    output = json.loads(capfd.readouterr().out)
+    assert {item["run"]: item["valid"] for item in output["runs"]} == dict.fromkeys(
+        (case.id for case in outcome.directory.cases), True
     )
     assert main(["export", str(directory), "--to", "csv"]) == 0
     assert len(capfd.readouterr().out.splitlines()) == 3
@@ -84,17 +84,17 @@ def _rows(directory, capfd):
 
 
 def test_a_throughput_has_the_unit_of_its_model(tmp_path):
-    kept = kept_with(
+    stored = kept_with(
         tmp_path / "it",
         Matrix(
             fields={"framework": "numpy", "batch_size": 4},
             axes={"model": ["linear", "resnet50", "bert-base"]},
         ),
     )
-    for each in kept.cases:
-        kept.journal.append("case-started", case=each.id)
-        kept.journal.append(
-            "attempt-ended", case=each.id, attempt=1, status="ok", throughput=12.5, seconds=3.0
+    for case in stored.cases:
+        stored.journal.append("case-started", case=case.id)
+        stored.journal.append(
+            "attempt-ended", case=case.id, attempt=1, status="ok", throughput=12.5, seconds=3.0
         )
     text = terminal.text_of(show_progress(status(open_campaign(tmp_path / "it")), False), width=120)
     assert [row.split()[-1] for row in text.splitlines() if row.startswith("numpy")] == [

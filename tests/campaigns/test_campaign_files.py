@@ -26,7 +26,7 @@ REGISTRY = Registry()
 
 
 def specs(campaign):
-    return [each.spec for each in expand_cases(campaign, "stamp")]
+    return [item.spec for item in expand_cases(campaign, "stamp")]
 
 
 def written(folder: Path, text: str, name: str = "case.yaml") -> Path:
@@ -59,11 +59,12 @@ overrides:
 
 
 def test_axes_are_crossed_zips_go_together_and_the_rest_is_as_said(tmp_path):
-    found = specs(file.load_campaign(written(tmp_path, BASE)))
-    said = [
-        (each.framework, each.batch_size, str(each.topology), each.seed, dict(each.options)) for each in found
+    actual = specs(file.load_campaign(written(tmp_path, BASE)))
+    output = [
+        (item.framework, item.batch_size, str(item.topology), item.seed, dict(item.options))
+        for item in actual
     ]
-    assert said == [
+    assert output == [
         ("numpy", 4, "1n1d", 1, {}),
         ("numpy", 4, "1n2d", 2, {}),
         ("numpy", 8, "1n1d", 1, {}),
@@ -72,7 +73,7 @@ def test_axes_are_crossed_zips_go_together_and_the_rest_is_as_said(tmp_path):
         ("faulty", 4, "1n2d", 2, {"fault": "nan"}),
         ("numpy", 64, "1n1d", 0, {"features": 8}),
     ]
-    assert all(each.protocol == "quick" for each in found)
+    assert all(item.protocol == "quick" for item in actual)
 
 
 def test_the_fields_at_the_top_of_a_file_are_for_all_of_its_matrices(tmp_path):
@@ -85,7 +86,7 @@ matrices:
 """
     path = written(tmp_path, text)
     campaign = file.load_campaign(path)
-    assert [(each.seed, each.steps, dict(each.options)) for each in specs(campaign)] == [
+    assert [(item.seed, item.steps, dict(item.options)) for item in specs(campaign)] == [
         (1, 4, {"features": 8}),
         (2, 5, {"features": 8, "hidden": 3}),
     ]
@@ -139,7 +140,7 @@ def test_an_axis_may_be_an_option(tmp_path):
         "name: a\nfields: {framework: numpy, model: linear, options: {features: 4}}\n"
         "axes:\n  options.features: [8, 16]\n"
     )
-    assert [each.options["features"] for each in specs(file.load_campaign(written(tmp_path, text)))] == [
+    assert [item.options["features"] for item in specs(file.load_campaign(written(tmp_path, text)))] == [
         8,
         16,
     ]
@@ -159,9 +160,9 @@ overrides:
 retry: {timeout: 1}
 """
     campaign = file.load_campaign(written(tmp_path, text))
-    found = specs(campaign)
-    assert [each.batch_size for each in found] == [4, 4, 8, 8, 64, 2]
-    assert all(each.repeats == 2 for each in found)
+    actual = specs(campaign)
+    assert [item.batch_size for item in actual] == [4, 4, 8, 8, 64, 2]
+    assert all(item.repeats == 2 for item in actual)
     assert campaign.settings.seed == 5
     assert (campaign.settings.retry["crashed"], campaign.settings.retry["timeout"]) == (3, 1)
 
@@ -182,14 +183,14 @@ def test_overrides_in_python_say_the_same_as_in_a_file(tmp_path):
     plain["exclude"] = [{"options.features": 8, "seed": 3}]
     path = written(tmp_path, json.dumps({"name": "a", **plain}), "case.json")
     assert specs(make_campaign(matrix)) == specs(file.load_campaign(path))
-    assert [(each.seed, each.steps, dict(each.options)) for each in specs(make_campaign(matrix))] == [
+    assert [(item.seed, item.steps, dict(item.options)) for item in specs(make_campaign(matrix))] == [
         (1, 6, {}),
         (2, 6, {"features": 8}),
     ]
 
 
 @pytest.mark.parametrize(
-    ("override", "error", "said"),
+    ("override", "error", "output"),
     [
         ({"sett": {"steps": 6}}, SpecError, "must have the fields to set"),
         ({"set": {"steps": 6}, "wen": {}}, SpecError, "must have the fields to set"),
@@ -198,8 +199,8 @@ def test_overrides_in_python_say_the_same_as_in_a_file(tmp_path):
         (7, SpecError, "An override is 7"),
     ],
 )
-def test_an_override_in_python_that_is_none(override, error, said):
-    with pytest.raises(error, match=said):
+def test_an_override_in_python_that_is_none(override, error, output):
+    with pytest.raises(error, match=output):
         Matrix(axes={"seed": [1]}, overrides=[override])
 
 
@@ -262,7 +263,7 @@ def test_a_predicate_holds_or_not(plain, fields, holds):
 
 
 @pytest.mark.parametrize(
-    ("plain", "error", "said"),
+    ("plain", "error", "output"),
     [
         ({"precison": "fp32"}, UnknownName, "Did you mean 'precision'"),
         ({"batch_size": {"mn": 4}}, UnknownName, "operator of a predicate named 'mn'. Did you mean 'min'"),
@@ -279,8 +280,8 @@ def test_a_predicate_holds_or_not(plain, fields, holds):
         ({"env": {"X": "1"}}, UnknownName, "named 'env'"),
     ],
 )
-def test_a_predicate_that_is_none(plain, error, said):
-    with pytest.raises(error, match=said):
+def test_a_predicate_that_is_none(plain, error, output):
+    with pytest.raises(error, match=output):
         predicate(plain)
 
 
@@ -297,10 +298,10 @@ JSON = st.recursive(
 @given(JSON, st.fixed_dictionaries({}, optional={"batch_size": st.integers(1, 99), "precision": st.text()}))
 def test_any_value_is_a_predicate_or_is_refused(plain, fields):
     try:
-        found = predicate(plain)
+        actual = predicate(plain)
     except (SpecError, UnknownName):
         return
-    assert found.holds({"framework": "numpy", "model": "linear", **fields}) in (True, False)
+    assert actual.holds({"framework": "numpy", "model": "linear", **fields}) in (True, False)
 
 
 def test_every_field_that_holds_one_value_can_be_asked_for():
@@ -454,9 +455,9 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_each_mistake_is_told_with_its_line(tmp_path, mistake):
-    text, line, said = MISTAKES[mistake]
+    text, line, output = MISTAKES[mistake]
     path = written(tmp_path, text)
-    with pytest.raises(CampaignError, match=said) as caught:
+    with pytest.raises(CampaignError, match=output) as caught:
         planning.plan_campaign(file.load_campaign(path), REGISTRY)
     assert str(caught.value).startswith(f"{path}:{line}: "), caught.value
 
@@ -469,10 +470,10 @@ def test_all_that_the_schema_finds_wrong_is_told_in_the_order_of_the_file(tmp_pa
     )
     with pytest.raises(CampaignError) as caught:
         file.load_campaign(path)
-    told = str(caught.value).splitlines()
-    assert [line.split(": ")[0] for line in told] == [f"{path}:{n}" for n in (2, 5, 6, 6, 7, 7)]
-    for line, said in zip(
-        told,
+    message = str(caught.value).splitlines()
+    assert [line.split(": ")[0] for line in message] == [f"{path}:{n}" for n in (2, 5, 6, 6, 7, 7)]
+    for line, output in zip(
+        message,
         (
             "did you mean 'fields'",
             "from 1, or max",
@@ -483,7 +484,7 @@ def test_all_that_the_schema_finds_wrong_is_told_in_the_order_of_the_file(tmp_pa
         ),
         strict=True,
     ):
-        assert said in line
+        assert output in line
 
 
 def test_predicates_axes_and_folders_that_are_wrong_are_told_together(tmp_path):
@@ -495,8 +496,8 @@ def test_predicates_axes_and_folders_that_are_wrong_are_told_together(tmp_path):
     )
     with pytest.raises(CampaignError) as caught:
         file.load_campaign(path)
-    told = str(caught.value).splitlines()
-    assert [line.split(": ")[0] for line in told] == [f"{path}:{n}" for n in (4, 6, 8, 11)]
+    message = str(caught.value).splitlines()
+    assert [line.split(": ")[0] for line in message] == [f"{path}:{n}" for n in (4, 6, 8, 11)]
 
 
 def test_of_many_mistakes_ten_are_told_and_the_rest_counted(tmp_path):
@@ -504,9 +505,9 @@ def test_of_many_mistakes_ten_are_told_and_the_rest_counted(tmp_path):
     path = written(tmp_path, f"name: a\naxes: {{framework: [numpy]}}\n{keys}")
     with pytest.raises(CampaignError) as caught:
         file.load_campaign(path)
-    told = str(caught.value).splitlines()
-    assert [line.split(": ")[0] for line in told[:10]] == [f"{path}:{n}" for n in range(3, 13)]
-    assert told[10:] == ["And 3 more."]
+    message = str(caught.value).splitlines()
+    assert [line.split(": ")[0] for line in message[:10]] == [f"{path}:{n}" for n in range(3, 13)]
+    assert message[10:] == ["And 3 more."]
 
 
 def test_the_command_line_tells_each_mistake_in_a_line(tmp_path, capfd):
@@ -546,7 +547,7 @@ def test_what_two_files_extend_is_there_once(tmp_path):
     assert [block.matrix.size for block in campaign.blocks if block.matrix.size] == [9]
     assert (len(campaign.exclude), len(campaign.overrides)) == (2, 2)
     assert campaign.settings.seed == 5
-    assert {(each.seed, each.steps) for each in specs(campaign)} == {(0, 7), (1, 7)}
+    assert {(item.seed, item.steps) for item in specs(campaign)} == {(0, 7), (1, 7)}
 
 
 def test_files_that_double_again_and_again_cost_nothing(tmp_path):
@@ -583,7 +584,7 @@ exclude: [{accumulation: 3}]
 def test_each_case_says_where_it_comes_from_and_what_is_refused_by_which_line(tmp_path, capfd):
     path = written(tmp_path, WHERE)
     _, entries = planning.plan_campaign(file.load_campaign(path), REGISTRY)
-    assert [(each.where.rpartition(":")[2], each.refusal is None) for each in entries] == [
+    assert [(entry.location.rpartition(":")[2], entry.refusal is None) for entry in entries] == [
         ("3", True),
         ("6", False),
         ("9", True),
@@ -591,22 +592,22 @@ def test_each_case_says_where_it_comes_from_and_what_is_refused_by_which_line(tm
     ]
     assert main(["campaign", "plan", str(path), "--json"]) == 0
     cases = json.loads(capfd.readouterr().out)["cases"]
-    assert [each["from"] for each in cases if each["skipped"]] == [f"{path}:6", f"{path}:11"]
+    assert [case["from"] for case in cases if case["skipped"]] == [f"{path}:6", f"{path}:11"]
 
 
 @pytest.mark.parametrize(
-    ("field", "values", "said"),
+    ("field", "values", "output"),
     [
         ("env", ({}, {"GLOO_SOCKET_IFNAME": "lo"}), "The variable GLOO_SOCKET_IFNAME tells each worker"),
         ("data", ("synthetic", "synthetic:here"), "takes no folder"),
         ("options.packed_qkv", (True, 1), "must be true or false"),
     ],
 )
-def test_a_mistake_in_one_value_of_an_axis_is_told_though_another_is_fine(tmp_path, field, values, said):
+def test_a_mistake_in_one_value_of_an_axis_is_told_though_another_is_fine(tmp_path, field, values, output):
     text = "name: a\nfields: {framework: torch, model: bert-base, topology: 1n2d}\naxes:\n  %s: %s\n"
     for axis in (values, values[::-1]):
         path = written(tmp_path, text % (field, json.dumps(axis)))
-        with pytest.raises(CampaignError, match=said):
+        with pytest.raises(CampaignError, match=output):
             planning.plan_campaign(file.load_campaign(path), REGISTRY)
 
 
@@ -619,7 +620,7 @@ def test_an_impossible_included_case_is_told_with_its_line(tmp_path):
 def test_what_is_not_installed_can_be_skipped(tmp_path):
     text = "name: a\nmissing: skip\nfields: {model: linear}\naxes: {framework: [numpy, caffe]}\n"
     _, entries = planning.plan_campaign(file.load_campaign(written(tmp_path, text)), REGISTRY)
-    assert [None if each.refusal is None else each.refusal[0] for each in entries] == [None, "missing"]
+    assert [None if entry.refusal is None else entry.refusal[0] for entry in entries] == [None, "missing"]
 
 
 @pytest.mark.parametrize(
@@ -635,10 +636,10 @@ def test_the_schema_knows_every_field_and_every_setting():
     assert list(document["$defs"]["fields"]["properties"]) == list(FIELDS)
     assert list(document["$defs"]["axes"]["properties"]) == list(FIELDS)
     order, limits, quiet = (document["$defs"][name]["properties"] for name in ("order", "limits", "quiet"))
-    said = {*order, *(f"{name}_limit" for name in limits), *(f"quiet_{name}" for name in quiet)}
-    said |= {"retry", "cooldown", "missing", "max_cases", "trace"}
-    said |= {"adjacent"}  # which an interleaved gate alone sets
-    assert said == {field.name for field in attrs.fields(Settings)}
+    output = {*order, *(f"{name}_limit" for name in limits), *(f"quiet_{name}" for name in quiet)}
+    output |= {"retry", "cooldown", "missing", "max_cases", "trace"}
+    output |= {"adjacent"}  # which an interleaved gate alone sets
+    assert output == {field.name for field in attrs.fields(Settings)}
     assert set(document["properties"]["retry"]["properties"]) == set(RETRIES)
     for name, count in RETRIES.items():
         assert document["properties"]["retry"]["properties"][name]["default"] == count
@@ -685,9 +686,9 @@ def test_lines_of_yaml(plain):
         f"{key}:\n" + "".join(f"  - {value}\n" for value in values) for key, values in plain.items()
     )
     text = text.replace(":\n\n", ": []\n\n") if plain else "{}\n"
-    found = source_positions.lines_of(text, ".yaml")
+    actual = source_positions.lines_of(text, ".yaml")
     for key in plain:
-        assert text.splitlines()[found[key,] - 1].startswith(f"{key}:")
+        assert text.splitlines()[actual[key,] - 1].startswith(f"{key}:")
 
 
 @given(
@@ -700,7 +701,7 @@ def test_lines_of_yaml(plain):
 )
 def test_lines_of_json(plain, indent):
     text = json.dumps(plain, indent=indent)
-    found = source_positions.lines_of(text, ".json")
+    actual = source_positions.lines_of(text, ".json")
 
     def places(value, above):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
@@ -709,11 +710,11 @@ def test_lines_of_json(plain, indent):
                 yield from places(inner, (*above, key))
 
     expected = dict(places(plain, ())) if isinstance(plain, dict | list) else {}
-    assert set(found) == set(expected)
+    assert set(actual) == set(expected)
     if indent is not None:
         rows = text.splitlines()
         for place, value in expected.items():
-            row = rows[found[place] - 1].strip().removesuffix(",")
+            row = rows[actual[place] - 1].strip().removesuffix(",")
             start = json.dumps(place[-1]) + ": " if isinstance(place[-1], str) else ""
             assert row.startswith(start + json.dumps(value, indent=indent).splitlines()[0])
 
@@ -731,12 +732,12 @@ def test_lines_of_toml():
         'name = "a"\n\n[fields]\nmodel = "x" # [not]\n\n'
         '[[zip]]\nseed = [\n 1,\n]\n[[zip]]\nseed = [2]\n["order"]\nseed=1\n'
     )
-    found = source_positions.lines_of(text, ".toml")
-    assert found["fields", "model"] == 4
-    assert (found["zip", 0, "seed"], found["zip", 1, "seed"]) == (7, 11)
-    assert found["order", "seed"] == 13
-    assert source_positions.line_of(found, ("zip", 1, "seed", 0)) == 11
-    assert source_positions.line_of(found, ("nothing",)) == 1
+    actual = source_positions.lines_of(text, ".toml")
+    assert actual["fields", "model"] == 4
+    assert (actual["zip", 0, "seed"], actual["zip", 1, "seed"]) == (7, 11)
+    assert actual["order", "seed"] == 13
+    assert source_positions.line_of(actual, ("zip", 1, "seed", 0)) == 11
+    assert source_positions.line_of(actual, ("nothing",)) == 1
 
 
 @pytest.mark.parametrize("inside", ["[{blanks}x!", "[x{blanks}!", "[{dots}]", "{dots} = 1"])
@@ -744,9 +745,9 @@ def test_a_text_in_toml_that_looks_like_a_table_takes_no_time_and_no_memory(insi
     row = inside.format(blanks=" \t" * 100_000, dots="a." * 50_000 + "a")
     text = f'x = """\n{row}\n"""\ny = 1\n'
     assert tomllib.loads(text)["y"] == 1
-    found = source_positions.lines_of(text, ".toml")
-    assert found["x",] == 1
-    assert sum(map(len, found)) < 10_000
+    actual = source_positions.lines_of(text, ".toml")
+    assert actual["x",] == 1
+    assert sum(map(len, actual)) < 10_000
 
 
 # -- the presets
@@ -763,16 +764,16 @@ def test_every_preset_can_be_read():
 
 
 def test_the_preset_smoke_is_minutes():
-    for each in specs(file.load_campaign("preset:smoke")):
-        protocol = each.resolved_protocol()
-        assert (each.device, protocol.warmup, protocol.steps, protocol.repeats) == ("cpu", 2, 6, 3)
-        assert each.options["image_size" if each.model == "resnet50" else "sequence_length"] == 64
+    for item in specs(file.load_campaign("preset:smoke")):
+        protocol = item.resolved_protocol()
+        assert (item.device, protocol.warmup, protocol.steps, protocol.repeats) == ("cpu", 2, 6, 3)
+        assert item.options["image_size" if item.model == "resnet50" else "sequence_length"] == 64
 
 
 def test_the_presets_are_listed_with_their_sizes(capsys):
     assert main(["campaign", "presets", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert {name: each["cases"] for name, each in listed.items()} == {
+    assert {name: item["cases"] for name, item in listed.items()} == {
         name: file.load_campaign(f"preset:{name}").size for name in file.list_presets()
     }
     assert main(["campaign", "presets"]) == 0
@@ -789,11 +790,13 @@ def test_the_preset_tf_cnn_2017_asks_for_what_can_be_run_on_several_devices(tmp_
         f"name: a\nextends: ['preset:tf-cnn-2017']\noverrides: [{{set: {{device: cpu, data: '{data}'}}}}]\n"
     )
     _, entries = planning.plan_campaign(file.load_campaign(written(tmp_path, text)), REGISTRY)
-    ran = [each.case.spec for each in entries if each.refusal is None]
+    ran = [entry.case.spec for entry in entries if entry.refusal is None]
     for sizes in ("1n2d", "1n4d", "1n8d"):
-        assert {each.strategy for each in ran if str(each.topology) == sizes} == met
+        assert {item.strategy for item in ran if str(item.topology) == sizes} == met
     kinds = {
-        each.refusal[0] for each in entries if each.refusal is not None and each.case.spec.model == "resnet50"
+        entry.refusal[0]
+        for entry in entries
+        if entry.refusal is not None and entry.case.spec.model == "resnet50"
     }
     assert kinds == (set() if data == "synthetic" else {"unsupported"})
 
@@ -804,36 +807,36 @@ def test_the_preset_tf_cnn_2017_asks_for_what_can_be_run_on_several_devices(tmp_
 def test_a_preset_has_every_case_of_its_report(preset, collection):
     """But for topologies that the preset leaves out, and variants of models that no plugin could be asked for."""
     campaign = specs(file.load_campaign(f"preset:{preset}"))
-    found = {_case(each, each.precision) for each in campaign}
-    topologies = {str(each.topology) for each in campaign}
-    models = {each.model for each in campaign}
+    actual = {_case(item, item.precision) for item in campaign}
+    topologies = {str(item.topology) for item in campaign}
+    models = {item.model for item in campaign}
     missing = {
         _case(figure, figure.precision.replace("fp16", "amp-fp16").replace("amp-amp-", "amp-"))
         for figure in Registry().collection(collection).figures
         if str(figure.topology) in topologies and figure.model in models and figure.release != "before-v1.0"
-    } - found
+    } - actual
     assert not missing
     if preset == "dlperf-v1":
-        assert {each.framework for each in campaign} == {"torch", "tensorflow", "mxnet", "oneflow", "paddle"}
+        assert {item.framework for item in campaign} == {"torch", "tensorflow", "mxnet", "oneflow", "paddle"}
         assert topologies == {"1n1d", "1n8d", "2n8d", "4n8d"}
-        assert sum(each.wants_max_batch for each in campaign) == 11 * 4 * 2 + 11 * 4 * 4
+        assert sum(item.wants_max_batch for item in campaign) == 11 * 4 * 2 + 11 * 4 * 4
         protocol = campaign[0].resolved_protocol()
         assert (protocol.warmup, protocol.steps, protocol.repeats) == (20, 100, 7)
 
 
-def _case(each, precision):
-    return each.framework, each.model, str(each.topology), each.batch_size, precision, each.compiler
+def _case(item, precision):
+    return item.framework, item.model, str(item.topology), item.batch_size, precision, item.compiler
 
 
 def test_the_preset_dlperf_v1_measures_what_the_source_measured():
     """Real data, which the source used, and synthetic data; BERT with and without gradient clipping."""
     campaign = specs(file.load_campaign("preset:dlperf-v1"))
-    sources = {(each.model, each.data.source) for each in campaign}
+    sources = {(item.model, item.data.source) for item in campaign}
     assert sources == {
         *(("resnet50", source) for source in ("images", "synthetic")),
         *(("bert-base", source) for source in ("text", "synthetic")),
     }
-    clipping = {each.options.get("clip_norm") for each in campaign if each.model == "bert-base"}
+    clipping = {item.options.get("clip_norm") for item in campaign if item.model == "bert-base"}
     assert clipping == {1.0, 0.0}
 
 

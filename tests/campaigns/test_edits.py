@@ -39,12 +39,14 @@ def edited(tmp_path, before, after, **settings):
     """What a later session says of a file that was changed after the start."""
     path = tmp_path / "matrix.yaml"
     path.write_text(before)
-    kept = kept_of(tmp_path / "it", make_campaign(file.load_campaign(path), **settings))
+    stored = kept_of(tmp_path / "it", make_campaign(file.load_campaign(path), **settings))
     if after is None:
         path.unlink()
     else:
         path.write_text(after)
-    return [each.replace(str(path), "FILE").replace(str(kept.path), "DIR") for each in describe_edits(kept)]
+    return [
+        item.replace(str(path), "FILE").replace(str(stored.path), "DIR") for item in describe_edits(stored)
+    ]
 
 
 def test_an_unchanged_file_is_nothing_to_speak_of(tmp_path):
@@ -57,7 +59,7 @@ def test_a_campaign_without_a_file_has_none_that_was_edited(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("was", "is_", "said"),
+    ("was", "is_", "output"),
     [
         (
             "seed: [1, 2]",
@@ -85,9 +87,9 @@ def test_a_campaign_without_a_file_has_none_that_was_edited(tmp_path):
         ("order:", "cooldown: 5\norder:", "the setting cooldown is 5 instead of 0.0."),
     ],
 )
-def test_what_was_edited_is_said(tmp_path, was, is_, said):
+def test_what_was_edited_is_said(tmp_path, was, is_, output):
     assert edited(tmp_path, FILE, FILE.replace(was, is_)) == [
-        f"FILE was edited since the start: {said}",
+        f"FILE was edited since the start: {output}",
         GOES_ON,
     ]
 
@@ -102,17 +104,17 @@ def test_what_was_left_out_at_the_start_is_known(tmp_path):
 
 
 def test_of_many_cases_the_first_are_named(tmp_path):
-    said, _ = edited(tmp_path, FILE, FILE.replace("[1, 2]", str(list(range(1, 20)))))
-    assert said.startswith("FILE was edited since the start: 34 cases new in it (numpy linear ")
-    assert said.endswith("; and 29 more).")
+    output, _ = edited(tmp_path, FILE, FILE.replace("[1, 2]", str(list(range(1, 20)))))
+    assert output.startswith("FILE was edited since the start: 34 cases new in it (numpy linear ")
+    assert output.endswith("; and 29 more).")
 
 
 def test_a_preset_and_a_file_that_it_is_extended_by(tmp_path):
     (tmp_path / "base.yaml").write_text(FILE)
-    said = edited(
+    output = edited(
         tmp_path, "name: top\nextends: [base.yaml]\n", "name: top\nextends: [base.yaml]\ncooldown: 5\n"
     )
-    assert said[0] == "FILE was edited since the start: the setting cooldown is 5 instead of 0.0."
+    assert output[0] == "FILE was edited since the start: the setting cooldown is 5 instead of 0.0."
     assert describe_edits(kept_of(tmp_path / "smoke", file.load_campaign("preset:smoke"))) == []
 
 
@@ -120,10 +122,10 @@ def test_a_preset_and_a_file_that_it_is_extended_by(tmp_path):
     ("after", "why"), [(None, "cannot be read"), ("name: [", "FILE"), ("name: x\n", "has no case")]
 )
 def test_a_file_that_is_gone_or_broken_stops_nobody(tmp_path, after, why):
-    (said,) = edited(tmp_path, FILE, after)
-    assert said.startswith("FILE cannot be read as a campaign any more: ")
-    assert why in said
-    assert said.endswith(GOES_ON)
+    (output,) = edited(tmp_path, FILE, after)
+    assert output.startswith("FILE cannot be read as a campaign any more: ")
+    assert why in output
+    assert output.endswith(GOES_ON)
 
 
 _CASES = st.sets(
@@ -141,12 +143,12 @@ def test_every_case_that_differs_is_counted_once(one, other):
 
     before, now = specs(one), specs(other)
     counts = {"has": 0, "have": 0, "no": 0, "new": 0}
-    for said in differences(before, now):
-        number, _, verb = said.split()[:3]
+    for output in differences(before, now):
+        number, _, verb = output.split()[:3]
         counts[verb] += int(number)
     changed = counts["has"] + counts["have"]
-    assert counts["no"] + changed == sum(each not in now for each in before)
-    assert counts["new"] + changed == sum(each not in before for each in now)
+    assert counts["no"] + changed == sum(item not in now for item in before)
+    assert counts["new"] + changed == sum(item not in before for item in now)
 
 
 def test_resuming_says_what_was_edited_and_measures_what_was_asked_for(tmp_path, capfd):

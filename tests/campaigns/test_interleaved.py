@@ -88,7 +88,7 @@ def test_a_baseline_is_an_environment_a_file_or_fields(case, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "output"),
     [
         ({}, "the same case on both sides"),
         ({"batch_size": 8}, "do not measure equal work: batch_size 8 against 4"),
@@ -96,8 +96,8 @@ def test_a_baseline_is_an_environment_a_file_or_fields(case, tmp_path):
         ({"protocol": "adaptive"}, "adaptive protocol"),
     ],
 )
-def test_sides_that_are_no_pair_are_refused_before_anything_is_measured(changes, said):
-    with pytest.raises(UsageError, match=said):
+def test_sides_that_are_no_pair_are_refused_before_anything_is_measured(changes, output):
+    with pytest.raises(UsageError, match=output):
         make_interleaved([SPEC], [attrs.evolve(SPEC, **changes)], Settings())
 
 

@@ -45,9 +45,9 @@ def _own_cache(tmp_path, monkeypatch):
 
 
 def test_campaigns_of_one_second_share_no_name(tmp_path):
-    kept = [kept_with(tmp_path / str(i), small()) for i in range(5)]
-    assert len({each.stamp for each in kept}) == 5
-    assert len({case.id for each in kept for case in each.cases}) == 5
+    stored = [kept_with(tmp_path / str(i), small()) for i in range(5)]
+    assert len({item.stamp for item in stored}) == 5
+    assert len({case.id for item in stored for case in item.cases}) == 5
 
 
 def test_of_several_that_begin_at_once_in_one_directory_one_has_it(tmp_path):
@@ -62,14 +62,14 @@ def test_of_several_that_begin_at_once_in_one_directory_one_has_it(tmp_path):
         except StoreError as error:
             outcomes.append(str(error))
 
-    threads = [threading.Thread(target=begin, args=each) for each in planned]
+    threads = [threading.Thread(target=begin, args=item) for item in planned]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    winners = [each for each in outcomes if each in [stamp for stamp, _ in planned]]
+    winners = [outcome for outcome in outcomes if outcome in [stamp for stamp, _ in planned]]
     assert winners == [open_campaign(tmp_path / "it").stamp]
-    assert sum("There is a campaign" in each for each in outcomes) == len(planned) - 1
+    assert sum("There is a campaign" in outcome for outcome in outcomes) == len(planned) - 1
 
 
 def test_a_directory_in_which_another_is_about_to_begin_is_left_alone(tmp_path):
@@ -138,20 +138,20 @@ def test_all_that_a_run_starts_is_known_by_its_name(name):
 @pytest.mark.usefixtures("_own_cache")
 def test_a_controller_killed_in_its_search_leaves_probes_that_the_next_one_waits_for(tmp_path):
     """A probe beside another's would find less memory than there is."""
-    kept = kept_with(tmp_path / "it", LARGEST)
-    ids = tuple(each.id for each in kept.cases)
-    with subprocess.Popen([sys.executable, "-c", CONTROLLER, str(kept.path)]) as controller:
+    stored = kept_with(tmp_path / "it", LARGEST)
+    ids = tuple(case.id for case in stored.cases)
+    with subprocess.Popen([sys.executable, "-c", CONTROLLER, str(stored.path)]) as controller:
         end = time.monotonic() + 60
         while not orphaned_jobs.find_agents(ids):
             assert time.monotonic() < end and controller.poll() is None
             time.sleep(0.01)
-        assert "case-started" not in [entry["event"] for entry in entries_of(kept.path)]
+        assert "case-started" not in [entry["event"] for entry in entries_of(stored.path)]
         controller.kill()
-    outcome = resume(kept.path)
+    outcome = resume(stored.path)
     assert outcome.exit_code == 0
     (result,) = outcome.results()
     assert 100 < result.spec.batch_size < 300
-    assert not processes_with(kept.stamp)
+    assert not processes_with(stored.stamp)
 
 
 # -- what another left in a queue
@@ -200,15 +200,15 @@ def queued(directory, registry, **axes):
     fields = {**SMALL, "topology": "1n1d@queue", "repeats": 1}
     what = make_campaign(Matrix(fields=fields, axes={"framework": ["numpy"], **axes}))
     stamp, entries = planning.plan_campaign(what, registry)
-    kept = create_campaign(directory, what, entries, stamp)
-    kept.journal.append("session", host=host_info.describe_host(registry), changes=[])
-    return kept
+    campaign = create_campaign(directory, what, entries, stamp)
+    campaign.journal.append("session", host=host_info.describe_host(registry), changes=[])
+    return campaign
 
 
 def test_what_a_killed_controller_left_in_a_queue_is_ended_before_anything_is_measured(tmp_path, queue):
-    kept = queued(tmp_path / "it", queue.plugins, batch_size=[4, 8])
-    pending, concluded = (each.id for each in kept.cases)
-    kept.journal.append("concluded", case=concluded, status="crashed", ok=True)
+    stored = queued(tmp_path / "it", queue.plugins, batch_size=[4, 8])
+    pending, concluded = (case.id for case in stored.cases)
+    stored.journal.append("concluded", case=concluded, status="crashed", ok=True)
     queue.answers = [
         Unavailable("It is being restarted."),
         {"job 7": "RUNNING"},
@@ -216,25 +216,25 @@ def test_what_a_killed_controller_left_in_a_queue_is_ended_before_anything_is_me
         {"job 8": "PENDING"},
         {},
     ]
-    heard = []
-    outcome = resume(kept.path, registry=queue.plugins, watch=heard.append)
+    received = []
+    outcome = resume(stored.path, registry=queue.plugins, watch=received.append)
     assert outcome.exit_code == 0
     ids = {f"{word}{pending}" for word in ("", "parity-", "largest-")}
     assert queue.asked == [(ids, QueueOptions())] * 5
-    entries = [entry for entry in entries_of(kept.path) if "case" not in entry]
+    entries = [entry for entry in entries_of(stored.path) if "case" not in entry]
     assert [entry["event"] for entry in entries[:4]] == ["session", "ending-left", "ending-left", "session"]
     assert [entry["jobs"] for entry in entries[1:3]] == [["job 7 (RUNNING)"], ["job 8 (PENDING)"]]
-    assert heard[:2] == entries[1:3]
+    assert received[:2] == entries[1:3]
 
 
 def test_each_of_a_launchers_options_is_asked_for_what_was_submitted_with_it(tmp_path, queue):
     """A queue may be chosen by an option."""
     lanes = [{"lane": "fast"}, {"lane": "slow"}]
-    kept = queued(tmp_path / "it", queue.plugins, options=lanes, batch_size=[2, 4])
-    orphaned_jobs.cancel_orphaned_jobs(kept.cases, queue.plugins, lambda jobs: None)
+    stored = queued(tmp_path / "it", queue.plugins, options=lanes, batch_size=[2, 4])
+    orphaned_jobs.cancel_orphaned_jobs(stored.cases, queue.plugins, lambda jobs: None)
     assert sorted(options.lane for _, options in queue.asked) == ["fast", "slow"]
     for ids, options in queue.asked:
-        mine = {each.id for each in kept.cases if each.spec.options["lane"] == options.lane}
+        mine = {case.id for case in stored.cases if case.spec.options["lane"] == options.lane}
         assert len(mine) == 2
         assert ids == {f"{word}{id}" for id in mine for word in ("", "parity-", "largest-")}
 
@@ -277,7 +277,7 @@ class Hasty(Dropped):
 
 
 @pytest.mark.parametrize(
-    ("launcher", "said"),
+    ("launcher", "output"),
     [
         (Dropped, None),
         (Deaf, "was in the queue, and cancel_orphaned_jobs() returned nothing"),
@@ -285,14 +285,14 @@ class Hasty(Dropped):
         (Hasty, "which does not exist"),
     ],
 )
-def test_the_suite_for_launchers_catches_a_queue_that_forgets(launcher, said, monkeypatch):
+def test_the_suite_for_launchers_catches_a_queue_that_forgets(launcher, output, monkeypatch):
     monkeypatch.setattr(topology_suite, "_CANCEL_TIMEOUT", 0.01)
 
     class Suite(topology_suite.TopologyConformance):
         topology, framework, model = "queue", "numpy", "linear"
         registry = Registry({"topologies": {"queue": launcher}})
 
-    with nullcontext() if said is None else pytest.raises(AssertionError, match=re.escape(said)):
+    with nullcontext() if output is None else pytest.raises(AssertionError, match=re.escape(output)):
         Suite().test_an_orphaned_job_is_found_by_its_id_and_canceled()
 
 
@@ -305,27 +305,27 @@ def test_a_campaign_that_begins_has_left_nothing(tmp_path, queue):
 
 @pytest.mark.usefixtures("_short_timeout")
 def test_what_does_not_go_is_named_and_nothing_is_measured_beside_it(tmp_path, queue):
-    kept = queued(tmp_path / "it", queue.plugins)
+    stored = queued(tmp_path / "it", queue.plugins)
     queue.answers = [{"job 7": "RUNNING"}]
     with pytest.raises(
         StoreError, match=r"still there after 0 s: job 7 \(RUNNING\)\. .* Cancel them by hand, or wait"
     ):
-        resume(kept.path, registry=queue.plugins)
+        resume(stored.path, registry=queue.plugins)
     assert len(queue.asked) > 1
     # The next session still falls together with the one that was killed.
-    assert [entry["event"] for entry in entries_of(kept.path)] == ["session", "ending-left"]
+    assert [entry["event"] for entry in entries_of(stored.path)] == ["session", "ending-left"]
     queue.answers = [{}]
-    assert resume(kept.path, registry=queue.plugins).exit_code == 0
+    assert resume(stored.path, registry=queue.plugins).exit_code == 0
 
 
 @pytest.mark.usefixtures("_short_timeout")
 def test_a_launcher_that_does_not_answer_is_no_empty_queue(tmp_path, queue):
-    kept = queued(tmp_path / "it", queue.plugins)
+    stored = queued(tmp_path / "it", queue.plugins)
     queue.answers = [Unavailable("Nobody is at home.")]
-    said = r"left jobs in the queue of queue, which does not answer: Nobody is at home\. Two attempts"
-    with pytest.raises(StoreError, match=said):
-        resume(kept.path, registry=queue.plugins)
-    assert [entry["event"] for entry in entries_of(kept.path)] == ["session"]
+    output = r"left jobs in the queue of queue, which does not answer: Nobody is at home\. Two attempts"
+    with pytest.raises(StoreError, match=output):
+        resume(stored.path, registry=queue.plugins)
+    assert [entry["event"] for entry in entries_of(stored.path)] == ["session"]
 
 
 # -- the time
@@ -354,12 +354,12 @@ def test_the_search_for_the_largest_batch_ends_with_the_session_and_is_begun_aga
 @pytest.mark.usefixtures("without_reference")
 def test_a_wait_for_a_quiet_machine_ends_with_the_session(tmp_path, monkeypatch):
     monkeypatch.setattr(machine_load, "foreign_load", lambda before, after: machine_load.Foreign(0.9, ""))
-    began = time.monotonic()
+    started_at = time.monotonic()
     outcome = campaign(small(), tmp_path / "it", campaign_limit=0.5, quiet_wait=600.0)
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - started_at < 60
     assert "waiting" in [entry["event"] for entry in entries_of(tmp_path / "it")]
     assert outcome.ended == "time-limit"
-    assert [each.status for each in outcome.cases.values()] == [None]
+    assert [item.status for item in outcome.cases.values()] == [None]
 
 
 # -- company on a device

@@ -46,14 +46,14 @@ def test_repeats_are_interleaved_in_an_order_of_their_own():
     ids = [f"case-{i}" for i in range(12)]
     finished, taken = dict.fromkeys(ids, 0), []
     while finished:
-        each = order.choose_next_case(ids, finished, seed=1, interleave=True)
-        taken.append(each)
-        finished[each] += 1
-        if finished[each] == 3:
-            del finished[each]
+        item = order.choose_next_case(ids, finished, seed=1, interleave=True)
+        taken.append(item)
+        finished[item] += 1
+        if finished[item] == 3:
+            del finished[item]
     rounds = [taken[i : i + 12] for i in (0, 12, 24)]
-    assert [sorted(each) for each in rounds] == [sorted(ids)] * 3
-    assert len({tuple(each) for each in rounds} | {tuple(ids)}) == 4
+    assert [sorted(item) for item in rounds] == [sorted(ids)] * 3
+    assert len({tuple(item) for item in rounds} | {tuple(ids)}) == 4
     assert rounds[0] == order.order_round(ids, 1, 1) != order.order_round(ids, 2, 1)
 
 
@@ -144,9 +144,9 @@ def test_a_plan_s_time_follows_what_another_campaign_took():
     )
     before = list(expand_cases(make_campaign(small(batch_size=[4, 16])), "earlier"))
     known = read_progress(before, [])
-    for each, seconds in zip(before, (3.0, 5.0), strict=True):
+    for item, seconds in zip(before, (3.0, 5.0), strict=True):
         about = {"attempt": 1, "status": "ok", "throughput": 1.0, "seconds": seconds, "time": ""}
-        known[each.id].apply({"event": "attempt-ended", **about})
+        known[item.id].apply({"event": "attempt-ended", **about})
     # Batch 4 as it took itself; batch 8 as the cases of its kind: the median of 3, 3 (in the plan) and 5.
     assert estimate.total_seconds(cases, known.values(), Settings()) == pytest.approx(2 * 3.0 + 2 * 3.0)
     assert estimate.total_seconds(cases, known.values(), Settings(cooldown=1.0)) == pytest.approx(
@@ -228,9 +228,9 @@ def done(tmp_path_factory, listener):
             {"framework": "numpy", "precision": "amp-bf16"},
         ],
     )
-    heard = []
-    outcome = campaign(matrix, directory, observers=[listener], watch=heard.append, seed=7)
-    return outcome, directory, heard
+    received = []
+    outcome = campaign(matrix, directory, observers=[listener], watch=received.append, seed=7)
+    return outcome, directory, received
 
 
 def test_each_failure_stands_in_the_report_as_such(done, capfd):
@@ -244,19 +244,19 @@ def test_each_failure_stands_in_the_report_as_such(done, capfd):
     for result in results.values():
         assert (len(result.repeats) == 2) == (result.status == "ok")
     assert main(["report", *(str(directory / "runs" / name) for name in results)]) in (0, 5)
-    said = " ".join(capfd.readouterr().out.split())
+    output = " ".join(capfd.readouterr().out.split())
     for words in (
         "ran out of memory",
         "which is its deadline",
         "the fault that was asked for",
         "does not offer",
     ):
-        assert words in said
+        assert words in output
 
 
 def test_a_crash_is_tried_again_and_running_out_of_memory_is_not(done):
     outcome, directory, _ = done
-    failures = {each.case.spec.options.get("fault"): each for each in outcome.cases.values()}
+    failures = {item.case.spec.options.get("fault"): item for item in outcome.cases.values()}
     assert failures["exception"].failures == {"crashed": 2}
     assert failures["out-of-memory"].failures == {"out-of-memory": 1}
     assert failures["hang-step"].failures == {"timeout": 1}
@@ -267,20 +267,20 @@ def test_a_crash_is_tried_again_and_running_out_of_memory_is_not(done):
 
 
 def test_the_journal_tells_all_of_it_and_the_order_is_the_seed_s(done):
-    outcome, directory, heard = done
+    outcome, directory, received = done
     entries = entries_of(directory)
-    assert [entry["event"] for entry in entries] == [entry["event"] for entry in heard]
+    assert [entry["event"] for entry in entries] == [entry["event"] for entry in received]
     started = [entry["case"] for entry in entries if entry["event"] == "case-started"]
-    assert started == order.order_round([each.id for each in outcome.directory.cases], 7, 1)
+    assert started == order.order_round([case.id for case in outcome.directory.cases], 7, 1)
     assert entries[-1]["event"] == "ended"
-    assert heard[-1]["left"] == 0
+    assert received[-1]["left"] == 0
 
 
 def test_its_directory_is_its_owner_s_and_holds_ordinary_runs(done):
     _, directory, _ = done
     assert all(path.stat().st_mode & 0o077 == 0 for path in directory.rglob("*"))
     document = json.loads((directory / "campaign.json").read_text())
-    assert {each["id"] for each in document["cases"]} == {
+    assert {item["id"] for item in document["cases"]} == {
         path.name for path in (directory / "runs").iterdir()
     }
 
@@ -295,9 +295,9 @@ def test_resuming_what_is_complete_changes_nothing(done):
 def test_status_says_how_far_it_is(done, capfd):
     _, directory, _ = done
     assert main(["campaign", "status", str(directory), "--json"]) == 0
-    said = json.loads(capfd.readouterr().out)
-    assert said["state"] == "complete"
-    assert said["counts"] == {"ok": 2, "out-of-memory": 1, "timeout": 1, "crashed": 1, "unsupported": 1}
+    output = json.loads(capfd.readouterr().out)
+    assert output["state"] == "complete"
+    assert output["counts"] == {"ok": 2, "out-of-memory": 1, "timeout": 1, "crashed": 1, "unsupported": 1}
     assert main(["campaign", "status", str(directory)]) == 0
     assert "complete" in capfd.readouterr().out
 
@@ -312,14 +312,14 @@ def test_a_second_campaign_in_the_same_directory_is_refused(done):
 
 def test_two_controllers_cannot_carry_out_one_campaign(done, capfd):
     _, directory, _ = done
-    kept = open_campaign(directory)
+    stored = open_campaign(directory)
     code = f"from dlperf_sdk import resume; resume({str(directory)!r})"
-    with kept.lock():
-        assert status(kept).state == "running"
+    with stored.lock():
+        assert status(stored).state == "running"
         answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert answer.returncode == 1
     assert f"another controller (process {os.getpid()} on " in answer.stderr
-    assert status(kept).state == "complete"
+    assert status(stored).state == "complete"
 
 
 def test_a_setting_that_is_none():
@@ -355,35 +355,35 @@ def test_what_changed_since_is_said_and_noted(tmp_path, done):
     (directory / "journal.jsonl").write_text("\n".join([json.dumps(session), *first]) + "\n")
     for path in (directory / "runs").glob("*-numpy-*"):
         (path / "result.json").unlink()
-    heard = []
-    outcome = resume(directory, watch=heard.append)
+    received = []
+    outcome = resume(directory, watch=received.append)
     assert outcome.exit_code == 5
-    changes = next(entry for entry in heard if entry["event"] == "session")["changes"]
-    assert any(each.startswith("dlperf-sdk: 0.0.1 before") for each in changes)
+    changes = next(entry for entry in received if entry["event"] == "session")["changes"]
+    assert any(change.startswith("dlperf-sdk: 0.0.1 before") for change in changes)
     assert "The machine was started anew." in changes
-    result = next(each for each in outcome.results() if each.status == "ok")
+    result = next(item for item in outcome.results() if item.status == "ok")
     assert any("dlperf-sdk: 0.0.1 before" in note for note in result.notes)
 
 
 @pytest.mark.long
 def test_what_is_damaged_is_measured_again(tmp_path, done):
     directory = damaged(tmp_path / "it", done)
-    fine = [each.case.id for each in done[0].cases.values() if each.status == "ok"]
+    fine = [item.case.id for item in done[0].cases.values() if item.status == "ok"]
     (directory / "runs" / fine[0] / "result.json").write_text("{")
     (directory / "runs" / fine[0] / "attempts" / "2" / "rank-0.json").write_text("{}")
     import shutil
 
     shutil.rmtree(directory / "runs" / fine[1])
-    heard = []
-    outcome = resume(directory, watch=heard.append)
-    problems = {entry["case"]: entry["text"] for entry in heard if entry["event"] == "problem"}
+    received = []
+    outcome = resume(directory, watch=received.append)
+    problems = {entry["case"]: entry["text"] for entry in received if entry["event"] == "problem"}
     assert set(problems) == set(fine)
     assert "its directory is gone" in problems[fine[1]]
-    for each in fine:
-        result = outcome.directory.store.load(each)
+    for item in fine:
+        result = outcome.directory.store.load(item)
         assert result.ok, result
         assert len(result.repeats) == 2
-    assert [entry["case"] for entry in heard if entry["event"] == "attempt-ended"].count(fine[0]) == 1
+    assert [entry["case"] for entry in received if entry["event"] == "attempt-ended"].count(fine[0]) == 1
 
 
 def test_changes_are_sentences():
@@ -400,9 +400,9 @@ def test_changes_are_sentences():
 
 
 def events_of_resuming(directory, **how):
-    heard = []
-    resume(directory, watch=heard.append, **how)
-    return heard
+    received = []
+    resume(directory, watch=received.append, **how)
+    return received
 
 
 @pytest.mark.long
@@ -410,14 +410,14 @@ def test_attempts_of_another_spec_are_set_aside_and_measured_again(tmp_path, don
     """Whoever edits campaign.json gets no mixture of two specs."""
     directory = damaged(tmp_path / "it", done)
     document = json.loads((directory / "campaign.json").read_text())
-    fine = next(id for id, each in done[0].cases.items() if each.status == "ok")
-    next(each for each in document["cases"] if each["id"] == fine)["spec"]["steps"] = 6
+    fine = next(id for id, item in done[0].cases.items() if item.status == "ok")
+    next(item for item in document["cases"] if item["id"] == fine)["spec"]["steps"] = 6
     (directory / "campaign.json").write_text(json.dumps(document))
     problems = [entry["case"] for entry in events_of_resuming(directory) if entry["event"] == "problem"]
     assert problems == [fine]
     result = open_campaign(directory).store.load(fine)
     assert result.spec.steps == 6
-    assert [len(record.step_times) for each in result.repeats for record in each.records] == [6, 6]
+    assert [len(record.step_times) for repeat in result.repeats for record in repeat.records] == [6, 6]
     assert (directory / "set-aside" / f"{fine}-1" / "result.json").is_file()
     again = events_of_resuming(directory)
     assert not [entry for entry in again if entry["event"] in ("problem", "attempt-started")]
@@ -429,20 +429,20 @@ def test_attempts_of_another_spec_are_set_aside_and_measured_again(tmp_path, don
 @pytest.mark.long
 def test_failed_cases_are_tried_again_when_that_is_asked_for(tmp_path, done):
     directory = damaged(tmp_path / "it", done)
-    before = {id: each.status for id, each in done[0].cases.items()}
-    heard = events_of_resuming(directory, retry=["out-of-memory"])
-    (again,) = [entry["case"] for entry in heard if entry["event"] == "attempt-started"]
+    before = {id: item.status for id, item in done[0].cases.items()}
+    received = events_of_resuming(directory, retry=["out-of-memory"])
+    (again,) = [entry["case"] for entry in received if entry["event"] == "attempt-started"]
     assert before[again] == "out-of-memory"
-    kept = open_campaign(directory)
-    result = kept.store.load(again)
+    stored = open_campaign(directory)
+    result = stored.store.load(again)
     assert result.status == "out-of-memory"
     assert any("Tried again, as was asked for" in note for note in result.notes)
-    assert [attempt.attempt for attempt in kept.store.recover(again).attempts] == [1, 2]
-    heard = events_of_resuming(directory, retry=["failed"])
-    tried = [before[entry["case"]] for entry in heard if entry["event"] == "retried"]
+    assert [attempt.attempt for attempt in stored.store.recover(again).attempts] == [1, 2]
+    received = events_of_resuming(directory, retry=["failed"])
+    tried = [before[entry["case"]] for entry in received if entry["event"] == "retried"]
     assert sorted(tried) == ["crashed", "out-of-memory", "timeout", "unsupported"]
-    assert [entry["case"] for entry in heard if entry["event"] == "concluded"].count(again) == 1
-    assert {id: each.status for id, each in status(kept).cases.items()} == before
+    assert [entry["case"] for entry in received if entry["event"] == "concluded"].count(again) == 1
+    assert {id: item.status for id, item in status(stored).cases.items()} == before
     quiet = events_of_resuming(directory)
     assert not [entry for entry in quiet if entry["event"] in ("retried", "attempt-started", "problem")]
 
@@ -450,12 +450,12 @@ def test_failed_cases_are_tried_again_when_that_is_asked_for(tmp_path, done):
 def test_a_retry_that_was_killed_is_gone_on_with(tmp_path, done):
     """The old result still lies there, and must not stand for the new one."""
     directory = damaged(tmp_path / "it", done)
-    failed = next(id for id, each in done[0].cases.items() if each.status == "out-of-memory")
+    failed = next(id for id, item in done[0].cases.items() if item.status == "out-of-memory")
     Journal(directory / "journal.jsonl").append("retried", case=failed, notes=[])
     assert status(open_campaign(directory)).counts["pending"] == 1
-    heard = events_of_resuming(directory)
+    received = events_of_resuming(directory)
     for event in ("attempt-started", "concluded"):
-        assert [entry["case"] for entry in heard if entry["event"] == event] == [failed]
+        assert [entry["case"] for entry in received if entry["event"] == event] == [failed]
 
 
 def test_the_command_tries_again_and_knows_the_kinds(tmp_path, done, capfd):
@@ -475,10 +475,10 @@ def test_the_command_tries_again_and_knows_the_kinds(tmp_path, done, capfd):
 def test_a_case_may_take_only_so_long(tmp_path):
     fields = {**SMALL, "repeats": 1, "framework": "faulty"}
     matrix = Matrix(fields=fields, include=[{"options": {"fault": "hang-step"}}, {"seed": 3}])
-    began = time.monotonic()
+    started_at = time.monotonic()
     outcome = campaign(matrix, tmp_path / "it", case_limit=10.0)
-    assert time.monotonic() - began < 60
-    by_fault = {each.case.spec.options.get("fault"): each for each in outcome.cases.values()}
+    assert time.monotonic() - started_at < 60
+    by_fault = {item.case.spec.options.get("fault"): item for item in outcome.cases.values()}
     assert by_fault["hang-step"].status == "timeout"
     assert by_fault[None].status == "ok"
     assert not processes_with(outcome.directory.stamp)
@@ -503,10 +503,10 @@ def test_a_neighbor_is_noticed():
     neighbor.wait()  # what it started is no child of ours any more
     try:
         time.sleep(0.4)
-        found = machine_load.foreign_load(before, machine_load.take_snapshot())
-        assert found.share > 0.05
+        actual = machine_load.foreign_load(before, machine_load.take_snapshot())
+        assert actual.share > 0.05
         assert machine_load.wait_for_quiet(0.001, 0.0).share > 0.001
-        assert "other processes used" in machine_load.note(found, "During attempt 1")
+        assert "other processes used" in machine_load.note(actual, "During attempt 1")
     finally:
         for line in processes_with("end = time.monotonic() + 30"):
             assert "python" in line
@@ -529,7 +529,7 @@ def test_what_we_do_ourselves_is_no_neighbor():
     ours = after.own_seconds - before.own_seconds
     assert ours >= 1.0
     assert (
-        machine_load.foreign_load(before, after).share * (after.at - before.at) * os.cpu_count()
+        machine_load.foreign_load(before, after).share * (after.taken_at - before.taken_at) * os.cpu_count()
         <= after.busy - before.busy - 0.9
     )
 
@@ -561,13 +561,15 @@ def test_what_others_used_on_other_nodes_is_what_their_agents_saw():
 def test_an_agent_tells_its_own_work_from_that_of_others(done):
     """The real thing: the agent's series of a repeat, seen as if it were another machine's."""
     outcome, _, _ = done
-    result = next(each for each in outcome.results() if each.status == "ok")
-    for each in result.repeats:
+    result = next(item for item in outcome.results() if item.status == "ok")
+    for stored_repeat in result.repeats:
         grown = {
-            s.name: s.values[-1] - s.values[0] for s in each.series if s.device == "host" and s.unit == "s"
+            s.name: s.values[-1] - s.values[0]
+            for s in stored_repeat.series
+            if s.device == "host" and s.unit == "s"
         }
         assert 0.0 < grown["cpu-own"] <= grown["cpu-busy"] + 0.1
-        share = machine_load.foreign_load_by_node(each, result.hardware, "another machine")[0]
+        share = machine_load.foreign_load_by_node(stored_repeat, result.hardware, "another machine")[0]
         whole = grown["cpu-busy"] + grown["cpu-idle"] + grown["cpu-steal"]
         assert share == pytest.approx(max(0.0, grown["cpu-busy"] - grown["cpu-own"]) / whole)
 
@@ -580,27 +582,29 @@ def test_load_on_another_node_and_company_on_a_device_are_noted(tmp_path, monkey
         "dlperf_sdk.campaigns.runner.describe_host",
         lambda registry: {**real(registry), "machine": {**real(registry)["machine"], "boot_id": "another"}},
     )
-    monkeypatch.setattr(machine_load, "foreign_load_by_node", lambda *about: told.append(about) or {0: 0.43})
+    monkeypatch.setattr(
+        machine_load, "foreign_load_by_node", lambda *about: messages.append(about) or {0: 0.43}
+    )
     monkeypatch.setattr(machine_load, "count_device_processes", lambda repeat: {(0, "GPU-7"): 1})
-    told = []
+    messages = []
     outcome = campaign(small(), tmp_path / "it")
     (result,) = outcome.results()
     assert sum("other processes used 43 % of the cores of node 0" in note for note in result.notes) == 2
-    assert [here for _, _, here in told] == ["another"] * 2
+    assert [here for _, _, here in messages] == ["another"] * 2
     assert [note for note in result.notes if "GPU-7" in note] == [
         f"During attempt {number}, another process computed on GPU-7 of node 0." for number in (1, 2)
     ]
 
 
 def test_observers_hear_of_every_case(done, listener):
-    outcome, _, heard = done
+    outcome, _, received = done
     assert sorted(result.id for result in listener.results) == sorted(outcome.cases)
-    ended = [entry for entry in heard if entry["event"] == "attempt-ended"]
+    ended = [entry for entry in received if entry["event"] == "attempt-ended"]
     assert listener.repeats == [(entry["case"], entry["attempt"], entry["status"]) for entry in ended]
     assert len(set(listener.repeats)) == len(listener.repeats)
     # Once for each time that a case is begun, which one that failed is anew; never for one that is refused.
-    failed = {id: sum(each.failures.values()) for id, each in outcome.cases.items()}
-    begun = {id: max(1, failed[id]) for id, each in outcome.cases.items() if each.status != "unsupported"}
+    failed = {id: sum(item.failures.values()) for id, item in outcome.cases.items()}
+    begun = {id: max(1, failed[id]) for id, item in outcome.cases.items() if item.status != "unsupported"}
     assert Counter(id for id, _ in listener.started) == begun
     assert all({"spec.json", "plan.json"} <= {*names} for _, names in listener.started)
 
@@ -633,10 +637,10 @@ def kept_with(directory, matrix):
 
 def essence(directory):
     """What a campaign comes to, but for times: the cases, their status, their repeats, and every loss to the bit."""
-    kept = open_campaign(directory)
-    found = {}
-    for each in kept.cases:
-        result = kept.store.load(each.id)
+    stored = open_campaign(directory)
+    actual = {}
+    for case in stored.cases:
+        result = stored.store.load(case.id)
         losses = [
             [
                 (record.rank, record.samples, [replica.losses for replica in record.replicas])
@@ -644,13 +648,13 @@ def essence(directory):
             ]
             for repeat in result.repeats
         ]
-        attempts = [attempt.attempt for attempt in kept.store.recover(each.id).attempts]
+        attempts = [attempt.attempt for attempt in stored.store.recover(case.id).attempts]
         verdicts = {
             verdict.name: verdict.outcome for verdict in result.verdicts if verdict.kind == "integrity"
         }
         numbers = [repeat.attempt for repeat in result.repeats]
-        found[each.id.removeprefix(kept.stamp)] = (result.status, numbers, attempts, losses, verdicts)
-    return found
+        actual[case.id.removeprefix(stored.stamp)] = (result.status, numbers, attempts, losses, verdicts)
+    return actual
 
 
 def kill_and_resume(directory, kills):
@@ -709,9 +713,9 @@ def test_ctrl_c_ends_everything_and_the_command_says_how_to_go_on(tmp_path):
             time.sleep(0.05)
         time.sleep(0.5)
         controller.send_signal(signal.SIGINT)
-        _, said = controller.communicate(timeout=60)
+        _, output = controller.communicate(timeout=60)
     assert controller.returncode == 130
-    assert f"dlperf campaign resume {directory}" in " ".join(said.split())
+    assert f"dlperf campaign resume {directory}" in " ".join(output.split())
     assert entries_of(directory)[-1]["event"] == "interrupted"
     assert not processes_with(open_campaign(directory).stamp)
 
@@ -743,7 +747,7 @@ def test_torch_and_numpy_killed_ten_times(tmp_path):
     assert len(matrix) >= 24
     kept_with(tmp_path / "calm", matrix)
     calm = resume(tmp_path / "calm")
-    assert [each.status for each in calm.cases.values() if each.case.spec.framework == "torch"] == ["ok"] * 2
+    assert [item.status for item in calm.cases.values() if item.case.spec.framework == "torch"] == ["ok"] * 2
     kept_with(tmp_path / "hit", matrix)
     assert kill_and_resume(tmp_path / "hit", 10) == (10, 5)
     assert essence(tmp_path / "hit") == essence(tmp_path / "calm")

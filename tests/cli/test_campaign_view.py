@@ -28,106 +28,110 @@ def kept(tmp_path):
     return create_campaign(tmp_path / "it", what, entries, stamp)
 
 
-def shown(kept, width=100, live=False):
+def shown(stored, width=100, live=False):
     console = Console(file=io.StringIO(), width=width, force_terminal=live, color_system=None, markup=False)
-    return view(console, kept, live=live)
+    return view(console, stored, live=live)
 
 
-def happened(kept, seen, event, **about):
+def happened(stored, observed, event, **about):
     """Written in the journal, and told."""
-    seen.apply({**kept.journal.append(event, **about), "left": 75.0})
+    observed.apply({**stored.journal.append(event, **about), "left": 75.0})
 
 
-def measured(kept, seen):
+def measured(stored, observed):
     """A first repeat is over, and the second case is at work."""
-    first, second = (each.id for each in kept.cases)
-    happened(kept, seen, "session", changes=[])
+    first, second = (case.id for case in stored.cases)
+    happened(stored, observed, "session", changes=[])
     for id in (first, second):
-        seen.courses[id] = Course(5, 20, 2, 2, 4, "samples/s")
-    happened(kept, seen, "attempt-started", case=first, attempt=1)
-    seen.dlperf_step_progress(0, "warmup", 3)
-    happened(kept, seen, "attempt-ended", case=first, attempt=1, status="ok", throughput=1234.5, seconds=3.0)
-    seen.dlperf_stage(second, "parity", "case small: 4 steps on 1n1d, held against float64, and so on and on")
+        observed.courses[id] = Course(5, 20, 2, 2, 4, "samples/s")
+    happened(stored, observed, "attempt-started", case=first, attempt=1)
+    observed.dlperf_step_progress(0, "warmup", 3)
+    happened(
+        stored, observed, "attempt-ended", case=first, attempt=1, status="ok", throughput=1234.5, seconds=3.0
+    )
+    observed.dlperf_stage(
+        second, "parity", "case small: 4 steps on 1n1d, held against float64, and so on and on"
+    )
     return first, second
 
 
-def drawn(seen):
-    seen.console.print(seen.render())
-    return seen.console.file.getvalue().splitlines()
+def drawn(observed):
+    observed.console.print(observed.render())
+    return observed.console.file.getvalue().splitlines()
 
 
 def test_what_is_ended_in_a_queue_is_told_in_one_line(kept):
-    seen = shown(kept)
-    seen.apply(kept.journal.append("ending-left", jobs=["job 7 (RUNNING)", "job 8 (PENDING)"]))
-    said = "Ending what an earlier controller left in the queue: job 7 (RUNNING), job 8 (PENDING).\n"
-    assert seen.console.file.getvalue() == said
+    observed = shown(kept)
+    observed.apply(kept.journal.append("ending-left", jobs=["job 7 (RUNNING)", "job 8 (PENDING)"]))
+    output = "Ending what an earlier controller left in the queue: job 7 (RUNNING), job 8 (PENDING).\n"
+    assert observed.console.file.getvalue() == output
 
 
 def test_what_a_queue_waits_for_is_told_while_a_repeat_is_under_way(kept):
-    seen = shown(kept)
+    observed = shown(kept)
     first = kept.cases[0].id
-    happened(kept, seen, "attempt-started", case=first, attempt=1)
-    seen.dlperf_stage(first, "queue", "Slurm's job 7 waits: Resources")
-    assert seen.console.file.getvalue() == "queue: Slurm's job 7 waits: Resources\n"
+    happened(kept, observed, "attempt-started", case=first, attempt=1)
+    observed.dlperf_stage(first, "queue", "Slurm's job 7 waits: Resources")
+    assert observed.console.file.getvalue() == "queue: Slurm's job 7 waits: Resources\n"
 
 
 @pytest.mark.parametrize("width", [24, 40, 60, 79, 80, 120, 200])
 def test_no_line_of_the_live_view_wraps(kept, width):
-    seen = shown(kept, width, live=True)
-    measured(kept, seen)
-    seen.console.file.truncate(0)
-    seen.console.file.seek(0)
-    lines = drawn(seen)
+    observed = shown(kept, width, live=True)
+    measured(kept, observed)
+    observed.console.file.truncate(0)
+    observed.console.file.seek(0)
+    lines = drawn(observed)
     assert len(lines) == (4 if width < 80 else 3)
     assert all(len(line) <= width for line in lines)
 
 
 def test_the_live_view_tells_the_whole_the_case_at_hand_and_what_it_does(kept):
-    seen = shown(kept, 200, live=True)
-    _, second = measured(kept, seen)
-    text = "\n".join(drawn(seen)[-3:])
+    observed = shown(kept, 200, live=True)
+    _, second = measured(kept, observed)
+    text = "\n".join(drawn(observed)[-3:])
     assert "0 of 2 cases, 25 %, about 1 min 15 s left" in text
     assert "linear 1n1d b4 fp32 seed=2 features=12" in text
     assert "parity: case small" in text and "last repeat 1,234 samples/s" in text
-    happened(kept, seen, "attempt-started", case=second, attempt=1)
-    seen.dlperf_step_progress(0, "measure", 7)
-    text = "\n".join(drawn(seen)[-3:])
+    happened(kept, observed, "attempt-started", case=second, attempt=1)
+    observed.dlperf_step_progress(0, "measure", 7)
+    text = "\n".join(drawn(observed)[-3:])
     assert "attempt 1" in text and "measuring, step 7 of 20" in text
-    seen.dlperf_step_progress(0, "teardown", 0)
-    assert "collecting the records;" in drawn(seen)[-1]
-    happened(kept, seen, "attempt-ended", case=second, attempt=1, status="crashed", seconds=1.0)
-    happened(kept, seen, "concluded", case=second, status="crashed", ok=True)
-    text = "\n".join(drawn(seen)[-3:])
+    observed.dlperf_step_progress(0, "teardown", 0)
+    assert "collecting the records;" in drawn(observed)[-1]
+    happened(kept, observed, "attempt-ended", case=second, attempt=1, status="crashed", seconds=1.0)
+    happened(kept, observed, "concluded", case=second, status="crashed", ok=True)
+    text = "\n".join(drawn(observed)[-3:])
     assert "1 of 2 cases, 75 %, 1 failed" in text
 
 
 def test_what_was_done_before_a_resume_is_counted(kept):
-    seen = shown(kept)
-    measured(kept, seen)
+    observed = shown(kept)
+    measured(kept, observed)
     later = shown(kept, 200, live=True)
     assert "0 of 2 cases, 25 %" in "\n".join(drawn(later))
 
 
 def test_plain_lines_have_no_control_characters_and_stay_whole(kept):
-    seen = shown(kept, width=40)
-    first, _ = measured(kept, seen)
-    happened(kept, seen, "session", changes=["machine.kernel: 5 before, 6 now."])
-    happened(kept, seen, "concluded", case=first, status="ok", ok=True)
-    happened(kept, seen, "problem", case=first, text="\x1b[31mred\x1b[0m")
-    lines = seen.console.file.getvalue().splitlines()
+    observed = shown(kept, width=40)
+    first, _ = measured(kept, observed)
+    happened(kept, observed, "session", changes=["machine.kernel: 5 before, 6 now."])
+    happened(kept, observed, "concluded", case=first, status="ok", ok=True)
+    happened(kept, observed, "problem", case=first, text="\x1b[31mred\x1b[0m")
+    lines = observed.console.file.getvalue().splitlines()
     assert (
         lines[0]
         == "numpy linear 1n1d b4 fp32 seed=1 features=12, attempt 1: 1,234 samples/s in 3.0 s; about 1 min 15 s left"
     )
     assert lines[1] == "Changed since the last session: machine.kernel: 5 before, 6 now."
     assert lines[2].startswith("[1/2] numpy linear 1n1d b4 fp32 seed=1 features=12: ok")
-    assert "\x1b" not in seen.console.file.getvalue()
+    assert "\x1b" not in observed.console.file.getvalue()
 
 
 def test_a_number_that_does_not_stand_is_not_shown_as_ok(kept):
-    seen = shown(kept)
-    first, _ = measured(kept, seen)
-    happened(kept, seen, "concluded", case=first, status="ok", ok=False)
+    observed = shown(kept)
+    first, _ = measured(kept, observed)
+    happened(kept, observed, "concluded", case=first, status="ok", ok=False)
     text = terminal.text_of(show_progress(status(kept), False), styled=False)
     assert "untrue" in text.partition("seed=1")[2].partition("\n")[0]
     assert status(kept).counts == {"untrue": 1, "pending": 1}

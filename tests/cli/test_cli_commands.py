@@ -40,14 +40,14 @@ def test_version(dlperf):
 
 def test_run_help_gives_each_flag_its_default_and_its_role(dlperf):
     out = dlperf("run", "--help")[1]
-    said = re.sub(r"[\s│]+", " ", out)
+    output = re.sub(r"[\s│]+", " ", out)
     for words in (
         "--batch-size N Samples per device",
         "[default: 32]",
         "[default: 1n1d]",
         "--env NAME[=VALUE]",
     ):
-        assert words in said
+        assert words in output
     assert out.index("Workload") < out.index("Factors") < out.index("Context")
 
 
@@ -55,7 +55,7 @@ def test_run_help_gives_each_flag_its_default_and_its_role(dlperf):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "output"),
     [
         (["rnu"], 2, "Did you mean 'run'?"),
         (["run"], 2, "FRAMEWORK"),
@@ -104,10 +104,10 @@ def test_run_help_gives_each_flag_its_default_and_its_role(dlperf):
         (["rerun", "nothing"], 2, "no run named 'nothing'"),
     ],
 )
-def test_bad_input_is_one_paragraph_and_its_exit_code(dlperf, words, code, said):
-    found, out, err = dlperf(*words, *(["--quiet"] if words[0] == "run" and code > 2 else []))
-    assert found == code
-    assert said in err
+def test_bad_input_is_one_paragraph_and_its_exit_code(dlperf, words, code, output):
+    actual, out, err = dlperf(*words, *(["--quiet"] if words[0] == "run" and code > 2 else []))
+    assert actual == code
+    assert output in err
     assert "Traceback" not in out + err
     assert len(err.splitlines()) == 1
     assert err.startswith("Error: ")
@@ -125,9 +125,9 @@ def test_bad_input_is_one_paragraph_and_its_exit_code(dlperf, words, code, said)
     ],
 )
 def test_with_json_an_error_is_one_object(dlperf, words, kind, code):
-    found, out, err = dlperf(*words, "--json")
+    actual, out, err = dlperf(*words, "--json")
     error = json.loads(out)["error"]
-    assert (found, error["type"], error["exit_code"]) == (code, kind, code)
+    assert (actual, error["type"], error["exit_code"]) == (code, kind, code)
     assert error["message"] in err
 
 
@@ -172,7 +172,7 @@ def test_what_is_printed_cannot_steer_the_terminal(dlperf):
 def test_plan_shows_processes_commands_files_environment_and_numbers(dlperf):
     code, out, err = dlperf("plan", *CASE, "--topology", "2n1d", "--env", "A=1")
     assert (code, err) == (0, "")
-    said = " ".join(out.split())
+    output = " ".join(out.split())
     for words in (
         "numpy linear · 2n1d · fp32 on cpu",
         "4 per device × 2 devices = 8 in all",
@@ -184,7 +184,7 @@ def test_plan_shows_processes_commands_files_environment_and_numbers(dlperf):
         "--node 1 --hosts",
         "A = (secret)",
     ):
-        assert words in said, words
+        assert words in output, words
     assert all(len(line) <= 80 for line in out.splitlines())
 
 
@@ -200,13 +200,13 @@ def test_plan_as_json_holds_the_very_files_of_a_bundle(dlperf, tmp_path):
     from dlperf_sdk.registry.plugins import Registry
 
     document = json.loads(dlperf("plan", *CASE, "--json")[1])
-    made = bundle.build(
+    created = bundle.build(
         make_plan(RunSpec.from_dict(document["spec"]), Registry()).request(
             "r", ("python",), {}, {"source": "synthetic"}
         ),
         tmp_path / "b.pyz",
     )
-    assert {file["name"] for file in document["files"]} == {*made.files, "secret"}
+    assert {file["name"] for file in document["files"]} == {*created.files, "secret"}
     assert len(document["processes"]) == 1
     assert document["workload"]["global_batch_size"] == 4
 
@@ -242,8 +242,8 @@ def test_json_is_the_result_and_nothing_else(dlperf, tmp_path):
     assert code == 0
     result = dlperf_sdk.Result.from_dict(json.loads(out))
     assert result.status == "ok"
-    kept = ResultStore(tmp_path / "dlperf-results").load(result.id)
-    assert kept == result
+    stored = ResultStore(tmp_path / "dlperf-results").load(result.id)
+    assert stored == result
     assert "repeat 1 of 2" in err
 
 
@@ -291,10 +291,10 @@ def test_rerun_measures_the_same_case_again_in_what_its_lock_describes(dlperf, m
     from dlperf_sdk import environments
     from dlperf_sdk.registry.plugins import Registry
 
-    asked = []
+    requested = []
 
     def from_lock(framework, device, python, lock, *, on_progress, **_):
-        asked.append(lock)
+        requested.append(lock)
         spec = Registry().framework(framework).environment(device, "all_reduce", "linear")
         return environments.prepare(framework, spec, device, on_progress=on_progress)
 
@@ -303,7 +303,7 @@ def test_rerun_measures_the_same_case_again_in_what_its_lock_describes(dlperf, m
     code, out, _ = dlperf("rerun", first["id"], "--json", "--quiet", "--allow", "MINE", "--allow", "lock")
     again = json.loads(out)
     assert code == 0
-    assert asked == [first["environment"]["lock"]]
+    assert requested == [first["environment"]["lock"]]
     assert again["spec"] == first["spec"]
     assert again["id"] != first["id"]
 
@@ -323,7 +323,7 @@ def test_rerun_executes_of_a_file_what_is_allowed(dlperf, stored, tmp_path):
         assert (code, out, len(err.splitlines())) == (2, "", 1)
         assert "sets the variable LD_PRELOAD, which" in err
         assert "--allow LD_PRELOAD (" in err
-    assert [each.name for each in (tmp_path / "dlperf-results").iterdir()] == [result.id]
+    assert [item.name for item in (tmp_path / "dlperf-results").iterdir()] == [result.id]
 
 
 def test_rerun_installs_what_the_plugin_has_itself_or_what_is_allowed(dlperf, stored, tmp_path):
@@ -377,7 +377,7 @@ def test_a_broken_plugin_is_a_row_with_its_error(dlperf, tmp_path, monkeypatch):
     code, out, _ = dlperf("doctor", "--json")
     assert code == 3
     assert [
-        each["outcome"] for each in json.loads(out)["findings"] if "broken does not work" in each["detail"]
+        item["outcome"] for item in json.loads(out)["findings"] if "broken does not work" in item["detail"]
     ] == ["broken"]
 
 
@@ -414,13 +414,13 @@ def test_describe_a_model_to_whoever_writes_its_trainer(dlperf):
     assert "Layer norm has epsilon 1e-12" in " ".join(document["page"].split())
     code, out, err = dlperf("describe", "bert-base", "--set", "layers=1")
     assert (code, err) == (0, "")
-    said = " ".join(out.split())
+    output = " ".join(out.split())
     for words in (
         "Layer norm has epsilon 1e-12",
         "Keys whose `attention_mask` is 0 get no attention",
         "(out, in)",
     ):
-        assert words in said
+        assert words in output
     rows = [line.split() for line in out.splitlines()]
     for entry in document["manifest"]:
         shape = "×".join(map(str, entry["shape"]))
@@ -478,11 +478,11 @@ def test_a_framework_that_raises_is_a_row_with_its_error_and_ends_no_command_wit
     )
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     code, out, _ = dlperf("doctor", "--json")
-    found = {each["name"]: each for each in json.loads(out)["findings"]}
-    assert (code, found["python for numpy"]["outcome"]) == (3, "ok")
+    actual = {item["name"]: item for item in json.loads(out)["findings"]}
+    assert (code, actual["python for numpy"]["outcome"]) == (3, "ok")
     for name in ("broken", "nowhere"):
-        assert found[f"python for {name}"]["outcome"] == "broken"
-        assert f"{name}'s plugin (raising-plugin 1.0) cannot say" in found[f"python for {name}"]["advice"]
+        assert actual[f"python for {name}"]["outcome"] == "broken"
+        assert f"{name}'s plugin (raising-plugin 1.0) cannot say" in actual[f"python for {name}"]["advice"]
     for words in (["run", "broken", "linear"], ["describe", "broken"], ["env", "create", "broken"]):
         code, out, err = dlperf(*words)
         assert (code, out) == (3, "")
@@ -493,7 +493,7 @@ def test_doctor_looks_at_everything(dlperf):
     code, out, err = dlperf("doctor", "--json")
     assert (code, err) == (0, "")
     document = json.loads(out)
-    names = [each["name"] for each in document["findings"]]
+    names = [item["name"] for item in document["findings"]]
     for name in (
         "dlperf-sdk",
         "python",
@@ -506,8 +506,8 @@ def test_doctor_looks_at_everything(dlperf):
         "governor",
         "quietness",
     ):
-        assert any(each.startswith(name.removesuffix("s")) for each in names), name
-    assert all(each["advice"] for each in document["findings"] if each["outcome"] != "ok")
+        assert any(item.startswith(name.removesuffix("s")) for item in names), name
+    assert all(item["advice"] for item in document["findings"] if item["outcome"] != "ok")
     code, out, _ = dlperf("doctor")
     assert code == 0
     assert out.startswith("dlperf doctor  ready")
@@ -519,7 +519,7 @@ def test_doctor_names_managed_environments_and_how_to_verify_them(dlperf, tmp_pa
         (managed.home() / name).mkdir()
     about = marker.Marker("toy", "cpu", "3.11.7", "k", "", (), (), 1, "2026-01-31T12:00:00+00:00")
     marker.write(managed.home() / "toy-cpu-1", about)
-    (finding,) = [each for each in doctor._cache() if each.name == "environments"]
+    (finding,) = [item for item in doctor._cache() if item.name == "environments"]
     assert finding.detail == "toy-cpu-1; files are not verified here: `dlperf env verify toy-cpu-1` does it"
 
 
@@ -540,9 +540,9 @@ def test_a_busy_machine_is_told_from_a_quiet_one(load, outcome):
 
 def test_a_governor_that_follows_the_load_gets_advice():
     assert [
-        each.outcome
+        item.outcome
         for governor in ("performance", "powersave")
-        for each in doctor._governor({"governor": governor})
+        for item in doctor._governor({"governor": governor})
     ] == [
         "ok",
         "advice",
@@ -610,7 +610,7 @@ def test_validate_a_request(dlperf, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "output"),
     [
         ("{", "not valid JSON"),
         ("[]", "must hold an object"),
@@ -620,11 +620,11 @@ def test_validate_a_request(dlperf, tmp_path):
         ('{"framework": "numpy", "model": "linear", "schema_version": "9.0"}', "9.0"),
     ],
 )
-def test_validate_says_what_is_wrong(dlperf, tmp_path, content, said):
+def test_validate_says_what_is_wrong(dlperf, tmp_path, content, output):
     (tmp_path / "file.json").write_text(content)
     code, out, err = dlperf("validate", "file.json")
     assert (code, out) == (2, "")
-    assert said in err
+    assert output in err
 
 
 # -- report

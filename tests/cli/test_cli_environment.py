@@ -92,8 +92,8 @@ def test_an_interpreter_with_blanks_and_line_breaks_in_its_name(tmp_path, monkey
     odd.mkdir()
     (odd / "python").write_text(f'#!/bin/sh\nexec "{os.path.realpath("/proc/self/exe")}" "$@"\n')
     (odd / "python").chmod(0o700)
-    found = dlperf("env", "list", "--json")
-    assert json.loads(found.stdout) == {"environments": []}
+    actual = dlperf("env", "list", "--json")
+    assert json.loads(actual.stdout) == {"environments": []}
     done = dlperf(*CASE, "--python", str(odd / "python"), "--json")
     # It has what the case needs, or says what it lacks: it is started either way.
     assert done.returncode in (0, 3), done.stderr
@@ -108,8 +108,8 @@ def test_a_spec_that_is_no_file(suffix, here, tmp_path):
     folder.mkdir()
     with large.open("wb") as file:
         file.truncate(2 * 2**30)
-    asked = [(command, path) for command in ("run", "plan") for path in (pipe, folder, large)]
-    for command, path in [*asked, ("validate", pipe)]:
+    requested = [(command, path) for command in ("run", "plan") for path in (pipe, folder, large)]
+    for command, path in [*requested, ("validate", pipe)]:
         done = subprocess.CompletedProcess((), *here(command, str(path)))
         assert ("larger than" if path == large else "is not a file") in paragraph(done, 2)
 
@@ -119,8 +119,8 @@ def test_a_spec_that_is_no_file(suffix, here, tmp_path):
 
 def surroundings(**changes):
     """This process's variables, changed; None takes one out."""
-    found = {**os.environ, **{name: value for name, value in changes.items() if value is not None}}
-    return {name: value for name, value in found.items() if changes.get(name, "") is not None}
+    actual = {**os.environ, **{name: value for name, value in changes.items() if value is not None}}
+    return {name: value for name, value in actual.items() if changes.get(name, "") is not None}
 
 
 @pytest.mark.parametrize("locale", ["C", "nowhere.UTF-8"])

@@ -87,7 +87,7 @@ def test_import_makes_a_result_that_report_shows(dlperf, tmp_path):
 
 def test_import_refuses_what_it_cannot_read(dlperf, tmp_path):
     (tmp_path / "run.log").write_text("words\n")
-    for words, said in (
+    for words, output in (
         (["tf-cnn-benchmark", "run.log"], "Did you mean 'tf-cnn-benchmarks'"),
         (["dllogger"], "There is no log"),
         (["dllogger", "run.log"], "does not say the topology"),
@@ -96,5 +96,5 @@ def test_import_refuses_what_it_cannot_read(dlperf, tmp_path):
     ):
         code, out, err = dlperf("import", *words)
         assert (code, out) == (2, "")
-        assert said in " ".join(err.split())
+        assert output in " ".join(err.split())
     assert not (tmp_path / "dlperf-results").exists()

@@ -42,28 +42,28 @@ def test_a_flag_that_is_not_given_leaves_its_field_alone():
 
 @given(st.integers(-(10**400) + 1, 10**400 - 1))
 def test_whole_numbers_come_back(number):
-    found = flags.parse_scalar(str(number))
-    assert type(found) is int
-    assert found == number
+    scalar = flags.parse_scalar(str(number))
+    assert type(scalar) is int
+    assert scalar == number
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_numbers_come_back(number):
-    found = flags.parse_scalar(repr(number))
-    assert type(found) is float
-    assert math.copysign(1, found) == math.copysign(1, number)
-    assert found == number
+    scalar = flags.parse_scalar(repr(number))
+    assert type(scalar) is float
+    assert math.copysign(1, scalar) == math.copysign(1, number)
+    assert scalar == number
 
 
 @given(st.text())
 def test_any_text_is_read_and_what_is_no_number_and_no_word_stays_itself(text):
-    found = flags.parse_scalar(text)
-    if isinstance(found, str):
-        assert found == text
-    elif found is None or isinstance(found, bool):
+    scalar = flags.parse_scalar(text)
+    if isinstance(scalar, str):
+        assert scalar == text
+    elif scalar is None or isinstance(scalar, bool):
         assert text in ("null", "true", "false")
     else:
-        assert float(text) == found
+        assert float(text) == scalar
 
 
 @pytest.mark.parametrize(
@@ -92,16 +92,16 @@ def test_any_text_is_read_and_what_is_no_number_and_no_word_stays_itself(text):
     ],
 )
 def test_what_stands_behind_the_equals_sign(text, value):
-    found = flags.parse_scalar(text)
-    assert (type(found), found) == (type(value), value)
+    scalar = flags.parse_scalar(text)
+    assert (type(scalar), scalar) == (type(value), value)
 
 
 def test_a_number_with_too_many_digits_is_no_crash():
     digits = "9" * 5000
-    found = flags.parse_scalar(digits)
-    assert found == math.inf  # and the spec refuses what is not finite
+    scalar = flags.parse_scalar(digits)
+    assert scalar == math.inf  # and the spec refuses what is not finite
     with pytest.raises(SpecError, match="finite"):
-        RunSpec(framework="a", model="b", options={"x": found})
+        RunSpec(framework="a", model="b", options={"x": scalar})
 
 
 # -- entries
@@ -111,8 +111,8 @@ def test_a_number_with_too_many_digits_is_no_crash():
 @given(data=st.data())
 def test_entries_hold_each_name_once(field, data):
     names = data.draw(st.lists(TEXTS[field], unique_by=lambda text: text.partition("=")[0], max_size=4))
-    found = flags.parse_entries(field, names)
-    assert list(found) == [text.partition("=")[0] for text in names]
+    entries = flags.parse_entries(field, names)
+    assert list(entries) == [text.partition("=")[0] for text in names]
 
 
 @pytest.mark.parametrize("field", sorted(TEXTS))

@@ -144,8 +144,8 @@ def test_a_redacted_report_names_nobody_in_a_path(dlperf, stored, tmp_path, monk
 def test_json_is_the_results_and_csv_a_row_for_each(dlperf, stored):
     stored(id="a")
     stored(id="b")
-    found = json.loads(dlperf("report", "--format", "json")[1])
-    assert sorted(each["id"] for each in found) == ["a", "b"]
+    actual = json.loads(dlperf("report", "--format", "json")[1])
+    assert sorted(item["id"] for item in actual) == ["a", "b"]
     rows = list(csv.DictReader(io.StringIO(dlperf("report", "--format", "csv")[1], newline="")))
     assert len(rows) == 2
     assert {row["framework"] for row in rows} == {"torch"}
@@ -165,12 +165,12 @@ def test_csv_on_a_terminal_does_not_steer_it(dlperf, stored, monkeypatch):
 
 def test_json_of_a_written_report_says_where_it_is(dlperf, stored, tmp_path):
     stored()
-    said = json.loads(dlperf("report", "--format", "markdown", "-o", "report.md", "--json")[1])
-    assert said == {"file": "report.md", "bytes": (tmp_path / "report.md").stat().st_size}
+    output = json.loads(dlperf("report", "--format", "markdown", "-o", "report.md", "--json")[1])
+    assert output == {"file": "report.md", "bytes": (tmp_path / "report.md").stat().st_size}
 
 
 @pytest.mark.parametrize(
-    "words, said",
+    "words, output",
     [
         (["--format", "htm"], "There is no format of reports named 'htm'. Did you mean 'html'?"),
         (["--format", "html", "-o", "/nowhere/at/all.html"], "/nowhere/at/all.html cannot be written"),
@@ -178,11 +178,11 @@ def test_json_of_a_written_report_says_where_it_is(dlperf, stored, tmp_path):
         (["--published", "tensorpak", "--format", "html"], "Did you mean 'tensorpack'?"),
     ],
 )
-def test_what_cannot_be_done_is_said(dlperf, stored, words, said):
+def test_what_cannot_be_done_is_said(dlperf, stored, words, output):
     stored()
     code, _, err = dlperf("report", *words)
     assert code == 2
-    assert said in " ".join(err.split())
+    assert output in " ".join(err.split())
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing(dlperf, stored, tmp_path):

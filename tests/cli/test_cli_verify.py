@@ -17,23 +17,23 @@ from dlperf_sdk.execution import verification
 
 def test_a_framework_that_follows_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "numpy", "--model", "linear", "--topology", "1n2d"]) == 0
-    said = capsys.readouterr()
-    assert "float64, shard 1" in said.out
-    assert said.out.split()[-1] == "pass"
-    assert "compared with float64" in said.err
+    captured = capsys.readouterr()
+    assert "float64, shard 1" in captured.out
+    assert captured.out.split()[-1] == "pass"
+    assert "compared with float64" in captured.err
 
 
 def test_the_environment_is_looked_for_where_the_case_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
+    requested = []
 
     def prepare(*_: Any, inside: tuple[str, ...], python: str, **__: Any) -> None:
-        asked.append((*inside[:2], python))
+        requested.append((*inside[:2], python))
         raise EnvironmentFailed("Enough is known.")
 
     monkeypatch.setattr(environments, "prepare", prepare)
-    found = verification.verify(["numpy"], "linear", container="podman:numpy", python="/only/in/there")
-    assert asked == [("podman", "run", "/only/in/there")]
-    assert found[0].rows[0].reason == "Enough is known."
+    actual = verification.verify(["numpy"], "linear", container="podman:numpy", python="/only/in/there")
+    assert requested == [("podman", "run", "/only/in/there")]
+    assert actual[0].rows[0].reason == "Enough is known."
 
 
 CRASHING = """
@@ -84,10 +84,10 @@ def test_one_object_with_every_step(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "numpy", "broken", "numpy", "--model", "linear", "--json", "--quiet"]) == 5
     answer = json.loads(capsys.readouterr().out)
     assert answer["exit_code"] == 5
-    (found,) = answer["verifications"]
-    numpy, broken = found["rows"]
+    (actual,) = answer["verifications"]
+    numpy, broken = actual["rows"]
     assert numpy["outcome"] == numpy["parity"]["outcome"] == "pass"
-    assert len(numpy["parity"]["deviations"]) == len(found["losses"][0])
+    assert len(numpy["parity"]["deviations"]) == len(actual["losses"][0])
     assert broken["outcome"] == "not-run"
     assert "as planned" in broken["reason"]
 
@@ -111,9 +111,9 @@ def idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("crashing")
 def test_a_worker_that_crashed_is_heard(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "crashing", "--model", "linear", "--json", "-q"]) == 1
-    (found,) = json.loads(capsys.readouterr().out)["verifications"]
-    said = found["rows"][0]["parity"]["traceback"]
-    assert said.startswith("Traceback") and "crashing_worker.py" in said
+    (actual,) = json.loads(capsys.readouterr().out)["verifications"]
+    output = actual["rows"][0]["parity"]["traceback"]
+    assert output.startswith("Traceback") and "crashing_worker.py" in output
     assert main(["verify", "crashing", "--model", "linear", "-q"]) == 1
     shown = " ".join(capsys.readouterr().out.split())
     assert "ValueError: as planned (--debug shows all that the worker said)" in shown
@@ -137,19 +137,19 @@ def test_an_interruption_leaves_what_had_finished(
 
     monkeypatch.setattr(verification.environments, "prepare", interrupted)
     assert main(["verify", "numpy", "crashing", "--model", "linear", *words]) == 130
-    said = capsys.readouterr()
-    assert "Interrupted" in said.err
+    captured = capsys.readouterr()
+    assert "Interrupted" in captured.err
     if words:
-        answer = json.loads(said.out)
+        answer = json.loads(captured.out)
         assert answer["exit_code"] == 130
         assert [row["framework"] for row in answer["verifications"][0]["rows"]] == ["numpy"]
     else:
-        assert said.out.split()[-1] == "pass"
+        assert captured.out.split()[-1] == "pass"
 
 
 @pytest.mark.usefixtures("idle")
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "output"),
     [
         (["numpy", "--model", "linea"], "Did you mean 'linear'"),
         (["nump"], "Did you mean 'numpy'"),
@@ -169,13 +169,13 @@ def test_an_interruption_leaves_what_had_finished(
     ],
 )
 def test_what_cannot_be_understood_starts_nothing(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: list[str], output: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verification.environments, "prepare", lambda *_, **__: pytest.fail("it was started"))
     assert main(["verify", *words]) == 2
     streams = capsys.readouterr()
     assert streams.out == "", "no table of nothing"
-    assert "Error:" in streams.err and said in " ".join(streams.err.split())
+    assert "Error:" in streams.err and output in " ".join(streams.err.split())
 
 
 def test_a_plan_says_what_it_will_be_held_to(capsys: pytest.CaptureFixture[str]) -> None:

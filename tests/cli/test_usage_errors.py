@@ -16,7 +16,7 @@ THEIRS = re.compile(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "output"),
     [
         (
             ["run"],
@@ -58,17 +58,17 @@ THEIRS = re.compile(
         (["--nonsense"], "--nonsense"),
     ],
 )
-def test_it_says_what_is_wrong_and_what_to_write(dlperf, words, said):
+def test_it_says_what_is_wrong_and_what_to_write(dlperf, words, output):
     code, out, err = dlperf(*words)
     assert (code, out) == (2, "")
-    assert said in err
+    assert output in err
     assert len(err.splitlines()) == 1
     assert err.startswith("Error: ")
     assert not THEIRS.search(err), err
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "output"),
     [
         (["--batch-size", "four"], "--batch-size is 'four'; it takes a whole number or max."),
         (["--batch-size", "2.5"], "--batch-size is '2.5'; it takes a whole number or max."),
@@ -82,10 +82,10 @@ def test_it_says_what_is_wrong_and_what_to_write(dlperf, words, said):
         (["--json=perhaps"], "--json is 'perhaps'; it takes true or false."),
     ],
 )
-def test_a_value_of_another_kind_is_refused_and_never_rounded(dlperf, words, said):
+def test_a_value_of_another_kind_is_refused_and_never_rounded(dlperf, words, output):
     code, out, err = dlperf("plan", "numpy", "linear", *words)
     assert (code, out) == (2, "")
-    assert said in err
+    assert output in err
     assert len(err.splitlines()) == 1
     assert not THEIRS.search(err), err
 

@@ -45,14 +45,14 @@ def test_index_lists_every_image_with_the_label_of_its_class(tmp_path):
     assert json.loads(json.dumps(prepared)) == prepared
     assert prepared["source"] == "images" and prepared["samples"] == count and prepared["classes"] == 3
     listed = worker.read_images(prepared)
-    found = dict(zip(listed.paths, listed.labels, strict=True))
-    assert found["n01/one.JPEG"] == 0 and found["n02/grey.JPG"] == 1 and found["n03/cmyk.jpg"] == 2
+    actual = dict(zip(listed.paths, listed.labels, strict=True))
+    assert actual["n01/one.JPEG"] == 0 and actual["n02/grey.JPG"] == 1 and actual["n03/cmyk.jpg"] == 2
     on_disk = {
         f"{path.parent.name}/{path.name}"
         for path in (tmp_path / "data").rglob("*")
         if path.suffix.lower() in (".jpg", ".jpeg")
     }
-    assert set(found) == on_disk and len(listed.paths) == count
+    assert set(actual) == on_disk and len(listed.paths) == count
     assert listed.paths == sorted(listed.paths)
     assert all((Path(listed.root) / path).is_file() for path in listed.paths)
 
@@ -74,13 +74,13 @@ def test_a_class_may_be_called_train(tmp_path):
 
 def test_second_preparation_reads_no_image_and_a_changed_one_is_looked_at(tmp_path):
     data_samples.image_folder(tmp_path / "data")
-    seen = []
-    progress = lambda what, done, total: seen.append((done, total))  # noqa: E731
+    observed = []
+    progress = lambda what, done, total: observed.append((done, total))  # noqa: E731
     first = images(tmp_path / "data", on_progress=progress)
-    assert seen[0][0] == 0 and seen[-1][0] == seen[-1][1] == first["samples"]
-    seen.clear()
+    assert observed[0][0] == 0 and observed[-1][0] == observed[-1][1] == first["samples"]
+    observed.clear()
     assert images(tmp_path / "data", on_progress=progress) == first
-    assert len(seen) == 1
+    assert len(observed) == 1
 
     broken = tmp_path / "data" / "n01" / "one.JPEG"
     broken.write_bytes(b"GIF89a" + broken.read_bytes())
@@ -256,12 +256,12 @@ def test_order_is_the_same_in_every_python_and_differs_by_epoch_and_replica():
 
 @given(st.integers(1, 20), st.integers(1, 7), st.integers(1, 3), st.integers(0, 99))
 def test_batches_are_full_and_count_what_was_drawn(samples, batch_size, devices, seed):
-    asked = SimpleNamespace(
+    requested = SimpleNamespace(
         data={"samples": samples}, batch_size=batch_size, nodes=2, devices_per_node=devices, seed=seed
     )
     for replica in (0, 2 * devices - 1):
-        stream = worker.draws(asked, replica)
-        drawn = [each for _ in range(3) for each in next(stream)]
+        stream = worker.draws(requested, replica)
+        drawn = [item for _ in range(3) for item in next(stream)]
         own = worker.share(samples, replica, 2 * devices)
         order = worker.endless(own, seed, replica)
         assert drawn == [(draw, next(order)) for draw in range(3 * batch_size)]

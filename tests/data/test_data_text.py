@@ -144,16 +144,16 @@ def test_masks_spare_what_is_fixed_and_remember_the_rest(size, most, seed):
 
 def test_sequences_are_what_bert_reads(tmp_path):
     data_samples.text_folder(tmp_path / "data", documents=60)
-    seen = []
-    data = prepared(tmp_path / "data", on_progress=lambda *report: seen.append(report))
+    observed = []
+    data = prepared(tmp_path / "data", on_progress=lambda *report: observed.append(report))
     assert json.loads(json.dumps(data)) == data
-    assert {what for what, _, _ in seen} == {
+    assert {what for what, _, _ in observed} == {
         "reading text",
         "making a vocabulary",
         "tokenising text",
         "masking sequences",
     }
-    assert all(0 <= done <= total for _, done, total in seen)
+    assert all(0 <= done <= total for _, done, total in observed)
 
     arrays, pieces = load(data), vocabulary(data)
     assert (
@@ -252,9 +252,9 @@ def test_preparers_at_once_and_apart_make_the_same(tmp_path):
         )
         for name in caches
     ]
-    made = [json.loads(process.communicate(timeout=60)[0]) for process in running]
+    created = [json.loads(process.communicate(timeout=60)[0]) for process in running]
     assert all(process.returncode == 0 for process in running)
-    assert made[0] == made[1] and made[0]["checksum"] == made[2]["checksum"]
+    assert created[0] == created[1] and created[0]["checksum"] == created[2]["checksum"]
     assert len([path for path in (tmp_path / "one" / "data").iterdir() if path.is_dir()]) == 1
 
 

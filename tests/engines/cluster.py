@@ -158,14 +158,14 @@ class Node:
     def processes(self, marker: str) -> list[int]:
         """The living processes in its network namespace whose command line holds a text."""
         mine = Path(f"/proc/{self._holder.pid}/ns/net").readlink()
-        found = []
+        actual = []
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
                 if entry.name.isdigit() and (entry / "ns/net").readlink() == mine:
                     line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                     if marker in line and (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
-                        found.append(int(entry.name))
-        return found
+                        actual.append(int(entry.name))
+        return actual
 
     def close(self) -> None:
         self._holder.kill()

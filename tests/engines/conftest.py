@@ -41,16 +41,16 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def cluster():
     """Four nodes with real engines."""
-    made = cluster_module.Cluster(int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")))
+    created = cluster_module.Cluster(int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")))
     try:
-        made.start()
-        before = {name: os.environ.get(name) for name in made.environment}
-        os.environ.update(made.environment)
-        yield made
+        created.start()
+        before = {name: os.environ.get(name) for name in created.environment}
+        os.environ.update(created.environment)
+        yield created
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
     finally:
-        made.close()
+        created.close()
 
 
 class Bench:
@@ -90,13 +90,13 @@ class Bench:
         """An allocation of all nodes, as a shell under salloc has it; `more` are arguments of salloc."""
         if "SLURM_JOB_ID" in os.environ:
             return
-        told = subprocess.run(
+        message = subprocess.run(
             ["salloc", "-N4", "--no-shell", "--no-kill", "-J", self.id, *more],
             capture_output=True,
             text=True,
             check=True,
         )
-        number = re.search(r"job allocation (\d+)", told.stderr)[1]
+        number = re.search(r"job allocation (\d+)", message.stderr)[1]
         self._monkeypatch.setenv("SLURM_JOB_ID", number)
         self._monkeypatch.setenv("SLURM_JOB_NUM_NODES", "4")
 
@@ -108,10 +108,10 @@ class Bench:
     def job(self):
         """The number of the job of this bench's case."""
         name = f"dlperf-{self.id}"
-        told = subprocess.run(
+        message = subprocess.run(
             ["squeue", "-h", "-n", name, "-o", "%i"], capture_output=True, text=True, check=True
         )
-        return told.stdout.split()[0]
+        return message.stdout.split()[0]
 
     def left(self):
         """What of a case still lives or lies on the nodes; looked at until there is nothing, for as long as agents may
@@ -119,20 +119,20 @@ class Bench:
         end = time.monotonic() + 30
         while True:
             marks = (self.id, "dlperf-")
-            found = [
+            actual = [
                 f"{n.name}: process {pid}"
                 for n in self.cluster.nodes
                 for mark in marks
                 for pid in n.processes(mark)
             ]
-            found += [
+            actual += [
                 f"{n.name}: {name}"
                 for n in self.cluster.nodes
                 for name in n.run("ls", "/tmp").split()
                 if "dlperf" in name and not cluster_module.CHECKOUT.is_relative_to(f"/tmp/{name}")
             ]
-            if not found or time.monotonic() > end:
-                return found
+            if not actual or time.monotonic() > end:
+                return actual
             time.sleep(0.2)
 
     def close(self):
@@ -142,8 +142,8 @@ class Bench:
 @pytest.fixture
 def bench(cluster, tmp_path, monkeypatch):
     """A bench; afterwards nothing is left on any node."""
-    made = Bench(cluster, tmp_path, monkeypatch)
-    yield made
-    made.close()
-    assert made.left() == []
+    created = Bench(cluster, tmp_path, monkeypatch)
+    yield created
+    created.close()
+    assert created.left() == []
     cluster.wait_idle(60)

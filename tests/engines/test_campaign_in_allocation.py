@@ -84,5 +84,5 @@ def test_a_campaign_in_one_allocation_loses_nothing_to_a_killed_rank_and_a_kille
     # Each attempt once, those from before the kill among them, and all of it in the one allocation.
     assert len(set(ended(directory))) == len(ended(directory))
     assert ended(directory)[: len(before)] == before
-    told = subprocess.run(["squeue", "-h", "-o", "%i"], capture_output=True, text=True, check=True)
-    assert told.stdout.split() == [allocation]
+    message = subprocess.run(["squeue", "-h", "-o", "%i"], capture_output=True, text=True, check=True)
+    assert message.stdout.split() == [allocation]

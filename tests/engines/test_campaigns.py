@@ -40,9 +40,9 @@ def resuming(directory):
 def jobs(stamp):
     """Number → facts of the jobs of a campaign, over or not."""
     command = ["scontrol", "--oneliner", "show", "jobs"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    facts = [dict(re.findall(r"(\S+?)=(\S*)", line)) for line in told if f"JobName=dlperf-{stamp}" in line]
-    return {each["JobId"]: each for each in facts}
+    message = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    facts = [dict(re.findall(r"(\S+?)=(\S*)", line)) for line in message if f"JobName=dlperf-{stamp}" in line]
+    return {fact["JobId"]: fact for fact in facts}
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "PENDING"])
@@ -52,12 +52,12 @@ def test_what_a_killed_controller_left_in_the_queue_is_ended_by_the_next(bench, 
     fields = {**TOY, "topology": "2n1d@slurm", "options": {"fault": "slow"}}
     what = make_campaign(Matrix(fields=fields, axes={"seed": [1, 2]}))
     stamp, entries = planning.plan_campaign(what, Registry())
-    kept = create_campaign(directory, what, entries, stamp)
+    campaign = create_campaign(directory, what, entries, stamp)
     if state == "PENDING":
         bench._allocate()
         bench.leave()
     with resuming(directory) as controller:
-        while state not in [each["JobState"] for each in jobs(stamp).values()]:
+        while state not in [item["JobState"] for item in jobs(stamp).values()]:
             assert controller.poll() is None, controller.stderr.read()
             time.sleep(0.1)
         if state == "RUNNING":
@@ -68,24 +68,24 @@ def test_what_a_killed_controller_left_in_the_queue_is_ended_by_the_next(bench, 
     time.sleep(1.0)
     assert jobs(stamp)[left]["JobState"] == state, "it has ended with its controller"
     with resuming(directory) as controller:
-        said = []
+        output = []
         for line in controller.stderr:
-            said.append(line)
+            output.append(line)
             if "left in the queue" in line:
                 break
         subprocess.run(["scancel", f"--name={bench.id}"], check=True)  # the allocation, if there is one
-        said += controller.stderr
-    assert controller.returncode == 0, "".join(said)
-    assert f"Ending what an earlier controller left in the queue: Slurm job {left} ({state}).\n" in said
+        output += controller.stderr
+    assert controller.returncode == 0, "".join(output)
+    assert f"Ending what an earlier controller left in the queue: Slurm job {left} ({state}).\n" in output
     assert jobs(stamp)[left]["JobState"] == "CANCELLED"
     ended = [
         (entry["case"], entry["attempt"], entry["status"])
         for entry in Journal(directory / "journal.jsonl").read()
         if entry["event"] == "attempt-ended"
     ]
-    assert sorted(ended) == sorted((case.id, 1, "ok") for case in kept.cases)
+    assert sorted(ended) == sorted((case.id, 1, "ok") for case in campaign.cases)
     # Slurm tells the time in seconds, as text that sorts; a job that never ran starts and ends as it is cancelled.
-    course = sorted((each["StartTime"], each["EndTime"]) for each in jobs(stamp).values())
+    course = sorted((item["StartTime"], item["EndTime"]) for item in jobs(stamp).values())
     assert len(course) == 3
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(course)), course
 

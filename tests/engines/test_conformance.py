@@ -60,34 +60,41 @@ def test_one_node(bench, launcher):
 
 
 def test_a_killed_rank_is_named_with_its_node(bench, launcher):
-    told = failure(list(bench.events(launcher, framework="faulty", options={"fault": "sigkill", "rank": 1})))
-    assert (told["kind"], told["node"], told["rank"], told["phase"]) == ("crashed", 1, 1, "measure")
+    problem = failure(
+        list(bench.events(launcher, framework="faulty", options={"fault": "sigkill", "rank": 1}))
+    )
+    assert (problem["kind"], problem["node"], problem["rank"], problem["phase"]) == (
+        "crashed",
+        1,
+        1,
+        "measure",
+    )
 
 
 def test_a_rank_that_hangs_in_a_collective(bench, launcher):
     options, deadlines = {"fault": "hang-step", "rank": 1}, {"step": 2.0}
-    told = failure(list(bench.events(launcher, framework="faulty", options=options, deadlines=deadlines)))
-    assert (told["kind"], told["phase"]) == ("timeout", "measure")
-    assert told["node"] == told["rank"] in (0, 1)  # the others hang with it: who is late first is named
+    problem = failure(list(bench.events(launcher, framework="faulty", options=options, deadlines=deadlines)))
+    assert (problem["kind"], problem["phase"]) == ("timeout", "measure")
+    assert problem["node"] == problem["rank"] in (0, 1)  # the others hang with it: who is late first is named
 
 
 def test_leaving_ends_everything(bench, launcher):
     """Workers that ignore SIGTERM too; what is left is looked at by the bench."""
     with closing(bench.events(launcher, framework="faulty", options={"fault": "stubborn"})) as stream:
         until_measuring(stream)
-        began = time.monotonic()
-    assert time.monotonic() - began < 30
+        started_at = time.monotonic()
+    assert time.monotonic() - started_at < 30
 
 
 def test_a_killed_agent_is_a_lost_node(bench, launcher):
     with closing(bench.events(launcher, framework="faulty", options={"fault": "stubborn"})) as stream:
         until_measuring(stream)
-        began = time.monotonic()
+        started_at = time.monotonic()
         agent = next(pid for pid in bench.cluster.nodes[1].processes("agent --case") if _is_python(pid))
         os.kill(agent, signal.SIGKILL)
-        told = failure(list(stream))
-    assert (told["kind"], told["node"]) == ("lost-node", 1), told
-    assert time.monotonic() - began < 30
+        problem = failure(list(stream))
+    assert (problem["kind"], problem["node"]) == ("lost-node", 1), problem
+    assert time.monotonic() - started_at < 30
     # Its directory could not be removed by itself: the next agent there does.
     assert failure(list(bench.events(launcher))) is None
 
@@ -115,24 +122,28 @@ def test_a_node_that_is_cut_off(bench):
                 stream = bench.events(launcher, framework="faulty", options=options, name=f"{launcher}{lost}")
                 until_measuring(stack.enter_context(closing(stream)))
                 cases[launcher, lost] = stream
-        began = time.monotonic()
+        started_at = time.monotonic()
         for node in cut.values():
             node.cut()
         try:
             with ThreadPoolExecutor(len(cases)) as pool:
                 ends = dict(
-                    zip(cases, pool.map(lambda stream: _end_of(stream, began), cases.values()), strict=True)
+                    zip(
+                        cases,
+                        pool.map(lambda stream: _end_of(stream, started_at), cases.values()),
+                        strict=True,
+                    )
                 )
             for node in nodes:
-                while node.processes(bench.id) and time.monotonic() < began + 45:
+                while node.processes(bench.id) and time.monotonic() < started_at + 45:
                     time.sleep(0.2)
                 assert not node.processes(bench.id), node.name
         finally:
             for node in cut.values():
                 node.mend()
-    for (launcher, lost), (told, took) in ends.items():
-        assert (told["kind"], told["node"]) == ("lost-node", lost), (launcher, told)
-        assert cut[lost].name in told["message"], (launcher, told)
+    for (launcher, lost), (message, took) in ends.items():
+        assert (message["kind"], message["node"]) == ("lost-node", lost), (launcher, message)
+        assert cut[lost].name in message["message"], (launcher, message)
         assert took < 30, (launcher, lost, took)
     # They have come back, and are nodes like the others. Slurm itself takes up to a minute to notice.
     bench.leave()
@@ -141,13 +152,13 @@ def test_a_node_that_is_cut_off(bench):
     for launcher in ("ssh", "mpi", "slurm-job"):
         events = list(bench.events(launcher, "4n1d", name=f"{launcher}-again"))
         assert failure(events) is None, launcher
-        found = next(event for event in events if event["event"] == "agents-ready")["nodes"]
-        assert [each["host"] for each in found] == [node.name for node in nodes]
+        actual = next(event for event in events if event["event"] == "agents-ready")["nodes"]
+        assert [item["host"] for item in actual] == [node.name for node in nodes]
 
 
-def _end_of(stream, began):
+def _end_of(stream, started_at):
     """How a case failed, and how many seconds after `began` everything that could be reached had ended."""
-    return failure(list(stream)), time.monotonic() - began
+    return failure(list(stream)), time.monotonic() - started_at
 
 
 def test_a_node_without_the_environment(bench, launcher, tmp_path):
@@ -159,23 +170,23 @@ def test_a_node_without_the_environment(bench, launcher, tmp_path):
     node = bench.cluster.nodes[1]
     node.run("mount", "-t", "tmpfs", "tmpfs", str(folder))
     try:
-        told = failure(list(bench.events(launcher, python=str(python))))
+        problem = failure(list(bench.events(launcher, python=str(python))))
     finally:
         node.run("umount", str(folder))
-    assert (told["kind"], told["node"]) == ("environment", 1)
-    assert f"Node 1 (n2) lacks {python}" in told["message"]
+    assert (problem["kind"], problem["node"]) == ("environment", 1)
+    assert f"Node 1 (n2) lacks {python}" in problem["message"]
 
 
 def test_a_full_disk_on_one_node(bench, launcher):
     node = bench.cluster.nodes[1]
     node.run("dd", "if=/dev/zero", "of=/tmp/full", "bs=1M")
     try:
-        told = failure(list(bench.events(launcher)))
+        problem = failure(list(bench.events(launcher)))
     finally:
         node.run("rm", "/tmp/full")
-    assert (told["kind"], told["node"]) == ("unavailable", 1)
-    assert "n2" in told["message"]
-    assert "No space left" in told["message"]
+    assert (problem["kind"], problem["node"]) == ("unavailable", 1)
+    assert "n2" in problem["message"]
+    assert "No space left" in problem["message"]
 
 
 def test_agents_and_workers_listen_on_the_chosen_address_and_ports_alone(bench, launcher):
@@ -184,10 +195,10 @@ def test_agents_and_workers_listen_on_the_chosen_address_and_ports_alone(bench, 
         until_measuring(stream)
         for node in bench.cluster.nodes[:2]:
             sockets = [line.split() for line in node.run("ss", "-ltnpH").splitlines() if "python" in line]
-            found = [words[3].rpartition(":") for words in sockets]
-            assert found, node.name
-            assert {address for address, _, _ in found} == {node.address}, sockets
-            assert all(40000 <= int(port) <= 40063 for _, _, port in found), sockets
+            actual = [words[3].rpartition(":") for words in sockets]
+            assert actual, node.name
+            assert {address for address, _, _ in actual} == {node.address}, sockets
+            assert all(40000 <= int(port) <= 40063 for _, _, port in actual), sockets
 
 
 def test_the_secret_is_in_no_command_line_and_no_readable_file(bench, launcher):

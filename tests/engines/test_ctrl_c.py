@@ -37,27 +37,29 @@ def begun(bench, *words):
 
 def until(process, text):
     """Take its lines up to one that holds the text."""
-    said = []
+    output = []
     for line in process.stderr:
-        said.append(line)
+        output.append(line)
         if text in line:
             return
-    raise AssertionError("".join(said))
+    raise AssertionError("".join(output))
 
 
 def interrupted(process):
     """Press Ctrl-C; the exit code, the last line, and the seconds that it took."""
-    began = time.monotonic()
+    started_at = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert "Traceback" not in said, said
-    return process.returncode, said.splitlines()[-1], time.monotonic() - began
+    _, output = process.communicate(timeout=60)
+    assert "Traceback" not in output, output
+    return process.returncode, output.splitlines()[-1], time.monotonic() - started_at
 
 
 def jobs():
     """The jobs that wait or run, by number."""
-    told = subprocess.run(["squeue", "-h", "-o", "%i %T"], capture_output=True, text=True, check=True).stdout
-    return {line.split()[0]: line.split()[1] for line in told.splitlines()}
+    message = subprocess.run(
+        ["squeue", "-h", "-o", "%i %T"], capture_output=True, text=True, check=True
+    ).stdout
+    return {line.split()[0]: line.split()[1] for line in message.splitlines()}
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -72,8 +74,8 @@ def test_ctrl_c_ends_a_case_wherever_it_is(bench, launcher, phase):
         code, last, took = interrupted(process)
     assert code == 130, last
     assert last.startswith("Interrupted. "), last
-    kept = "1 finished repeat is kept" if phase == "collecting" else "No repeat had finished"
-    assert kept in last
+    stored = "1 finished repeat is kept" if phase == "collecting" else "No repeat had finished"
+    assert stored in last
     assert took < 30
     assert {number for number, state in jobs().items() if state != "COMPLETING"} == others
 

@@ -75,9 +75,13 @@ def test_a_stranger_who_calls_replays_and_babbles_disturbs_nobody(bench):
         assert callers, "nobody listens on a candidate port"
         challenge = callers[0].recv(4096)
         callers[0].sendall(challenge)
-        for said in (b"\xff" * 5000, b'{"event": "ended", "node": 1}\n', b'{"proof": "", "challenge": ""}\n'):
+        for output in (
+            b"\xff" * 5000,
+            b'{"event": "ended", "node": 1}\n',
+            b'{"proof": "", "challenge": ""}\n',
+        ):
             with socket.create_connection(callers[0].getpeername(), 2) as babbler:
-                babbler.sendall(said)
+                babbler.sendall(output)
         events = list(stream)
         for caller in callers:
             caller.close()
@@ -163,10 +167,10 @@ def test_a_submitted_case_is_one_job_with_its_parity_run(bench, monkeypatch):
 
 def _jobs():
     """The jobs that Slurm knows of."""
-    told = subprocess.run(
+    message = subprocess.run(
         ["scontrol", "-o", "show", "jobs"], capture_output=True, text=True, check=True
     ).stdout
-    return {line.split()[0] for line in told.splitlines() if "JobName=dlperf-" in line}
+    return {line.split()[0] for line in message.splitlines() if "JobName=dlperf-" in line}
 
 
 @pytest.mark.parametrize(("fault", "steps"), [("stubborn", 20), ("slow", 3000)])
@@ -175,11 +179,11 @@ def test_a_job_that_is_cancelled_from_outside(bench, fault, steps):
     case = {"framework": "faulty", "options": {"fault": fault}, "steps": steps}
     with closing(bench.events("slurm-job", **case)) as stream:
         until_measuring(stream)
-        began = time.monotonic()
+        started_at = time.monotonic()
         subprocess.run(["scancel", bench.job()], check=True)
-        told = failure(list(stream))
-    assert told["kind"] == "interrupted"
-    assert time.monotonic() - began < 30
+        problem = failure(list(stream))
+    assert problem["kind"] == "interrupted"
+    assert time.monotonic() - started_at < 30
 
 
 def test_a_job_that_is_cancelled_while_it_waits(bench):
@@ -187,20 +191,20 @@ def test_a_job_that_is_cancelled_while_it_waits(bench):
     bench._allocate()
     bench.leave()
     with ThreadPoolExecutor(1) as pool:
-        told = pool.submit(lambda: failure(list(bench.events("slurm-job", name="waits"))))
+        message = pool.submit(lambda: failure(list(bench.events("slurm-job", name="waits"))))
         while not (waiting := _state_of(f"dlperf-{bench.id}waits")):
             time.sleep(0.2)
         assert waiting == ["PENDING"]
         subprocess.run(["scancel", "--me", f"--name=dlperf-{bench.id}waits"], check=True)
-        assert told.result(30)["kind"] == "interrupted"
+        assert message.result(30)["kind"] == "interrupted"
 
 
 def _state_of(name):
     """The states of the jobs of this name that wait or run."""
-    told = subprocess.run(
+    message = subprocess.run(
         ["squeue", "-h", "-n", name, "-o", "%T"], capture_output=True, text=True, check=True
     )
-    return told.stdout.split()
+    return message.stdout.split()
 
 
 @pytest.mark.parametrize(("fault", "steps"), [("stubborn", 20), ("slow", 3000)])
@@ -210,8 +214,8 @@ def test_an_allocation_that_is_cancelled_from_outside(bench, shape, fault, steps
     with closing(bench.events("slurm-step", shape, **case)) as stream:
         until_measuring(stream)
         subprocess.run(["scancel", os.environ["SLURM_JOB_ID"]], check=True)
-        told = failure(list(stream))
-    assert told["kind"] == "interrupted"
+        problem = failure(list(stream))
+    assert problem["kind"] == "interrupted"
 
 
 def test_slurms_own_time_limit(bench):
@@ -227,16 +231,16 @@ def test_slurms_own_time_limit(bench):
             options = {"fault": "stubborn", **more}
             cases[launcher] = bench.events(launcher, framework="faulty", name=launcher, options=options)
             until_measuring(stack.enter_context(closing(cases[launcher])))
-        told = subprocess.run(["squeue", "-h", "-o", "%i %l"], capture_output=True, text=True, check=True)
-        limits = dict(line.split() for line in told.stdout.splitlines())
+        message = subprocess.run(["squeue", "-h", "-o", "%i %l"], capture_output=True, text=True, check=True)
+        limits = dict(line.split() for line in message.stdout.splitlines())
         assert list(limits.values()) == ["1:00", "1:00"]
         for number in limits:
             subprocess.run(["scontrol", "update", f"JobId={number}", "EndTime=now+1"], check=True)
         with ThreadPoolExecutor(len(cases)) as pool:
             ends = pool.map(lambda stream: failure(list(stream)), cases.values())
-            for launcher, told in zip(cases, ends, strict=True):
-                assert told["kind"] == "timeout", (launcher, told)
-                assert "time limit" in told["message"], (launcher, told)
+            for launcher, message in zip(cases, ends, strict=True):
+                assert message["kind"] == "timeout", (launcher, message)
+                assert "time limit" in message["message"], (launcher, message)
 
 
 def test_a_campaign_in_one_allocation_goes_on_after_a_lost_node(bench):
@@ -270,11 +274,11 @@ def test_a_node_that_another_one_cannot_reach(bench):
     node = bench.cluster.nodes[1]
     node.run("ip", "route", "add", "prohibit", bench.cluster.nodes[2].address)
     try:
-        told = failure(list(bench.events("ssh", "3n1d")))
+        problem = failure(list(bench.events("ssh", "3n1d")))
     finally:
         node.run("ip", "route", "del", "prohibit", bench.cluster.nodes[2].address)
-    assert (told["kind"], told["node"]) == ("unavailable", 1)
-    assert "From node 1 (n2) nobody can connect to node 2 (n3)" in told["message"]
+    assert (problem["kind"], problem["node"]) == ("unavailable", 1)
+    assert "From node 1 (n2) nobody can connect to node 2 (n3)" in problem["message"]
 
 
 def test_a_node_with_another_environment(bench):
@@ -285,12 +289,12 @@ def test_a_node_with_another_environment(bench):
     (folder / "python").symlink_to(sys.executable)
     node.run("ln", "-s", "/usr/bin/python3", str(folder / "python"))
     try:
-        told = failure(list(bench.events("ssh", "3n1d", python=str(folder / "python"))))
+        problem = failure(list(bench.events("ssh", "3n1d", python=str(folder / "python"))))
     finally:
         node.run("umount", str(folder))
-    assert (told["kind"], told["node"]) == ("environment", 1)
-    assert told["message"].startswith("Node 1 (n2) has ")
-    assert "All nodes of a case must have the same environment." in told["message"]
+    assert (problem["kind"], problem["node"]) == ("environment", 1)
+    assert problem["message"].startswith("Node 1 (n2) has ")
+    assert "All nodes of a case must have the same environment." in problem["message"]
 
 
 def test_a_clock_that_is_off_is_noted_with_its_node(bench, tmp_path):
@@ -327,25 +331,27 @@ def test_a_host_that_nobody_knows(bench, launcher, monkeypatch):
     """By the words of real ssh, which is what mpirun calls as well unless it is told otherwise."""
     monkeypatch.setenv("OMPI_MCA_plm_rsh_agent", f"ssh -F {bench.cluster.ssh_config}")
     for hosts, node in (("nowhere,n1", 0), ("n1,nowhere", 1)):
-        told = failure(list(bench.events(launcher, name=f"{node}", options={"hosts": hosts})))
+        problem = failure(list(bench.events(launcher, name=f"{node}", options={"hosts": hosts})))
         if (launcher, node) == ("ssh", 1):  # its first agent is there, and asks for the way to the second
-            assert "no way from here to 'nowhere'" in told["message"], told
+            assert "no way from here to 'nowhere'" in problem["message"], problem
             continue
-        assert (told["kind"], told["node"]) == ("lost-node", node), told
-        assert "Could not resolve hostname nowhere" in told["message"]
-        assert launcher == "ssh" or f"The agent of node {node} (nowhere) was not started" in told["message"]
+        assert (problem["kind"], problem["node"]) == ("lost-node", node), problem
+        assert "Could not resolve hostname nowhere" in problem["message"]
+        assert (
+            launcher == "ssh" or f"The agent of node {node} (nowhere) was not started" in problem["message"]
+        )
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_an_agents_python_that_is_not_there(bench, launcher):
     """One sentence, whatever shells, mpirun and srun make of it."""
-    told = failure(list(bench.events(launcher, options={"agent_python": "/nowhere/python9"})))
-    assert told["kind"] == "unavailable", told["message"]
+    problem = failure(list(bench.events(launcher, options={"agent_python": "/nowhere/python9"})))
+    assert problem["kind"] == "unavailable", problem["message"]
     assert re.fullmatch(
         r"/nowhere/python9, which runs the agents, cannot be started on [^:]*: [^:]*\. Name a Python 3\.7 or later "
         r"that is on every node: --set agent_python=PATH\.",
-        told["message"],
-    ), told
+        problem["message"],
+    ), problem
 
 
 def test_a_partition_that_there_is_not(bench):
@@ -398,8 +404,8 @@ def test_the_mpirun_of_mpich_hands_standard_input_to_one_rank_and_is_refused(ben
     read = "os.read(0, 6) if select.select([0], [], [], 3)[0] else b''"
     code = f"import os, select\nprint(os.environ['PMI_RANK'], {read}, flush=True)"
     command = [hydra, "-n", "2", sys.executable, "-c", code]
-    told = subprocess.run(command, input=b"bundle", capture_output=True, timeout=60, check=True)
-    assert sorted(told.stdout.splitlines()) == [b"0 b'bundle'", b"1 b''"]
+    message = subprocess.run(command, input=b"bundle", capture_output=True, timeout=60, check=True)
+    assert sorted(message.stdout.splitlines()) == [b"0 b'bundle'", b"1 b''"]
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "mpirun").symlink_to(hydra)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")

@@ -42,12 +42,14 @@ def sabotaged(bench):
 @pytest.mark.parametrize("node", [0, 1])
 @pytest.mark.parametrize("how", ["missing", "exits"])
 def test_a_python_that_does_not_start_an_agent(bench, sabotaged, launcher, node, how):
-    python, began = sabotaged(node, how), time.monotonic()
-    told = failure(list(bench.events(launcher, options={"agent_python": python}, deadlines={"start": START})))
-    assert told["kind"] in ("lost-node", "unavailable"), told
-    assert (told["node"], told["phase"]) == (node, "start"), told
-    assert "--set agent_python=" in told["message"]
-    assert time.monotonic() - began < 2 * START
+    python, started_at = sabotaged(node, how), time.monotonic()
+    problem = failure(
+        list(bench.events(launcher, options={"agent_python": python}, deadlines={"start": START}))
+    )
+    assert problem["kind"] in ("lost-node", "unavailable"), problem
+    assert (problem["node"], problem["phase"]) == (node, "start"), problem
+    assert "--set agent_python=" in problem["message"]
+    assert time.monotonic() - started_at < 2 * START
 
 
 @pytest.mark.parametrize("node", [0, 1])
@@ -57,12 +59,12 @@ def test_a_host_that_drops_connections_to_ssh(bench, node):
     host = bench.cluster.nodes[node]
     host.run("ip", "rule", "add", *rule)
     try:
-        began = time.monotonic()
-        told = failure(list(bench.events("ssh", deadlines={"start": START})))
-        seconds = time.monotonic() - began
+        started_at = time.monotonic()
+        problem = failure(list(bench.events("ssh", deadlines={"start": START})))
+        seconds = time.monotonic() - started_at
     finally:
         host.run("ip", "rule", "del", *rule)
-    assert (told["kind"], told["node"], told["phase"]) == ("lost-node", node, "start"), told
+    assert (problem["kind"], problem["node"], problem["phase"]) == ("lost-node", node, "start"), problem
     assert seconds < 2 * START
 
 
@@ -73,8 +75,8 @@ def test_a_node_that_cannot_reach_the_coordinator(bench, launcher):
     first, second = bench.cluster.nodes[:2]
     second.run("ip", "route", "add", "blackhole", first.address)
     try:
-        told = failure(list(bench.events(launcher, deadlines={"start": 15.0})))
+        problem = failure(list(bench.events(launcher, deadlines={"start": 15.0})))
     finally:
         second.run("ip", "route", "del", "blackhole", first.address)
-    assert (told["kind"], told["node"], told["phase"]) == ("unavailable", 1, "start"), told
-    assert "cannot join its run: no coordinator of this run on n1" in told["message"]
+    assert (problem["kind"], problem["node"], problem["phase"]) == ("unavailable", 1, "start"), problem
+    assert "cannot join its run: no coordinator of this run on n1" in problem["message"]

@@ -165,23 +165,23 @@ def left() -> list[str]:
 
 
 def test_a_managed_environment_is_made_described_and_found_again(wheels: Path, tmp_path: Path) -> None:
-    told: list[str] = []
-    made = environments.prepare("toy", spec("toyframe>=1"), "cpu", on_progress=told.append)
-    assert made.kind == "managed"
-    assert made.lock == "toydep==2.1\ntoyframe==1.0\n"
-    assert made.python == ".".join(map(str, sys.version_info[:3]))
-    assert made.path == tmp_path / "cache" / "environments" / f"toy-cpu-{made.key}"
-    assert run_in(made, "import toyframe, toydep; print(toyframe.version, toydep.version)") == "1.0 2.1\n"
-    assert any(line.startswith("making toy-cpu-") for line in told)
-    assert any("toyframe==1.0" in line for line in told)
-    assert stat.S_IMODE(made.path.stat().st_mode) == 0o700
-    assert stat.S_IMODE(made.path.parent.stat().st_mode) == 0o700
-    assert sorted(path.name for path in made.path.iterdir()) == ["environment.json", "venv"]
+    messages: list[str] = []
+    created = environments.prepare("toy", spec("toyframe>=1"), "cpu", on_progress=messages.append)
+    assert created.kind == "managed"
+    assert created.lock == "toydep==2.1\ntoyframe==1.0\n"
+    assert created.python == ".".join(map(str, sys.version_info[:3]))
+    assert created.path == tmp_path / "cache" / "environments" / f"toy-cpu-{created.key}"
+    assert run_in(created, "import toyframe, toydep; print(toyframe.version, toydep.version)") == "1.0 2.1\n"
+    assert any(line.startswith("making toy-cpu-") for line in messages)
+    assert any("toyframe==1.0" in line for line in messages)
+    assert stat.S_IMODE(created.path.stat().st_mode) == 0o700
+    assert stat.S_IMODE(created.path.parent.stat().st_mode) == 0o700
+    assert sorted(path.name for path in created.path.iterdir()) == ["environment.json", "venv"]
 
-    told.clear()
-    assert environments.prepare("toy", spec("toyframe>=1"), "cpu", on_progress=told.append) == made
-    assert any(line.startswith("reusing") for line in told)
-    assert environments.prepare("toy", spec("toydep"), "cpu").path != made.path
+    messages.clear()
+    assert environments.prepare("toy", spec("toyframe>=1"), "cpu", on_progress=messages.append) == created
+    assert any(line.startswith("reusing") for line in messages)
+    assert environments.prepare("toy", spec("toydep"), "cpu").path != created.path
 
 
 @pytest.mark.long
@@ -215,14 +215,14 @@ def test_a_lock_that_is_not_there_is_the_plugins_fault(wheels: Path, tmp_path: P
 
 
 def test_an_environment_that_was_changed_is_made_anew(wheels: Path) -> None:
-    made = environments.prepare("toy", spec("toyframe"), "cpu")
-    site = next((made.path / "venv" / "lib").glob("python*/site-packages"))
+    created = environments.prepare("toy", spec("toyframe"), "cpu")
+    site = next((created.path / "venv" / "lib").glob("python*/site-packages"))
     with zipfile.ZipFile(wheel(wheels.parent / "other", "stranger", "9")) as archive:
         archive.extractall(site)
-    told: list[str] = []
-    again = environments.prepare("toy", spec("toyframe"), "cpu", on_progress=told.append)
-    assert again == made
-    assert any("no longer what it was made as" in line for line in told)
+    messages: list[str] = []
+    again = environments.prepare("toy", spec("toyframe"), "cpu", on_progress=messages.append)
+    assert again == created
+    assert any("no longer what it was made as" in line for line in messages)
     assert not (site / "stranger.py").exists()
 
 
@@ -262,11 +262,11 @@ def test_the_second_of_two_creators_waits_and_reuses(wheels: Path, tmp_path: Pat
         until((gate / "reached").exists, "the first creator's build")
         with creator("toybuild") as second:
             assert second.stdout is not None
-            seen = []
-            while not any("waiting for process" in line for line in seen):
-                seen.append(second.stdout.readline())
-                assert seen[-1], second.communicate()
-            assert str(first.pid) in seen[-1]
+            observed = []
+            while not any("waiting for process" in line for line in observed):
+                observed.append(second.stdout.readline())
+                assert observed[-1], second.communicate()
+            assert str(first.pid) in observed[-1]
             (gate / "open").touch()
             out_first, _ = first.communicate(timeout=60)
             rest, err = second.communicate(timeout=60)
@@ -301,17 +301,17 @@ def test_what_a_killed_creator_leaves_is_recognized_and_made_anew(wheels: Path, 
         process.kill()
     [half] = environments.list_environments()
     assert (half.complete, half.framework, half.device) == (False, "toy", "cpu")
-    told: list[str] = []
+    messages: list[str] = []
 
     def on_progress(text: str) -> None:
-        told.append(text)
+        messages.append(text)
         if text.startswith("waiting"):  # for the uv that the killed one left behind: it still holds the lock
             (gate / "open").touch()
 
-    made = environments.prepare("toy", spec("toybuild"), "cpu", on_progress=on_progress)
-    assert any(line.startswith("waiting for another process") for line in told), told
-    assert any(line.startswith("removing what is left") for line in told), told
-    assert made.lock == "toybuild==1.0\n"
+    created = environments.prepare("toy", spec("toybuild"), "cpu", on_progress=on_progress)
+    assert any(line.startswith("waiting for another process") for line in messages), messages
+    assert any(line.startswith("removing what is left") for line in messages), messages
+    assert created.lock == "toybuild==1.0\n"
     assert [one.complete for one in environments.list_environments()] == [True]
 
 
@@ -325,10 +325,10 @@ def cuda_frame(wheels: Path) -> None:
 
 def test_cuda_packages_are_refused_on_a_cpu_before_anything_is_installed(wheels: Path) -> None:
     cuda_frame(wheels)
-    told: list[str] = []
+    messages: list[str] = []
     with pytest.raises(EnvironmentFailed, match=r"(?s)CUDA packages.*nvidia-toy-cu13==13\.0.*PIP_FIND_LINKS"):
-        environments.prepare("toy", spec("bigframe"), "cpu", on_progress=told.append)
-    assert not any("installing" in line for line in told)
+        environments.prepare("toy", spec("bigframe"), "cpu", on_progress=messages.append)
+    assert not any("installing" in line for line in messages)
     assert left() == []
     assert (
         environments.prepare("toy", spec("bigframe"), "cuda").lock == "bigframe==3.0\nnvidia-toy-cu13==13.0\n"
@@ -337,8 +337,8 @@ def test_cuda_packages_are_refused_on_a_cpu_before_anything_is_installed(wheels:
 
 def test_cuda_packages_that_the_plugin_asks_for_by_name_are_not_refused(wheels: Path) -> None:
     cuda_frame(wheels)
-    made = environments.prepare("toy", spec("bigframe", "nvidia_toy_cu13"), "cpu")
-    assert "nvidia-toy-cu13==13.0" in made.lock
+    created = environments.prepare("toy", spec("bigframe", "nvidia_toy_cu13"), "cpu")
+    assert "nvidia-toy-cu13==13.0" in created.lock
 
 
 def test_the_plugins_own_options_are_tried_when_the_indexes_hold_only_what_does_not_fit(
@@ -347,10 +347,12 @@ def test_the_plugins_own_options_are_tried_when_the_indexes_hold_only_what_does_
     cuda_frame(wheels)
     wheel(tmp_path / "for-cpu", "bigframe", "3.0+cpu")
     options = ("--find-links", str(tmp_path / "for-cpu"))
-    told: list[str] = []
-    made = environments.prepare("toy", spec("bigframe", uv_options=options), "cpu", on_progress=told.append)
-    assert made.lock == "bigframe==3.0+cpu\n"
-    assert any(line.startswith("trying again with --find-links") for line in told)
+    messages: list[str] = []
+    created = environments.prepare(
+        "toy", spec("bigframe", uv_options=options), "cpu", on_progress=messages.append
+    )
+    assert created.lock == "bigframe==3.0+cpu\n"
+    assert any(line.startswith("trying again with --find-links") for line in messages)
 
 
 def test_a_build_for_cpus_is_refused_on_a_gpu(wheels: Path) -> None:
@@ -364,11 +366,16 @@ def test_a_build_for_cpus_is_refused_on_a_gpu(wheels: Path) -> None:
 
 def test_environments_are_listed_and_removed(wheels: Path) -> None:
     assert environments.list_environments() == []
-    made = environments.prepare("toy", spec("toyframe"), "cpu")
-    os.utime(made.path / marker.FILE, (0, 0))
+    created = environments.prepare("toy", spec("toyframe"), "cpu")
+    os.utime(created.path / marker.FILE, (0, 0))
     [one] = environments.list_environments()
-    assert (one.name, one.framework, one.device, one.python) == (made.path.name, "toy", "cpu", made.python)
-    assert one.size == pytest.approx(managed.measure_size(made.path), abs=2000)
+    assert (one.name, one.framework, one.device, one.python) == (
+        created.path.name,
+        "toy",
+        "cpu",
+        created.python,
+    )
+    assert one.size == pytest.approx(managed.measure_size(created.path), abs=2000)
     assert one.last_used == "1970-01-01T00:00:00+00:00"
     environments.prepare("toy", spec("toyframe"), "cpu")
     [one] = environments.list_environments()
@@ -377,13 +384,13 @@ def test_environments_are_listed_and_removed(wheels: Path) -> None:
 
     with pytest.raises(UnknownName, match=f"Did you mean '{one.name}'"):
         environments.remove(one.name[:-1])
-    with environments.use_environment(made):
-        assert environments.prepare("toy", spec("toyframe"), "cpu") == made
+    with environments.use_environment(created):
+        assert environments.prepare("toy", spec("toyframe"), "cpu") == created
         with pytest.raises(EnvironmentFailed, match=f"in use by process {os.getpid()}"):
             environments.remove(one.name)
     environments.remove(one.name)
     assert list(managed.home().iterdir()) == []
-    with pytest.raises(EnvironmentFailed, match="has been removed"), environments.use_environment(made):
+    with pytest.raises(EnvironmentFailed, match="has been removed"), environments.use_environment(created):
         pass
 
 
@@ -393,48 +400,50 @@ def module_of(environment: environments.PreparedEnvironment, name: str) -> Path:
 
 
 def test_damaged_files_are_found_and_their_distributions_installed_again(wheels: Path) -> None:
-    made = environments.prepare("toy", spec("toyframe"), "cpu")
-    name = made.path.name
+    created = environments.prepare("toy", spec("toyframe"), "cpu")
+    name = created.path.name
     assert environments.verify(name) == ()
     assert environments.repair(name) == ()
-    damaged, removed = module_of(made, "toyframe"), module_of(made, "toydep")
+    damaged, removed = module_of(created, "toyframe"), module_of(created, "toydep")
     damaged.write_text("version = 'half a li")  # in place: also in uv's cache, whose file is the same
     removed.unlink()
-    found = environments.verify(name)
-    assert [(file.distribution, file.reason) for file in found] == [
+    actual = environments.verify(name)
+    assert [(file.distribution, file.reason) for file in actual] == [
         ("toydep==2.1", "is missing"),
         ("toyframe==1.0", "differs from its recorded hash"),
     ]
-    assert found[1].path.endswith("site-packages/toyframe.py")
+    assert actual[1].path.endswith("site-packages/toyframe.py")
     with (
-        environments.use_environment(made),
+        environments.use_environment(created),
         pytest.raises(EnvironmentFailed, match=f"in use by process {os.getpid()}"),
     ):
         environments.repair(name)
-    assert environments.repair(name) == found
+    assert environments.repair(name) == actual
     assert environments.verify(name) == ()
-    assert run_in(made, "import toyframe, toydep; print(toyframe.version, toydep.version)") == "1.0 2.1\n"
+    assert run_in(created, "import toyframe, toydep; print(toyframe.version, toydep.version)") == "1.0 2.1\n"
 
 
 def test_a_distribution_without_its_record_is_damaged_and_one_that_is_gone_cannot_be_repaired(
     wheels: Path,
 ) -> None:
-    made = environments.prepare("toy", spec("toyframe"), "cpu")
-    [record] = made.path.glob("venv/lib/python*/site-packages/toydep-2.1.dist-info/RECORD")
+    created = environments.prepare("toy", spec("toyframe"), "cpu")
+    [record] = created.path.glob("venv/lib/python*/site-packages/toydep-2.1.dist-info/RECORD")
     record.unlink()
-    [file] = environments.verify(made.path.name)
+    [file] = environments.verify(created.path.name)
     assert str(file) == "toydep==2.1 has no readable RECORD of its files"
     (wheels / "toydep-2.1-py3-none-any.whl").unlink()
-    with pytest.raises(EnvironmentFailed, match=f"could not be repaired.*dlperf env remove {made.path.name}"):
-        environments.repair(made.path.name)
+    with pytest.raises(
+        EnvironmentFailed, match=f"could not be repaired.*dlperf env remove {created.path.name}"
+    ):
+        environments.repair(created.path.name)
 
 
 def test_a_record_is_damaged_in_any_way(wheels: Path) -> None:
     """An empty line, and a device, which would be read without end."""
-    made = environments.prepare("toy", spec("toyframe"), "cpu")
-    [record] = made.path.glob("venv/lib/python*/site-packages/toydep-2.1.dist-info/RECORD")
+    created = environments.prepare("toy", spec("toyframe"), "cpu")
+    [record] = created.path.glob("venv/lib/python*/site-packages/toydep-2.1.dist-info/RECORD")
     record.write_text(record.read_text() + "\n/dev/zero,sha256=abc,3\n")
-    reasons = [file.reason for file in environments.verify(made.path.name)]
+    reasons = [file.reason for file in environments.verify(created.path.name)]
     assert reasons == ["has a malformed entry in RECORD", "is not a regular file"]
 
 
@@ -578,12 +587,12 @@ def test_distributions_from_elsewhere_are_marked_without_saying_from_where(own: 
 
 
 def test_the_running_interpreter_is_used_when_it_satisfies(wheels: Path) -> None:
-    told: list[str] = []
-    running = environments.prepare("toy", spec("attrs>=20"), "cpu", on_progress=told.append)
+    messages: list[str] = []
+    running = environments.prepare("toy", spec("attrs>=20"), "cpu", on_progress=messages.append)
     assert (running.kind, running.command) == ("running", (sys.executable,))
     assert "attrs==" in running.lock
     assert left() == []
-    assert told == [f"using the running interpreter, Python {running.python}"]
+    assert messages == [f"using the running interpreter, Python {running.python}"]
 
 
 def test_a_build_for_cpus_does_not_satisfy_on_a_gpu() -> None:
@@ -602,11 +611,11 @@ def test_a_python_3_7_environment_is_made_probed_and_given(wheels: Path) -> None
     python = next(Path.home().glob(".pyenv/versions/3.7*/bin/python"), None)
     if python is None:
         pytest.skip("no Python 3.7 in ~/.pyenv/versions: environments of that version were NOT tested")
-    made = environments.prepare("toy", spec("toyframe", python=">=3.7,<3.8"), "cpu")
-    assert made.python.startswith("3.7.")
-    assert run_in(made, "import sys, toyframe; print(sys.version_info[:2])") == "(3, 7)\n"
-    given = environments.prepare("toy", spec("toyframe", python="==3.7.*"), "cpu", python=made.command[0])
-    assert (given.kind, given.lock) == ("given", made.lock)
+    created = environments.prepare("toy", spec("toyframe", python=">=3.7,<3.8"), "cpu")
+    assert created.python.startswith("3.7.")
+    assert run_in(created, "import sys, toyframe; print(sys.version_info[:2])") == "(3, 7)\n"
+    given = environments.prepare("toy", spec("toyframe", python="==3.7.*"), "cpu", python=created.command[0])
+    assert (given.kind, given.lock) == ("given", created.lock)
 
 
 # --- credentials --------------------------------------------------------------------------------------------
@@ -663,17 +672,17 @@ def test_credentials_reach_the_index_and_nothing_else(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_INDEX_URL", index)
     monkeypatch.setenv("PIP_RETRIES", "0")
-    told: list[str] = []
-    made = environments.prepare("toy", spec("toyframe"), "cpu", on_progress=told.append)
-    assert made.lock == "toydep==2.1\ntoyframe==1.0\n"
-    kept = [path.read_bytes() for path in made.path.rglob("*") if path.is_file()]
-    assert not any(b"s3cr3t" in content for content in kept)
-    assert "s3cr3t" not in "\n".join(told)
+    messages: list[str] = []
+    created = environments.prepare("toy", spec("toyframe"), "cpu", on_progress=messages.append)
+    assert created.lock == "toydep==2.1\ntoyframe==1.0\n"
+    stored = [path.read_bytes() for path in created.path.rglob("*") if path.is_file()]
+    assert not any(b"s3cr3t" in content for content in stored)
+    assert "s3cr3t" not in "\n".join(messages)
 
     with pytest.raises(EnvironmentFailed) as error:
-        environments.prepare("toy", spec("nosuchframe"), "cpu", on_progress=told.append)
+        environments.prepare("toy", spec("nosuchframe"), "cpu", on_progress=messages.append)
     direct = index.replace("/simple", "/files/absent-1-py3-none-any.whl")
     with pytest.raises(EnvironmentFailed) as other:
-        environments.prepare("toy", spec(f"absent @ {direct}"), "cpu", on_progress=told.append)
-    assert "s3cr3t" not in str(error.value) + str(other.value) + "\n".join(told)
+        environments.prepare("toy", spec(f"absent @ {direct}"), "cpu", on_progress=messages.append)
+    assert "s3cr3t" not in str(error.value) + str(other.value) + "\n".join(messages)
     assert "absent" in str(other.value)

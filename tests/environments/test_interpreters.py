@@ -20,9 +20,9 @@ def test_what_was_found_is_asked_again_and_not_searched_for(tmp_path, monkeypatc
     monkeypatch.setattr(interpreters, "_search", counted)
     environ = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
     answers("3.99.1")
-    found = interpreters.find("==3.99.*", environ)
-    assert (found.path, str(found.version)) == (python, "3.99.1")
-    assert interpreters.find("==3.99.*", {**environ, "OTHER": "1"}) == found
+    actual = interpreters.find("==3.99.*", environ)
+    assert (actual.path, str(actual.version)) == (python, "3.99.1")
+    assert interpreters.find("==3.99.*", {**environ, "OTHER": "1"}) == actual
     assert len(searched) == 1
     answers("3.99.2")
     assert str(interpreters.find("==3.99.*", environ).version) == "3.99.2"

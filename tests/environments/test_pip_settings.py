@@ -76,15 +76,15 @@ def test_what_pip_itself_reads_is_what_is_read(machine: Machine) -> None:
     )
     machine.write("home/.config/pip/pip.conf", "[global]\ntimeout = 20\nfind_links = /z\nindex-url =\n")
     machine.environ |= {"PATH": os.environ["PATH"], "PIP_TRUSTED_HOST": "one two", "PIP_INDEX_URL": ""}
-    told = subprocess.run(
+    message = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"],
         env=machine.environ,
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert "global.timeout='20'" in told
-    assert "install.find-links='/a\\n/b c'" in told
+    assert "global.timeout='20'" in message
+    assert "install.find-links='/a\\n/b c'" in message
     settings = machine.read()
     assert (settings["timeout"], settings["retries"], settings["find-links"]) == ("20", "1", "/a\n/b c")
     assert settings["trusted-host"] == "one two"
@@ -264,8 +264,8 @@ def fake(path: Path, answer: str, code: int = 0) -> None:
 
 def test_the_running_interpreter_is_preferred_to_newer_ones(tmp_path: Path) -> None:
     fake(tmp_path / "python3.99", "echo 3.99.1 cpython -")
-    found = interpreters.find(">=3.11", {"PATH": str(tmp_path), "HOME": str(tmp_path)})
-    assert found.path == Path(sys.executable)
+    actual = interpreters.find(">=3.11", {"PATH": str(tmp_path), "HOME": str(tmp_path)})
+    assert actual.path == Path(sys.executable)
 
 
 def test_the_newest_of_the_usable_is_taken(tmp_path: Path) -> None:
@@ -299,8 +299,8 @@ def test_older_pythons_are_found_where_pyenv_keeps_them() -> None:
     others = [name for name in versions if not name.startswith(f"3.{sys.version_info.minor}.")]
     if not others:
         pytest.skip("pyenv has no other Python here: finding a real one was NOT tested")
-    found = interpreters.find(f"=={others[0]}", os.environ)
-    assert str(found.version) == others[0]
+    actual = interpreters.find(f"=={others[0]}", os.environ)
+    assert str(actual.version) == others[0]
 
 
 @pytest.mark.parametrize(
@@ -372,10 +372,10 @@ def test_any_other_marker_is_none(tmp_path_factory: pytest.TempPathFactory, valu
     plain = json.loads(path.read_text())
     plain[key] = value
     path.write_text(json.dumps(plain))
-    found = marker.read(folder)
-    if found is not None:
-        assert isinstance(found.framework, str) and isinstance(found.size, int)
-        assert all(isinstance(text, str) for text in found.requirements)
+    actual = marker.read(folder)
+    if actual is not None:
+        assert isinstance(actual.framework, str) and isinstance(actual.size, int)
+        assert all(isinstance(text, str) for text in actual.requirements)
 
 
 # --- the variables of workers -------------------------------------------------------------------------------

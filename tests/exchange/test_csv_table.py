@@ -152,7 +152,7 @@ def test_no_results_are_a_header():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "output"),
     [
         (lambda text: "", "Line 0"),
         (lambda text: "a,b\r\n1,2\r\n", "Line 1"),
@@ -162,8 +162,8 @@ def test_no_results_are_a_header():
         (lambda text: text + '"open', "Line 3"),
     ],
 )
-def test_what_is_no_such_table_is_named_by_its_line(change, said):
-    with pytest.raises(DocumentError, match=said):
+def test_what_is_no_such_table_is_named_by_its_line(change, output):
+    with pytest.raises(DocumentError, match=output):
         read_csv(change(to_csv([a_result()])))
 
 

@@ -121,19 +121,19 @@ def test_keys_are_mlperfs_or_say_that_they_are_ours():
 def test_what_was_asked_has_the_time_of_the_start_and_what_was_found_that_of_the_end():
     metrics = (Metric("throughput", "img/s", 203.5, 200.0, math.inf), Metric("loss", "", math.nan))
     entries = parsed(to_mllog([a_result(metrics=metrics)]))
-    found = {entry["key"]: entry for entry in entries}
+    actual = {entry["key"]: entry for entry in entries}
     start, end = 1738318502000, 1738318900000
-    assert (found["run_start"]["time_ms"], found["run_stop"]["time_ms"]) == (start, end)
-    assert found["global_batch_size"]["value"] == 64 and found["global_batch_size"]["time_ms"] == start
-    assert found["opt_name"]["value"] == "sgd"
-    assert found["submission_benchmark"]["value"] == "resnet"
-    throughput = found["dlperf_throughput"]
+    assert (actual["run_start"]["time_ms"], actual["run_stop"]["time_ms"]) == (start, end)
+    assert actual["global_batch_size"]["value"] == 64 and actual["global_batch_size"]["time_ms"] == start
+    assert actual["opt_name"]["value"] == "sgd"
+    assert actual["submission_benchmark"]["value"] == "resnet"
+    throughput = actual["dlperf_throughput"]
     assert (throughput["value"], throughput["time_ms"]) == (203.5, end)
     assert throughput["metadata"]["unit"] == "img/s"
     assert (throughput["metadata"]["low"], throughput["metadata"]["high"]) == (200.0, "inf")
-    assert found["dlperf_loss"]["value"] == "nan"
-    assert found["dlperf_verdict_replicas-equal"]["value"] == "pass"
-    assert found["run_stop"]["metadata"]["status"] == "success"
+    assert actual["dlperf_loss"]["value"] == "nan"
+    assert actual["dlperf_verdict_replicas-equal"]["value"] == "pass"
+    assert actual["run_stop"]["metadata"]["status"] == "success"
 
 
 def test_an_imported_result_claims_no_samples():

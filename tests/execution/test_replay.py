@@ -40,9 +40,9 @@ def ingested(events, folder):
 
 def changed(events, kind, **fields):
     """The same events, the first of a kind with other fields."""
-    found = [dict(event) for event in events]
-    next(event for event in found if event["event"] == kind).update(fields)
-    return found
+    actual = [dict(event) for event in events]
+    next(event for event in actual if event["event"] == kind).update(fields)
+    return actual
 
 
 def attempt(events):

@@ -150,7 +150,7 @@ def test_a_comparison_names_a_value_that_was_handed_on_and_differs(monkeypatch):
     assert first.spec == second.spec
     (difference,) = [text for text in compare(second, first).footnotes if "MY_TOKEN" in text]
     hashes = [result.environment.variables["MY_TOKEN"] for result in results]
-    assert all(secret_values.is_hash(each) and each in difference for each in hashes)
+    assert all(secret_values.is_hash(file_hash) and file_hash in difference for file_hash in hashes)
     assert is_free_of_secrets(difference)
 
 

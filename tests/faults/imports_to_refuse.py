@@ -6,7 +6,7 @@ from dlperf_numpy.framework import NumPy
 class ImportsToRefuse(NumPy):
     name = "imports-to-refuse"
 
-    def refuses(self, spec, options):
+    def explain_refusal(self, spec, options):
         import numpy
 
         return None if numpy.__version__ else "without NumPy nothing runs"

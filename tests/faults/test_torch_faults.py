@@ -86,25 +86,25 @@ def compared(name, answer):
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_the_right_one_passes(name, answers):
-    found = compared(name, answers[name])
-    assert found.outcome == "pass", found
+    actual = compared(name, answers[name])
+    assert actual.outcome == "pass", actual
 
 
 @pytest.mark.usefixtures("planted_fault")
 @pytest.mark.parametrize("fault", BY_TRAJECTORY, ids=lambda fault: fault.plugin)
 def test_parity_catches(fault, answers):
-    found = compared(fault.plugin, answers[fault.plugin])
-    assert found.outcome == "fail", found
-    assert fault.said in found.detail, found.detail
+    actual = compared(fault.plugin, answers[fault.plugin])
+    assert actual.outcome == "fail", actual
+    assert fault.said in actual.detail, actual.detail
 
 
 @pytest.mark.usefixtures("planted_fault")
 @pytest.mark.parametrize("fault", BY_PAIR, ids=lambda fault: fault.plugin)
 def test_parity_catches_in_company(fault):
     suite = controller.suite_of(fault)
-    found = suite.parity_of(suite.spec(fault.model, topology="1n2d"))
-    assert found.outcome == "fail", found
-    assert fault.said in found.detail, found.detail
+    actual = suite.parity_of(suite.spec(fault.model, topology="1n2d"))
+    assert actual.outcome == "fail", actual
+    assert fault.said in actual.detail, actual.detail
 
 
 @pytest.mark.usefixtures("planted_fault", "without_reference")
@@ -118,9 +118,9 @@ def test_the_window_is_verified(fault, tmp_path):
         {"images": samples.images, "text": samples.sentences}[given["data"]](tmp_path)
         fields["data"] = f"{given['data']}:{tmp_path}"
     result = suite.run_case(suite.spec(fault.model, warmup=4, steps=4, **fields))
-    found = verdict(result, fault.by)
-    assert found.outcome == "fail", found
-    assert fault.said in found.detail, found
+    actual = verdict(result, fault.by)
+    assert actual.outcome == "fail", actual
+    assert fault.said in actual.detail, actual
 
 
 @pytest.mark.usefixtures("planted_fault")

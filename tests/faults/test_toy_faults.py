@@ -170,9 +170,9 @@ def test_what_a_model_that_is_not_tried_may_have_is_not_judged():
 def test_a_verdict_catches(fault):
     fields = {"batch_size": 8, "warmup": 1, "steps": 5, "repeats": 1, "store": None, "registry": REGISTRY}
     result = run(fault.plugin, "linear", **{"topology": "1n2d", **dict(fault.where)}, **fields)
-    found = verdict(result, fault.by)
-    assert found.outcome == "fail", found
-    assert fault.said in found.detail, found
+    actual = verdict(result, fault.by)
+    assert actual.outcome == "fail", actual
+    assert fault.said in actual.detail, actual
     assert result.exit_code == 1
 
 
@@ -183,9 +183,9 @@ def test_the_window_is_verified(fault):
     fields = {"batch_size": 8, "warmup": 4, "steps": 5, "store": None, "registry": REGISTRY}
     case = {"topology": "1n2d", "repeats": 2, **dict(fault.where)}
     result = run(fault.plugin, "linear", **case, **fields)
-    found = verdict(result, fault.by)
-    assert found.outcome == "fail", found
-    assert fault.said in found.detail, found
+    actual = verdict(result, fault.by)
+    assert actual.outcome == "fail", actual
+    assert fault.said in actual.detail, actual
     assert verdict(result, "parity").outcome != "fail"  # it looks at the first steps, which are right
 
 
@@ -206,8 +206,8 @@ def test_the_agent_contradicts(fault):
 @pytest.mark.parametrize("fault", BY_PARITY, ids=lambda fault: fault.plugin)
 def test_parity_catches(fault):
     suite = suite_of(fault.plugin)
-    found = suite.parity_of(suite.spec("linear", topology="1n2d"))
-    assert found.outcome == "fail", found
-    assert fault.said in found.detail, found
+    actual = suite.parity_of(suite.spec("linear", topology="1n2d"))
+    assert actual.outcome == "fail", actual
+    assert fault.said in actual.detail, actual
     with pytest.raises(AssertionError, match="What to change"):
         suite.test_replicas_follow_the_reference(Cell(("linear",), strategy="all_reduce"))

@@ -58,8 +58,8 @@ class StopsAndCannotBeReset(toy_faults.ForwardOnly):
 
 
 def test_the_right_one_passes(tmp_path):
-    found = window_of(worker.Linear, tmp_path)
-    assert found.outcome == PASS, found
+    actual = window_of(worker.Linear, tmp_path)
+    assert actual.outcome == PASS, actual
 
 
 @pytest.mark.parametrize(
@@ -81,17 +81,17 @@ def test_the_right_one_passes(tmp_path):
     ],
 )
 def test_a_wrong_one_fails(trainer, tmp_path):
-    found = window_of(trainer, tmp_path)
-    assert found.outcome == FAIL, found
+    actual = window_of(trainer, tmp_path)
+    assert actual.outcome == FAIL, actual
 
 
 def test_a_state_that_stays_fails_without_an_audit(tmp_path):
-    found = window_of(StopsAndCannotBeReset, tmp_path)
-    assert found.outcome == FAIL
-    assert "1 of 1 parameters did not change" in found.detail
+    actual = window_of(StopsAndCannotBeReset, tmp_path)
+    assert actual.outcome == FAIL
+    assert "1 of 1 parameters did not change" in actual.detail
 
 
 def test_a_trainer_that_cannot_be_reset_is_inconclusive(tmp_path):
-    found = window_of(CannotBeReset, tmp_path)
-    assert found.outcome == INCONCLUSIVE
-    assert "cannot be reset" in found.detail
+    actual = window_of(CannotBeReset, tmp_path)
+    assert actual.outcome == INCONCLUSIVE
+    assert "cannot be reset" in actual.detail

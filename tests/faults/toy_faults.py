@@ -137,18 +137,18 @@ class OneBufferForAllLossesCompiled(asynchronous_toy.Linear):
         return step
 
     def read_loss(self, loss):
-        found = super().read_loss(loss)
-        return found if self.graph is None else [float(self.buffer)]
+        actual = super().read_loss(loss)
+        return actual if self.graph is None else [float(self.buffer)]
 
 
 class HalfTheRateCompiled(asynchronous_toy.Linear):
     def captured(self, batch):
         rate = self.request.optimizer["learning_rate"]
-        kept, self.request.optimizer["learning_rate"] = rate, rate / 2
+        stored, self.request.optimizer["learning_rate"] = rate, rate / 2
         try:
             return super().captured(batch)
         finally:
-            self.request.optimizer["learning_rate"] = kept
+            self.request.optimizer["learning_rate"] = stored
 
 
 class AloneWhenCompiled(asynchronous_toy.Runtime):

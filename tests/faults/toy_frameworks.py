@@ -182,10 +182,10 @@ WRONG = {
     "newer-than-declared": (NumPy, {"trainers": {"linear": "newer_than_declared:Linear"}}),
     "newer-relatively": (NumPy, {"trainers": {"linear": "newer_relatively:Linear"}}),
     "imports-the-core": (NumPy, {"trainers": {"linear": "imports_the_core:Linear"}}),
-    "refuses-in-a-word": (NumPy, {"refuses": lambda self, spec, options: "no"}),
+    "refuses-in-a-word": (NumPy, {"explain_refusal": lambda self, spec, options: "no"}),
     "refuses-altogether": (
         NumPy,
-        {"capabilities": attrs.evolve(CAN, compilers={"none", "graph"}), "refuses": only_large},
+        {"capabilities": attrs.evolve(CAN, compilers={"none", "graph"}), "explain_refusal": only_large},
     ),
     "old-lock": (NumPy, {"environment": locked}),
 }

@@ -198,7 +198,7 @@ def test_the_names_of_campaigns_runs_are_told_from_others(framework):
 
 @pytest.mark.parametrize("command", [("run",), ("run", "--dry-run"), ("plan",)])
 @pytest.mark.parametrize(
-    ("hosts", "said"),
+    ("hosts", "output_value"),
     [
         ("hosts=n1,-x", "'-x' is not a name or address of a host."),
         ("hosts=n1,n[2-", "The hosts cannot be read: 'n1,n[2-' is no list of hosts."),
@@ -214,7 +214,7 @@ def test_the_names_of_campaigns_runs_are_told_from_others(framework):
         ("hostfile=FOLDER/binary", "/binary is no text: "),
     ],
 )
-def test_a_mistake_in_the_hosts_is_one_in_what_was_asked(tmp_path, capsys, command, hosts, said):
+def test_a_mistake_in_the_hosts_is_one_in_what_was_asked(tmp_path, capsys, command, hosts, output_value):
     """The exit code is that of a usage, and nothing has been started or made."""
     (tmp_path / "odd").write_text("# mine\nn1\n$(id) slots=8\n")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
@@ -222,7 +222,7 @@ def test_a_mistake_in_the_hosts_is_one_in_what_was_asked(tmp_path, capsys, comma
     output = [] if command == ("plan",) else ["--output", str(tmp_path / "store")]
     assert main([*command, *words, *output]) == 2
     captured = capsys.readouterr()
-    assert (captured.out, said in captured.err) == ("", True), captured
+    assert (captured.out, output_value in captured.err) == ("", True), captured
     assert len(captured.err.splitlines()) == 1
     assert not (tmp_path / "store").exists()
 
@@ -239,9 +239,9 @@ def test_a_mistake_in_the_hosts_is_one_in_what_was_asked(tmp_path, capsys, comma
 def test_flags_that_cannot_be_split_into_words_are_refused(tmp_path, capsys, launcher, flags):
     words = ["numpy", "linear", "--topology", f"2n1d@{launcher}", "--set", f'{flags}=-o "x']
     assert main(["run", *words, "--output", str(tmp_path / "store")]) == 2
-    said = capsys.readouterr().err
-    assert f"{flags} is '-o \"x', which a shell cannot split into words (No closing quotation)" in said
-    assert len(said.splitlines()) == 1
+    output = capsys.readouterr().err
+    assert f"{flags} is '-o \"x', which a shell cannot split into words (No closing quotation)" in output
+    assert len(output.splitlines()) == 1
     assert not (tmp_path / "store").exists()
 
 

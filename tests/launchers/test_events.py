@@ -42,13 +42,13 @@ def test_what_a_launcher_waits_for_is_told_once(job):
         return json.dumps({"event": "waiting", "text": text}).encode()
 
     launcher = Silent(*map(waiting, ("job 7 waits", "job 7 waits: Priority", "job 7 waits: Priority")))
-    *told, last = events.launch_events(launcher, job(None))
-    assert [event["text"] for event in told] == ["job 7 waits", "job 7 waits: Priority"]
+    *message, last = events.launch_events(launcher, job(None))
+    assert [event["text"] for event in message] == ["job 7 waits", "job 7 waits: Priority"]
     assert last["event"] == "ended"
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "output"),
     [
         ((stream_events.ended_event("x", "y")[:9],), "The agent of node 0 was not started."),
         ((b'{"event": "diagnostics", "text": "no host"}',), "was not started. "),
@@ -56,10 +56,10 @@ def test_what_a_launcher_waits_for_is_told_once(job):
         ((b'{"event": "heartbeat"}',), "The agent of node 0 ended in the middle of the run."),
     ],
 )
-def test_an_agent_that_was_never_heard_was_not_started(job, lines, said):
+def test_an_agent_that_was_never_heard_was_not_started(job, lines, output):
     (last,) = events.launch_events(Silent(*lines), job(None))
     assert (last["status"], last["failure"]["node"]) == ("lost-node", 0)
-    assert said in last["failure"]["message"]
+    assert output in last["failure"]["message"]
 
 
 def test_a_time_limit_that_passes_in_a_queue_is_told_as_such(job):

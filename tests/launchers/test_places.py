@@ -50,7 +50,7 @@ PIECES = st.lists(
 def test_ranges_stand_for_their_numbers_of_which_the_last_go_fastest(pieces):
     short, names = "", [""]
     for text, ranges in pieces:
-        brackets = f"[{','.join('-'.join(each) for each in ranges)}]" if ranges else ""
+        brackets = f"[{','.join('-'.join(item) for item in ranges)}]" if ranges else ""
         short += text + brackets
         inside = [
             str(number).zfill(len(first))
@@ -148,14 +148,14 @@ def test_the_first_difference_is_named_with_its_node():
     assert preflight.difference([("n1", same), ("n2", dict(same))]) is None
     assert preflight.difference([("n1", same), ("n2", other)]) == "n2 has torch 2.12.0, and n1 has 2.13.0"
     assert "none" in preflight.difference([("n1", same), ("n2", {"python": "3.11.7", "packages": {}})])
-    told = preflight.difference([("n1", same), ("n2", {"python": "3.12.1"})])
-    assert told == "n2 has Python 3.12.1, and n1 has 3.11.7"
+    message = preflight.difference([("n1", same), ("n2", {"python": "3.12.1"})])
+    assert message == "n2 has Python 3.12.1, and n1 has 3.11.7"
 
 
 def test_an_environment_tells_its_versions():
-    told = preflight.versions([sys.executable], dict(os.environ))
-    assert told["python"] == ".".join(map(str, sys.version_info[:3]))
-    assert "numpy" in told["packages"]
+    message = preflight.versions([sys.executable], dict(os.environ))
+    assert message["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert "numpy" in message["packages"]
     assert preflight.versions(["/nowhere/python"], {}) == {}
 
 

@@ -37,7 +37,7 @@ def test_a_node_that_srun_does_not_reach_is_named():
 
 
 @pytest.mark.parametrize(
-    ("state", "said", "kind"),
+    ("state", "output", "kind"),
     [
         ("TIMEOUT", "", "timeout"),
         ("", "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026 DUE TO TIME LIMIT ***", "timeout"),
@@ -52,9 +52,9 @@ def test_a_node_that_srun_does_not_reach_is_named():
         ("CANCELLED", UNREACHED, "interrupted"),
     ],
 )
-def test_what_slurm_did_is_told_apart(state, said, kind):
-    told = jobs.explain_end(state, said)
-    assert (told and told[0]) == kind
+def test_what_slurm_did_is_told_apart(state, output, kind):
+    message = jobs.explain_end(state, output)
+    assert (message and message[0]) == kind
 
 
 @pytest.fixture
@@ -114,10 +114,10 @@ def test_a_plan_for_people_shows_the_script_whole(fake, monkeypatch, capsys):
     assert main(["plan", *case, "--json"]) == 0
     script = json.loads(capsys.readouterr().out)["script"]
     assert main(["plan", *case]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert max(map(len, script.splitlines())) > 80
-    assert script in said  # to the letter, and no line broken, whatever the terminal's width
-    assert "one per node" not in said
+    assert script in output  # to the letter, and no line broken, whatever the terminal's width
+    assert "one per node" not in output
 
 
 def test_inside_an_allocation_a_plan_has_a_step_and_no_script(fake, monkeypatch, capsys):
@@ -138,8 +138,8 @@ def test_slurms_controller_may_be_restarted_while_a_job_waits(fake, monkeypatch)
         "[23]) echo down >&2; exit 1;; *) echo JobId=7 JobState=CANCELLED;; esac",
     )
     *waiting, last = stream.follow_job("7")
-    said = [json.loads(line) for line in waiting]
-    assert said == [{"event": "waiting", "text": "Slurm job 7 is waiting: Priority"}] * 3
+    output = [json.loads(line) for line in waiting]
+    assert output == [{"event": "waiting", "text": "Slurm job 7 is waiting: Priority"}] * 3
     assert json.loads(last)["status"] == "interrupted"
 
 
@@ -169,7 +169,7 @@ def test_what_slurm_is_ending_has_not_crashed(fake, monkeypatch, status, state, 
     )
     line = json.dumps({**ENDED, "status": status}).encode()
     *before, last = launcher.explain_allocation_end(iter([line]), "7")
-    assert [json.loads(each)["event"] for each in before] == ["heartbeat"] * 2
+    assert [json.loads(item)["event"] for item in before] == ["heartbeat"] * 2
     assert json.loads(last)["status"] == (kind or status)
 
 
@@ -286,8 +286,8 @@ def test_of_what_is_left_in_slurms_queue_our_own_is_ended_and_nothing_else(fake)
         "Slurm job 8": "COMPLETING",
         "Slurm job 9": "PENDING",
     }
-    asked, *cancelled = [line.rpartition("/")[2] for line in fake.called.read_text().splitlines()]
-    assert asked.startswith("squeue --me --all --states=all ")
+    requested, *cancelled = [line.rpartition("/")[2] for line in fake.called.read_text().splitlines()]
+    assert requested.startswith("squeue --me --all --states=all ")
     # By name and user as well: in between, a number may have passed to somebody else's job.
     assert cancelled == [
         "scancel --me --name=dlperf-case 7",
@@ -345,10 +345,12 @@ def test_what_slurm_says_of_a_job_that_waits_is_shown_until_it_runs(fake, tmp_pa
         "*) echo JobId=7 JobName=dlperf-x JobState=CANCELLED;; esac",
     )
     assert main(["attach", "7@slurm", "--output", str(tmp_path / "store")]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert said[0] == "queue: Slurm job 7 is waiting: Resources"
-    assert said[1].startswith("Error: The run was over before it said anything: The job was cancelled"), said
-    assert len(said) == 2
+    output = capsys.readouterr().err.splitlines()
+    assert output[0] == "queue: Slurm job 7 is waiting: Resources"
+    assert output[1].startswith("Error: The run was over before it said anything: The job was cancelled"), (
+        output
+    )
+    assert len(output) == 2
 
 
 @pytest.mark.parametrize("word", ["", "largest-"])
@@ -357,11 +359,11 @@ def test_a_campaigns_job_is_not_attached_to(fake, tmp_path, capsys, word):
     name = f"{word}{run_id(spec, '20260102T030405Z-0b61e2', digest(spec))}"
     fake("scontrol", f"echo JobId=7 JobName=dlperf-{name} JobState=RUNNING")
     assert main(["attach", "7@slurm", "--output", str(tmp_path / "store")]) == 2
-    said = capsys.readouterr().err
-    assert "Slurm job 7 is one attempt of a campaign's case" in said
-    assert "`dlperf campaign resume DIR`" in said
-    assert "dlperf-campaigns/20260102T030405Z-0b61e2-NAME" in said
-    assert len(said.splitlines()) == 1
+    output = capsys.readouterr().err
+    assert "Slurm job 7 is one attempt of a campaign's case" in output
+    assert "`dlperf campaign resume DIR`" in output
+    assert "dlperf-campaigns/20260102T030405Z-0b61e2-NAME" in output
+    assert len(output.splitlines()) == 1
     assert not (tmp_path / "store").exists()
 
 

@@ -23,7 +23,7 @@ Executable: {PYTHON}
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("output", "why"),
     [
         (f"bash: line 1: {PYTHON}: No such file or directory", "No such file or directory"),
         (f"sh: 1: {PYTHON}: not found", "not found"),
@@ -41,12 +41,12 @@ Executable: {PYTHON}
         ("", None),
     ],
 )
-def test_whether_the_agents_python_is_what_is_missing(said, why):
-    assert start_failures.find_program_failure(PYTHON, said) == why
+def test_whether_the_agents_python_is_what_is_missing(output, why):
+    assert start_failures.find_program_failure(PYTHON, output) == why
 
 
 @pytest.mark.parametrize(
-    ("said", "node"),
+    ("output", "node"),
     [
         ("ssh: Could not resolve hostname n10: Name or service not known", 1),
         ("ssh: connect to host n1 port 22: Connection refused", 0),
@@ -57,8 +57,8 @@ def test_whether_the_agents_python_is_what_is_missing(said, why):
         ("", None),
     ],
 )
-def test_which_host_was_not_reached(said, node):
-    assert start_failures.find_unreached_host(["n1", "me@n10"], said) == node
+def test_which_host_was_not_reached(output, node):
+    assert start_failures.find_unreached_host(["n1", "me@n10"], output) == node
 
 
 def diagnosed(text):

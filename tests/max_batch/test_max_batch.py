@@ -56,25 +56,25 @@ def test_what_is_found_fits_and_what_is_next_to_it_does_not(limit, slope, base, 
         tried.append(size)
         return Probe(size, size <= limit, peaks(size) if size <= limit else None)
 
-    found = find_max_batch(probe, base + slope * limit, 4096)
+    max_batch = find_max_batch(probe, base + slope * limit, 4096)
     assert len(set(tried)) <= MAX_PROBES
-    if found.size is not None and found.size > 1:
-        assert tried.pop() == found.size  # it fitted, and fits again
+    if max_batch.size is not None and max_batch.size > 1:
+        assert tried.pop() == max_batch.size  # it fitted, and fits again
     assert len(tried) == len(set(tried))
     if limit == 0:
-        assert found.size is None
-    elif found.exact:
-        assert found.size <= limit
+        assert max_batch.size is None
+    elif max_batch.exact:
+        assert max_batch.size <= limit
         assert (
-            found.size == 4096
-            or found.size + quantum(found.size) > min(limit, 4096)
-            or (any(found.size < each <= found.size + quantum(found.size) for each in tried))
+            max_batch.size == 4096
+            or max_batch.size + quantum(max_batch.size) > min(limit, 4096)
+            or (any(max_batch.size < item <= max_batch.size + quantum(max_batch.size) for item in tried))
         )
     if model == "exact" and limit:
-        assert found.exact
+        assert max_batch.exact
         assert len(tried) <= 5
     if model != "lying" and limit:
-        assert found.exact
+        assert max_batch.exact
 
 
 def test_what_fits_only_once_is_not_the_largest():
@@ -84,9 +84,9 @@ def test_what_fits_only_once_is_not_the_largest():
         tried.append(size)
         return Probe(size, size <= 60 and (size <= 57 or tried.count(size) == 1), 500 + 10 * size)
 
-    found = find_max_batch(probe, 500 + 600, 1000)
-    assert found.size <= 59
-    assert tried[-1] == found.size
+    max_batch = find_max_batch(probe, 500 + 600, 1000)
+    assert max_batch.size <= 59
+    assert tried[-1] == max_batch.size
     assert not probe(60).fits
 
 
@@ -113,10 +113,10 @@ def test_few_probes_also_where_memory_is_as_a_framework_takes_it():
             peak = max(647.0, 626 + 8.47 * size) + chance.uniform(-4, 4)
             return Probe(size, peak <= 1144, int(peak * MEBI) if peak <= 1144 else None)
 
-        found = find_max_batch(probe, 1144 * MEBI, 2**20)
-        assert 59 <= found.size <= 61
-        most = max(most, len(found.probes))
-        assert len(found.probes) <= 11
+        max_batch = find_max_batch(probe, 1144 * MEBI, 2**20)
+        assert 59 <= max_batch.size <= 61
+        most = max(most, len(max_batch.probes))
+        assert len(max_batch.probes) <= 11
     assert most >= 6  # it is no easier than it looks
 
 
@@ -128,11 +128,11 @@ def test_noise_costs_probes_and_never_the_bounds(base, slope, noise, seed):
         peak = base + slope * size + chance.randint(-noise, noise)
         return Probe(size, peak <= budget, max(peak, 1) if peak <= budget else None)
 
-    found = find_max_batch(probe, budget, 2**20)
-    assert len(found.probes) <= MAX_PROBES + 12
-    assert found.size is not None
-    assert base + slope * found.size - noise <= budget
-    beyond = found.size + quantum(found.size) * 8 + 2 * noise // slope + 2
+    max_batch = find_max_batch(probe, budget, 2**20)
+    assert len(max_batch.probes) <= MAX_PROBES + 12
+    assert max_batch.size is not None
+    assert base + slope * max_batch.size - noise <= budget
+    beyond = max_batch.size + quantum(max_batch.size) * 8 + 2 * noise // slope + 2
     assert base + slope * beyond + noise > budget
 
 
@@ -184,19 +184,19 @@ def test_the_largest_batch_is_found_with_few_probes_and_remembered():
     listener = Listener()
     result = measured(listener, batch_size="max")
     assert result.ok, result.failure
-    found = result.spec.batch_size
-    assert 100 < found < 300
+    actual = result.spec.batch_size
+    assert 100 < actual < 300
     assert len(listener.tried) <= 6
-    assert any(f"batch_size max is {found}" in note for note in result.notes)
-    beyond = measured(batch_size=found + 2 * quantum(found) + 2 + LIMIT // RESERVE // (2 * MEBI))
+    assert any(f"batch_size max is {actual}" in note for note in result.notes)
+    beyond = measured(batch_size=actual + 2 * quantum(actual) + 2 + LIMIT // RESERVE // (2 * MEBI))
     assert beyond.status == "out-of-memory"
     again = Listener()
-    assert measured(again, batch_size="max").spec.batch_size == found
+    assert measured(again, batch_size="max").spec.batch_size == actual
     assert again.tried == []
     other = Listener()
     smaller = measured(other, batch_size="max", memory_limit=LIMIT - 100 * MEBI)
     assert other.tried
-    assert found - smaller.spec.batch_size == pytest.approx(50, abs=8)
+    assert actual - smaller.spec.batch_size == pytest.approx(50, abs=8)
     assert not processes_with(result.id)
 
 

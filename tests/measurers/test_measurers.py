@@ -24,9 +24,9 @@ ALL = (Throughput, StepTime, Memory, Power, Flops)
 
 
 def summary(measurer: Measurer, case: Measured) -> dict[str, Metric]:
-    found = measurer.summarize(case)
-    assert len({metric.name for metric in found}) == len(found)
-    return {metric.name: metric for metric in found}
+    actual = measurer.summarize(case)
+    assert len({metric.name for metric in actual}) == len(actual)
+    return {metric.name: metric for metric in actual}
 
 
 @pytest.mark.parametrize("measurer", ALL)
@@ -42,17 +42,17 @@ def test_the_samplers_it_names_exist(measurer: type[Measurer]) -> None:
 
 
 def test_throughput_and_per_device() -> None:
-    found = summary(Throughput(), measured(repeats(7, ranks=2)))
-    assert found["throughput"].value == pytest.approx(2 * 80 / 2.0)
-    assert found["throughput-per-device"].value == pytest.approx(40.0)
-    assert found["throughput"].unit == "img/s"
-    assert found["throughput"].low is not None
-    assert "skipped-steps" not in found
+    actual = summary(Throughput(), measured(repeats(7, ranks=2)))
+    assert actual["throughput"].value == pytest.approx(2 * 80 / 2.0)
+    assert actual["throughput-per-device"].value == pytest.approx(40.0)
+    assert actual["throughput"].unit == "img/s"
+    assert actual["throughput"].low is not None
+    assert "skipped-steps" not in actual
 
 
 def test_skipped_steps_are_counted_and_shown() -> None:
-    found = summary(Throughput(), measured(repeats(3, skipped_steps=2), precision="amp-fp16"))
-    assert found["skipped-steps"].value == 2
+    actual = summary(Throughput(), measured(repeats(3, skipped_steps=2), precision="amp-fp16"))
+    assert actual["skipped-steps"].value == 2
     none = summary(Throughput(), measured(repeats(3), precision="amp-fp16"))
     assert none["skipped-steps"].value == 0
 
@@ -63,12 +63,12 @@ def test_step_times_are_those_of_the_slowest_and_name_their_clock() -> None:
         Repeat(a, (record(0, a, times), record(1, a, tuple(reversed(times)), clock="event")))
         for a in range(2)
     )
-    found = summary(StepTime(), measured(case))
+    actual = summary(StepTime(), measured(case))
     slowest = sorted(max(pair) for pair in zip(times, reversed(times), strict=True))
-    assert found["step-time-median"].value == pytest.approx((slowest[49] + slowest[50]) / 2)
-    assert found["step-time-p99"].value == pytest.approx(slowest[98] + 0.01 * (slowest[99] - slowest[98]))
-    assert "blocking, event" in found["step-time-median"].note
-    assert found["data-wait"].unit == "%"
+    assert actual["step-time-median"].value == pytest.approx((slowest[49] + slowest[50]) / 2)
+    assert actual["step-time-p99"].value == pytest.approx(slowest[98] + 0.01 * (slowest[99] - slowest[98]))
+    assert "blocking, event" in actual["step-time-median"].note
+    assert actual["data-wait"].unit == "%"
 
 
 def test_percentiles_that_the_steps_do_not_reach_are_absent() -> None:
@@ -77,9 +77,9 @@ def test_percentiles_that_the_steps_do_not_reach_are_absent() -> None:
 
 
 def test_memory_is_that_of_the_largest_process() -> None:
-    found = summary(Memory(), measured(repeats(3, ranks=4)))
-    assert found["peak-host-memory"].value == 1003
-    assert found["peak-device-memory"].value == 2003
+    actual = summary(Memory(), measured(repeats(3, ranks=4)))
+    assert actual["peak-host-memory"].value == 1003
+    assert actual["peak-device-memory"].value == 2003
 
 
 def test_device_memory_that_a_process_cannot_tell_is_absent() -> None:
@@ -88,18 +88,18 @@ def test_device_memory_that_a_process_cannot_tell_is_absent() -> None:
 
 
 def test_flops_and_mfu() -> None:
-    found = summary(Flops(), measured(repeats(3), precision="amp-bf16", flops_per_sample=10**12))
-    assert found["flops-per-device"].value == pytest.approx(40 * 1e12)
-    assert found["mfu"].value == pytest.approx(100 * 40e12 / 989.5e12)
-    assert "data sheet" in found["mfu"].note and "1 multiply-accumulate = 2 FLOP" in found["mfu"].note
+    actual = summary(Flops(), measured(repeats(3), precision="amp-bf16", flops_per_sample=10**12))
+    assert actual["flops-per-device"].value == pytest.approx(40 * 1e12)
+    assert actual["mfu"].value == pytest.approx(100 * 40e12 / 989.5e12)
+    assert "data sheet" in actual["mfu"].note and "1 multiply-accumulate = 2 FLOP" in actual["mfu"].note
 
 
 @pytest.mark.parametrize(
     "devices", [["AMD EPYC"], [], ["NVIDIA H200", "NVIDIA H100 PCIe"], "NVIDIA H200", None]
 )
 def test_without_one_known_peak_there_is_no_mfu(devices: object) -> None:
-    found = summary(Flops(), measured(repeats(3, facts={"devices": devices}), precision="amp-bf16"))
-    assert set(found) == {"flops-per-device"}
+    actual = summary(Flops(), measured(repeats(3, facts={"devices": devices}), precision="amp-bf16"))
+    assert set(actual) == {"flops-per-device"}
 
 
 def test_a_model_without_arithmetic_has_no_flops() -> None:
@@ -186,9 +186,9 @@ def test_a_counter_that_was_reset_tells_nothing() -> None:
 
 def test_a_gauge_with_a_hole_tells_nothing() -> None:
     whole = gauge("power", "GPU-0", (300.0,) * 21, 100.0, 0.1)
-    kept = [i for i in range(21) if not 8 <= i <= 13]
+    stored = [i for i in range(21) if not 8 <= i <= 13]
     holed = Series(
-        0, "power", "GPU-0", "W", "gauge", tuple(whole.times[i] for i in kept), (300.0,) * len(kept)
+        0, "power", "GPU-0", "W", "gauge", tuple(whole.times[i] for i in stored), (300.0,) * len(stored)
     )
     assert series.integral(whole, Window(100.1, 101.9)) == pytest.approx(540.0)
     assert series.integral(holed, Window(100.1, 101.9)) is None
@@ -198,26 +198,26 @@ def test_a_gauge_with_a_hole_tells_nothing() -> None:
 # ---- power ---------------------------------------------------------------------
 
 
-def sampled(ranks: int, *found: Series, nodes: int = 1) -> tuple[Repeat, ...]:
+def sampled(ranks: int, *actual: Series, nodes: int = 1) -> tuple[Repeat, ...]:
     records = tuple(record(rank, node=rank % nodes) for rank in range(ranks))
-    return (Repeat(0, records, found),)
+    return (Repeat(0, records, actual),)
 
 
 def test_device_energy_comes_from_the_counter() -> None:
     energy = [counter("energy", f"GPU-{i}", 300.0 + i, 99.0, 103.0, 0.1) for i in range(2)]
     power = [gauge("power", f"GPU-{i}", (1.0,) * 41, 99.0, 0.1) for i in range(2)]
-    found = summary(Power(), measured(sampled(2, *energy, *power)))
-    assert found["device-energy"].value == pytest.approx(601.0 * 2.0)
-    assert found["device-energy-per-sample"].value == pytest.approx(601.0 * 2.0 / 160)
-    assert found["device-power"].value == pytest.approx(601.0)
-    assert "energy counter" in found["device-energy"].note
+    actual = summary(Power(), measured(sampled(2, *energy, *power)))
+    assert actual["device-energy"].value == pytest.approx(601.0 * 2.0)
+    assert actual["device-energy-per-sample"].value == pytest.approx(601.0 * 2.0 / 160)
+    assert actual["device-power"].value == pytest.approx(601.0)
+    assert "energy counter" in actual["device-energy"].note
 
 
 def test_device_energy_without_a_counter_is_integrated_power() -> None:
     ramp = tuple(100.0 + 10 * i for i in range(41))
-    found = summary(Power(), measured(sampled(1, gauge("power", "GPU-0", ramp, 99.0, 0.1))))
-    assert found["device-energy"].value == pytest.approx(2.0 * (200 + 400) / 2)
-    assert "integrated" in found["device-energy"].note
+    actual = summary(Power(), measured(sampled(1, gauge("power", "GPU-0", ramp, 99.0, 0.1))))
+    assert actual["device-energy"].value == pytest.approx(2.0 * (200 + 400) / 2)
+    assert "integrated" in actual["device-energy"].note
 
 
 def test_what_one_device_lacks_is_absent() -> None:
@@ -232,8 +232,8 @@ def test_what_was_not_sampled_is_absent() -> None:
 def test_the_same_device_name_on_another_node_is_another_device() -> None:
     records = tuple(record(rank, node=rank, replicas=(replica(rank, device="GPU-X"),)) for rank in range(2))
     energies = tuple(counter("energy", "GPU-X", 100.0 * (n + 1), 99.0, 103.0, 0.1, node=n) for n in range(2))
-    found = summary(Power(), measured((Repeat(0, records, energies),)))
-    assert found["device-power"].value == pytest.approx(300.0)
+    actual = summary(Power(), measured((Repeat(0, records, energies),)))
+    assert actual["device-power"].value == pytest.approx(300.0)
 
 
 def test_host_energy_is_packages_and_memory_of_every_node() -> None:
@@ -251,14 +251,14 @@ def test_host_energy_is_packages_and_memory_of_every_node() -> None:
 
 def test_host_utilization_is_the_busy_share_of_all_processors() -> None:
     rates = {"cpu-busy": 3.0, "cpu-idle": 0.5, "cpu-steal": 0.5}
-    found = summary(
+    actual = summary(
         Power(),
         measured(
             sampled(1, *(counter(name, "host", rate, 99.0, 103.0, 0.1) for name, rate in rates.items()))
         ),
     )
-    assert found["host-utilization"].value == pytest.approx(75.0)
-    assert found["host-steal"].value == pytest.approx(12.5)
+    assert actual["host-utilization"].value == pytest.approx(75.0)
+    assert actual["host-steal"].value == pytest.approx(12.5)
 
 
 def test_utilization_clock_and_throttling_are_means_over_the_window() -> None:
@@ -271,10 +271,10 @@ def test_utilization_clock_and_throttling_are_means_over_the_window() -> None:
         gauge("clock", "GPU-0", (1980.0,) * 41, 99.0, 0.1),
         gauge("throttled", "GPU-0", slowed, 99.0, 0.1),
     )
-    found = summary(Power(), measured(case))
-    assert found["device-utilization"].value == pytest.approx(90.0)
-    assert found["device-clock"].value == pytest.approx(1980.0)
-    assert found["device-throttled"].value == pytest.approx(52.5, abs=1)
+    actual = summary(Power(), measured(case))
+    assert actual["device-utilization"].value == pytest.approx(90.0)
+    assert actual["device-clock"].value == pytest.approx(1980.0)
+    assert actual["device-throttled"].value == pytest.approx(52.5, abs=1)
 
 
 def test_one_repeat_without_samples_leaves_the_metric_out() -> None:

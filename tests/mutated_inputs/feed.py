@@ -54,7 +54,7 @@ def fed_in_a_process(name: str) -> dict[str, Any]:
     """Return the outcome of a kind."""
     folder = FOLDER / name.replace(" ", "-")
     shutil.copytree(SAMPLES, folder)
-    began = time.monotonic()
+    started_at = time.monotonic()
     child = os.fork()
     if child == 0:
         try:
@@ -69,13 +69,13 @@ def fed_in_a_process(name: str) -> dict[str, Any]:
             os._exit(0)
     while os.waitpid(child, os.WNOHANG)[0] == 0:
         time.sleep(0.05)
-        if time.monotonic() > began + SECONDS:
+        if time.monotonic() > started_at + SECONDS:
             os.kill(child, 9)
     try:
         outcome = json.loads((folder / "outcome.json").read_bytes())
     except FileNotFoundError:
         outcome = {"inputs": 0, "problems": ["its process was killed"], "functions": []}
-    return {"kind": name, "seconds": round(time.monotonic() - began, 1), **outcome}
+    return {"kind": name, "seconds": round(time.monotonic() - started_at, 1), **outcome}
 
 
 def fed(name: str, seed: str, count: int, folder: Path) -> dict[str, Any]:

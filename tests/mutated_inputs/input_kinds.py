@@ -343,7 +343,7 @@ def _unpack_bundle(folder: Path) -> None:
     standard_input = os.dup(0)
     arguments = [str(bundle.stat().st_size), "agent", "--node", "0"]
     try:
-        with bundle.open("rb") as file, contextlib.redirect_stdout(io.StringIO()) as said:
+        with bundle.open("rb") as file, contextlib.redirect_stdout(io.StringIO()) as output:
             os.dup2(file.fileno(), 0)
             with (
                 mock.patch.object(bootstrap.runpy, "run_path"),
@@ -353,7 +353,7 @@ def _unpack_bundle(folder: Path) -> None:
     finally:
         os.dup2(standard_input, 0)
         os.close(standard_input)
-    assert code == 0 or json.loads(said.getvalue())["failure"]["node"] == 0, said.getvalue()
+    assert code == 0 or json.loads(output.getvalue())["failure"]["node"] == 0, output.getvalue()
     assert not list((folder / "tmp").iterdir())
 
 

@@ -62,7 +62,7 @@ OURS = {
     "planning.bundle._package": "code of plugins",
     "planning.bundle._has_content": "compared with what would be written, not parsed",
     "planning.bundle.build": "written, not read",
-    "worker.bundled.has": "the bundle that is being executed",
+    "worker.bundled.contains": "the bundle that is being executed",
     "worker.bundled.member": "the bundle that is being executed",
     "worker.bundled.unpack": "the bundle that is being executed",
     "worker.agent.standalone.first_event": "a member of the bundle that is being executed",
@@ -104,8 +104,8 @@ def outcomes(tmp_path_factory):
     """Feed the inputs. Of a failure, the input is kept in the folder that is printed."""
     folder = tmp_path_factory.mktemp("inputs") / "fed"
     print("the inputs are in", folder)
-    each = -(-INPUTS // len(input_kinds.KINDS))
-    command = [sys.executable, str(FEED), str(folder), SEED, str(each)]
+    item = -(-INPUTS // len(input_kinds.KINDS))
+    command = [sys.executable, str(FEED), str(folder), SEED, str(item)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return {outcome["kind"]: outcome for outcome in map(json.loads, done.stdout.splitlines())}

@@ -51,10 +51,10 @@ def test_a_value_that_was_changed_is_not_believed(place: Path) -> None:
 def test_what_was_kept_comes_back(place: Path) -> None:
     assert cache.fetch(KEY) is None
     cache.keep(KEY, [record(0), record(1)], "2025-01-31T10:15:02+00:00")
-    found = cache.fetch(KEY)
-    assert found is not None
-    assert found.made_at == "2025-01-31T10:15:02+00:00"
-    assert [one.rank for one in found.records] == [0, 1]
+    actual = cache.fetch(KEY)
+    assert actual is not None
+    assert actual.made_at == "2025-01-31T10:15:02+00:00"
+    assert [one.rank for one in actual.records] == [0, 1]
     assert cache.fetch("1" * 64) is None
     assert [path.name for path in place.iterdir()] == [f"{KEY}.json"]
 

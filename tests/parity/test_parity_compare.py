@@ -28,9 +28,9 @@ def compared(documents: list[dict[str, Any]], strategy: str = "all_reduce", **ch
 
 
 def test_the_right_trajectory_passes() -> None:
-    found = compared([record()])
-    assert (found.outcome, found.losses, found.updates) == ("pass", (0.0, 0.0, 0.0), 0.0)
-    assert found.differing == found.follows == ()
+    actual = compared([record()])
+    assert (actual.outcome, actual.losses, actual.updates) == ("pass", (0.0, 0.0, 0.0), 0.0)
+    assert actual.differing == actual.follows == ()
 
 
 def test_two_replicas_are_held_to_the_pair_not_to_two_that_train_alone() -> None:
@@ -39,9 +39,9 @@ def test_two_replicas_are_held_to_the_pair_not_to_two_that_train_alone() -> None
     assert compared(pair, "independent").outcome == "fail"
     alone = [record(0, **trajectory(1.0)), record(1, **trajectory(1.5))]
     assert compared(alone, "independent").outcome == "pass"
-    found = compared(alone)
-    assert found.outcome == "fail"
-    assert found.follows == ("gradients that do not meet: each replica trains alone",)
+    actual = compared(alone)
+    assert actual.outcome == "fail"
+    assert actual.follows == ("gradients that do not meet: each replica trains alone",)
 
 
 def test_every_even_number_of_replicas_has_a_reference() -> None:
@@ -56,31 +56,31 @@ def test_every_even_number_of_replicas_has_a_reference() -> None:
     [(3, "all_reduce", "inconclusive"), (2, "parameter_server_async", "not-applicable")],
 )
 def test_what_has_no_trajectory_says_so(replicas: int, strategy: str, outcome: str) -> None:
-    found = compared([record(i) for i in range(replicas)], strategy)
-    assert found.outcome == outcome
-    assert found.detail
+    actual = compared([record(i) for i in range(replicas)], strategy)
+    assert actual.outcome == outcome
+    assert actual.detail
 
 
 def test_a_case_without_a_pair_judges_no_pair() -> None:
     only = structure(case(pair=[]), ReferenceCase)
-    found = compare(records_from([record(0), record(1)]), only, Tolerance(**tolerance()), "all_reduce", 2)
-    assert found.outcome == "inconclusive"
+    actual = compare(records_from([record(0), record(1)]), only, Tolerance(**tolerance()), "all_reduce", 2)
+    assert actual.outcome == "inconclusive"
 
 
 def test_a_mistake_is_named() -> None:
-    found = compared([record(0, **trajectory(1.1))])
-    assert found.outcome == "fail"
-    assert found.follows == ("a tenth too much",)
-    assert "follows the trajectory of: a tenth too much" in found.detail
-    assert found.differing == ("w", "b", "bn.running_mean")
+    actual = compared([record(0, **trajectory(1.1))])
+    assert actual.outcome == "fail"
+    assert actual.follows == ("a tenth too much",)
+    assert "follows the trajectory of: a tenth too much" in actual.detail
+    assert actual.differing == ("w", "b", "bn.running_mean")
     pair = [record(0, **trajectory(2.4)), record(1, **trajectory(3.0))]
     assert compared(pair).follows == ("a fifth too much",)
 
 
 def test_something_else_is_not_given_a_name() -> None:
-    found = compared([record(0, **trajectory(1.2))])
-    assert (found.outcome, found.follows) == ("fail", ())
-    assert "follows" not in found.detail
+    actual = compared([record(0, **trajectory(1.2))])
+    assert (actual.outcome, actual.follows) == ("fail", ())
+    assert "follows" not in actual.detail
 
 
 @pytest.mark.parametrize("where", ["losses", "updates", "running_means"])
@@ -93,9 +93,9 @@ def test_what_is_not_finite_never_passes(where: str, value: str) -> None:
     else:
         name = next(iter(replica[where]))
         replica[where][name] = [value] * 9
-    found = compared([document])
-    assert found.outcome == "fail"
-    assert found.follows == ()
+    actual = compared([document])
+    assert actual.outcome == "fail"
+    assert actual.follows == ()
 
 
 def test_one_parameter_is_enough_to_fail_and_its_noise_to_be_spared() -> None:
@@ -111,9 +111,9 @@ def test_one_parameter_is_enough_to_fail_and_its_noise_to_be_spared() -> None:
 def test_running_means_count_unless_a_step_was_skipped() -> None:
     document = record()
     document["replicas"][0]["running_means"]["bn.running_mean"] = fingerprint(4.5, -4.5)
-    found = compared([document])
-    assert (found.outcome, found.differing) == ("fail", ("bn.running_mean",))
-    assert "running means" in found.detail
+    actual = compared([document])
+    assert (actual.outcome, actual.differing) == ("fail", ("bn.running_mean",))
+    assert "running means" in actual.detail
     document["skipped_steps"] = 1
     assert compared([document]).outcome == "pass"
 
@@ -132,7 +132,7 @@ def test_a_precision_must_be_neither_too_far_nor_too_close() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "output"),
     [
         (lambda r: r["updates"].pop("b"), "gives no parameter b"),
         (lambda r: r["updates"].update(c=fingerprint(1, 1)), "a parameter c, which"),
@@ -141,14 +141,14 @@ def test_a_precision_must_be_neither_too_far_nor_too_close() -> None:
         (lambda r: r.update(index=1), r"replicas \[1\]"),
     ],
 )
-def test_what_cannot_be_held_against_it_is_named(change: Any, said: str) -> None:
+def test_what_cannot_be_held_against_it_is_named(change: Any, output: str) -> None:
     document = record()
     change(document["replicas"][0])
-    found = compared([document])
-    assert found.outcome == "fail"
+    actual = compared([document])
+    assert actual.outcome == "fail"
     import re
 
-    assert re.search(said, found.detail), found.detail
+    assert re.search(output, actual.detail), actual.detail
 
 
 def test_the_order_of_the_model_is_held() -> None:
@@ -161,10 +161,10 @@ def test_the_order_of_the_model_is_held() -> None:
 def test_replicas_that_end_apart_fail_whatever_their_losses_are() -> None:
     pair = [record(0, **trajectory(2.0)), record(1, **trajectory(2.5))]
     pair[1]["replicas"][0]["digest"] = "other"
-    found = compared(pair)
-    assert found.outcome == "fail"
-    assert "differ from each other" in found.detail
-    assert found.losses == (0.0, 0.0, 0.0), "the table shows the losses all the same"
+    actual = compared(pair)
+    assert actual.outcome == "fail"
+    assert "differ from each other" in actual.detail
+    assert actual.losses == (0.0, 0.0, 0.0), "the table shows the losses all the same"
 
 
 def test_what_is_rounding_alone_is_told_in_terms_of_rounding() -> None:
@@ -175,14 +175,14 @@ def test_what_is_rounding_alone_is_told_in_terms_of_rounding() -> None:
     of_case = structure(case(noise=noise, alone=alone, pair=[], mistakes=[]), ReferenceCase)
     document = record()
     document["replicas"][0]["updates"]["b"] = fingerprint(0.0, 0.8)
-    found = compare(records_from([document]), of_case, Tolerance(**tolerance()), "all_reduce", 1)
-    assert found.outcome == "pass", "within ten times what rounding does"
+    actual = compare(records_from([document]), of_case, Tolerance(**tolerance()), "all_reduce", 1)
+    assert actual.outcome == "pass", "within ten times what rounding does"
     document["replicas"][0]["updates"]["b"] = fingerprint(0.0, 2.4)
-    found = compare(records_from([document]), of_case, Tolerance(**tolerance()), "all_reduce", 1)
-    assert "b the most: by 24 times what rounding to float32 does to it" in found.detail
+    actual = compare(records_from([document]), of_case, Tolerance(**tolerance()), "all_reduce", 1)
+    assert "b the most: by 24 times what rounding to float32 does to it" in actual.detail
     document["replicas"][0]["updates"]["w"] = fingerprint(3.0, 1.0)
-    found = compare(records_from([document]), of_case, Tolerance(**tolerance()), "all_reduce", 1)
-    assert "2 deviate too far, w the most: by 9" in found.detail
+    actual = compare(records_from([document]), of_case, Tolerance(**tolerance()), "all_reduce", 1)
+    assert "2 deviate too far, w the most: by 9" in actual.detail
 
 
 def test_a_mistake_that_leaves_an_update_out_is_recognized_through_the_rounding() -> None:
@@ -192,8 +192,8 @@ def test_a_mistake_that_leaves_an_update_out_is_recognized_through_the_rounding(
     document = record(**left_out)
     document["replicas"][0]["updates"]["b"] = fingerprint(2e-5, 1.2e-4)
     of_case = structure(case(mistakes=[mistake]), ReferenceCase)
-    found = compare(records_from([document]), of_case, Tolerance(**tolerance()), "all_reduce", 1)
-    assert found.follows == ("no b",)
+    actual = compare(records_from([document]), of_case, Tolerance(**tolerance()), "all_reduce", 1)
+    assert actual.follows == ("no b",)
 
 
 def test_two_records_of_one_rank_are_refused() -> None:

@@ -90,9 +90,9 @@ def test_evidence_in_the_cache_that_fails_is_measured_again(place: Path) -> None
     result = run("numpy", "mine", registry=registry(place), observers=[stages], **QUICK)
     assert result.verdict("parity").outcome == "pass"
     assert any("in the cache fails; measuring again" in detail for _, detail in stages.told)
-    kept = cache.fetch(entry["key"])
-    assert kept is not None
-    assert kept.records[0].replicas[0].losses == result.parity.losses[0]
+    stored = cache.fetch(entry["key"])
+    assert stored is not None
+    assert stored.records[0].replicas[0].losses == result.parity.losses[0]
 
 
 @pytest.mark.parametrize("topology", ["1n1d", "1n1d@queue"])
@@ -100,13 +100,13 @@ def test_the_evidence_is_got_with_the_variables_that_are_measured(
     place: Path, monkeypatch: pytest.MonkeyPatch, topology: str
 ) -> None:
     """Those of this shell, wherever the agents are: what they are told does not leave it to their own."""
-    told: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     launch = Local.launch
 
     def reading(self: Local, job: Any) -> Any:
         with zipfile.ZipFile(job.bundle) as packed:
             files = {"request.json", "parity.json"} & {*packed.namelist()}
-            told.extend(json.loads(packed.read(name)) for name in files)
+            messages.extend(json.loads(packed.read(name)) for name in files)
         return launch(self, job)
 
     monkeypatch.setattr(Local, "launch", reading)
@@ -114,8 +114,8 @@ def test_the_evidence_is_got_with_the_variables_that_are_measured(
     plugins, env = registry(place, topologies={"queue": Queueing}), {"HANDED_ON": None, "NOT_HERE": None}
     result = run("numpy", "mine", topology=topology, env=env, registry=plugins, **QUICK)
     assert result.verdict("parity").outcome == "pass", result.verdict("parity")
-    assert sorted(request["program"] for request in told) == ["measure", "parity"]
-    assert [request["variables"] for request in told] == [{"HANDED_ON": "from this shell"}] * 2
+    assert sorted(request["program"] for request in messages) == ["measure", "parity"]
+    assert [request["variables"] for request in messages] == [{"HANDED_ON": "from this shell"}] * 2
 
 
 def test_replicas_that_do_not_meet_are_each_held_to_their_own_shard(place: Path) -> None:
@@ -285,10 +285,10 @@ def failing(kind: str) -> Any:
 
 @pytest.mark.parametrize("kind", ["crashed", "timeout", "invalid-record"])
 def test_a_parity_run_that_fails_is_a_verdict_in_its_own_words(place: Path, kind: str) -> None:
-    found = followed(place, failing(kind))
-    assert found.outcome == "fail"
-    assert f"It was {kind}." in found.detail
-    assert f"({kind}, node 0, rank 0, phase warmup)" in found.detail
+    actual = followed(place, failing(kind))
+    assert actual.outcome == "fail"
+    assert f"It was {kind}." in actual.detail
+    assert f"({kind}, node 0, rank 0, phase warmup)" in actual.detail
 
 
 @pytest.mark.parametrize(
@@ -328,9 +328,9 @@ def test_records_that_break_the_protocol_fail(place: Path, records: list[Any]) -
         yield {"event": "attempt-ended", "failure": None, "records": records}
         yield {"event": "ended", "failure": None}
 
-    found = followed(place, start)
-    assert found.outcome == "fail"
-    assert "protocol" in found.detail
+    actual = followed(place, start)
+    assert actual.outcome == "fail"
+    assert "protocol" in actual.detail
 
 
 def test_an_interruption_leaves_nothing_behind(place: Path) -> None:
@@ -353,16 +353,16 @@ def test_an_interruption_leaves_nothing_behind(place: Path) -> None:
 
 
 def test_frameworks_side_by_side(place: Path) -> None:
-    said: list[str] = []
-    found = verify(
-        ["numpy", "torch"], "mine", registry=registry(place), topology="1n2d", on_progress=said.append
+    output: list[str] = []
+    actual = verify(
+        ["numpy", "torch"], "mine", registry=registry(place), topology="1n2d", on_progress=output.append
     )
-    assert [row.outcome for row in found[0].rows] == ["pass", "not-run"]
-    assert "torch has no implementation of mine" in found[0].rows[1].reason
-    assert exit_code(found) == 5
-    assert len(found[0].losses) == 2
-    assert json.loads(json.dumps(found[0].to_dict()))["rows"][0]["outcome"] == "pass"
-    assert said
+    assert [row.outcome for row in actual[0].rows] == ["pass", "not-run"]
+    assert "torch has no implementation of mine" in actual[0].rows[1].reason
+    assert exit_code(actual) == 5
+    assert len(actual[0].losses) == 2
+    assert json.loads(json.dumps(actual[0].to_dict()))["rows"][0]["outcome"] == "pass"
+    assert output
 
 
 def test_nothing_that_could_be_followed(place: Path) -> None:
@@ -389,18 +389,18 @@ def test_a_failing_framework_is_told_where(place: Path) -> None:
     path = place / "mine.json"
     path.write_text(path.read_text().replace(f'"learning_rate": {RATE}', f'"learning_rate": {2 * RATE}'))
     reference.load.cache_clear()
-    found = verify(["numpy"], "mine", registry=registry(place))
-    assert exit_code(found) == 1
-    text = terminal.text_of(verification.page(found), width=120)
+    actual = verify(["numpy"], "mine", registry=registry(place))
+    assert exit_code(actual) == 1
+    text = terminal.text_of(verification.page(actual), width=120)
     assert "twice the rate" in text
     assert "weight" in text.splitlines()[-1]
-    assert numpy.isfinite(found[0].rows[0].parity.updates)
-    assert attrs.has(type(found[0]))
+    assert numpy.isfinite(actual[0].rows[0].parity.updates)
+    assert attrs.has(type(actual[0]))
 
 
 def test_without_a_model_all_that_one_of_them_implements(place: Path) -> None:
-    found = verify(["numpy"], registry=registry(place))
-    names = {one.model for one in found}
+    actual = verify(["numpy"], registry=registry(place))
+    names = {one.model for one in actual}
     assert {"mine", "linear", "softmax"} <= names
     assert "resnet50" not in names
-    assert exit_code(found) == 0
+    assert exit_code(actual) == 0

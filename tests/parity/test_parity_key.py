@@ -76,16 +76,16 @@ def asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     monkeypatch.setenv("PATH", "/bin")
     monkeypatch.setenv("LD_LIBRARY_PATH", "/lib")
 
-    def found(**changes: Any) -> ParityRun:
+    def plan_run(**changes: Any) -> ParityRun:
         spec = RunSpec(
             **{"framework": "able", "model": "mine", "topology": "1n2d", "device": "cpu"} | changes
         )
         variables = list_requested_variables(spec)
-        made = plan_parity_run(make_plan(spec, plugins), PREPARED, variables, plugins, use_cache=False)
-        assert isinstance(made, ParityRun), made
-        return made
+        parity_run = plan_parity_run(make_plan(spec, plugins), PREPARED, variables, plugins, use_cache=False)
+        assert isinstance(parity_run, ParityRun), parity_run
+        return parity_run
 
-    return found
+    return plan_run
 
 
 PREPARED = PreparedEnvironment(
@@ -103,9 +103,9 @@ PREPARED = PreparedEnvironment(
 class Case:
     """The arguments of a key, to be changed one by one."""
 
-    def __init__(self, found: ParityRun, patch: pytest.MonkeyPatch) -> None:
-        self.plan, self.request, self.prepared = found.plan, found.request, PREPARED
-        self.reference, self.patch = found.reference.digest, patch
+    def __init__(self, actual: ParityRun, patch: pytest.MonkeyPatch) -> None:
+        self.plan, self.request, self.prepared = actual.plan, actual.request, PREPARED
+        self.reference, self.patch = actual.reference.digest, patch
 
     @property
     def arguments(self) -> tuple[Any, ...]:

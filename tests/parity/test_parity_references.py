@@ -33,8 +33,8 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("name", "case"), CASES)
 def test_a_case_is_of_its_model(name: str, case: str) -> None:
-    model, found = MODELS[name], load(MODELS[name].references).cases[case]
-    parameters = model.parameters(model.Options(**found.options))
+    model, actual = MODELS[name], load(MODELS[name].references).cases[case]
+    parameters = model.parameters(model.Options(**actual.options))
     manifest = [parameter.name for parameter in parameters]
     # As the model's page has it; in bert-base those are layer norms, which keep nothing.
     means = [
@@ -42,14 +42,14 @@ def test_a_case_is_of_its_model(name: str, case: str) -> None:
         for parameter in parameters
         if name == "resnet50" and parameter.name.endswith(".weight") and len(parameter.shape) == 1
     ]
-    for trajectories in (found.alone, found.pair):
+    for trajectories in (actual.alone, actual.pair):
         for i, trajectory in enumerate(trajectories):
             assert list(trajectory.running_means) == means
-            if i == 0 or trajectories is found.alone:
+            if i == 0 or trajectories is actual.alone:
                 assert list(trajectory.updates) == manifest
             assert trajectory.losses[0] > trajectory.losses[-1]
-    assert len({trajectory.losses[0] for trajectory in found.alone}) == len(found.alone)
-    assert not found.options.get("dropout")
+    assert len({trajectory.losses[0] for trajectory in actual.alone}) == len(actual.alone)
+    assert not actual.options.get("dropout")
 
 
 def test_what_compiled_cells_are_held_to_is_what_they_train() -> None:
@@ -83,15 +83,15 @@ def test_no_known_mistake_is_invisible(name: str, case: str, mistake: Mistake) -
 def test_every_known_mistake_fails_and_is_called_by_its_name(name: str, case: str, mistake: Mistake) -> None:
     """A run that does exactly what the mistake does: its losses, and what differs most; all else as it should be."""
     reference = load(MODELS[name].references)
-    found = reference.cases[case]
-    right = found.alone[:1] if mistake.topology == "alone" else found.pair
+    actual = reference.cases[case]
+    right = actual.alone[:1] if mistake.topology == "alone" else actual.pair
     pairs = zip(mistake.replicas, right, strict=True)
     records = [document(rank, one, wrong) for rank, (wrong, one) in enumerate(pairs)]
     tolerance = reference.tolerances["fp32"]
-    judged = compare(records_from(records), found, tolerance, "all_reduce", len(right))
-    assert judged.outcome == "fail"
-    assert mistake.name in judged.follows
-    assert mistake.name in judged.detail
+    judgment = compare(records_from(records), actual, tolerance, "all_reduce", len(right))
+    assert judgment.outcome == "fail"
+    assert mistake.name in judgment.follows
+    assert mistake.name in judgment.detail
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -106,19 +106,19 @@ def test_every_precision_has_its_bounds_and_its_reasons(name: str) -> None:
 @pytest.mark.parametrize(("name", "case"), CASES)
 def test_float64_itself_passes_for_fp32_and_for_nothing_narrower(name: str, case: str) -> None:
     reference = load(MODELS[name].references)
-    found = reference.cases[case]
+    actual = reference.cases[case]
     for right, strategy in (
-        (found.alone[:1], "all_reduce"),
-        (found.alone, "independent"),
-        (found.pair, "all_reduce"),
+        (actual.alone[:1], "all_reduce"),
+        (actual.alone, "independent"),
+        (actual.pair, "all_reduce"),
     ):
         if not right:
             continue
         records = records_from([document(rank, one) for rank, one in enumerate(right)])
         for precision, tolerance in reference.tolerances.items():
-            judged = compare(records, found, tolerance, strategy, len(right))
-            assert judged.outcome == ("pass" if precision == "fp32" else "fail"), judged.detail
-            assert ("not in effect" in judged.detail) == (precision != "fp32")
+            judgment = compare(records, actual, tolerance, strategy, len(right))
+            assert judgment.outcome == ("pass" if precision == "fp32" else "fail"), judgment.detail
+            assert ("not in effect" in judgment.detail) == (precision != "fp32")
 
 
 def document(rank: int, one: Trajectory, wrong: Trajectory | None = None) -> dict[str, Any]:

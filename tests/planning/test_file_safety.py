@@ -114,7 +114,7 @@ def write(path: Path, document: dict[str, Any]) -> Path:
 def inline(value: Any) -> str:
     """Return a value as TOML writes it in one line."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(name)} = {inline(each)}" for name, each in value.items()) + "}"
+        return "{" + ", ".join(f"{json.dumps(name)} = {inline(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(inline, value)) + "]"
     return json.dumps(value)
@@ -182,7 +182,7 @@ def test_data_belongs_to_the_file_that_names_it(tmp_path):
         folder = tmp_path / place.replace(" ", "-")
         path = campaign_file(folder, ".yaml", place, {"data": "images:photos"}, "local")
         home = folder / "below" if place.startswith("extends") else folder
-        assert {each.spec.data.path for each in expand_cases(file.load_campaign(path), "stamp")} == {
+        assert {item.spec.data.path for item in expand_cases(file.load_campaign(path), "stamp")} == {
             str(home / "photos")
         }
 
@@ -218,10 +218,10 @@ def test_the_commands_refuse_a_campaign_file(tmp_path, monkeypatch, capfd, comma
     monkeypatch.chdir(tmp_path)
     fields = {"options.hostfile": "/etc/passwd"}
     assert main([*command, str(campaign_file(tmp_path, ".yaml", "axes", fields, "ssh"))]) == 2
-    said = capfd.readouterr()
-    assert "sets the option hostfile to '/etc/passwd'" in said.err
-    assert "root:x" not in said.out + said.err
-    assert [each.name for each in tmp_path.iterdir()] == ["case.yaml"]
+    captured = capfd.readouterr()
+    assert "sets the option hostfile to '/etc/passwd'" in captured.err
+    assert "root:x" not in captured.out + captured.err
+    assert [item.name for item in tmp_path.iterdir()] == ["case.yaml"]
 
 
 def test_no_proxy_command_is_executed(tmp_path, monkeypatch, capfd):
@@ -236,7 +236,7 @@ def test_no_proxy_command_is_executed(tmp_path, monkeypatch, capfd):
     assert capfd.readouterr().err.startswith(
         "Error: case.yaml:5: The case sets the option launcher_flags to "
     )
-    assert [each.name for each in tmp_path.iterdir()] == ["case.yaml"]
+    assert [item.name for item in tmp_path.iterdir()] == ["case.yaml"]
 
 
 # -- spec files
@@ -304,12 +304,12 @@ def test_a_case_of_a_directory_names_no_place_outside_of_it(tmp_path, id):
     assert (tmp_path / "outside").is_dir()
 
 
-@pytest.mark.parametrize("setting", [each for each in EXECUTED if each != "python"])
+@pytest.mark.parametrize("setting", [item for item in EXECUTED if item != "python"])
 def test_rerun_executes_of_a_result_what_is_allowed(tmp_path, setting):
     launcher, fields = SETTINGS[setting]
-    made = a_result(fields={**CASE, "topology": f"1n1d@{launcher}", **fields})
+    created = a_result(fields={**CASE, "topology": f"1n1d@{launcher}", **fields})
     with pytest.raises(SpecError, match=f"--allow {named(setting)}[ ]"):
-        rerun(made, store=tmp_path)
+        rerun(created, store=tmp_path)
     assert not list(tmp_path.iterdir())
 
 

@@ -97,7 +97,7 @@ def test_what_others_offer_is_unsupported_what_nobody_knows_is_unknown(kind, off
 
 
 def test_a_plugin_may_say_why_it_lacks_something():
-    registry = with_framework(lacks={"nhwc": "Its convolutions are wrong there."})
+    registry = with_framework(unsupported={"nhwc": "Its convolutions are wrong there."})
     with pytest.raises(Unsupported, match=r"'nhwc'; it offers auto\. Its convolutions are wrong there\.$"):
         plan("mine", registry=registry, layout="nhwc")
     with pytest.raises(Unsupported, match=r"'nchw'; it offers auto\.$"):
@@ -167,16 +167,16 @@ def test_accumulation_has_to_be_offered():
 
 
 def test_a_framework_refuses_a_combination_in_its_own_words():
-    seen = []
+    observed = []
 
-    def refuses(self, spec, options):
-        seen.append(spec)
+    def explain_refusal(self, spec, options):
+        observed.append(spec)
         assert isinstance(options, self.Options)
         return "amp needs a GPU."
 
     with pytest.raises(Unsupported, match="amp needs a GPU"):
-        plan("mine", registry=with_framework(refuses=refuses))
-    assert seen == [RunSpec(framework="mine", model="linear", device="cpu")]  # and no longer `auto`
+        plan("mine", registry=with_framework(explain_refusal=explain_refusal))
+    assert observed == [RunSpec(framework="mine", model="linear", device="cpu")]  # and no longer `auto`
 
 
 def test_a_model_without_images_has_no_layout_to_choose():
@@ -219,10 +219,10 @@ def test_a_model_may_bring_the_trainer():
 
 
 def test_options_go_to_whom_they_belong():
-    found = plan("faulty", options={"features": 4, "fault": "nan"})
-    assert found.model_options == {"features": 4, "learning_rate": 0.1}
-    assert found.framework_options == {"fault": "nan", "rank": 0, "sample_bytes": 0}
-    assert found.parameters[0]["shape"] == [1, 4]
+    actual = plan("faulty", options={"features": 4, "fault": "nan"})
+    assert actual.model_options == {"features": 4, "learning_rate": 0.1}
+    assert actual.framework_options == {"fault": "nan", "rank": 0, "sample_bytes": 0}
+    assert actual.parameters[0]["shape"] == [1, 4]
 
 
 def test_an_unknown_option():
@@ -233,7 +233,7 @@ def test_an_unknown_option():
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "output"),
     [
         (
             {"features": "many"},
@@ -246,8 +246,8 @@ def test_an_unknown_option():
         ({"fault": 3}, "must be a text"),
     ],
 )
-def test_an_option_of_the_wrong_kind(options, said):
-    with pytest.raises(SpecError, match=said):
+def test_an_option_of_the_wrong_kind(options, output):
+    with pytest.raises(SpecError, match=output):
         plan("faulty", options=options)
 
 
@@ -328,7 +328,7 @@ def broken(*_):
     raise KeyError("what it needs")
 
 
-@pytest.mark.parametrize("method", ["environment", "refuses"])
+@pytest.mark.parametrize("method", ["environment", "explain_refusal"])
 def test_a_framework_that_raises_is_a_plugin_that_does_not_work(method):
     with pytest.raises(PluginError, match=r"mine's plugin .* cannot judge the case: KeyError.* line \d+"):
         plan("mine", registry=with_framework(**{method: broken}))

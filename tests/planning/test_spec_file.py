@@ -120,10 +120,12 @@ def test_what_lies_on_the_disk_executes_what_its_user_allows() -> None:
     names = ["python", "container", "LD_PRELOAD", "launcher_flags"]
     with pytest.raises(SpecError) as refusal:
         check_allowed([{**CASE, **HOSTILE}], "The result", (), REGISTRY)
-    told = str(refusal.value)
-    assert told.startswith("The result sets python to './evil'; sets container to 'podman:evil'; sets the ")
+    message = str(refusal.value)
+    assert message.startswith(
+        "The result sets python to './evil'; sets container to 'podman:evil'; sets the "
+    )
     flags = " ".join(f"--allow {name}" for name in names)
-    assert f"{flags} (in Python: allow={names})" in told
+    assert f"{flags} (in Python: allow={names})" in message
     with pytest.raises(SpecError, match=r"--allow LD_PRELOAD \(") as refusal:
         check_allowed([{**CASE, **HOSTILE}], "The result", {*names} - {"LD_PRELOAD"}, REGISTRY)
     assert "evil.so" not in str(refusal.value)  # a variable's value may be a secret
@@ -146,13 +148,13 @@ def test_every_mistake_is_told_with_its_line(tmp_path: Path, capfd: pytest.Captu
     )
     with pytest.raises(DocumentError) as error:
         load_spec(path)
-    told = str(error.value).splitlines()
-    assert [line.split(": ")[0] for line in told] == [f"{path}:{n}" for n in (3, 4, 6, 8)]
-    assert "did you mean 'batch_size'" in told[0]
+    message = str(error.value).splitlines()
+    assert [line.split(": ")[0] for line in message] == [f"{path}:{n}" for n in (3, 4, 6, 8)]
+    assert "did you mean 'batch_size'" in message[0]
     for command in (["run", str(path)], ["plan", str(path)], ["validate", str(path)]):
         assert main(command) == 2
-        said = capfd.readouterr().err.splitlines()
-        assert [line.removeprefix("Error: ").split(": ")[0] for line in said] == [
+        output = capfd.readouterr().err.splitlines()
+        assert [line.removeprefix("Error: ").split(": ")[0] for line in output] == [
             f"{path}:{n}" for n in (3, 4, 6, 8)
         ]
 
@@ -167,6 +169,6 @@ def test_validate_holds_a_campaign_to_more_than_its_schema(
     path.write_text(text + "exclude:\n  - {sed: 1}\n  - {modell: linear}\n")
     capfd.readouterr()
     assert main(["validate", str(path)]) == 2
-    said = capfd.readouterr().err.splitlines()
-    assert said[0].startswith(f"Error: {path}:6: ")
-    assert said[1].startswith(f"{path}:7: ")
+    output = capfd.readouterr().err.splitlines()
+    assert output[0].startswith(f"Error: {path}:6: ")
+    assert output[1].startswith(f"{path}:7: ")

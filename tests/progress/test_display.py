@@ -11,7 +11,7 @@ from rich.console import Console
 from dlperf_sdk import RunSpec
 from dlperf_sdk.hookspecs import listeners
 from dlperf_sdk.planning.plan import make_plan
-from dlperf_sdk.progress.display import EVERY, Drawn, Lines, display
+from dlperf_sdk.progress.display import PRINT_INTERVAL, Drawn, Lines, display
 from dlperf_sdk.progress.state import AT_ONCE, SURE, TITLES, Advance, Course, course_of
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.worker.progress import PHASES
@@ -126,7 +126,7 @@ def told(lines, clock):
         ("warmup", 2, 1),
         ("measure", 5, 1),
         ("measure", 25, 2),
-        ("measure", 60, EVERY),
+        ("measure", 60, PRINT_INTERVAL),
     ):
         clock.now += later
         hook.dlperf_step_progress(run_id="r", attempt=1, node=0, rank=0, phase=phase, step=step)

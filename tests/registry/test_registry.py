@@ -39,18 +39,18 @@ ENGINE = """
 @pytest.fixture
 def install(tmp_path, monkeypatch):
     """Install throw-away plugins of the group `topologies`; their modules are forgotten afterwards."""
-    made: list[str] = []
+    created: list[str] = []
 
     def add(dist, name, source, attribute="Launcher", *, metadata=True):
         module = dist.replace("-", "_") + "_module"
         entry = {"dlperf_sdk.topologies": {name: f"{module}:{attribute}"}}
         distribution(tmp_path / dist, dist, entry, {module: source}, metadata=metadata)
         monkeypatch.syspath_prepend(tmp_path / dist)
-        made.append(module)
+        created.append(module)
         return module
 
     yield add
-    for module in made:
+    for module in created:
         sys.modules.pop(module, None)
 
 
@@ -94,7 +94,7 @@ def test_an_unknown_name_gets_a_suggestion_and_the_names_that_exist():
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "output"),
     [
         ("import no_such_framework", "ModuleNotFoundError: No module named 'no_such_framework'"),
         ("raise AssertionError('not today')", "AssertionError: not today"),
@@ -108,14 +108,14 @@ def test_an_unknown_name_gets_a_suggestion_and_the_names_that_exist():
         ),
     ],
 )
-def test_a_broken_plugin_is_an_error_that_names_its_distribution(install, source, said):
+def test_a_broken_plugin_is_an_error_that_names_its_distribution(install, source, output):
     install("dlperf-broken", "broken", source)
     install("dlperf-mine", "mine", ENGINE.format(name="mine"))
     registry = Registry()
     assert {"broken", "mine", "local"} <= set(registry.names("topologies"))
     with pytest.raises(PluginError, match="'broken' of dlperf-broken 1.0 cannot be used") as caught:
         registry.topology("broken")
-    assert said in str(caught.value)
+    assert output in str(caught.value)
     assert registry.topology("mine").name == "mine"
     assert isinstance(registry.topology("local"), Local)
 
@@ -218,7 +218,7 @@ def test_listing_imports_nothing(tmp_path):
         check=True,
     )
     names, modules = json.loads(answer.stdout)
-    assert all("mine" in found for found in names.values())
+    assert all("mine" in actual for actual in names.values())
     assert not (tmp_path / "imported").exists()
     assert not {
         "dlperf_published",

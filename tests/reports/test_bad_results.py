@@ -68,8 +68,8 @@ def test_a_report_shows_it_as_it_is(value):
 def test_one_repeat_has_no_interval_and_it_is_said():
     one = rated(100.0, repeats=(100.0,))
     assert "No interval: 1 repeat, six are needed." in terminal.text_of(result_page.page(one))
-    found = speedup(rated(190.0, "1n2d", (190.0,)), [one])
-    assert (found.value, found.low, found.high) == (1.9, None, None)
+    actual = speedup(rated(190.0, "1n2d", (190.0,)), [one])
+    assert (actual.value, actual.low, actual.high) == (1.9, None, None)
     compared = compare(one, rated(110.0, repeats=(110.0,)))
     assert (compared.low, compared.high, compared.significant) == (None, None, None)
     assert cost(one, watts=10).energy.low is None
@@ -77,9 +77,9 @@ def test_one_repeat_has_no_interval_and_it_is_said():
 
 def test_without_a_baseline_there_is_no_speedup_never_zero():
     for ask in (speedup, efficiency):
-        found = ask(rated(190.0, "1n2d"), [rated(380.0, "1n4d")])
-        assert (found.value, found.baseline, found.low) == (None, None, None)
-        assert found.reason == "There is no 1n1d of this case with the batch per device held."
+        actual = ask(rated(190.0, "1n2d"), [rated(380.0, "1n4d")])
+        assert (actual.value, actual.baseline, actual.low) == (None, None, None)
+        assert actual.reason == "There is no 1n1d of this case with the batch per device held."
         twice = ask(rated(190.0, "1n2d"), [rated(100.0), rated(101.0)])
         assert twice.value is None and "There are 2 1n1d" in twice.reason
 
@@ -94,10 +94,10 @@ def test_other_versions_are_refused_by_name(dlperf, stored, tmp_path, version):
     (tmp_path / "dlperf-results/other/result.json").write_text(json.dumps(document))
     for words in (["report"], ["export", "--to", "csv"], ["cost", "--watts", "1"]):
         code, out, err = dlperf(*words)
-        said = " ".join(err.split())
+        output = " ".join(err.split())
         assert code == 5
-        assert "dlperf-results/other" in said
-        assert ("of version" in said) == isinstance(version, str)
+        assert "dlperf-results/other" in output
+        assert ("of version" in output) == isinstance(version, str)
         assert "203.0" in out
 
 

@@ -95,7 +95,7 @@ def page_of(name):
 
 
 def section(page, title):
-    return next(each for each in page.sections if each.title == title)
+    return next(section for section in page.sections if section.title == title)
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +165,7 @@ HOSTILE = (
 
 def hostile_results():
     """Results whose every free text is hostile."""
-    found = []
+    actual = []
     for number, text in enumerate(HOSTILE):
         result = case(number, random.Random(number), {"topology": "1n1d"})
         facts = (
@@ -175,7 +175,7 @@ def hostile_results():
                 result.facts[-1], name="implementation", requested=None, observed=text, role="factor"
             ),
         )
-        found.append(
+        actual.append(
             attrs.evolve(
                 result,
                 facts=facts,
@@ -189,8 +189,8 @@ def hostile_results():
             )
         )
     failed = Failure("crashed", HOSTILE[0], traceback=HOSTILE[1])
-    found.append(a_result(id="failed", status="crashed", failure=failed, metrics=(), verdicts=()))
-    return found
+    actual.append(a_result(id="failed", status="crashed", failure=failed, metrics=(), verdicts=()))
+    return actual
 
 
 def test_what_results_say_stays_text():
@@ -221,11 +221,11 @@ def test_any_valid_results_have_a_report(found):
 
 @pytest.mark.long
 def test_every_plot_is_valid_and_says_what_it_shows(campaign):
-    found = plots_of(measured.page(campaign[:80]))
+    actual = plots_of(measured.page(campaign[:80]))
     for name in ("tf-cnn-2017", "tensorpack"):
-        found += plots_of(page_of(name))
-    assert len(found) > 20
-    for plot in found:
+        actual += plots_of(page_of(name))
+    assert len(actual) > 20
+    for plot in actual:
         # The shape of the plot and of some rows: the others are like them, and each takes its time.
         some = {"values": plot.spec["data"]["values"][:5]}
         altair.Chart.from_dict({**plot.spec, "data": some}, validate=True)
@@ -237,7 +237,9 @@ def test_every_plot_is_valid_and_says_what_it_shows(campaign):
 
 def luminance(color):
     channels = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in channels]
+    linear = [
+        channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4 for channel in channels
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -263,7 +265,7 @@ def test_the_ticks_of_a_logarithmic_axis_lie_on_it(low, wide):
 
 def test_names_are_as_short_as_they_can_be_and_tell_cases_apart():
     figures = (
-        Registry().collection("dlperf-v1.0").figures.where(model="resnet50", batch_size=128, topology="1n8d")
+        Registry().collection("dlperf-v1.0").figures.filter(model="resnet50", batch_size=128, topology="1n8d")
     )
     cases = [Case.from_source(figure) for figure in figures]
     names = labels(cases, ("topology", "batch_size"))
@@ -277,7 +279,7 @@ def test_runs_of_one_case_are_merged(campaign):
     assert len(merged) == 160
     again = merge([*cases, *cases[:3]])
     assert len(again) == 160
-    assert [each.runs for each in again[:4]] == [2, 2, 2, 1]
+    assert [item.runs for item in again[:4]] == [2, 2, 2, 1]
     # Two runs are two values, and have no interval: their range is not called one.
     assert (again[0].low, again[0].high) == (None, None)
     assert again[0].case.repeats == (cases[0].throughput,) * 2
@@ -287,9 +289,9 @@ def test_runs_of_one_case_are_merged(campaign):
 
 def test_a_plot_never_mixes_workloads(campaign):
     merged = merge([Case.from_source(result) for result in campaign])
-    found = workloads(merged)
-    assert [each.title for each in found] == ["resnet50, 32 per device", "resnet50, 64 per device"]
-    for workload in found:
+    actual = workloads(merged)
+    assert [item.title for item in actual] == ["resnet50, 32 per device", "resnet50, 64 per device"]
+    for workload in actual:
         assert len({case.batch_size for case in workload.cases}) == 1
 
 
@@ -311,13 +313,13 @@ def test_scaling_is_against_one_device_of_the_same_case(campaign):
 
 def test_the_series_that_are_drawn_are_those_that_reach_furthest_and_the_fastest_of_them():
     """DLPerf's own framework has four topologies where others have six; it is in the plot all the same."""
-    found = workloads(
+    actual = workloads(
         merge([Case.from_source(figure) for figure in Registry().collection("dlperf-v1.0").figures])
     )
-    (of,) = [each for each in found if each.title == "resnet50, 128 per device"]
+    (of,) = [item for item in actual if item.title == "resnet50, 128 per device"]
     series = scaling.series_of(of)
     assert len(series) > chart_parts.MOST_SERIES
-    last = [each.points[-1].merged.case for each in series]
+    last = [one_series.points[-1].merged.case for one_series in series]
     assert [(case.topology.devices, case.throughput) for case in last] == sorted(
         ((case.topology.devices, case.throughput) for case in last), reverse=True
     )
@@ -327,16 +329,16 @@ def test_the_series_that_are_drawn_are_those_that_reach_furthest_and_the_fastest
 def test_strong_scaling_holds_the_global_batch():
     chance = random.Random(0)
     batches = {"1n1d": 256, "1n2d": 128, "1n4d": 64, "1n8d": 32}
-    found = [case(at, chance, {"topology": t, "batch_size": b}) for at, (t, b) in enumerate(batches.items())]
-    page = measured.page(found)
-    assert "Scaling" not in [each.title for each in page.sections]
+    actual = [case(at, chance, {"topology": t, "batch_size": b}) for at, (t, b) in enumerate(batches.items())]
+    page = measured.page(actual)
+    assert "Scaling" not in [section.title for section in page.sections]
     (plots,) = section(page, "Strong scaling").items
     assert [plot.title for plot in plots.items] == [
         "Strong scaling: resnet50, 256 on all devices",
         "Speedup of strong scaling: resnet50, 256 on all devices",
         "Efficiency of strong scaling: resnet50, 256 on all devices",
     ]
-    merged = merge([Case.from_source(result) for result in found])
+    merged = merge([Case.from_source(result) for result in actual])
     (series,) = scaling.series_of(strong_workloads(merged)[0], "strong")
     assert [str(point.merged.case.topology) for point in series.points] == list(batches)
     for point in series.points:
@@ -350,14 +352,14 @@ def test_strong_scaling_holds_the_global_batch():
 
 def test_two_points_of_strong_scaling_are_shown_where_they_are_in_no_weak_series(campaign):
     chance = random.Random(0)
-    found = [
+    actual = [
         case(at, chance, {"topology": t, "batch_size": b})
         for at, (t, b) in enumerate([("1n1d", 64), ("1n2d", 32)])
     ]
-    page = measured.page(found)
+    page = measured.page(actual)
     assert len(section(page, "Strong scaling").items[0].items) == 3
     # The campaign has batches of 32 and 64 on all topologies: for global batches of 64, …, two points each.
-    assert "Strong scaling" not in [each.title for each in measured.page(campaign).sections]
+    assert "Strong scaling" not in [section.title for section in measured.page(campaign).sections]
 
 
 # -- sweeps and scaling
@@ -365,8 +367,8 @@ def test_two_points_of_strong_scaling_are_shown_where_they_are_in_no_weak_series
 
 def test_a_sweep_is_one_curve_of_throughput_and_one_of_memory():
     chance = random.Random(0)
-    found = [case(at, chance, {"topology": "1n1d", "batch_size": size}) for at, size in enumerate((8, 2, 4))]
-    page = measured.page(found)
+    actual = [case(at, chance, {"topology": "1n1d", "batch_size": size}) for at, size in enumerate((8, 2, 4))]
+    page = measured.page(actual)
     (plots,) = section(page, "Sweeps").items
     assert [plot.title for plot in plots.items] == [
         "Batch size: resnet50, 1n1d, fp32: throughput",
@@ -395,25 +397,23 @@ def test_other_sizes_are_swept_as_well(name):
         for size in (512, 64, 128)
     ]
     expected = [] if name == "image_size" else [(name, [64, 128, 512])]
-    assert [
-        (sweep.of, [sweep.value(each) for each in sweep.runs]) for sweep in sweeps.sweeps(runs)
-    ] == expected
-    for each in runs:
-        del each.case.facts["predictions_per_sequence"], each.case.roles["predictions_per_sequence"]
+    assert [(sweep.of, [sweep.value(run) for run in sweep.runs]) for sweep in sweeps.sweeps(runs)] == expected
+    for item in runs:
+        del item.case.facts["predictions_per_sequence"], item.case.roles["predictions_per_sequence"]
     ((sweep),) = sweeps.sweeps(runs)
-    assert (sweep.of, [sweep.value(each) for each in sweep.runs]) == (name, [64, 128, 512])
+    assert (sweep.of, [sweep.value(run) for run in sweep.runs]) == (name, [64, 128, 512])
 
 
 def test_efficiencies_are_ranked_on_one_topology():
     chance = random.Random(0)
     places = {"torch": ("1n1d", "1n2d", "1n8d"), "oneflow": ("1n1d", "1n2d", "1n8d", "2n8d")}
-    found = [
+    actual = [
         case(at, chance, {"framework": framework, "topology": topology})
         for at, (framework, topology) in enumerate(
             (framework, topology) for framework, topologies in places.items() for topology in topologies
         )
     ]
-    (plots,) = [item for item in section(measured.page(found), "Scaling").items if isinstance(item, Abreast)]
+    (plots,) = [item for item in section(measured.page(actual), "Scaling").items if isinstance(item, Abreast)]
     efficiency = next(plot for plot in plots.items if plot.title.startswith("Efficiency"))
     assert re.search(
         r"On 1n8d the best is \w+ fp32 with [\d.]+%, the worst \w+ fp32 with", efficiency.description
@@ -465,8 +465,8 @@ def test_one_repeat_has_no_interval_and_that_is_said():
 
 def test_without_a_baseline_there_is_no_speedup():
     chance = random.Random(0)
-    found = [case(at, chance, {"topology": name}) for at, name in enumerate(("1n2d", "1n4d"))]
-    page = measured.page(found)
+    actual = [case(at, chance, {"topology": name}) for at, name in enumerate(("1n2d", "1n4d"))]
+    page = measured.page(actual)
     plots, notes = section(page, "Scaling").items
     assert [plot.title for plot in plots.items] == ["Scaling: resnet50, 32 per device"]
     shown = [[cell.text for cell in row[-2:]] for row in plots.items[0].numbers.rows]
@@ -479,7 +479,7 @@ def test_sections_are_there_only_for_what_the_data_holds():
     page = measured.page(
         [a_result(status="crashed", failure=Failure("crashed", "It broke."), metrics=(), verdicts=())]
     )
-    assert [each.title for each in page.sections] == [
+    assert [section.title for section in page.sections] == [
         "Results",
         "Environment and hardware",
         "Every result in full",
@@ -495,11 +495,11 @@ def test_what_could_not_be_read_is_said_first():
 
 def test_what_is_not_comparable_is_listed_with_its_reason():
     chance = random.Random(0)
-    found = [
+    actual = [
         case(at, chance, {"topology": "1n1d", "accumulation": accumulation, "data": data})
         for at, (accumulation, data) in enumerate(((1, "synthetic"), (1, "synthetic-host"), (2, "synthetic")))
     ]
-    between, within = section(measured.page(found), "What is not comparable").items
+    between, within = section(measured.page(actual), "What is not comparable").items
     assert [cell.text for cell in between.table.rows[0]] == [
         "resnet50, 32 per device, accumulation 1",
         "resnet50, 32 per device, accumulation 2",
@@ -534,15 +534,15 @@ def test_every_published_figure_is_there_with_its_line(name):
     (sortable,) = section(page_of(name), "Every figure").items
     titles = [column.title for column in sortable.table.columns]
     shown = [dict(zip(titles, (cell.text for cell in row), strict=True)) for row in sortable.table.rows]
-    assert [(each["source"], float(each["throughput"].replace(",", ""))) for each in shown] == [
+    assert [(item["source"], float(item["throughput"].replace(",", ""))) for item in shown] == [
         (str(figure.source), figure.throughput) for figure in figures
     ]
 
 
 @pytest.mark.parametrize("name", COLLECTIONS)
 def test_every_table_of_the_terminals_report_is_in_the_page(name):
-    found = items_of(page_of(name))
-    tables = [item.table if isinstance(item, Sortable) else item for item in found]
+    actual = items_of(page_of(name))
+    tables = [item.table if isinstance(item, Sortable) else item for item in actual]
     for block in collection_page.page(Registry().collection(name)):
         if isinstance(block, Table):
             assert block in tables
@@ -551,10 +551,10 @@ def test_every_table_of_the_terminals_report_is_in_the_page(name):
 def test_the_data_of_a_table_holds_every_row():
     read = Read(html.report_on_collection(Registry().collection("tf-cnn-2017")))
     data = [json.loads(text) for kind, text in read.scripts if kind == "application/json"]
-    tables = [each for each in data if "rows" in each]
-    sizes = [len(each["rows"]) for each in tables]
+    tables = [item for item in data if "rows" in item]
+    sizes = [len(table["rows"]) for table in tables]
     assert 64 in sizes
-    every = next(each for each in tables if len(each["rows"]) == 64)
+    every = next(table for table in tables if len(table["rows"]) == 64)
     lines = {every["cells"][-1][row[-1]][0] for row in every["rows"]}
     assert lines == {str(figure.source) for figure in Registry().collection("tf-cnn-2017").figures}
 
@@ -659,7 +659,7 @@ def test_the_first_screen_answers_which_framework_is_fastest():
 
 
 def test_an_effect_is_named_by_what_it_compares_and_never_twice():
-    figures = Registry().collection("dlperf-v1.0").figures.where(topology="1n8d")
+    figures = Registry().collection("dlperf-v1.0").figures.filter(topology="1n8d")
     table, plot, *_ = effects.section(
         [Case.from_source(figure) for figure in figures], collection.FACTORS
     ).items
@@ -711,13 +711,13 @@ def test_what_scales_worst_and_best_is_said_first():
 
 def test_two_frameworks_on_one_case_are_one_pair():
     chance = random.Random(1)
-    found = []
+    actual = []
     for framework, version, layout in (("torch", "2.4.1", "nchw"), ("tensorflow", "2.16.1", "nhwc")):
-        result = case(len(found), chance, {"framework": framework, "topology": "1n1d"})
+        result = case(len(actual), chance, {"framework": framework, "topology": "1n1d"})
         observed = {"framework_version": version, "layout": layout}
         facts = (attrs.evolve(fact, observed=observed.get(fact.name, fact.observed)) for fact in result.facts)
-        found.append(attrs.evolve(result, facts=tuple(facts)))
-    page = measured.page(found)
+        actual.append(attrs.evolve(result, facts=tuple(facts)))
+    page = measured.page(actual)
     table, plot, fold = section(page, "Effects").items
     assert len(table.rows) == len(plot.numbers.rows) == 1
     ((row,),) = (pairs.table.rows for pairs in fold.items)

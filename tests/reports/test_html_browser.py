@@ -44,7 +44,7 @@ def files(tmp_path_factory):
     """The reports, and one over results that are hostile, and one over thousands."""
     folder = tmp_path_factory.mktemp("reports")
     documents = {
-        "campaign": lambda: html.report_on_results([*(found := list(many(100)))[:30], *found[80:]]),
+        "campaign": lambda: html.report_on_results([*(actual := list(many(100)))[:30], *actual[80:]]),
         "hostile": lambda: html.report_on_results(hostile_results()),
         "thousands": lambda: html.report_on_results(list(many(3000))),
         "strong": lambda: html.report_on_results(
@@ -73,7 +73,7 @@ def strong_results():
         for framework in ("torch", "oneflow")
         for topology, batch in batches.items()
     ]
-    return [case(number, chance, each) for number, each in enumerate(fields)]
+    return [case(number, chance, item) for number, item in enumerate(fields)]
 
 
 @pytest.fixture
@@ -226,8 +226,8 @@ def test_sorting_by_a_click_and_by_the_keyboard(opened):
     assert numbers() == sorted(numbers())
     table.locator("thead th", has_text="topology").locator("button").click()
     assert head.get_attribute("aria-sort") is None
-    found = [row[2] for row in rows()]
-    assert found == sorted(found)
+    actual = [row[2] for row in rows()]
+    assert actual == sorted(actual)
 
 
 def test_searching_and_filtering(opened):
@@ -281,8 +281,8 @@ def test_dark_and_light(opened):
 def test_it_is_accessible(opened, name, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
     page = opened(name, color_scheme=scheme)
-    found = axe.Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
+    actual = axe.Axe().run(page)
+    assert actual.violations_count == 0, actual.generate_report()
 
 
 @pytest.mark.parametrize("name", [*REPORTS, "hostile"])
@@ -342,7 +342,7 @@ def test_the_policy_is_in_force(opened):
         }"""
     )
     end = time.monotonic() + 30
-    while len([said for said in page.said if "Content Security Policy" in said]) < 3:
+    while len([output for output in page.said if "Content Security Policy" in output]) < 3:
         assert time.monotonic() < end, page.said
         page.wait_for_timeout(100)
     assert page.title() == "Benchmark report · dlperf"

@@ -22,7 +22,7 @@ def text(results, name="dlperf-v1.0"):
 
 def test_every_figure_of_the_same_case_is_compared():
     shown = text([a_result(fields=CASE)])
-    alike = COLLECTION.figures.where(framework="torch", model="resnet50", topology="1n8d", precision="fp32")
+    alike = COLLECTION.figures.filter(framework="torch", model="resnet50", topology="1n8d", precision="fp32")
     assert len(alike) >= 2
     for figure in alike:
         assert quantity(figure.throughput, "img/s") in shown
@@ -32,7 +32,7 @@ def test_every_figure_of_the_same_case_is_compared():
 
 
 def test_what_is_not_comparable_is_a_footnote_and_a_question_mark():
-    figure = COLLECTION.figures.where(
+    figure = COLLECTION.figures.filter(
         framework="torch", model="resnet50", topology="1n8d", precision="fp32", batch_size=128
     ).figures[0]
     shown = text([a_result(fields=CASE)])
@@ -62,8 +62,10 @@ def test_the_command(dlperf, stored):
 
 def test_in_html_every_row_names_its_case():
     page = measured.page([a_result(fields=CASE)], published=COLLECTION)
-    (found,) = [each for each in page.sections if each.title.startswith("Comparison with DLPerf v1.0")]
-    sortable, notes = found.items
+    (actual,) = [
+        section for section in page.sections if section.title.startswith("Comparison with DLPerf v1.0")
+    ]
+    sortable, notes = actual.items
     rows = sortable.table.rows
     assert len(rows) >= 3 and {row[0].text for row in rows} == {"torch resnet50 · 1n8d · fp32"}
     assert any("Not comparable: data: synthetic against images" in text for text in notes.texts)
@@ -73,8 +75,10 @@ def test_in_html_every_row_names_its_case():
 
 def test_in_html_a_case_without_a_figure_is_said():
     page = measured.page([a_result(fields={**CASE, "topology": "3n3d"})], published=COLLECTION)
-    (found,) = [each for each in page.sections if each.title.startswith("Comparison with DLPerf v1.0")]
-    (folded,) = found.items
+    (actual,) = [
+        section for section in page.sections if section.title.startswith("Comparison with DLPerf v1.0")
+    ]
+    (folded,) = actual.items
     assert folded.title == "1 case without a published figure"
     assert "dlperf-v1.0 has no figure of torch resnet50 · 3n3d · fp32." in folded.items[0].text
 

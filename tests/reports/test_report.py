@@ -39,9 +39,9 @@ def test_any_valid_result_can_be_shown_and_steers_nothing(result):
 
 @given(st.text())
 def test_what_is_visible_has_no_control_characters(text):
-    seen = replace_control_characters(text)
-    assert len(seen) == len(text)
-    assert all(char.isprintable() or char in "\n\t" for char in seen)
+    observed = replace_control_characters(text)
+    assert len(observed) == len(text)
+    assert all(char.isprintable() or char in "\n\t" for char in observed)
 
 
 @given(st.text(alphabet="ab|*_`<>[]#\\ \n", min_size=1, max_size=20))
@@ -224,10 +224,10 @@ def test_what_markdown_holds_stays_text(said):
         ),
     )
     for block, tags, text in blocks:
-        found = Rendered(markdown.text_of([block]))
-        assert found.tags == tags
+        actual = Rendered(markdown.text_of([block]))
+        assert actual.tags == tags
         if text is not None:
-            assert found.words == text
+            assert actual.words == text
 
 
 # -- several
@@ -270,7 +270,7 @@ def test_a_refused_case_stands_with_those_it_was_asked_with():
     refused = a_result(
         fields={"precision": "amp-fp16"}, status="unsupported", failure=failure, workload=None, metrics=()
     )
-    refused = attrs.evolve(refused, facts=tuple(attrs.evolve(each, observed=None) for each in refused.facts))
+    refused = attrs.evolve(refused, facts=tuple(attrs.evolve(fact, observed=None) for fact in refused.facts))
     groups = results_table.group_by_workload([a_result(), refused])
     assert [len(group.results) for group in groups] == [2]
     text = shown(results_table.pages([a_result(), refused]))
@@ -342,11 +342,11 @@ def test_durations(seconds, expected):
 
 @given(st.sets(st.integers(0, 40)))
 def test_ranges_hold_exactly_the_numbers(chosen):
-    found = set()
+    actual = set()
     for part in filter(None, numbers.ranges(sorted(chosen)).split(", ")):
         low, _, high = part.partition("-")
-        found.update(range(int(low), int(high or low) + 1))
-    assert found == chosen
+        actual.update(range(int(low), int(high or low) + 1))
+    assert actual == chosen
 
 
 def test_a_column_is_in_one_unit():
@@ -386,8 +386,8 @@ def test_every_kind_of_block_has_both_forms():
 def test_a_script_is_shown_to_the_letter_at_every_width(lines, width):
     """But for spaces at a line's end, which nobody sees."""
     script = "".join(f"{line}\n" for line in lines)
-    said = terminal.text_of([Verbatim(script, "Script")], width=width)
-    assert said.splitlines()[1:] == [line.rstrip() for line in script.rstrip("\n").splitlines()]
+    output = terminal.text_of([Verbatim(script, "Script")], width=width)
+    assert output.splitlines()[1:] == [line.rstrip() for line in script.rstrip("\n").splitlines()]
 
 
 def test_rendering_prints_nothing(capsys):

@@ -56,7 +56,7 @@ def test_what_was_not_edited_is_as_its_records_say(directory):
 
 def test_a_result_of_a_time_before_a_verdict_is_as_its_records_say(directory):
     def older(document):
-        document["verdicts"] = [each for each in document["verdicts"] if each["name"] != "as-requested"]
+        document["verdicts"] = [item for item in document["verdicts"] if item["name"] != "as-requested"]
 
     edit(directory / "result.json", older)
     assert checked(directory) == ()
@@ -64,13 +64,13 @@ def test_a_result_of_a_time_before_a_verdict_is_as_its_records_say(directory):
 
 
 def metric(document, name):
-    return next(each for each in document["metrics"] if each["name"] == name)
+    return next(item for item in document["metrics"] if item["name"] == name)
 
 
 def faster(document):
-    found = metric(document, "throughput")
-    found["value"] *= 2
-    found["repeats"] = [2 * value for value in found["repeats"]]
+    actual = metric(document, "throughput")
+    actual["value"] *= 2
+    actual["repeats"] = [2 * value for value in actual["repeats"]]
 
 
 def passes(document):
@@ -105,7 +105,7 @@ def another_workload(document):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "output"),
     [
         (faster, "but the records give"),
         (
@@ -136,9 +136,9 @@ def another_workload(document):
         (another_workload, "The workload is another than plan.json's: parameters: "),
     ],
 )
-def test_an_edited_result_is_named(directory, change, said):
+def test_an_edited_result_is_named(directory, change, output):
     edit(directory / "result.json", change)
-    assert said in " ".join(checked(directory))
+    assert output in " ".join(checked(directory))
 
 
 def test_an_edited_result_that_holds_its_records_is_named(directory):
@@ -151,8 +151,8 @@ def test_an_edited_result_that_holds_its_records_is_named(directory):
 
 def test_edited_records_are_named(directory):
     edit(directory / "attempts/2/rank-0.json", lambda record: record.update(samples=10**6))
-    found = " ".join(checked(directory))
-    assert "throughput is" in found and "complete-records is pass, but by the records fail" in found
+    actual = " ".join(checked(directory))
+    assert "throughput is" in actual and "complete-records is pass, but by the records fail" in actual
 
 
 def test_a_result_without_its_records_says_so(directory, tmp_path):
@@ -160,8 +160,8 @@ def test_a_result_without_its_records_says_so(directory, tmp_path):
     alone.parent.mkdir()
     shutil.copy(directory / "result.json", alone)
     result = ResultStore(alone.parent).load(alone)
-    (said,) = list_contradictions(result)
-    assert "The records of attempt 1, which belong to" in said and "attempts/1/attempt.json" in said
+    (output,) = list_contradictions(result)
+    assert "The records of attempt 1, which belong to" in output and "attempts/1/attempt.json" in output
     assert list_own_contradictions(result) == ()
     with pytest.raises(DocumentError, match="records of attempt 1"):
         result.to_dict()
@@ -172,22 +172,22 @@ def test_a_result_without_its_records_says_so(directory, tmp_path):
 def test_an_attempt_that_failed_is_no_repeat(directory):
     failure = {"kind": "crashed", "message": "It broke."}
     edit(directory / "attempts/2/attempt.json", lambda event: event.update(status="crashed", failure=failure))
-    said = " ".join(list_contradictions(ResultStore(directory.parent).load(directory)))
-    assert "counts attempt 2 among its repeats, but that is attempt 2, with the status crashed" in said
+    output = " ".join(list_contradictions(ResultStore(directory.parent).load(directory)))
+    assert "counts attempt 2 among its repeats, but that is attempt 2, with the status crashed" in output
     assert "Attempt 2 is in the result, but not among the finished attempts." in checked(directory)
 
 
 @pytest.mark.parametrize("name", ["attempts/1/rank-0.json", "spec.json", "plan.json", "environment.json"])
 def test_what_cannot_be_read_is_named(directory, name):
     (directory / name).write_text("{")
-    assert any(name.rpartition("/")[2] in said or "attempts/1" in said for said in checked(directory))
+    assert any(name.rpartition("/")[2] in output or "attempts/1" in output for output in checked(directory))
 
 
 @pytest.mark.parametrize("processes", [None, 3, "trainer", {}, [1], [[]]], ids=str)
 def test_a_plan_that_does_not_say_its_processes_is_named(directory, processes):
     edit(directory / "plan.json", lambda document: document.update(processes=processes))
-    (said,) = checked(directory)
-    assert said.startswith("plan.json does not say which processes there are, but: ")
+    (output,) = checked(directory)
+    assert output.startswith("plan.json does not say which processes there are, but: ")
 
 
 JSON = st.recursive(
@@ -220,15 +220,15 @@ def test_whatever_stands_in_a_file_is_said_or_does_not_matter(directory, data):
     document[last] = data.draw(JSON)
     path.write_text(json.dumps(whole[""]))
     try:
-        assert all(isinstance(said, str) for said in checked(directory))
+        assert all(isinstance(output, str) for output in checked(directory))
     finally:
         path.write_text(before)
 
 
 def test_metrics_without_attempts_come_from_nowhere(directory):
     shutil.rmtree(directory / "attempts")
-    found = checked(directory)
-    assert "There are metrics, but no finished attempt that they could come from." in found
+    actual = checked(directory)
+    assert "There are metrics, but no finished attempt that they could come from." in actual
 
 
 # -- the result alone
@@ -239,10 +239,10 @@ def of_records(**changes):
     repeats = record_samples.repeats(3, ranks=2)
     spec = {"topology": "1n2d", "batch_size": 4, "warmup": 2, "steps": 20, "repeats": 3, "canonical_steps": 3}
     rates = [metrics.throughput(repeat) for repeat in repeats]
-    made = a_result(
+    created = a_result(
         fields=spec, id="case", repeats=repeats, metrics=(metrics.metric("throughput", "img/s", rates),)
     )
-    return attrs.evolve(made, **changes)
+    return attrs.evolve(created, **changes)
 
 
 def test_a_result_that_its_records_bear_out_is_left_alone():
@@ -294,7 +294,7 @@ def test_an_imported_result_claims_no_verdict_and_a_log_for_each_repeat():
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(any_results())
 def test_any_valid_result_can_be_asked(result):
-    assert all(isinstance(said, str) for said in list_contradictions(result))
+    assert all(isinstance(output, str) for output in list_contradictions(result))
 
 
 # -- the command
@@ -310,15 +310,15 @@ def test_validate_a_run_and_a_store(dlperf, directory):
     edit(store / "edited/result.json", faster)
     code, out, _ = dlperf("validate", str(store), "--json")
     assert code == 1
-    found = {each["run"]: each for each in json.loads(out)["runs"]}
-    assert found[directory.name] == {
+    actual = {item["run"]: item for item in json.loads(out)["runs"]}
+    assert actual[directory.name] == {
         "run": directory.name,
         "valid": True,
         "contradictions": [],
         "error": None,
     }
-    assert not found["edited"]["valid"]
-    assert "but the records give" in " ".join(found["edited"]["contradictions"])
+    assert not actual["edited"]["valid"]
+    assert "but the records give" in " ".join(actual["edited"]["contradictions"])
     (store / "edited/result.json").write_text("{")
     code, out, _ = dlperf("validate", str(store))
     assert code == 2 and "not valid JSON" in " ".join(out.split())

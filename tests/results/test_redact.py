@@ -126,8 +126,8 @@ def test_it_is_pure():
 def test_what_is_measured_stays():
     shared = redact_result(full())
     assert repr(shared.repeats) == repr(full().repeats)
-    kept = ("id", "status", "metrics", "verdicts", "started_at", "finished_at", "workload", "stopping")
-    for name in kept:
+    stored = ("id", "status", "metrics", "verdicts", "started_at", "finished_at", "workload", "stopping")
+    for name in stored:
         if name != "metrics":
             assert getattr(shared, name) == getattr(full(), name)
     assert [metric.value for metric in shared.metrics] == [5.0]

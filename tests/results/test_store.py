@@ -233,10 +233,10 @@ def test_recover_a_failed_attempt(store):
         "node": 0,
         "rank": 1,
     }
-    said = {"kind": "crashed", "phase": "measure", "type": "E", "message": "m", "traceback": None}
+    output = {"kind": "crashed", "phase": "measure", "type": "E", "message": "m", "traceback": None}
     head = {"schema_version": "1.0", "request": "run-1", "attempt": 2, "rank": 1, "node": 0}
     failed = {**event(2), "status": "crashed", "failure": failure}
-    failed["records"][1] = {**head, "status": "failed", "failure": said}
+    failed["records"][1] = {**head, "status": "failed", "failure": output}
     run.write_attempt(failed)
     (attempt,) = store.recover("run-1").attempts
     assert attempt.status == "crashed"
@@ -636,5 +636,5 @@ def test_a_log_is_bounded(store, monkeypatch):
 
 @given(st.lists(st.floats()))
 def test_numbers_come_back_from_json_which_has_not_all_of_them(values):
-    found = json.loads(json.dumps(to_plain(values), allow_nan=False))
-    assert list(map(repr, numbers(found))) == list(map(repr, map(number, found))) == list(map(repr, values))
+    actual = json.loads(json.dumps(to_plain(values), allow_nan=False))
+    assert list(map(repr, numbers(actual))) == list(map(repr, map(number, actual))) == list(map(repr, values))

@@ -26,15 +26,15 @@ from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.protocol import PROTOCOLS
 
 
-def outcomes(found: tuple[Repeat, ...], **changes: object) -> dict[str, str]:
-    return {verdict.name: verdict.outcome for verdict in judge(found, expected(**changes))}
+def outcomes(actual: tuple[Repeat, ...], **changes: object) -> dict[str, str]:
+    return {verdict.name: verdict.outcome for verdict in judge(actual, expected(**changes))}
 
 
-def changed(found: tuple[Repeat, ...], change: Callable[[Record], Record]) -> tuple[Repeat, ...]:
+def changed(actual: tuple[Repeat, ...], change: Callable[[Record], Record]) -> tuple[Repeat, ...]:
     """The repeats, with the last record of the last repeat changed."""
-    last = found[-1]
+    last = actual[-1]
     records = (*last.records[:-1], change(last.records[-1]))
-    return (*found[:-1], attrs.evolve(last, records=records))
+    return (*actual[:-1], attrs.evolve(last, records=records))
 
 
 def test_a_clean_case_passes_everything() -> None:
@@ -71,8 +71,8 @@ def test_a_clean_case_passes_everything() -> None:
     ],
 )
 def test_an_incomplete_record_is_found(changes: dict[str, object]) -> None:
-    found = changed(repeats(3, ranks=2), lambda last: attrs.evolve(last, **changes))
-    assert outcomes(found, ranks=2, replicas=2)["complete-records"] == FAIL
+    actual = changed(repeats(3, ranks=2), lambda last: attrs.evolve(last, **changes))
+    assert outcomes(actual, ranks=2, replicas=2)["complete-records"] == FAIL
 
 
 def test_a_missing_record_or_repeat_is_found() -> None:
@@ -84,13 +84,13 @@ def test_a_missing_record_or_repeat_is_found() -> None:
 
 def test_one_process_may_own_all_replicas() -> None:
     both = (replica(0), replica(1))
-    found = tuple(Repeat(a, (record(0, a, replicas=both, samples=160),)) for a in range(3))
-    assert integrity.complete_records(found, expected(ranks=1, replicas=2)).outcome == PASS
+    actual = tuple(Repeat(a, (record(0, a, replicas=both, samples=160),)) for a in range(3))
+    assert integrity.complete_records(actual, expected(ranks=1, replicas=2)).outcome == PASS
 
 
 def test_a_window_without_length_is_judged_without_a_crash() -> None:
-    found = repeats(3, window=Window(5.0, 5.0))
-    verdicts = outcomes(found)
+    actual = repeats(3, window=Window(5.0, 5.0))
+    verdicts = outcomes(actual)
     assert verdicts["complete-records"] == FAIL
     assert verdicts["spread"] == verdicts["steady-state"] == INCONCLUSIVE
 
@@ -162,31 +162,31 @@ def test_unequal_replicas_fail_in_whatever_repeat_and_process() -> None:
     def spoil(last: Record) -> Record:
         return attrs.evolve(last, replicas=(replica(1, digest="e" * 64),))
 
-    found = changed(repeats(3, ranks=2), spoil)
-    assert integrity.replicas_equal(found, "all_reduce").outcome == FAIL
-    assert integrity.replicas_equal(found, "parameter_server").outcome == FAIL
-    assert integrity.replicas_equal(found, "independent").outcome == NOT_APPLICABLE
-    assert integrity.replicas_equal(found, "parameter_server_async").outcome == NOT_APPLICABLE
+    actual = changed(repeats(3, ranks=2), spoil)
+    assert integrity.replicas_equal(actual, "all_reduce").outcome == FAIL
+    assert integrity.replicas_equal(actual, "parameter_server").outcome == FAIL
+    assert integrity.replicas_equal(actual, "independent").outcome == NOT_APPLICABLE
+    assert integrity.replicas_equal(actual, "parameter_server_async").outcome == NOT_APPLICABLE
 
 
 def test_two_records_of_one_replica_cannot_hide_a_difference() -> None:
-    found = changed(
+    actual = changed(
         repeats(1, ranks=2), lambda last: attrs.evolve(last, replicas=(replica(0, digest="e" * 64),))
     )
-    assert integrity.replicas_equal(found, "all_reduce").outcome == FAIL
+    assert integrity.replicas_equal(actual, "all_reduce").outcome == FAIL
 
 
 def test_repeats_may_end_differently() -> None:
-    found = tuple(
+    actual = tuple(
         Repeat(a, tuple(record(r, a, replicas=(replica(r, digest=str(a) * 64),)) for r in range(2)))
         for a in range(3)
     )
-    assert integrity.replicas_equal(found, "all_reduce").outcome == PASS
+    assert integrity.replicas_equal(actual, "all_reduce").outcome == PASS
 
 
 def test_no_digest_is_no_evidence() -> None:
-    found = repeats(3, ranks=1, replicas=(replica(0, digest=""), replica(1, digest="")))
-    assert integrity.replicas_equal(found, "all_reduce").outcome == INCONCLUSIVE
+    actual = repeats(3, ranks=1, replicas=(replica(0, digest=""), replica(1, digest="")))
+    assert integrity.replicas_equal(actual, "all_reduce").outcome == INCONCLUSIVE
 
 
 # ---- precision-effective ---------------------------------------------------------------------
@@ -215,34 +215,34 @@ MEASURED = {
 }
 
 
-@pytest.mark.parametrize("asked", MEASURED)
+@pytest.mark.parametrize("requested", MEASURED)
 @pytest.mark.parametrize("ran", MEASURED)
-def test_the_bounds_tell_precisions_apart(asked: str, ran: str) -> None:
+def test_the_bounds_tell_precisions_apart(requested: str, ran: str) -> None:
     for case, deviation in MEASURED[ran].items():
-        found = repeats(3, deviation=deviation, observed={})
-        outcome = integrity.precision_effective(found, asked).outcome
-        if asked == ran or {asked, ran} == {"tf32", "amp-fp16"}:  # equal significands
+        actual = repeats(3, deviation=deviation, observed={})
+        outcome = integrity.precision_effective(actual, requested).outcome
+        if requested == ran or {requested, ran} == {"tf32", "amp-fp16"}:  # equal significands
             assert outcome == PASS, (case, deviation)
-        elif "fp32" in (asked, ran) or asked != "amp-bf16":
+        elif "fp32" in (requested, ran) or requested != "amp-bf16":
             assert outcome == FAIL, (case, deviation)
 
 
 def test_one_process_in_another_precision_fails() -> None:
-    found = repeats(3, ranks=2, deviation=8e-3, observed={"precision": "amp-bf16"})
-    assert integrity.precision_effective(found, "amp-bf16").outcome == PASS
-    silently = changed(found, lambda last: attrs.evolve(last, deviation=4e-7))
+    actual = repeats(3, ranks=2, deviation=8e-3, observed={"precision": "amp-bf16"})
+    assert integrity.precision_effective(actual, "amp-bf16").outcome == PASS
+    silently = changed(actual, lambda last: attrs.evolve(last, deviation=4e-7))
     assert "not in effect" in integrity.precision_effective(silently, "amp-bf16").detail
-    openly = changed(found, lambda last: attrs.evolve(last, observed={"precision": "fp32"}))
+    openly = changed(actual, lambda last: attrs.evolve(last, observed={"precision": "fp32"}))
     assert "requested amp-bf16, used fp32" in integrity.precision_effective(openly, "amp-bf16").detail
-    broken = changed(found, lambda last: attrs.evolve(last, deviation=math.nan))
+    broken = changed(actual, lambda last: attrs.evolve(last, deviation=math.nan))
     for spoiled in (silently, openly, broken):
         assert integrity.precision_effective(spoiled, "amp-bf16").outcome == FAIL
 
 
 def test_amplified_rounding_leaves_the_precision_open_and_hides_no_failure() -> None:
-    found = repeats(3, ranks=2, deviation=0.3, observed={"precision": "amp-bf16"})
-    assert integrity.precision_effective(found, "amp-bf16").outcome == INCONCLUSIVE
-    silently = changed(found, lambda last: attrs.evolve(last, deviation=4e-7))
+    actual = repeats(3, ranks=2, deviation=0.3, observed={"precision": "amp-bf16"})
+    assert integrity.precision_effective(actual, "amp-bf16").outcome == INCONCLUSIVE
+    silently = changed(actual, lambda last: attrs.evolve(last, deviation=4e-7))
     unseen = repeats(3, deviation=0.3, observed={})
     broken = repeats(3, deviation=math.inf, observed={"precision": "amp-bf16"})
     for spoiled in (silently, unseen, broken):
@@ -265,9 +265,9 @@ def test_an_unknown_precision_has_no_bounds() -> None:
 @given(st.floats(0, 1))
 def test_the_bounds_are_the_bounds(deviation: float) -> None:
     for bounds in PRECISIONS:
-        found = repeats(1, deviation=deviation, observed={})
+        actual = repeats(1, deviation=deviation, observed={})
         inside = bounds.low <= deviation <= bounds.high
-        assert (integrity.precision_effective(found, bounds.name).outcome == PASS) == inside
+        assert (integrity.precision_effective(actual, bounds.name).outcome == PASS) == inside
 
 
 def test_the_arithmetic_behind_the_lower_bounds() -> None:
@@ -286,7 +286,7 @@ def test_the_arithmetic_behind_the_lower_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "observed", "outcome"),
+    ("requested", "observed", "outcome"),
     [
         ({}, {}, PASS),
         ({}, {"compiler": "none", "layout": "nchw"}, PASS),
@@ -301,18 +301,18 @@ def test_the_arithmetic_behind_the_lower_bounds() -> None:
     ],
 )
 def test_what_was_asked_for_must_have_run(
-    asked: dict[str, str], observed: dict[str, str], outcome: str
+    requested: dict[str, str], observed: dict[str, str], outcome: str
 ) -> None:
     """A layout that was left open may be any."""
-    assert outcomes(repeats(3, observed=observed), **asked)["as-requested"] == outcome
+    assert outcomes(repeats(3, observed=observed), **requested)["as-requested"] == outcome
 
 
 def test_one_process_that_did_not_compile_fails_and_is_named() -> None:
-    found = repeats(3, ranks=2, observed={"compiler": "graph"})
+    actual = repeats(3, ranks=2, observed={"compiler": "graph"})
     silent = changed(
         repeats(3, ranks=2, observed={}), lambda last: attrs.evolve(last, observed={"compiler": "none"})
     )
-    openly = changed(found, lambda last: attrs.evolve(last, observed={"compiler": "none"}))
+    openly = changed(actual, lambda last: attrs.evolve(last, observed={"compiler": "none"}))
     for spoiled in (openly, silent):
         verdict = integrity.as_requested(spoiled, "graph", "auto")
         assert verdict.outcome == FAIL
@@ -379,9 +379,9 @@ def test_a_window_far_from_its_stationary_mean_fails_or_is_inconclusive(
     shape: Callable[[int], float], noise: float
 ) -> None:
     source = random.Random(5)
-    found = [steady_state(case_of(source, shape, noise)).outcome for _ in range(8)]
-    assert PASS not in found
-    assert found.count(FAIL) >= 4
+    actual = [steady_state(case_of(source, shape, noise)).outcome for _ in range(8)]
+    assert PASS not in actual
+    assert actual.count(FAIL) >= 4
 
 
 @pytest.mark.parametrize(
@@ -397,9 +397,9 @@ def test_a_window_just_beyond_the_limit_does_not_pass(shape: Callable[[int], flo
 def test_stationary_steps_pass(rho: float, fewest: int) -> None:
     """50 cases each; none fails, and at 0.6 the simulated rate of `inconclusive` is 3 %."""
     source = random.Random(4)
-    found = [steady_state(case_of(source, lambda i: 0.0, rho=rho)).outcome for _ in range(50)]
-    assert found.count(PASS) >= fewest
-    assert FAIL not in found
+    actual = [steady_state(case_of(source, lambda i: 0.0, rho=rho)).outcome for _ in range(50)]
+    assert actual.count(PASS) >= fewest
+    assert FAIL not in actual
 
 
 @pytest.mark.parametrize("period", [2, 7, 10, 20, 25])
@@ -454,9 +454,9 @@ def test_real_step_times_raise_no_false_alarm() -> None:
     document = json.loads((Path(__file__).parents[1] / "analysis/step_times.json").read_text())
     runs = [run["seconds"] for run in document["runs"]]
     windows = [[run[first : first + 100] for first in range(0, len(run) - 99, 100)] for run in runs]
-    found = [steady_state(timed(*series)).outcome for series in windows]
-    assert FAIL not in found
-    assert found == [*[PASS] * 3, INCONCLUSIVE, *[PASS] * 4, *[INCONCLUSIVE] * 2]
+    actual = [steady_state(timed(*series)).outcome for series in windows]
+    assert FAIL not in actual
+    assert actual == [*[PASS] * 3, INCONCLUSIVE, *[PASS] * 4, *[INCONCLUSIVE] * 2]
 
 
 def test_real_step_times_with_a_slow_start_do_not_pass() -> None:
@@ -501,8 +501,8 @@ def test_many_skipped_steps_are_not_a_steady_state() -> None:
 
 @given(st.lists(st.floats(0.01, 10), min_size=20, max_size=60), st.sampled_from([0.125, 0.5, 4.0]))
 def test_the_unit_of_time_does_not_matter(values: list[float], unit: float) -> None:
-    found, scaled = (steady_state(timed([factor * value for value in values])) for factor in (1.0, unit))
-    assert (found.outcome, found.detail) == (scaled.outcome, scaled.detail)
+    actual, scaled = (steady_state(timed([factor * value for value in values])) for factor in (1.0, unit))
+    assert (actual.outcome, actual.detail) == (scaled.outcome, scaled.detail)
 
 
 @pytest.mark.parametrize(

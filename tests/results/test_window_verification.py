@@ -25,15 +25,15 @@ def changed(unchanged=(), tensors=2, moments=2, still=(), zeros=()):
 
 
 def test_it_says_what_was_checked_and_what_was_not():
-    found = verdict_of(replica(0), updates=None)
-    assert found.outcome == PASS
-    assert "2 parameters, 2 moments" in found.detail
-    assert "3 steps" in found.detail
-    assert "not reported: the optimizer's own count of updates" in found.detail
+    actual = verdict_of(replica(0), updates=None)
+    assert actual.outcome == PASS
+    assert "2 parameters, 2 moments" in actual.detail
+    assert "3 steps" in actual.detail
+    assert "not reported: the optimizer's own count of updates" in actual.detail
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "output"),
     [
         (changed(("weight", "bias")), "2 of 2 parameters did not change"),
         (changed(("weight",), moments=0), "1 of 2 parameters did not change"),
@@ -44,11 +44,11 @@ def test_it_says_what_was_checked_and_what_was_not():
         ),
     ],
 )
-def test_a_state_that_stays_fails(changes, said):
-    found = verdict_of(replica(0), replica(1, changes=changes))
-    assert found.outcome == FAIL
-    assert said in found.detail
-    assert "replica 1" in found.detail
+def test_a_state_that_stays_fails(changes, output):
+    actual = verdict_of(replica(0), replica(1, changes=changes))
+    assert actual.outcome == FAIL
+    assert output in actual.detail
+    assert "replica 1" in actual.detail
 
 
 def test_an_update_below_the_last_bit_is_no_failure_where_the_moments_move():
@@ -61,9 +61,9 @@ def test_updates_that_the_optimizer_did_not_count_fail():
 
 
 def test_a_window_of_skipped_steps_is_inconclusive():
-    found = verdict_of(replica(0, changes=changed(("weight", "bias"))), updates=0, skipped_steps=20)
-    assert found.outcome == INCONCLUSIVE
-    assert "skipped all steps" in found.detail
+    actual = verdict_of(replica(0, changes=changed(("weight", "bias"))), updates=0, skipped_steps=20)
+    assert actual.outcome == INCONCLUSIVE
+    assert "skipped all steps" in actual.detail
 
 
 @pytest.mark.parametrize("again", [(7.0, 6.5, 6.1), (7.0, 6.5), (7.0, 6.5, float("nan")), (6.9, 6.5, 6.0)])
@@ -74,10 +74,10 @@ def test_an_audit_that_goes_another_way_fails(again):
 def test_dropout_moves_the_audit_and_other_losses_decide_nothing():
     plan = attrs.evolve(expected(), has_dropout=True)
     assert verdict_of(replica(0, audit_losses=(7.1, 6.6, 5.9)), plan=plan, audit_seeded=False).outcome == PASS
-    found = verdict_of(replica(0, audit_losses=(7.0, 6.5, 6.5)), plan=plan, audit_seeded=False)
-    assert found.outcome == INCONCLUSIVE
-    assert "Dropout draws other masks" in found.detail
-    assert "no longer" not in found.detail, "a verdict that does not decide accuses nobody"
+    actual = verdict_of(replica(0, audit_losses=(7.0, 6.5, 6.5)), plan=plan, audit_seeded=False)
+    assert actual.outcome == INCONCLUSIVE
+    assert "Dropout draws other masks" in actual.detail
+    assert "no longer" not in actual.detail, "a verdict that does not decide accuses nobody"
 
 
 def test_masks_that_repeat_let_the_audit_decide():
@@ -96,7 +96,7 @@ def test_what_a_narrow_precision_rounds_away_is_no_failure():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "output"),
     [
         ({"audit_losses": ()}, "There is no audit"),
         ({"canonical_losses": (7.0, 7.0), "audit_losses": (7.0, 7.0)}, "move the loss too little"),
@@ -108,10 +108,10 @@ def test_what_a_narrow_precision_rounds_away_is_no_failure():
         ({"changes": changed(zeros=("weight.v",))}, "1 of 2 moments are zero at both edges"),
     ],
 )
-def test_missing_evidence_is_inconclusive_and_says_why(changes, said):
-    found = verdict_of(replica(0, **changes))
-    assert found.outcome == INCONCLUSIVE
-    assert said in found.detail
+def test_missing_evidence_is_inconclusive_and_says_why(changes, output):
+    actual = verdict_of(replica(0, **changes))
+    assert actual.outcome == INCONCLUSIVE
+    assert output in actual.detail
 
 
 def test_asynchronous_replicas_may_count_the_updates_of_others():
@@ -137,15 +137,15 @@ def test_a_window_much_faster_than_its_audit_fails_if_all_repeats_show_it():
 
 
 def test_steps_that_a_busy_machine_may_have_lengthened_leave_a_doubt():
-    found = repeats(3, step_times=(0.003,) * 20, audit_step_times=(0.02,) * 3)
-    verdict = window_verified(found, expected())
+    actual = repeats(3, step_times=(0.003,) * 20, audit_step_times=(0.02,) * 3)
+    verdict = window_verified(actual, expected())
     assert verdict.outcome == INCONCLUSIVE
     assert "or the machine was busy" in verdict.detail
 
 
 def test_short_steps_are_not_timed_against_the_audit():
-    found = repeats(3, step_times=(0.0001,) * 20, audit_step_times=(0.004,) * 3)
-    assert window_verified(found, expected()).outcome == PASS
+    actual = repeats(3, step_times=(0.0001,) * 20, audit_step_times=(0.004,) * 3)
+    assert window_verified(actual, expected()).outcome == PASS
 
 
 def test_a_window_of_fast_and_slow_steps_is_judged_by_its_mean():
@@ -165,10 +165,11 @@ def losses_that_repeat(*steps, move=0.05):
 
 
 def test_steps_with_exactly_the_loss_of_the_step_before_fail():
-    found = verdict_of(losses_that_repeat(3, 4, 9))
-    assert found.outcome == FAIL
+    actual = verdict_of(losses_that_repeat(3, 4, 9))
+    assert actual.outcome == FAIL
     assert (
-        "3 of 20 steps of the window have exactly the loss of the step before, step 3 for one" in found.detail
+        "3 of 20 steps of the window have exactly the loss of the step before, step 3 for one"
+        in actual.detail
     )
 
 

@@ -83,10 +83,10 @@ def lines(values, uuid=GPU):
 
 
 def test_two_that_say_the_same_agree():
-    found = nvidia_smi.agreements(repeat(SEEN), lines(SEEN))
-    assert {each.name for each in found} == {*SEEN, "energy"}
-    assert all(each.within for each in found)
-    assert gpu_checks.sensors_agree(found, 40, "id").outcome == "pass"
+    actual = nvidia_smi.agreements(repeat(SEEN), lines(SEEN))
+    assert {item.name for item in actual} == {*SEEN, "energy"}
+    assert all(item.within for item in actual)
+    assert gpu_checks.sensors_agree(actual, 40, "id").outcome == "pass"
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def test_two_that_say_the_same_agree():
     ],
 )
 def test_one_that_says_something_else_is_named(name, wrong, also):
-    found = nvidia_smi.agreements(repeat(SEEN), lines({**SEEN, name: wrong}))
-    assert {each.name for each in found if not each.within} == {name} | also
-    outcome = gpu_checks.sensors_agree(found, 40, "id")
+    actual = nvidia_smi.agreements(repeat(SEEN), lines({**SEEN, name: wrong}))
+    assert {item.name for item in actual if not item.within} == {name} | also
+    outcome = gpu_checks.sensors_agree(actual, 40, "id")
     assert outcome.outcome == "fail"
     assert name in outcome.sentence.partition(".")[0]
 
@@ -111,14 +111,14 @@ def test_an_energy_in_millijoules_would_be_seen():
     wrong = repeat(SEEN)
     energy = wrong.series[-1]
     scaled = Series(0, "energy", GPU, "J", "counter", energy.times, tuple(1000 * v for v in energy.values))
-    found = nvidia_smi.agreements(Repeat(1, wrong.records, (*wrong.series[:-1], scaled)), lines(SEEN))
-    assert [each.name for each in found if not each.within] == ["energy"]
+    actual = nvidia_smi.agreements(Repeat(1, wrong.records, (*wrong.series[:-1], scaled)), lines(SEEN))
+    assert [item.name for item in actual if not item.within] == ["energy"]
 
 
-@pytest.mark.parametrize("told", [[], lines(SEEN, "GPU-other"), lines({"power": 600.0})])
-def test_what_one_of_them_does_not_tell_is_no_agreement(told):
-    found = nvidia_smi.agreements(repeat(SEEN), told)
-    assert gpu_checks.sensors_agree(found, len(told), "id").outcome == "inconclusive"
+@pytest.mark.parametrize("message", [[], lines(SEEN, "GPU-other"), lines({"power": 600.0})])
+def test_what_one_of_them_does_not_tell_is_no_agreement(message):
+    actual = nvidia_smi.agreements(repeat(SEEN), message)
+    assert gpu_checks.sensors_agree(actual, len(message), "id").outcome == "inconclusive"
 
 
 # -- judgements
@@ -174,9 +174,9 @@ def check(look, name="doctor", seconds=5.0):
 
 
 def test_a_check_that_takes_too_long_is_ended(tmp_path):
-    began = time.monotonic()
-    found = gpu_check.carried_out(check(lambda bench: time.sleep(60), seconds=0.2), None, 100.0)
-    assert (found.outcome, time.monotonic() - began < 30) == ("inconclusive", True)
+    started_at = time.monotonic()
+    actual = gpu_check.carried_out(check(lambda bench: time.sleep(60), seconds=0.2), None, 100.0)
+    assert (actual.outcome, time.monotonic() - started_at < 30) == ("inconclusive", True)
 
 
 def test_ctrl_c_is_not_taken_for_the_clock():
@@ -188,9 +188,9 @@ def test_ctrl_c_is_not_taken_for_the_clock():
 
 
 def test_no_check_is_begun_without_time_for_it():
-    found = gpu_check.carried_out(check(lambda bench: pytest.fail("begun"), seconds=100.0), None, 3.0)
-    assert found.outcome == "inconclusive"
-    assert "3 s" in found.sentence
+    actual = gpu_check.carried_out(check(lambda bench: pytest.fail("begun"), seconds=100.0), None, 3.0)
+    assert actual.outcome == "inconclusive"
+    assert "3 s" in actual.sentence
 
 
 def test_one_that_breaks_does_not_stop_the_others_and_commands_add_up(tmp_path, monkeypatch, capsys):
@@ -215,8 +215,8 @@ def test_one_that_breaks_does_not_stop_the_others_and_commands_add_up(tmp_path, 
         [" third ", " not-applicable "],
     ]
     assert all(row.count("|") == 4 for row in table)
-    found = json.loads((tmp_path / "checks" / "second.json").read_text(encoding="utf-8"))
-    assert (found["check"], found["outcome"], found["figures"]) == ("second", "pass", {"a": 1})
+    actual = json.loads((tmp_path / "checks" / "second.json").read_text(encoding="utf-8"))
+    assert (actual["check"], actual["outcome"], actual["figures"]) == ("second", "pass", {"a": 1})
 
 
 def test_an_unknown_word_is_a_usage_error_and_starts_nothing(tmp_path, capsys):
@@ -228,7 +228,7 @@ def test_an_unknown_word_is_a_usage_error_and_starts_nothing(tmp_path, capsys):
 
 
 def test_the_promised_checks_are_there():
-    names = {each.name for each in gpu_checks.CHECKS}
+    names = {item.name for item in gpu_checks.CHECKS}
     assert {
         f"parity-{m}-{p}" for m in ("resnet50", "bert-base") for p in ("fp32", "tf32", "amp-fp16", "amp-bf16")
     } <= names
@@ -238,9 +238,9 @@ def test_the_promised_checks_are_there():
 
 def test_without_nvidia_smi_nothing_is_held_against_it(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = gpu_checks.sensors(gpu_checks.Bench("cuda", None, tmp_path))
-    assert found.outcome == "inconclusive"
-    assert "nvidia-smi" in found.sentence
+    actual = gpu_checks.sensors(gpu_checks.Bench("cuda", None, tmp_path))
+    assert actual.outcome == "inconclusive"
+    assert "nvidia-smi" in actual.sentence
 
 
 # -- a rehearsal
@@ -265,19 +265,19 @@ def test_a_rehearsal_on_the_cpu(tmp_path):
         "killed",
     ]
     assert gpu_check.main(out) == 0
-    found = {
+    actual = {
         path.stem: json.loads(path.read_text(encoding="utf-8")) for path in (tmp_path / "checks").iterdir()
     }
-    assert {name: each["outcome"] for name, each in found.items()} == {
+    assert {name: item["outcome"] for name, item in actual.items()} == {
         "parity-bert-base-fp32": "pass",
         "parity-bert-base-tf32": "not-applicable",
         "parity-resnet50-amp-fp16-fused_batch_norm": "not-applicable",
         "parity-resnet50-tf32": "not-applicable",
         "killed-worker": "pass",
     }
-    kept = {result.id: result for result in ResultStore(tmp_path / "results")}
-    assert {name for each in found.values() for name in each["results"]} == set(kept)
-    assert sorted(result.status for result in kept.values()) == [
+    stored = {result.id: result for result in ResultStore(tmp_path / "results")}
+    assert {name for item in actual.values() for name in item["results"]} == set(stored)
+    assert sorted(result.status for result in stored.values()) == [
         "crashed",
         "ok",
         "unsupported",

@@ -54,8 +54,10 @@ def test_a_protocol_follows_from_every_spec(one):
     if protocol.target is None:
         assert protocol.max_repeats == protocol.repeats
     for name in ("warmup", "steps", "repeats", "target"):
-        asked = getattr(one, name)
-        assert getattr(protocol, name) == (getattr(PROTOCOLS[one.protocol], name) if asked is None else asked)
+        requested = getattr(one, name)
+        assert getattr(protocol, name) == (
+            getattr(PROTOCOLS[one.protocol], name) if requested is None else requested
+        )
 
 
 @given(st.text() | st.from_regex(r"[0-9x]+n[0-9]+d(@.*)?"))

@@ -14,8 +14,10 @@ from dlperf_sdk.testing.cells import Cell, list_pair_cells, list_single_replica_
 MODELS = ("bert-base", "resnet50")
 DECLARED = st.builds(
     Capabilities,
-    precisions=st.sets(st.sampled_from(["tf32", "amp-fp16", "amp-bf16"])).map(lambda found: found | {"fp32"}),
-    compilers=st.sets(st.sampled_from(["graph", "xla", "inductor"])).map(lambda found: found | {"none"}),
+    precisions=st.sets(st.sampled_from(["tf32", "amp-fp16", "amp-bf16"])).map(
+        lambda actual: actual | {"fp32"}
+    ),
+    compilers=st.sets(st.sampled_from(["graph", "xla", "inductor"])).map(lambda actual: actual | {"none"}),
     strategies=st.sets(st.sampled_from(["all_reduce", "parameter_server", "independent"]), min_size=1),
 )
 

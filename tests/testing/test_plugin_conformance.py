@@ -116,7 +116,7 @@ def test_a_loss_of_the_same_step_in_another_run(losses, precision, same):
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "found"),
+    ("file", "text", "actual"),
     [
         ("mine/worker/net.py", "from numpy import linalg", ["numpy", "numpy.linalg"]),
         ("mine/worker/net.py", "from . import layers", ["mine.worker", "mine.worker.layers"]),
@@ -125,8 +125,8 @@ def test_a_loss_of_the_same_step_in_another_run(losses, precision, same):
         ("mine/worker/__init__.py", "from .rich import more", ["mine.worker.rich", "mine.worker.rich.more"]),
     ],
 )
-def test_relative_imports_are_followed(file, text, found):
-    assert _list_imported_modules(file, ast.parse(text)) == found
+def test_relative_imports_are_followed(file, text, actual):
+    assert _list_imported_modules(file, ast.parse(text)) == actual
 
 
 # -- gaps and failures, as pytest shows them
@@ -163,9 +163,9 @@ def test_a_known_gap_whose_test_fails_is_none(tmp_path):
         "    @property\n    def plugin(self):\n"
         "        found = super().plugin\n        found.flops = lambda options: ()\n        return found\n"
     )
-    code, said = pytested(tmp_path, TestMine=body)
-    assert code == 0, said
-    assert "nobody has counted yet" in said
+    code, output = pytested(tmp_path, TestMine=body)
+    assert code == 0, output
+    assert "nobody has counted yet" in output
 
 
 def test_what_must_fail_does_and_says_why(tmp_path):
@@ -178,15 +178,15 @@ def test_what_must_fail_does_and_says_why(tmp_path):
         "        found.flops = lambda options: tuple(evolve(term, macs=0) for term in right(options))\n"
         "        return found\n"
     )
-    code, said = pytested(tmp_path, TestPasses=passes, TestNamesNothing=names_nothing, TestAdvises=advises)
+    code, output = pytested(tmp_path, TestPasses=passes, TestNamesNothing=names_nothing, TestAdvises=advises)
     assert code == 1
     for suite in ("TestPasses", "TestNamesNothing", "TestAdvises"):
-        assert re.search(rf"^(FAILED|ERROR) .*::{suite}::", said, re.MULTILINE), said
-    assert "[XPASS(strict)] known gap: not yet" in said
-    assert "test_nothing, and the suite has no such test" in said
-    assert "has 0 multiply-accumulates in 2 passes" in said
-    assert "Why it matters: achieved FLOP/s and MFU are made of these" in said
-    assert "assert (0 > 0" in said, "assertions are rewritten"
+        assert re.search(rf"^(FAILED|ERROR) .*::{suite}::", output, re.MULTILINE), output
+    assert "[XPASS(strict)] known gap: not yet" in output
+    assert "test_nothing, and the suite has no such test" in output
+    assert "has 0 multiply-accumulates in 2 passes" in output
+    assert "Why it matters: achieved FLOP/s and MFU are made of these" in output
+    assert "assert (0 > 0" in output, "assertions are rewritten"
 
 
 # -- dlperf check
@@ -198,45 +198,47 @@ def checked(capsys, *words):
 
 
 def test_check_prints_a_line_per_check_and_says_which_one_runs(capsys):
-    code, said = checked(capsys, "numpy", "--only", "canonical", "--only", "compiles", "--set", "features=4")
-    lines = said.out.splitlines()
+    code, output = checked(
+        capsys, "numpy", "--only", "canonical", "--only", "compiles", "--set", "features=4"
+    )
+    lines = output.out.splitlines()
     assert code == 0
     assert sum(line.startswith("✓ pass") for line in lines) == 4
     assert any(line.startswith("– skipped") for line in lines)
-    assert "the plugin declares no compiler to try" in said.out
+    assert "the plugin declares no compiler to try" in output.out
     assert lines[-1] == "numpy: 4 passed, 0 failed, 1 skipped"
-    running = said.err.splitlines()
+    running = output.err.splitlines()
     assert len(running) == 5
     assert running[0].startswith("1/5  test_") and running[-1].startswith("5/5  test_")
 
 
 def test_only_takes_words_in_names_and_no_expressions(capsys):
-    code, said = checked(capsys, "numpy", "--only", "canonical or compile")
+    code, output = checked(capsys, "numpy", "--only", "canonical or compile")
     assert code == 2
-    assert "'canonical or compile' is in the name of none of them" in said.err
+    assert "'canonical or compile' is in the name of none of them" in output.err
 
 
 def test_check_leaves_out_what_is_skipped_and_resumes_after_what_has_passed(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path))
     words = ("numpy", "--only", "imports_nothing", "--only", "refuses", "--only", "compiles")
-    code, said = checked(capsys, *words, "--skip", "refuses", "--resume")
+    code, output = checked(capsys, *words, "--skip", "refuses", "--resume")
     assert code == 0
-    assert "no check of this plugin with the same arguments to resume" in " ".join(said.err.split())
-    assert "test_it_imports_nothing" in said.out and "refuses" not in said.out
-    code, said = checked(capsys, *words, "--resume")
+    assert "no check of this plugin with the same arguments to resume" in " ".join(output.err.split())
+    assert "test_it_imports_nothing" in output.out and "refuses" not in output.out
+    code, output = checked(capsys, *words, "--resume")
     assert code == 0
-    assert "test_it_imports_nothing" not in said.out and "refuses" in said.out
-    assert said.out.splitlines()[-1].endswith(" had passed before")
+    assert "test_it_imports_nothing" not in output.out and "refuses" in output.out
+    assert output.out.splitlines()[-1].endswith(" had passed before")
     assert "test_it_imports_nothing" in checked(capsys, *words)[1].out  # without --resume all are run
-    _, said = checked(capsys, *words, "--batch-size", "2", "--resume")
-    assert "test_it_imports_nothing" in said.out  # other arguments, another check
+    _, output = checked(capsys, *words, "--batch-size", "2", "--resume")
+    assert "test_it_imports_nothing" in output.out  # other arguments, another check
 
 
 def test_check_as_json_and_a_failure_sets_the_exit_code(capsys, tmp_path, monkeypatch):
-    code, said = checked(
+    code, output = checked(
         capsys, "numpy", "--only", "imports_nothing", "--only", "memory_that", "--models", "linear", "--json"
     )
-    document = json.loads(said.out)
+    document = json.loads(output.out)
     assert code == document["exit_code"] == 0
     assert {check["name"] for check in document["checks"]} == {
         "test_it_imports_nothing_of_the_core",
@@ -249,14 +251,14 @@ def test_check_as_json_and_a_failure_sets_the_exit_code(capsys, tmp_path, monkey
     )
     distribution(tmp_path, "dlperf-missing", entry, {"missing_module": module})
     monkeypatch.syspath_prepend(tmp_path)
-    code, said = checked(capsys, "missing", "--only", "what_it_names", "--json")
-    failed = json.loads(said.out)
+    code, output = checked(capsys, "missing", "--only", "what_it_names", "--json")
+    failed = json.loads(output.out)
     assert code == failed["exit_code"] == 1
     assert failed["counts"] == {"pass": 0, "fail": 1, "skipped": 0}
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "output"),
     [
         (["nump"], "Did you mean 'numpy'"),
         (["numpy", "--only", "nothing_like"], "no test to run"),
@@ -278,17 +280,17 @@ def test_check_as_json_and_a_failure_sets_the_exit_code(capsys, tmp_path, monkey
         (["local", "--model", "resnet50"], "numpy has no trainer for resnet50"),
     ],
 )
-def test_check_of_what_cannot_be_meant_starts_nothing(capsys, words, said):
-    found, streams = checked(capsys, *words)
-    assert (found, streams.out) == (2, "")
-    assert said in " ".join(streams.err.split())
+def test_check_of_what_cannot_be_meant_starts_nothing(capsys, words, output):
+    actual, streams = checked(capsys, *words)
+    assert (actual, streams.out) == (2, "")
+    assert output in " ".join(streams.err.split())
     assert "test_" not in streams.err
 
 
 def test_the_options_of_check_reach_the_suites(capsys):
     assert checked(capsys, "linear", "--only", "arithmetic", "--set", "features=3")[0] == 0
-    code, said = checked(capsys, "flops", "--only", "pure", "--model", "softmax")
-    assert code == 0 and "test_it_is_pure" in said.out
+    code, output = checked(capsys, "flops", "--only", "pure", "--model", "softmax")
+    assert code == 0 and "test_it_is_pure" in output.out
 
 
 CHECK = (
@@ -331,22 +333,22 @@ def test_check_of_a_broken_plugin(capsys, tmp_path, monkeypatch):
 
 @pytest.mark.long
 def test_a_new_plugin_passes_its_own_lint(tmp_path):
-    made = skeleton.write("my-framework", tmp_path)
-    assert sorted(str(p.relative_to(made.folder)) for p in made.folder.rglob("*") if p.is_file()) == sorted(
-        made.files
-    )
+    created = skeleton.write("my-framework", tmp_path)
+    assert sorted(
+        str(p.relative_to(created.folder)) for p in created.folder.rglob("*") if p.is_file()
+    ) == sorted(created.files)
     for words in (["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]):
         done = subprocess.run(
-            [sys.executable, "-m", *words], cwd=made.folder, capture_output=True, text=True, check=False
+            [sys.executable, "-m", *words], cwd=created.folder, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.long
 def test_a_new_plugin_fails_only_where_it_has_to_be_filled_in(tmp_path):
-    made = skeleton.write("fresh", tmp_path)
+    created = skeleton.write("fresh", tmp_path)
     entry = {"dlperf_sdk.frameworks": {"fresh": "dlperf_fresh.framework:Fresh"}}
-    site = made.folder / "src"
+    site = created.folder / "src"
     distribution(site, "dlperf-fresh", entry, {})
     script = "import sys; from dlperf_sdk.cli import main; sys.exit(main(['check', 'fresh', '--json']))"
     done = subprocess.run(
@@ -375,7 +377,7 @@ def test_a_new_plugin_fails_only_where_it_has_to_be_filled_in(tmp_path):
         "update",
         "read_loss",
         "outputs_and_references",
-        "in_effect",
+        "observe_settings",
     ):
         assert f" {method}(): " in left
     assert (left.count("resnet50.py"), left.count("bert_base.py")) == (4, 3)
@@ -433,9 +435,9 @@ def test_nothing_is_overwritten(tmp_path):
 
 def test_new_plugin_from_the_command_line(tmp_path, capsys):
     assert main(["new-plugin", "mine", "--directory", str(tmp_path), "--json"]) == 0
-    made = json.loads(capsys.readouterr().out)
+    output = json.loads(capsys.readouterr().out)
     assert (tmp_path / "dlperf-mine" / "pyproject.toml").exists()
-    assert len(made["files"]) == 11
+    assert len(output["files"]) == 11
     assert main(["new-plugin", "mine", "--directory", str(tmp_path)]) == 2
     assert main(["new-plugin", "mine", "--directory", ""]) == 2
     assert "--directory names nothing" in capsys.readouterr().err

@@ -61,10 +61,10 @@ def test_masks_repeat_where_the_framework_is_seeded(runtime, is_repeated, audit)
     trainer = Dropping(runtime())
     trainer.runtime.seed()
     first = [[trainer.step(None).loss] for _ in range(STEPS)]
-    found = audit(trainer)
-    assert (found["audit_losses"] == first) is is_repeated
-    assert found["audit_seeded"] is is_repeated
-    assert len(found["audit_step_times"]) == STEPS
+    actual = audit(trainer)
+    assert (actual["audit_losses"] == first) is is_repeated
+    assert actual["audit_seeded"] is is_repeated
+    assert len(actual["audit_step_times"]) == STEPS
 
 
 def test_there_is_no_audit_without_a_reset(audit):

@@ -91,7 +91,7 @@ class Linear(BaseTrainer):
     def widen(self, value):
         return value
 
-    def in_effect(self):
+    def observe_settings(self):
         return {"precision": self.name_precision(["float32"], tf32=False), "layout": None}
 
 
@@ -149,16 +149,16 @@ def test_synthetic_batches_are_the_canonical_shards_in_the_networks_layout(sourc
     trainer = Linear(request(layout="nhwc", data={"source": source}), replicas=(2, 5))
     expected = [canonical.batch(INPUTS, 4, shard, 0) for shard in (2, 5)]
     for batch in itertools.islice(trainer.batches(), 2):
-        for found, wanted in zip(batch, expected, strict=True):
-            np.testing.assert_array_equal(found["x"], wanted["x"])
-            np.testing.assert_array_equal(found["image"], wanted["image"].transpose(0, 2, 3, 1))
-            assert found["image"].flags.c_contiguous
+        for actual, wanted in zip(batch, expected, strict=True):
+            np.testing.assert_array_equal(actual["x"], wanted["x"])
+            np.testing.assert_array_equal(actual["image"], wanted["image"].transpose(0, 2, 3, 1))
+            assert actual["image"].flags.c_contiguous
     assert trainer.prefetched_batches() == 0 and "data" not in trainer.observed()
 
 
 def test_every_replica_has_a_loader_and_the_facts_are_of_the_fewest_samples():
-    asked = request(data={"source": "numbers", "samples": 3}, batch_size=1)
-    trainer = Linear(asked, replicas=(0, 1))
+    requested = request(data={"source": "numbers", "samples": 3}, batch_size=1)
+    trainer = Linear(requested, replicas=(0, 1))
     first, second = next(trainer.batches())
     assert first["x"][0] in (0, 2) and second["x"] == [1]
     assert trainer.prefetched_batches() == 6
@@ -179,9 +179,9 @@ def test_a_batch_that_cannot_be_loaded_raises_its_error():
 def test_weights_are_the_canonical_ones():
     trainer = Linear(request())
     wanted = list(canonical.weights(MANIFEST, 0))
-    for (name, values), (found_name, found) in zip(wanted, trainer.parameters(0), strict=True):
+    for (name, values), (found_name, actual) in zip(wanted, trainer.parameters(0), strict=True):
         assert found_name == name
-        np.testing.assert_array_equal(found, values)
+        np.testing.assert_array_equal(actual, values)
 
 
 @pytest.mark.parametrize(

@@ -80,10 +80,10 @@ def of_text(request):
 @pytest.mark.parametrize(("source", "given"), [(images, of_images), (text, of_text)])
 def test_what_was_drawn_is_expected_and_counted(source, given, tmp_path):
     request = request_of(source(tmp_path))
-    found = account_of(request, given(request))
-    assert found.compared == STEPS
-    assert found.samples == STEPS * len(REPLICAS) * 4
-    assert found.unexpected == [[], []]
+    actual = account_of(request, given(request))
+    assert actual.compared == STEPS
+    assert actual.samples == STEPS * len(REPLICAS) * 4
+    assert actual.unexpected == [[], []]
 
 
 @pytest.mark.parametrize(("source", "given"), [(images, of_images), (text, of_text)])
@@ -106,9 +106,9 @@ def test_one_replica_with_the_shard_of_another_is_unexpected(tmp_path):
 
 def test_a_smaller_batch_is_unexpected_and_counts_as_what_it_is(tmp_path):
     request = request_of(images(tmp_path))
-    found = account_of(request, [[labels[:3] for labels in step] for step in draws(request)])
-    assert found.samples == STEPS * len(REPLICAS) * 3
-    assert found.unexpected == [[*range(STEPS)]] * 2
+    actual = account_of(request, [[labels[:3] for labels in step] for step in draws(request)])
+    assert actual.samples == STEPS * len(REPLICAS) * 3
+    assert actual.unexpected == [[*range(STEPS)]] * 2
 
 
 def test_synthetic_batches_are_the_canonical_ones():

@@ -77,8 +77,8 @@ def digests(python: str) -> tuple[str, dict[str, str]]:
         check=True,
         timeout=60,
     )
-    found = json.loads(answer.stdout)
-    return found["numpy"], found["digests"]
+    actual = json.loads(answer.stdout)
+    return actual["numpy"], actual["digests"]
 
 
 def python37() -> str | None:
@@ -110,9 +110,16 @@ def old_python() -> str:
         )
     home.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=home.parent) as scratch:
-        made = Path(scratch) / "environment"
-        subprocess.run([base, "-m", "venv", str(made)], check=True, capture_output=True, timeout=120)
-        pip = [str(made / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
+        created = Path(scratch) / "environment"
+        subprocess.run([base, "-m", "venv", str(created)], check=True, capture_output=True, timeout=120)
+        pip = [
+            str(created / "bin" / "python"),
+            "-m",
+            "pip",
+            "install",
+            "--disable-pip-version-check",
+            "--quiet",
+        ]
         installed = subprocess.run(
             [*pip, "--only-binary", ":all:", f"numpy=={OLD_NUMPY}"],
             capture_output=True,
@@ -126,22 +133,22 @@ def old_python() -> str:
                 f"NumPy {OLD_NUMPY} cannot be installed for {base}, its streams stay unchecked: {reason}"
             )
         try:
-            made.rename(home)
+            created.rename(home)
         except OSError:  # Another test run was faster.
             assert python.exists()
     return str(python)
 
 
 def test_known_answers() -> None:
-    numpy, found = digests(sys.executable)
+    numpy, actual = digests(sys.executable)
     assert numpy == np.__version__
-    assert found == KNOWN
+    assert actual == KNOWN
 
 
 def test_known_answers_in_an_old_numpy(old_python: str) -> None:
-    numpy, found = digests(old_python)
+    numpy, actual = digests(old_python)
     assert numpy == OLD_NUMPY
-    assert found == KNOWN
+    assert actual == KNOWN
 
 
 @pytest.mark.parametrize("module", [canonical, schedule], ids=["canonical", "schedule"])
@@ -211,8 +218,8 @@ def test_a_replica_has_a_shard_of_its_own_but_in_a_parity_run(program: str, shar
     request = Request(*[None] * len(Request._fields))  # type: ignore[arg-type]
     request = request._replace(inputs=INPUTS, batch_size=2, seed=5, program=program)
     for replica, shard in enumerate(shards):
-        found, wanted = canonical.batch_of(request, replica), canonical.batch(INPUTS, 2, shard, 5)
-        assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
+        actual, wanted = canonical.batch_of(request, replica), canonical.batch(INPUTS, 2, shard, 5)
+        assert all(np.array_equal(actual[name], wanted[name]) for name in wanted)
 
 
 def test_unknown_kinds() -> None:

@@ -21,7 +21,7 @@ def test_a_digest_is_of_the_bytes_in_the_manifests_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "output"),
     [
         ([("a", A)], "lacks the manifest's parameter b"),
         ([("a", A), ("b", B), ("c", B)], "parameter c that is not in"),
@@ -31,6 +31,8 @@ def test_a_digest_is_of_the_bytes_in_the_manifests_order() -> None:
         ([("a", numpy.asfortranarray(A)), ("b", B)], "contiguous"),
     ],
 )
-def test_what_is_not_the_manifests_is_refused(parameters: list[tuple[str, numpy.ndarray]], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_what_is_not_the_manifests_is_refused(
+    parameters: list[tuple[str, numpy.ndarray]], output: str
+) -> None:
+    with pytest.raises(ValueError, match=output):
         digest_of(MANIFEST, parameters)

@@ -48,7 +48,7 @@ def test_a_batch_is_what_the_recipe_gives(tmp_path, layout):
     shape = (3, 3, 32, 32) if layout == "nchw" else (3, 32, 32, 3)
     assert batch["image"].shape == shape
     pictures = batch["image"] if layout == "nhwc" else batch["image"].transpose(0, 2, 3, 1)
-    for (draw, sample), found, label in zip(keys, pictures, batch["label"], strict=True):
+    for (draw, sample), actual, label in zip(keys, pictures, batch["label"], strict=True):
         assert label == images.images.labels[sample]
         chance = random.Random(f"augment/5/1/{draw}")
         with Image.open(Path(images.images.root) / images.images.paths[sample]) as image:
@@ -57,7 +57,7 @@ def test_a_batch_is_what_the_recipe_gives(tmp_path, layout):
         pixels = np.asarray(whole.crop(box).resize((32, 32), Image.Resampling.BILINEAR), np.float64) / 255
         if chance.random() < 0.5:
             pixels = pixels[:, ::-1]
-        np.testing.assert_allclose(found, (pixels - MEAN) / STD, atol=2e-6)
+        np.testing.assert_allclose(actual, (pixels - MEAN) / STD, atol=2e-6)
     assert not np.array_equal(batch["image"][0], batch["image"][2])  # the same image, cropped anew
     assert images.facts["decoder"].startswith("Pillow ")
 
@@ -80,11 +80,11 @@ def test_an_image_that_broke_after_the_preparation_is_named(tmp_path, damage):
 
 def test_an_altered_index_is_refused(tmp_path):
     data_samples.image_folder(tmp_path / "data")
-    asked = Asked(tmp_path / "data")
-    index = Path(asked.data["index"])
+    requested = Asked(tmp_path / "data")
+    index = Path(requested.data["index"])
     index.write_bytes(index.read_bytes().replace(b"one", b"two"))
     with pytest.raises(worker.DataError, match="has changed"):
-        jpeg.JpegImages(asked, 0, "nchw")
+        jpeg.JpegImages(requested, 0, "nchw")
 
 
 @pytest.mark.parametrize("mode", ["L", "CMYK", "RGB"])

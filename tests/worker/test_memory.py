@@ -48,18 +48,18 @@ def told(exit, limit, log):
 )
 @pytest.mark.parametrize("how", [{"code": 1}, {"signal": "SIGABRT"}])
 def test_what_a_library_says_of_memory_counts_under_a_limit_only(log, how):
-    found = told(exit_with(**how), 5 * MEBI, log)
-    assert found["kind"] == "out-of-memory"
-    assert repr(log.splitlines()[-1]) in found["message"]
+    actual = told(exit_with(**how), 5 * MEBI, log)
+    assert actual["kind"] == "out-of-memory"
+    assert repr(log.splitlines()[-1]) in actual["message"]
     assert told(exit_with(**how), None, log)["kind"] == "crashed"
     assert "memory_limit" not in told(exit_with(**how), None, log)["message"]
 
 
 @pytest.mark.parametrize("how", [{"code": 1}, {"signal": "SIGSEGV"}])
 def test_a_death_without_a_word_of_memory_names_the_limit_as_what_may_be_why(how):
-    found = told(exit_with(**how), 5 * MEBI, "something else\n")
-    assert found["kind"] == "crashed"
-    assert f"memory_limit lets it allocate {5 * MEBI} bytes, which may be too few" in found["message"]
+    actual = told(exit_with(**how), 5 * MEBI, "something else\n")
+    assert actual["kind"] == "crashed"
+    assert f"memory_limit lets it allocate {5 * MEBI} bytes, which may be too few" in actual["message"]
 
 
 def test_words_of_memory():

@@ -35,8 +35,8 @@ def test_a_worker_imports_nothing_that_it_may_not_need():
     answer = subprocess.run(
         [sys.executable, "-I", "-c", script, str(SOURCE)], capture_output=True, text=True, check=True
     )
-    found = set(json.loads(answer.stdout))
-    assert "dlperf_sdk.worker.trainer" in found
+    actual = set(json.loads(answer.stdout))
+    assert "dlperf_sdk.worker.trainer" in actual
     standard = {
         "argparse",
         "asyncio",
@@ -48,7 +48,7 @@ def test_a_worker_imports_nothing_that_it_may_not_need():
         "zipfile",
     }
     ours = {f"dlperf_sdk.worker.{name}" for name in ("agent", "data", "parity", "schedule", "tracing")}
-    assert not found & (standard | ours | {"numpy"})
+    assert not actual & (standard | ours | {"numpy"})
 
 
 class Refusing(Runtime):

@@ -44,7 +44,7 @@ def named(path):
 
 def imported(path):
     """Return all modules that a file imports, wherever in it, but for what only type checkers read."""
-    found = set()
+    actual = set()
     tree = ast.parse(path.read_text(encoding="utf-8"))
     tree.body = [
         node
@@ -53,11 +53,11 @@ def imported(path):
     ]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            actual |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports relatively"
-            found.add(node.module)
-    return found
+            actual.add(node.module)
+    return actual
 
 
 def foreign(path, *own):

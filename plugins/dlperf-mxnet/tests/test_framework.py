@@ -32,7 +32,7 @@ CASE = {"framework": "mxnet", "model": "resnet50", "device": "cpu", "topology": 
     ],
 )
 def test_refuses(change, word):
-    reason = MXNet().refuses(RunSpec(**CASE | change), MXNet.Options())
+    reason = MXNet().explain_refusal(RunSpec(**CASE | change), MXNet.Options())
     assert reason is None if word is None else word in reason
 
 
@@ -42,7 +42,7 @@ def test_refuses(change, word):
 def test_what_is_lacking_says_why(name):
     can = MXNet.capabilities
     assert name not in can.precisions | can.strategies | can.compilers
-    assert MXNet.lacks[name].endswith(".")
+    assert MXNet.unsupported[name].endswith(".")
 
 
 def test_the_cpu_lock_pins_everything_and_nothing_of_cuda():
@@ -78,22 +78,22 @@ def test_one_trainer_owns_a_node():
 
 
 def test_independent_replicas_have_a_process_each():
-    found = processes(cluster(2, 2, "independent"))
-    assert [process.replicas for process in found] == [(0,), (1,), (2,), (3,)]
+    actual = processes(cluster(2, 2, "independent"))
+    assert [process.replicas for process in actual] == [(0,), (1,), (2,), (3,)]
 
 
 def test_the_roles_of_a_parameter_server():
-    found = processes(cluster(2, 2, "parameter_server"))
-    assert [(p.role, p.node, p.variables["DMLC_ROLE"]) for p in found] == [
+    actual = processes(cluster(2, 2, "parameter_server"))
+    assert [(p.role, p.node, p.variables["DMLC_ROLE"]) for p in actual] == [
         (SERVICE, 0, "scheduler"),
         (SERVICE, 0, "server"),
         (SERVICE, 1, "server"),
         (TRAINER, 0, "worker"),
         (TRAINER, 1, "worker"),
     ]
-    assert [p.target for p in found] == [SERVE] * 3 + [None] * 2
-    assert [p.replicas for p in found[3:]] == [(0, 1), (2, 3)] and [p.rank for p in found[3:]] == [0, 1]
-    for process in found:
+    assert [p.target for p in actual] == [SERVE] * 3 + [None] * 2
+    assert [p.replicas for p in actual[3:]] == [(0, 1), (2, 3)] and [p.rank for p in actual[3:]] == [0, 1]
+    for process in actual:
         variables = process.variables
         assert (variables["DMLC_PS_ROOT_URI"], variables["DMLC_PS_ROOT_PORT"]) == ("10.0.0.0", "4000")
         assert (variables["DMLC_NUM_WORKER"], variables["DMLC_NUM_SERVER"]) == ("2", "2")

@@ -71,8 +71,8 @@ def test_a_crop_is_where_the_recipe_says(tmp_path):
     whole = images.decode(path)
     left, top, right, bottom = crop_box(60, 40, random.Random(1))
     cropped = whole.asnumpy()[top:bottom, left:right]
-    found = images.augment(whole, right - left, bottom - top, random.Random(1))
-    assert (found == cropped).all() or (found == cropped[:, ::-1]).all()
+    actual = images.augment(whole, right - left, bottom - top, random.Random(1))
+    assert (actual == cropped).all() or (actual == cropped[:, ::-1]).all()
 
 
 def test_a_broken_image_is_named(tmp_path, make_trainer):

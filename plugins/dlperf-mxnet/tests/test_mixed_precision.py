@@ -38,10 +38,10 @@ def answer(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_outputs_are_bfloat16s(name):
-    said = answer(name)
-    assert said["observed"]["precision"] == "amp-bf16"
-    assert 2**-9 < said["deviation"] < 2**-4
-    assert len({replica["digest"] for replica in said["replicas"]}) == 1
+    output = answer(name)
+    assert output["observed"]["precision"] == "amp-bf16"
+    assert 2**-9 < output["deviation"] < 2**-4
+    assert len({replica["digest"] for replica in output["replicas"]}) == 1
 
 
 def losses(name):

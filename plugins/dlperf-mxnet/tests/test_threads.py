@@ -27,14 +27,14 @@ def threads(imported, cores):
     """What a process with two devices and this many cores says: OMP_NUM_THREADS, our variable, its threads."""
     variables = {**os.environ, "OMP_NUM_THREADS": str(cores), "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", STEPS, imported]
-    said = subprocess.run(command, check=True, env=variables, capture_output=True, text=True).stdout
-    each, ours, alive = said.split()
-    return int(each), ours, int(alive)
+    output = subprocess.run(command, check=True, env=variables, capture_output=True, text=True).stdout
+    item, ours, alive = output.split()
+    return int(item), ours, int(alive)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc, which only Linux has")
 def test_each_device_has_its_share_of_the_cores():
-    each, ours, alive = threads("after", cores=2)
-    assert (each, ours) == (1, "None"), "what is left of the variable would be read again in the loaders"
+    item, ours, alive = threads("after", cores=2)
+    assert (item, ours) == (1, "None"), "what is left of the variable would be read again in the loaders"
     assert alive == threads("after", cores=1)[2] < threads("before", cores=2)[2]
     assert threads("after", cores=5)[0] == 2

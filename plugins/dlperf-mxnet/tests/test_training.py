@@ -32,19 +32,19 @@ def gradients():
 
 def trained(numbers):
     """A parameter of 40 after five steps at these rates, from MXNet."""
-    made = optimizer(numbers)
+    created = optimizer(numbers)
     weight = mx.nd.array(np.linspace(-1, 1, 40))
-    made.param_dict = {}
-    state = made.create_state(0, weight)
+    created.param_dict = {}
+    state = created.create_state(0, weight)
     for rate, g in zip(RATES, gradients(), strict=True):
         gradient = mx.nd.array(g)
-        made.set_learning_rate(rate)
+        created.set_learning_rate(rate)
         if numbers["kind"] == "adamw":
             if "clip_norm" in numbers:
-                made.clip([gradient])
-            made.update(0, weight, gradient, state)
+                created.clip([gradient])
+            created.update(0, weight, gradient, state)
         else:
-            made.update([0], [weight], [gradient], [state])
+            created.update([0], [weight], [gradient], [state])
     return weight.asnumpy()
 
 
@@ -71,8 +71,8 @@ def test_adamw_is_the_models_with_its_clip_if_it_has_one(clipped):
 def test_the_norm_of_many_gradients_is_exact():
     arrays = [np.random.RandomState(i).standard_normal(n) for i, n in enumerate((3, 1000, 1_500_000))]
     exact = sum(np.square(values.astype(np.float32).astype(np.float64)).sum() for values in arrays)
-    found = sum_of_squares([mx.nd.array(values) for values in arrays]).asscalar()
-    assert found == pytest.approx(exact, rel=2e-6)
+    actual = sum_of_squares([mx.nd.array(values) for values in arrays]).asscalar()
+    assert actual == pytest.approx(exact, rel=2e-6)
 
 
 def test_the_log_likelihood_is_exact():

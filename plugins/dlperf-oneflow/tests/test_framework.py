@@ -24,7 +24,7 @@ CASE = {"framework": "oneflow", "model": "resnet50", "device": "cpu"}
     ],
 )
 def test_refuses(change, word):
-    reason = OneFlow().refuses(RunSpec(**CASE | change), OneFlow.Options())
+    reason = OneFlow().explain_refusal(RunSpec(**CASE | change), OneFlow.Options())
     assert reason is None if word is None else word in reason
 
 
@@ -41,14 +41,14 @@ def test_what_is_lacking_says_why():
         "horovod",
     }
     asked_for |= {"inductor", "xla", "cinn"}
-    assert asked_for == set(OneFlow.lacks)
+    assert asked_for == set(OneFlow.unsupported)
     assert not asked_for & (can.precisions | can.layouts | can.strategies | can.compilers)
-    assert all(why.endswith(".") for why in OneFlow.lacks.values())
+    assert all(why.endswith(".") for why in OneFlow.unsupported.values())
 
 
 def test_whoever_wants_a_layout_that_is_lacking_is_sent_where_every_model_goes():
     """nchw, which ResNet-50 takes as well, would be refused next for BERT."""
-    assert OneFlow.lacks["nhwc"].endswith("Leave the layout at auto.")
+    assert OneFlow.unsupported["nhwc"].endswith("Leave the layout at auto.")
 
 
 def test_the_lock_pins_everything_and_what_is_required_names_nvidias_libraries():
@@ -76,21 +76,23 @@ def cluster(hosts, devices, strategy="all_reduce", device="cpu"):
 
 
 def test_processes_of_two_nodes():
-    found = processes(cluster(["10.0.0.1", "10.0.0.2"], 2))
-    assert [p.variables["RANK"] for p in found] == ["0", "1", "2", "3"]
-    assert [p.variables["LOCAL_RANK"] for p in found] == ["0", "1", "0", "1"]
-    assert {p.variables["WORLD_SIZE"] for p in found} == {"4"}
-    assert {(p.variables["MASTER_ADDR"], p.variables["MASTER_PORT"]) for p in found} == {("10.0.0.1", "4000")}
+    actual = processes(cluster(["10.0.0.1", "10.0.0.2"], 2))
+    assert [p.variables["RANK"] for p in actual] == ["0", "1", "2", "3"]
+    assert [p.variables["LOCAL_RANK"] for p in actual] == ["0", "1", "0", "1"]
+    assert {p.variables["WORLD_SIZE"] for p in actual} == {"4"}
+    assert {(p.variables["MASTER_ADDR"], p.variables["MASTER_PORT"]) for p in actual} == {
+        ("10.0.0.1", "4000")
+    }
 
 
 def test_nodes_of_one_machine_are_one_node_to_oneflow():
-    found = processes(cluster(["127.0.0.1", "127.0.0.1"], 1))
-    assert [p.variables["LOCAL_RANK"] for p in found] == ["0", "1"]
+    actual = processes(cluster(["127.0.0.1", "127.0.0.1"], 1))
+    assert [p.variables["LOCAL_RANK"] for p in actual] == ["0", "1"]
 
 
 def test_every_rank_sees_its_nodes_gpus():
-    found = processes(cluster(["10.0.0.1", "10.0.0.2"], 2, device="cuda"))
-    assert [p.variables["CUDA_VISIBLE_DEVICES"] for p in found] == ["cuda-0-0,cuda-0-1"] * 2 + [
+    actual = processes(cluster(["10.0.0.1", "10.0.0.2"], 2, device="cuda"))
+    assert [p.variables["CUDA_VISIBLE_DEVICES"] for p in actual] == ["cuda-0-0,cuda-0-1"] * 2 + [
         "cuda-1-0,cuda-1-1"
     ] * 2
 

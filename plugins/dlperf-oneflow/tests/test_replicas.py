@@ -42,7 +42,7 @@ def answers(name):
 @pytest.mark.parametrize("name", CASES)
 def test_two_replicas_are_equal_and_what_is_their_own_stays_so(name):
     pytest.importorskip("oneflow", reason="the worker half needs OneFlow, which is not in this environment")
-    first, second = (said["replicas"][0] for said in answers(name))
+    first, second = (output["replicas"][0] for output in answers(name))
     assert first["digest"] == second["digest"]
     assert first["losses"] != second["losses"]
     observed, facts = answers(name)[0]["observed"], answers(name)[0]["facts"]

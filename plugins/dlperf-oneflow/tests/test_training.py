@@ -38,15 +38,15 @@ def trained(numbers):
     """A parameter of 40 after five steps at these rates, from OneFlow."""
     weight = flow.nn.Parameter(flow.from_numpy(np.linspace(-1, 1, 40).astype(np.float32)))
     request = SimpleNamespace(optimizer=numbers, parameters=[{"name": "w", "decay": True}])
-    made = optimizer({"w": weight}, request)
+    created = optimizer({"w": weight}, request)
     for rate, g in zip(RATES, gradients(), strict=True):
-        for group in made.param_groups:
+        for group in created.param_groups:
             group["lr"] = rate
-        made.zero_grad()
+        created.zero_grad()
         (weight * flow.from_numpy(g.astype(np.float32))).sum().backward()
         if "clip_norm" in numbers:
             clip_([weight], numbers["clip_norm"])
-        made.step()
+        created.step()
     return weight.detach().numpy()
 
 
@@ -74,8 +74,8 @@ def test_negative_log_softmax_is_exact():
     exact = np.log(np.exp(wide).sum(axis=1, keepdims=True)) - wide
     assert negative_log_softmax(flow.from_numpy(logits)).numpy() == pytest.approx(exact, rel=5e-7, abs=1e-6)
     labels = np.arange(64) % 10
-    found = negative_log_likelihood(flow.from_numpy(logits), flow.from_numpy(labels)).numpy()
-    assert found == pytest.approx(exact[np.arange(64), labels], rel=5e-7, abs=1e-6)
+    actual = negative_log_likelihood(flow.from_numpy(logits), flow.from_numpy(labels)).numpy()
+    assert actual == pytest.approx(exact[np.arange(64), labels], rel=5e-7, abs=1e-6)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
@@ -84,8 +84,8 @@ def test_a_graphs_warm_up_is_the_schedules(steps):
     weight = flow.nn.Parameter(flow.zeros(1))
     scheduler = warm_up(flow.optim.SGD([weight], lr=0.4), numbers)
     for step in range(8):
-        (found,) = scheduler.get_last_lr()
-        assert found == pytest.approx(learning_rate(numbers, "warmup", step))
+        (actual,) = scheduler.get_last_lr()
+        assert actual == pytest.approx(learning_rate(numbers, "warmup", step))
         scheduler.step()
 
 
@@ -113,9 +113,9 @@ def test_a_graphs_clip_is_at_work(make_trainer):
     clipped, plain = (
         make_trainer("bert-base", compiler=compiler, **changes) for compiler in ("graph", "none")
     )
-    found = losses(clipped, 3)
-    assert found == pytest.approx(losses(plain, 3), rel=1e-6)
-    assert found != pytest.approx(losses(free, 3), rel=1e-3)
+    actual = losses(clipped, 3)
+    assert actual == pytest.approx(losses(plain, 3), rel=1e-6)
+    assert actual != pytest.approx(losses(free, 3), rel=1e-3)
 
 
 def test_accumulation_is_one_step(make_trainer):
@@ -141,9 +141,9 @@ def test_what_is_refused_on_a_cpu_is_refused_for_what_it_does(monkeypatch):
     monkeypatch.setenv("ONEFLOW_ENABLE_NHWC", "1")
     values = np.random.RandomState(0).standard_normal((2, 8, 8, 5)).astype(np.float32)
     exact = (values - values.mean((0, 1, 2))) / np.sqrt(values.var((0, 1, 2)) + 1e-5)
-    found = flow.nn.BatchNorm2d(5).train()(flow.from_numpy(values)).numpy()
+    actual = flow.nn.BatchNorm2d(5).train()(flow.from_numpy(values)).numpy()
     # What it leaves unwritten is whatever the memory held: zeros, an older array, or NaN.
-    assert not np.allclose(found, exact, atol=0.1)
+    assert not np.allclose(actual, exact, atol=0.1)
 
 
 def mixed_graph(dtype):

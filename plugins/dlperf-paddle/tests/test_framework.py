@@ -45,7 +45,7 @@ def test_the_shared_half_is_python_3_7():
     ],
 )
 def test_refuses(change, word):
-    reason = Paddle().refuses(RunSpec(**CASE | change), Paddle.Options())
+    reason = Paddle().explain_refusal(RunSpec(**CASE | change), Paddle.Options())
     assert reason is None if word is None else word in reason
 
 
@@ -61,8 +61,8 @@ def test_refuses(change, word):
 )
 def test_a_buffer_for_gradients_that_nobody_averages_is_refused(change, meet):
     case = RunSpec(**CASE | change)
-    assert Paddle().refuses(case, Paddle.Options()) is None
-    reason = Paddle().refuses(case, Paddle.Options(comm_buffer_mb=50))
+    assert Paddle().explain_refusal(case, Paddle.Options()) is None
+    reason = Paddle().explain_refusal(case, Paddle.Options(comm_buffer_mb=50))
     assert reason is None if meet else "comm_buffer_mb" in reason and "all_reduce" in reason
 
 
@@ -70,7 +70,7 @@ def test_a_buffer_for_gradients_that_nobody_averages_is_refused(change, meet):
 def test_what_is_lacking_says_why(name):
     can = Paddle.capabilities
     assert name not in can.strategies | can.compilers
-    assert Paddle.lacks[name].endswith(".")
+    assert Paddle.unsupported[name].endswith(".")
 
 
 def test_the_cpu_lock_pins_everything_and_nothing_of_cuda():
@@ -117,23 +117,23 @@ def cluster(nodes, devices, strategy="all_reduce", device="cpu"):
 
 
 def test_every_worker_knows_all_and_itself():
-    found = processes(cluster(2, 2))
-    assert [p.role for p in found] == [TRAINER] * 4
+    actual = processes(cluster(2, 2))
+    assert [p.role for p in actual] == [TRAINER] * 4
     endpoints = ["10.0.0.0:4000", "10.0.0.0:4001", "10.0.0.1:4000", "10.0.0.1:4001"]
-    assert [p.variables["PADDLE_CURRENT_ENDPOINT"] for p in found] == endpoints
-    assert {p.variables["PADDLE_TRAINER_ENDPOINTS"] for p in found} == {",".join(endpoints)}
-    assert [p.variables["PADDLE_TRAINER_ID"] for p in found] == ["0", "1", "2", "3"]
-    assert {p.variables["PADDLE_TRAINERS_NUM"] for p in found} == {"4"}
-    assert {p.variables["PADDLE_MASTER"] for p in found} == {"10.0.0.0:4002"}
-    assert {p.variables["PADDLE_DISTRI_BACKEND"] for p in found} == {"gloo"}
-    assert not any("NCCL_SOCKET_IFNAME" in p.variables for p in found)
+    assert [p.variables["PADDLE_CURRENT_ENDPOINT"] for p in actual] == endpoints
+    assert {p.variables["PADDLE_TRAINER_ENDPOINTS"] for p in actual} == {",".join(endpoints)}
+    assert [p.variables["PADDLE_TRAINER_ID"] for p in actual] == ["0", "1", "2", "3"]
+    assert {p.variables["PADDLE_TRAINERS_NUM"] for p in actual} == {"4"}
+    assert {p.variables["PADDLE_MASTER"] for p in actual} == {"10.0.0.0:4002"}
+    assert {p.variables["PADDLE_DISTRI_BACKEND"] for p in actual} == {"gloo"}
+    assert not any("NCCL_SOCKET_IFNAME" in p.variables for p in actual)
 
 
 def test_gpus_meet_over_nccl_and_the_exact_interface():
-    found = processes(cluster(2, 1, device="cuda"))
-    assert {p.variables["PADDLE_DISTRI_BACKEND"] for p in found} == {"nccl"}
-    assert [p.variables["NCCL_SOCKET_IFNAME"] for p in found] == ["=eth0", "=eth1"]
-    assert {p.variables["FLAGS_selected_gpus"] for p in found} == {"0"}
+    actual = processes(cluster(2, 1, device="cuda"))
+    assert {p.variables["PADDLE_DISTRI_BACKEND"] for p in actual} == {"nccl"}
+    assert [p.variables["NCCL_SOCKET_IFNAME"] for p in actual] == ["=eth0", "=eth1"]
+    assert {p.variables["FLAGS_selected_gpus"] for p in actual} == {"0"}
 
 
 @pytest.mark.parametrize("alone", [cluster(1, 1), cluster(2, 2, strategy="independent")])

@@ -18,7 +18,7 @@ def test_two_replicas_are_equal_and_train_as_one_with_both_shards(make_trainer):
     import paddle
 
     answers = multiprocess.answers(__file__, ports=3)
-    first, second = (said["replicas"][0] for said in answers)
+    first, second = (answer["replicas"][0] for answer in answers)
     assert first["digest"] == second["digest"]
     assert first["losses"] != second["losses"]
     assert answers[0]["observed"]["strategy"] == "all_reduce"

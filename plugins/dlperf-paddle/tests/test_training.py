@@ -92,8 +92,8 @@ def test_label_smoothing_is_the_published_formula(make_trainer):
     label = trainer.canonical_batch()["label"]
     minus_log = -(logits - np.log(np.exp(logits).sum(1, keepdims=True)))
     expected = (0.7 * minus_log[np.arange(4), label.numpy()] + 0.3 * minus_log.mean(1)).mean()
-    found = trainer.loss((paddle.to_tensor(logits.astype(np.float32)),), {"label": label})
-    assert float(found) == pytest.approx(expected, rel=1e-6)
+    actual = trainer.loss((paddle.to_tensor(logits.astype(np.float32)),), {"label": label})
+    assert float(actual) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("compiler", ["none", "graph"])

@@ -132,9 +132,9 @@ def dllogger(step_time=0.125, parameters=None):
     def line(**record):
         return "DLLL " + json.dumps(record) + "\n"
 
-    asked = {"arch": "resnet50", "batch_size": 128, "amp": True, "world_size": 1, **(parameters or {})}
+    requested = {"arch": "resnet50", "batch_size": 128, "amp": True, "world_size": 1, **(parameters or {})}
     lines = [
-        line(timestamp=f"{BEGIN}", type="LOG", step="PARAMETER", data=asked),
+        line(timestamp=f"{BEGIN}", type="LOG", step="PARAMETER", data=requested),
         line(timestamp=f"{BEGIN}", type="METADATA", metric="train.total_ips", metadata={"unit": "img/s"}),
     ]
     for i, at in _steps(130, step_time):

@@ -22,8 +22,8 @@ FREE = {"topology": "1n1d", "batch_size": 64, "model": "resnet50", "precision": 
 
 
 def fact(result, name):
-    (found,) = [each for each in result.facts if each.name == name]
-    return found.requested if found.observed is None else found.observed
+    (actual,) = [fact for fact in result.facts if fact.name == name]
+    return actual.requested if actual.observed is None else actual.observed
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_tf_cnn_benchmarks_total_is_imported_and_says_what_it_is(log):
 
 def test_what_nobody_says_stays_unknown(log):
     (result,) = import_logs("tf-cnn-benchmarks", [log(log_samples.TF_CNN)], FP32)
-    names = {each.name for each in result.facts}
+    names = {fact.name for fact in result.facts}
     assert not names & {"compiler", "protocol", "seed", "accumulation", "framework_version", "clip_norm"}
     assert "precision" in names
 
@@ -99,7 +99,7 @@ def test_tf_cnn_benchmarks_topology_follows_from_batch_sizes_and_devices(log, ol
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "output"),
     [
         (
             lambda text: text[: text.index("total images")],
@@ -120,8 +120,8 @@ def test_tf_cnn_benchmarks_topology_follows_from_batch_sizes_and_devices(log, ol
         (lambda text: "x" * (MAX_LINE_BYTES + 1), "line 1: is longer than"),
     ],
 )
-def test_a_bad_log_of_tf_cnn_benchmarks_is_refused_by_its_line(log, change, said):
-    with pytest.raises(DocumentError, match=said.replace("(", r"\(")):
+def test_a_bad_log_of_tf_cnn_benchmarks_is_refused_by_its_line(log, change, output):
+    with pytest.raises(DocumentError, match=output.replace("(", r"\(")):
         import_logs("tf-cnn-benchmarks", [log(change(log_samples.TF_CNN))], FP32)
 
 
@@ -136,7 +136,7 @@ STEP = 0.125
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "framework", "global_batch", "estimator"),
+    ("text", "output", "framework", "global_batch", "estimator"),
     [
         (log_samples.oneflow(), FP32, "oneflow", 128 * 16, "elapsed-between-lines"),
         (log_samples.oneflow_bert(), {**FP32, "model": "bert-base"}, "oneflow", 24, "elapsed-between-lines"),
@@ -174,8 +174,8 @@ STEP = 0.125
         "paddle-bert",
     ],
 )
-def test_each_framework_of_dlperf_is_read(log, text, said, framework, global_batch, estimator):
-    (result,) = import_logs("dlperf-log", [log(text)], said)
+def test_each_framework_of_dlperf_is_read(log, text, output, framework, global_batch, estimator):
+    (result,) = import_logs("dlperf-log", [log(text)], output)
     assert result.metric("throughput").value == pytest.approx(global_batch / STEP, rel=1e-5)
     assert result.spec.framework == framework
     assert fact(result, "estimator") == estimator
@@ -202,7 +202,7 @@ def test_dlperf_names_its_case_in_the_path_and_repeats_are_logs(log):
 def test_cases_that_differ_are_results_of_their_own(log):
     paths = [log(log_samples.pytorch(), f"{n}n8g/rn50_b128_fp32_1.log") for n in (1, 2)]
     paths[1].write_text(log_samples.pytorch(0.126))
-    assert [str(each.spec.topology) for each in import_logs("dlperf-log", paths)] == ["1n8d", "2n8d"]
+    assert [str(item.spec.topology) for item in import_logs("dlperf-log", paths)] == ["1n8d", "2n8d"]
 
 
 def test_what_dlperf_calls_fp16_has_to_be_said(log):
@@ -215,7 +215,7 @@ def without(text, *numbers):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "output"),
     [
         ("".join(log_samples.pytorch().splitlines(True)[:60]), "ends after line 60 without iteration 119"),
         (
@@ -235,8 +235,8 @@ def without(text, *numbers):
         (random.Random(0).randbytes(4096), "without a line about an iteration"),
     ],
 )
-def test_a_bad_log_of_dlperf_is_refused_by_its_line(log, text, said):
-    with pytest.raises(DocumentError, match=said):
+def test_a_bad_log_of_dlperf_is_refused_by_its_line(log, text, output):
+    with pytest.raises(DocumentError, match=output):
         import_logs("dlperf-log", [log(text)], FREE)
 
 
@@ -280,7 +280,7 @@ def spread(middle):
 def test_the_ranks_of_a_case_or_of_one_node_are_read_from_one_log(
     log, written, per_rank, estimator, topology, seed
 ):
-    text = interleaved([written(each) for each in per_rank], random.Random(seed))
+    text = interleaved([written(item) for item in per_rank], random.Random(seed))
     (result,) = import_logs("dlperf-log", [log(text)], {**FREE, "topology": topology})
     devices = RANKS if estimator == "mean-of-rates" else result.spec.topology.devices
     # torch's lines have three decimals.
@@ -295,18 +295,18 @@ def test_mxnet_s_ranks_give_what_dlperf_s_own_rule_gives(log):
     rates = [[round(chance.uniform(400, 600), 2) for _ in range(RANKS)] for _ in range(130)]
     logs = [
         "".join(
-            f"Epoch[0] Batch [{at}]\tSpeed: {each[rank]:f} samples/sec\tlr=0.1\n"
-            for at, each in enumerate(rates)
+            f"Epoch[0] Batch [{at}]\tSpeed: {item[rank]:f} samples/sec\tlr=0.1\n"
+            for at, item in enumerate(rates)
         )
         for rank in range(RANKS)
     ]
-    theirs = statistics.fmean(statistics.median(each) for each in rates[20:120])
+    theirs = statistics.fmean(statistics.median(item) for item in rates[20:120])
     (result,) = import_logs("dlperf-log", [log(interleaved(logs, chance))], {**FREE, "topology": "1n8d"})
     assert result.metric("throughput").value == pytest.approx(theirs, rel=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("topology", "text", "said"),
+    ("topology", "text", "output"),
     [
         ("1n8d", interleaved([log_samples.pytorch()] * 3), r"iteration 19 has 3 lines; .* \(1, 8\)"),
         ("2n4d", interleaved([log_samples.pytorch()] * 2), r"iteration 19 has 2 lines; .* \(1, 4, 8\)"),
@@ -323,8 +323,8 @@ def test_mxnet_s_ranks_give_what_dlperf_s_own_rule_gives(log):
     ],
     ids=["some ranks", "some ranks of a node", "more ranks than devices", "one run after another"],
 )
-def test_what_are_not_the_lines_of_all_ranks_is_refused(log, topology, text, said):
-    with pytest.raises(DocumentError, match=said):
+def test_what_are_not_the_lines_of_all_ranks_is_refused(log, topology, text, output):
+    with pytest.raises(DocumentError, match=output):
         import_logs("dlperf-log", [log(text)], {**FREE, "topology": topology})
 
 
@@ -333,7 +333,7 @@ def test_what_are_not_the_lines_of_all_ranks_is_refused(log, topology, text, sai
 def test_a_line_too_many_or_too_few_of_a_rank_is_seen_in_the_window(log, rank, at, twice):
     logs = [log_samples.pytorch().splitlines(True)[1:] for _ in range(4)]
     logs[rank][at] *= 2 if twice else 0
-    path = log(interleaved(["".join(each) for each in logs]))
+    path = log(interleaved(["".join(log) for log in logs]))
     if 19 <= at <= 119:
         with pytest.raises(DocumentError, match=f"iteration {at}\\b"):
             import_logs("dlperf-log", [path], {**FREE, "topology": "1n4d"})
@@ -375,7 +375,7 @@ def test_dllogger_is_read(log):
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "said"),
+    ("change", "error", "output"),
     [
         (lambda text: text[:-20], DocumentError, "line 396 .*cut short"),
         (lambda text: text.replace('"lr"', 'DLLL {"lr"', 1), DocumentError, "line 4 "),
@@ -407,8 +407,8 @@ def test_dllogger_is_read(log):
         (lambda text: text * 2, DocumentError, "line 399: iteration 0 comes after iteration 130"),
     ],
 )
-def test_a_bad_log_of_dllogger_is_refused_by_its_line(log, change, error, said):
-    with pytest.raises(error, match=said):
+def test_a_bad_log_of_dllogger_is_refused_by_its_line(log, change, error, output):
+    with pytest.raises(error, match=output):
         import_logs("dllogger", [log(change(log_samples.dllogger()))], {"framework": "torch"})
 
 
@@ -436,7 +436,7 @@ def test_a_damaged_log_gives_a_result_or_a_typed_error(tmp_path, importer, noise
 
 
 @pytest.mark.parametrize(
-    ("said", "error", "text"),
+    ("output", "error", "text"),
     [
         ({"precison": "fp32"}, UnknownName, "Did you mean 'precision'"),
         ({"steps": 5}, UnknownName, "no fact of an imported case named 'steps'"),
@@ -446,9 +446,9 @@ def test_a_damaged_log_gives_a_result_or_a_typed_error(tmp_path, importer, noise
         ({"precision": "FP 32"}, SpecError, "precision is 'FP 32'"),
     ],
 )
-def test_what_is_said_by_hand_is_checked(log, said, error, text):
+def test_what_is_said_by_hand_is_checked(log, output, error, text):
     with pytest.raises(error, match=text):
-        import_logs("tf-cnn-benchmarks", [log(log_samples.TF_CNN)], {**FP32, **said})
+        import_logs("tf-cnn-benchmarks", [log(log_samples.TF_CNN)], {**FP32, **output})
 
 
 def test_what_is_said_against_the_log_is_noted(log):
@@ -495,19 +495,19 @@ def test_a_large_log_is_streamed(log, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "line", "said"),
-    [(name, *each) for found in (log_samples.REAL, log_samples.FORMATTED) for name, each in found.items()],
+    ("name", "line", "output"),
+    [(name, *item) for actual in (log_samples.REAL, log_samples.FORMATTED) for name, item in actual.items()],
 )
-def test_a_line_of_the_program_itself_is_understood(name, line, said):
-    (found,) = [
-        (each.implementation, tick)
-        for each in FORMATS
-        if each.holds in line and (tick := each.tick(line, global_batch=64)) is not None
+def test_a_line_of_the_program_itself_is_understood(name, line, output):
+    (actual,) = [
+        (item.implementation, tick)
+        for item in FORMATS
+        if item.holds in line and (tick := item.tick(line, global_batch=64)) is not None
     ]
-    implementation, (_, tick) = found
+    implementation, (_, tick) = actual
     assert implementation == name.partition(",")[0]
-    assert (tick.iteration, tick.seconds, tick.covers) == (said[0], said[1], said[3])
-    assert tick.rate == pytest.approx(said[2]) if said[2] else tick.rate is None
+    assert (tick.iteration, tick.seconds, tick.covers) == (output[0], output[1], output[3])
+    assert tick.rate == pytest.approx(output[2]) if output[2] else tick.rate is None
     assert (tick.stamp is not None) == bool(re.search(r"[0-9]{2}:[0-9]{2}:[0-9]{2}[.,][0-9]{3}", line))
 
 
@@ -522,8 +522,8 @@ def test_a_window_of_tensorflows_own_log(log):
         f"{stamp} 140405777909504 keras_utils.py:133] TimeHistory: {took} examples/second between steps {steps}\n"
         for stamp, took, steps in lines
     )
-    said = {**FREE, "framework": "tensorflow", "batch_size": 128}
-    (result,) = import_logs("dlperf-log", [log(text)], said)
+    output = {**FREE, "framework": "tensorflow", "batch_size": 128}
+    (result,) = import_logs("dlperf-log", [log(text)], output)
     assert fact(result, "estimator") == "elapsed-between-lines"
     # A float holds seconds since 1970 to a quarter of a microsecond.
     assert result.metric("throughput").value == pytest.approx(100 * 128 / 39.142327, rel=5e-7 / 39)
@@ -546,5 +546,5 @@ def test_a_window_of_tensorflows_own_log(log):
 )
 def test_a_line_that_begins_again_and_again_takes_no_time(again):
     text = again * 10_000 + "Validation Iteration: "
-    assert any(each.holds in text for each in FORMATS)
-    assert [each.tick(text, 1) for each in FORMATS] == [None] * len(FORMATS)
+    assert any(item.holds in text for item in FORMATS)
+    assert [item.tick(text, 1) for item in FORMATS] == [None] * len(FORMATS)

@@ -71,7 +71,7 @@ def test_a_dlperf_figure_is_what_its_line_says():
 
 def test_a_tensorpack_figure_is_what_its_line_says():
     place = {"constant": 0, "in-graph": 1, "python-queue": 2}
-    for figure in published("tensorpack").where(date="2017-09"):
+    for figure in published("tensorpack").filter(date="2017-09"):
         devices, ours, theirs = cells(SOURCES[figure.source.document, figure.source.line])
         assert int(devices) == figure.devices
         printed = (
@@ -80,7 +80,7 @@ def test_a_tensorpack_figure_is_what_its_line_says():
             else ours.split("/")[place[figure.options["input_pipeline"]]]
         )
         assert float(printed) == figure.throughput
-    for figure in published("tensorpack").where(date="2019-05"):
+    for figure in published("tensorpack").filter(date="2019-05"):
         text = SOURCES[figure.source.document, figure.source.line]
         assert re.search(rf"\b{figure.throughput:g} img/s", text)
         assert ("--use-fp16" in text) == (figure.precision == "fp16")
@@ -121,16 +121,16 @@ def test_the_collections_are_found_by_name():
 
 def test_figures_are_asked_for_by_field_and_option():
     table = published("dlperf-v1.0")
-    found = table.where(framework="oneflow", model="bert-base", topology=("1n1d", "4n8d"), clip_norm=0)
-    assert len(found) == 8
-    assert {str(figure.topology) for figure in found} == {"1n1d", "4n8d"}
+    actual = table.filter(framework="oneflow", model="bert-base", topology=("1n1d", "4n8d"), clip_norm=0)
+    assert len(actual) == 8
+    assert {str(figure.topology) for figure in actual} == {"1n1d", "4n8d"}
     assert (
-        table.one(framework="mxnet", model="resnet50", precision="fp16", topology="4n8d").throughput
+        table.get(framework="mxnet", model="resnet50", precision="fp16", topology="4n8d").throughput
         == 30713.68
     )
-    assert table.where(model="resnet50").where(clip_norm=None) == table.where(model="resnet50")
-    assert table.where(precision="fp32").values("compiler") == ("none",)
-    assert len(table.where(framework="jax")) == 0
+    assert table.filter(model="resnet50").filter(clip_norm=None) == table.filter(model="resnet50")
+    assert table.filter(precision="fp32").values("compiler") == ("none",)
+    assert len(table.filter(framework="jax")) == 0
 
 
 def test_what_is_not_there_is_said():
@@ -138,18 +138,18 @@ def test_what_is_not_there_is_said():
         Registry().collection("dlperf-v1")
     table = published("tensorpack")
     with pytest.raises(UnknownName, match="Did you mean 'framework'"):
-        table.where(framwork="tensorflow")
+        table.filter(framwork="tensorflow")
     with pytest.raises(UsageError, match=r"has no figure with precision='bf16'"):
-        table.one(precision="bf16")
+        table.get(precision="bf16")
     with pytest.raises(UsageError, match="They differ in batch_size, compiler: say which"):
-        table.one(precision="fp16")
+        table.get(precision="fp16")
 
 
 FIGURE = published("tensorpack").figures[0].to_dict()
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "output"),
     [
         ({"throughput": 0}, "more than 0"),
         ({"throughput": float("nan")}, "no number of JSON"),
@@ -159,8 +159,8 @@ FIGURE = published("tensorpack").figures[0].to_dict()
         ({"source": {"document": "a"}}, "'line' must be there"),
     ],
 )
-def test_a_bad_figure_is_refused(change, said):
-    with pytest.raises(DocumentError, match=re.escape(said)):
+def test_a_bad_figure_is_refused(change, output):
+    with pytest.raises(DocumentError, match=re.escape(output)):
         PublishedFigure.from_dict({**FIGURE, **change})
 
 

@@ -39,8 +39,8 @@ def test_every_printed_cell_stands_in_its_source(name):
         line = SOURCES[cell.document, cell.line]
         if ".xlsm" in cell.document:
             # The workbook keeps binary fractions: 2458.74 is 2458.7399999999998.
-            kept = [float(n) for n in re.findall(r"=([0-9.]+)", line)]
-            assert any(abs(value - float(cell.text)) < 1e-9 for value in kept), cell
+            stored = [float(n) for n in re.findall(r"=([0-9.]+)", line)]
+            assert any(abs(value - float(cell.text)) < 1e-9 for value in stored), cell
         else:
             assert cell.text.replace(" ", "") in re.sub(r"[ *]", "", line), cell
 
@@ -203,18 +203,18 @@ def test_numbers_are_read_and_marks_and_batch_sizes_are_not():
 
 
 def test_the_observations_are_derived_and_two_do_not_bear_it():
-    seen = {each.line: each for each in observations(published("tf-cnn-2017"))}
-    assert len(seen) == 9
-    assert [each.outcome for each in seen.values()] == [
+    observed = {item.line: item for item in observations(published("tf-cnn-2017"))}
+    assert len(observed) == 9
+    assert [item.outcome for item in observed.values()] == [
         *("holds", "in part", "in part", "in part", "does not hold"),
         *("holds", "holds", "in part", "holds"),
     ]
-    data, batch, gpu = seen[102].derived, seen[103].derived, seen[104].derived
+    data, batch, gpu = observed[102].derived, observed[103].derived, observed[104].derived
     assert "8: 1.023 (1.000 to 1.064, p 0.281). Nowhere significant." in data
     assert "An effect of 5% or more is not excluded on 4, 8 GPUs." in data
     assert "The throughput at 64 is 1.075 times that at 32" in batch
     assert "The machine changed along with it" in gpu
-    assert "ResNet-50's manifest has 25,557,032 parameters" in seen[106].derived
+    assert "ResNet-50's manifest has 25,557,032 parameters" in observed[106].derived
 
 
 def test_figures_that_were_measured_otherwise_than_the_source_prescribes_are_disagreements():
@@ -239,10 +239,10 @@ def test_figures_that_were_measured_otherwise_than_the_source_prescribes_are_dis
 
 
 def test_the_footnotes_of_the_summaries_are_derived_as_far_as_figures_go():
-    seen = footnotes(published("dlperf-v1.0"))
-    assert [each.line for each in seen] == [61, 62, 63, 88, 89]
-    assert [each.outcome for each in seen] == ["in part", "holds", "in part", "holds", "in part"]
-    tensorflow, pytorch, paddle, bert, clip = (each.derived for each in seen)
+    observed = footnotes(published("dlperf-v1.0"))
+    assert [item.line for item in observed] == [61, 62, 63, 88, 89]
+    assert [item.outcome for item in observed] == ["in part", "holds", "in part", "holds", "in part"]
+    tensorflow, pytorch, paddle, bert, clip = (item.derived for item in observed)
     assert "224 with compiler none and 224 with compiler xla" in tensorflow
     assert pytorch == "Its figures are of fp32 only."
     assert paddle.startswith("10633.22 at batch size 224 without DALI, 11617.57 at batch size 196 with it")
@@ -251,7 +251,7 @@ def test_the_footnotes_of_the_summaries_are_derived_as_far_as_figures_go():
     for name in ("tf-cnn-2017", "tensorpack"):
         assert footnotes(published(name)) == ()
     shown = markdown.text_of(collection_page.page(COLLECTION["dlperf-v1.0"]))
-    assert all(markdown.text_of([Paragraph(each.printed)]).strip() in shown for each in seen)
+    assert all(markdown.text_of([Paragraph(item.printed)]).strip() in shown for item in observed)
 
 
 # -- the report
@@ -293,7 +293,7 @@ def test_the_report_is_also_plain_data(capsys):
     assert main(["report", "--published", "tf-cnn-2017", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert len(document["figures"]) == 64
-    assert [each["printed"] for each in document["disagreements"]] == ["3", "4"]
+    assert [item["printed"] for item in document["disagreements"]] == ["3", "4"]
 
 
 def test_the_report_refuses_what_makes_no_sense(capsys):

@@ -23,17 +23,17 @@ def test_every_depth_is_tried():
 @pytest.mark.parametrize("depth", ["2 → 4 nodes", "2 → 4 devices of a node"])
 def test_the_goal_is_met(depth):
     """At most 4 % in the median, 8 % at the 90th percentile."""
-    found = summary_of(depth)
-    assert found.median <= 0.04
-    assert found.ninetieth <= 0.08
+    actual = summary_of(depth)
+    assert actual.median <= 0.04
+    assert actual.ninetieth <= 0.08
 
 
 @pytest.mark.parametrize("depth", [depth for depth in DEPTHS if "8 devices" in depth])
 def test_to_eight_devices_it_is_stated_what_is_reached(depth):
     """In one of ten series the host saturates, which smaller topologies do not show; the page says so."""
-    found = summary_of(depth)
-    assert found.median <= 0.04
-    assert 0.08 < found.ninetieth <= 0.18
+    actual = summary_of(depth)
+    assert actual.median <= 0.04
+    assert 0.08 < actual.ninetieth <= 0.18
 
 
 def test_large_errors_that_the_interval_misses_are_stated():
@@ -48,7 +48,7 @@ def test_large_errors_that_the_interval_misses_are_stated():
 
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_the_interval_covers_as_stated_and_the_error_is_never_worse(depth):
-    found = summary_of(depth)
-    assert 0.85 <= found.covered <= 0.95
-    assert found.median <= found.plain_median + 1e-9
-    assert found.ninetieth <= found.plain_ninetieth + 1e-9
+    actual = summary_of(depth)
+    assert 0.85 <= actual.covered <= 0.95
+    assert actual.median <= actual.plain_median + 1e-9
+    assert actual.ninetieth <= actual.plain_ninetieth + 1e-9

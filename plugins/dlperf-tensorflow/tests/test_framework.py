@@ -47,7 +47,7 @@ def test_the_shared_half_is_python_3_7():
     ],
 )
 def test_refuses(change, word):
-    reason = TensorFlow().refuses(RunSpec(**CASE | change), TensorFlow.Options())
+    reason = TensorFlow().explain_refusal(RunSpec(**CASE | change), TensorFlow.Options())
     assert reason is None if word is None else word in reason
 
 
@@ -66,10 +66,10 @@ def test_refuses(change, word):
 def test_what_servers_cannot_do_is_refused(change, word):
     case = {**CASE, "strategy": "parameter_server_async", **change}
     for devices in ({"topology": "1n2d"}, {"topology": "2n1d"}):
-        reason = TensorFlow().refuses(RunSpec(**case | devices), TensorFlow.Options())
+        reason = TensorFlow().explain_refusal(RunSpec(**case | devices), TensorFlow.Options())
         assert reason is None if word is None else word in reason
     # One replica has nobody to meet: no servers are started for it.
-    assert TensorFlow().refuses(RunSpec(**case), TensorFlow.Options()) is None
+    assert TensorFlow().explain_refusal(RunSpec(**case), TensorFlow.Options()) is None
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,10 @@ def test_what_servers_cannot_do_is_refused(change, word):
 )
 def test_an_option_that_means_nothing_to_the_case_is_refused(options, change, word):
     case = RunSpec(**CASE | {"topology": "1n2d"} | change)
-    reason = TensorFlow().refuses(case, TensorFlow.Options(**options))
+    reason = TensorFlow().explain_refusal(case, TensorFlow.Options(**options))
     assert reason is None if word is None else word in reason
     # Options that nobody changed are nothing to refuse.
-    assert TensorFlow().refuses(case, TensorFlow.Options()) is None
+    assert TensorFlow().explain_refusal(case, TensorFlow.Options()) is None
 
 
 def test_the_plan_refuses_before_there_is_an_environment():
@@ -111,7 +111,7 @@ def test_the_plan_refuses_before_there_is_an_environment():
 
 def test_what_is_lacking_is_no_capability_and_is_said_when_asked_for():
     can = TensorFlow.capabilities
-    assert not set(TensorFlow.lacks) & (can.strategies | can.compilers | can.precisions | can.layouts)
+    assert not set(TensorFlow.unsupported) & (can.strategies | can.compilers | can.precisions | can.layouts)
     spec = RunSpec(framework="tensorflow", model="bert-base", topology="1n2d", strategy="parameter_server")
     with pytest.raises(Unsupported, match=r"no synchronous variant: .* choose parameter_server_async"):
         make_plan(spec, Registry())
@@ -153,25 +153,25 @@ def cluster(nodes, devices, strategy="all_reduce", device="cpu", **options):
 
 
 def test_every_worker_knows_all_and_itself():
-    found = processes(cluster(2, 2))
-    assert [p.role for p in found] == [TRAINER] * 4
-    told = [json.loads(p.variables["TF_CONFIG"]) for p in found]
+    actual = processes(cluster(2, 2))
+    assert [p.role for p in actual] == [TRAINER] * 4
+    message = [json.loads(p.variables["TF_CONFIG"]) for p in actual]
     workers = ["10.0.0.0:4000", "10.0.0.0:4001", "10.0.0.1:4000", "10.0.0.1:4001"]
-    assert all(each["cluster"] == {"worker": workers} for each in told)
-    assert [each["task"] for each in told] == [{"type": "worker", "index": i} for i in range(4)]
-    assert [p.replicas for p in found] == [(0,), (1,), (2,), (3,)]
-    assert not any("NCCL_SOCKET_IFNAME" in p.variables for p in found)
+    assert all(item["cluster"] == {"worker": workers} for item in message)
+    assert [item["task"] for item in message] == [{"type": "worker", "index": i} for i in range(4)]
+    assert [p.replicas for p in actual] == [(0,), (1,), (2,), (3,)]
+    assert not any("NCCL_SOCKET_IFNAME" in p.variables for p in actual)
 
 
 def test_one_process_may_own_a_node():
-    found = processes(cluster(2, 2, device="cuda", one_process_per_node=True))
-    assert [(p.rank, p.node, p.devices, p.replicas) for p in found] == [
+    actual = processes(cluster(2, 2, device="cuda", one_process_per_node=True))
+    assert [(p.rank, p.node, p.devices, p.replicas) for p in actual] == [
         (0, 0, (0, 1), (0, 1)),
         (1, 1, (0, 1), (2, 3)),
     ]
-    told = json.loads(found[1].variables["TF_CONFIG"])
-    assert told["cluster"]["worker"] == ["10.0.0.0:4000", "10.0.0.1:4000"]
-    assert [p.variables["NCCL_SOCKET_IFNAME"] for p in found] == ["=eth0", "=eth1"]
+    message = json.loads(actual[1].variables["TF_CONFIG"])
+    assert message["cluster"]["worker"] == ["10.0.0.0:4000", "10.0.0.1:4000"]
+    assert [p.variables["NCCL_SOCKET_IFNAME"] for p in actual] == ["=eth0", "=eth1"]
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ def test_processes_that_do_not_meet_need_no_variables(alone):
 
 
 def test_servers_and_the_trainer_know_each_other():
-    found = processes(cluster(2, 2, strategy="parameter_server_async"))
-    assert [(p.role, p.node, p.devices, p.replicas, p.rank) for p in found] == [
+    actual = processes(cluster(2, 2, strategy="parameter_server_async"))
+    assert [(p.role, p.node, p.devices, p.replicas, p.rank) for p in actual] == [
         (SERVICE, 0, (), (), None),
         (SERVICE, 1, (), (), None),
         (SERVICE, 0, (0,), (), None),
@@ -193,15 +193,15 @@ def test_servers_and_the_trainer_know_each_other():
         (SERVICE, 1, (1,), (), None),
         (TRAINER, 0, (), (0, 1, 2, 3), 0),
     ]
-    assert {p.target for p in found[:-1]} == {"dlperf_tensorflow.worker.service:serve"}
-    told = [json.loads(p.variables["TF_CONFIG"]) for p in found]
+    assert {p.target for p in actual[:-1]} == {"dlperf_tensorflow.worker.service:serve"}
+    message = [json.loads(p.variables["TF_CONFIG"]) for p in actual]
     jobs = {
         "chief": ["10.0.0.0:4003"],
         "ps": ["10.0.0.0:4002", "10.0.0.1:4002"],
         "worker": ["10.0.0.0:4000", "10.0.0.0:4001", "10.0.0.1:4000", "10.0.0.1:4001"],
     }
-    assert all(each["cluster"] == jobs for each in told)
-    assert [(each["task"]["type"], each["task"]["index"]) for each in told] == [
+    assert all(item["cluster"] == jobs for item in message)
+    assert [(item["task"]["type"], item["task"]["index"]) for item in message] == [
         *(("ps", i) for i in range(2)),
         *(("worker", i) for i in range(4)),
         ("chief", 0),
@@ -209,5 +209,5 @@ def test_servers_and_the_trainer_know_each_other():
 
 
 def test_one_replica_needs_no_server():
-    found = processes(cluster(1, 1, strategy="parameter_server_async"))
-    assert [(p.role, p.devices, p.variables) for p in found] == [(TRAINER, (0,), {})]
+    actual = processes(cluster(1, 1, strategy="parameter_server_async"))
+    assert [(p.role, p.devices, p.variables) for p in actual] == [(TRAINER, (0,), {})]

@@ -90,13 +90,13 @@ def test_batches_do_not_depend_on_the_number_of_loaders_and_do_on_the_seed(tmp_p
 def test_the_order_is_the_seeds_and_replicas_share_nothing(tmp_path):
     numbered_folder(tmp_path / "data", 12)
     request = image_request(tmp_path / "data", num_classes=12, devices_per_node=2, batch_size=3)
-    listed, seen = worker.read_images(request.data), []
+    listed, observed = worker.read_images(request.data), []
     for replica in (0, 1):
         labels = [label for batch in take(2, request, replica) for label in batch["label"].numpy().tolist()]
         order = worker.endless(worker.share(12, replica, 2), 0, replica)
         assert labels == [listed.labels[next(order)] for _ in labels]
-        seen += labels
-    assert sorted(seen) == list(range(12))
+        observed += labels
+    assert sorted(observed) == list(range(12))
 
 
 @pytest.mark.parametrize("mode", ["L", "CMYK", "RGB"])

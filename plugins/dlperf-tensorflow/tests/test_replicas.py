@@ -40,17 +40,17 @@ def as_one(make_trainer):
 @pytest.mark.parametrize(("name", "processes"), [*((name, 1) for name in CASES), ("accumulation", 2)])
 def test_two_replicas_are_equal_and_train_as_one_with_both_shards(name, processes, as_one):
     answers = multiprocess.answers(__file__, name, str(processes), ports=2, processes=processes)
-    first, second = (replica for said in answers for replica in said["replicas"])
+    first, second = (replica for answer in answers for replica in answer["replicas"])
     assert first["digest"] == second["digest"]
     assert first["losses"] != second["losses"]
-    assert {said["facts"]["distribution"] for said in answers} == {STRATEGIES[processes]}
-    assert {said["observed"]["strategy"] for said in answers} == {"all_reduce"}
+    assert {answer["facts"]["distribution"] for answer in answers} == {STRATEGIES[processes]}
+    assert {answer["observed"]["strategy"] for answer in answers} == {"all_reduce"}
     if name == "resnet50":
         # Batch norm's statistics are each replica's own.
         assert first["means"] != second["means"]
         return
     if name in ("amp-fp16", "fp16"):
-        assert all(said["deviation"] > 2.5e-4 for said in answers)
+        assert all(answer["deviation"] > 2.5e-4 for answer in answers)
         return
     assert multiprocess.mean_losses([first, second]) == pytest.approx(as_one, rel=2e-6)
 

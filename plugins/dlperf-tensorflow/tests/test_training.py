@@ -62,8 +62,8 @@ def test_label_smoothing_is_the_published_formula(make_trainer):
     label = trainer.canonical_batch()["label"]
     minus_log = -(logits - np.log(np.exp(logits).sum(1, keepdims=True)))
     expected = (0.7 * minus_log[np.arange(4), label.numpy()] + 0.3 * minus_log.mean(1)).mean()
-    found = trainer.loss((tf.constant(logits, tf.float32),), {"label": label})
-    assert float(found) == pytest.approx(expected, rel=1e-6)
+    actual = trainer.loss((tf.constant(logits, tf.float32),), {"label": label})
+    assert float(actual) == pytest.approx(expected, rel=1e-6)
 
 
 # Conformance asks ResNet-50 as well; for bf16 it does so where the processor has no trouble with it.
@@ -126,7 +126,7 @@ def test_micro_batches_that_xla_compiles_compute_the_same(make_trainer):
 
 def test_linear_layers_are_one_product_of_all_rows(make_trainer):
     trainer = make_trainer("bert-base")
-    operations = [each.type for each in trainer._replicas.graph(trainer.canonical_batch()).get_operations()]
+    operations = [item.type for item in trainer._replicas.graph(trainer.canonical_batch()).get_operations()]
     # Only attention has products of one matrix per head: two, and for each its two gradients.
     assert sum(name.startswith("BatchMatMul") for name in operations) == 6 * len(trainer.network.encoder)
 

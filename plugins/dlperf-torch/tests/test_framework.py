@@ -50,7 +50,7 @@ def test_what_the_plugin_names_is_in_its_files():
     ],
 )
 def test_refuses(change, word):
-    reason = Torch().refuses(RunSpec(**CASE | change), Torch.Options())
+    reason = Torch().explain_refusal(RunSpec(**CASE | change), Torch.Options())
     assert reason is None if word is None else word in reason
 
 
@@ -91,7 +91,7 @@ DEVICES = {"topology": "1n2d"}
     ],
 )
 def test_an_option_that_means_nothing_to_the_case_is_refused(options, change, words):
-    reason = Torch().refuses(RunSpec(**CASE | change), Torch.Options(**options))
+    reason = Torch().explain_refusal(RunSpec(**CASE | change), Torch.Options(**options))
     assert reason is None if words is None else words in reason
 
 
@@ -150,20 +150,22 @@ def cluster(nodes, devices, strategy="all_reduce", device="cpu"):
 
 
 def test_processes_of_two_nodes():
-    found = processes(cluster(2, 2))
-    assert [p.role for p in found] == [TRAINER] * 4
-    assert [p.variables["RANK"] for p in found] == ["0", "1", "2", "3"]
-    assert [p.variables["LOCAL_RANK"] for p in found] == ["0", "1", "0", "1"]
-    assert {p.variables["WORLD_SIZE"] for p in found} == {"4"}
-    assert {(p.variables["MASTER_ADDR"], p.variables["MASTER_PORT"]) for p in found} == {("10.0.0.0", "4000")}
-    assert [p.variables["GLOO_SOCKET_IFNAME"] for p in found] == ["eth0", "eth0", "eth1", "eth1"]
-    assert not any("NCCL_SOCKET_IFNAME" in p.variables for p in found)
-    assert [p.replicas for p in found] == [(0,), (1,), (2,), (3,)]
+    actual = processes(cluster(2, 2))
+    assert [p.role for p in actual] == [TRAINER] * 4
+    assert [p.variables["RANK"] for p in actual] == ["0", "1", "2", "3"]
+    assert [p.variables["LOCAL_RANK"] for p in actual] == ["0", "1", "0", "1"]
+    assert {p.variables["WORLD_SIZE"] for p in actual} == {"4"}
+    assert {(p.variables["MASTER_ADDR"], p.variables["MASTER_PORT"]) for p in actual} == {
+        ("10.0.0.0", "4000")
+    }
+    assert [p.variables["GLOO_SOCKET_IFNAME"] for p in actual] == ["eth0", "eth0", "eth1", "eth1"]
+    assert not any("NCCL_SOCKET_IFNAME" in p.variables for p in actual)
+    assert [p.replicas for p in actual] == [(0,), (1,), (2,), (3,)]
 
 
 def test_nccl_is_told_the_exact_interface():
-    found = processes(cluster(2, 1, device="cuda"))
-    assert [p.variables["NCCL_SOCKET_IFNAME"] for p in found] == ["=eth0", "=eth1"]
+    actual = processes(cluster(2, 1, device="cuda"))
+    assert [p.variables["NCCL_SOCKET_IFNAME"] for p in actual] == ["=eth0", "=eth1"]
 
 
 @pytest.mark.parametrize("alone", [cluster(1, 1), cluster(2, 2, strategy="independent")])

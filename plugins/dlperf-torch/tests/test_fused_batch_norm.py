@@ -34,10 +34,10 @@ def computed(norm, x, residual, dy, way):
     residual = residual.clone().requires_grad_() if way == "residual" else None
     y = norm(x) if way == "plain" else norm.activated(x, residual)
     y.backward(dy)
-    found = {"y": y.detach(), "dx": x.grad, "dgamma": norm.weight.grad, "dbeta": norm.bias.grad}
+    actual = {"y": y.detach(), "dx": x.grad, "dgamma": norm.weight.grad, "dbeta": norm.bias.grad}
     if residual is not None:
-        found["dresidual"] = residual.grad
-    return {**found, "mean": norm.running_mean, "variance": norm.running_var}
+        actual["dresidual"] = residual.grad
+    return {**actual, "mean": norm.running_mean, "variance": norm.running_var}
 
 
 def made(kind, channels, dtype=torch.float32):
@@ -58,22 +58,22 @@ def test_it_is_batch_norm(shape, dtype, way):
     from dlperf_torch.worker.levers import BatchNorm
 
     x, residual, dy = (drawn(shape, seed, dtype) for seed in (1, 2, 3))
-    found = computed(made(FusedBatchNorm, shape[1]), x + 3, residual, dy, way)
+    actual = computed(made(FusedBatchNorm, shape[1]), x + 3, residual, dy, way)
     exact = computed(
         made(BatchNorm, shape[1], torch.float64), (x + 3).double(), residual.double(), dy.double(), way
     )
-    assert found["y"].is_contiguous(memory_format=torch.channels_last)
-    for name, value in found.items():
-        kept = dtype if name in ("y", "dx", "dresidual") else torch.float32
-        assert value.dtype == kept, name
-        allowed = LAST_BIT[kept]
+    assert actual["y"].is_contiguous(memory_format=torch.channels_last)
+    for name, value in actual.items():
+        stored = dtype if name in ("y", "dx", "dresidual") else torch.float32
+        assert value.dtype == stored, name
+        allowed = LAST_BIT[stored]
         scale = exact[name].abs().max().item()
         torch.testing.assert_close(
             value.double(),
             exact[name],
             rtol=allowed,
             atol=max(scale, 1.0) * 4e-6,
-            msg=lambda said, name=name: f"{name}: {said}",
+            msg=lambda output, name=name: f"{name}: {output}",
         )
 
 
@@ -96,13 +96,13 @@ def test_strangely_laid_out_images_are_the_same_images():
     x, residual, dy = (drawn((2, 4, 3, 5), seed, torch.float32) for seed in (1, 2, 3))
     expected = computed(made(FusedBatchNorm, 4), x, residual, dy, "residual")
     one = dy.flatten(1)[:, :1, None, None].expand(dy.shape)  # what a mean's backward pass gives out
-    found = computed(
+    actual = computed(
         made(FusedBatchNorm, 4), x.contiguous(), residual.contiguous(), dy.contiguous(), "residual"
     )
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
-    found = computed(made(FusedBatchNorm, 4), x, residual, one, "residual")
+    assert all(torch.equal(actual[name], expected[name]) for name in expected)
+    actual = computed(made(FusedBatchNorm, 4), x, residual, one, "residual")
     expected = computed(made(FusedBatchNorm, 4), x, residual, one.clone(), "residual")
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert all(torch.equal(actual[name], expected[name]) for name in expected)
 
 
 def test_what_is_no_number_stays_none():
@@ -139,17 +139,17 @@ def test_a_bottleneck_as_a_whole(stride):
     fused.load_state_dict(plain.state_dict())
     fused = fused.to(memory_format=torch.channels_last)
     x = drawn((3, inputs, 9, 7), 1, torch.float32)
-    exact, found = x.double().requires_grad_(), x.clone().requires_grad_()
-    left, right = plain(exact), fused(found)
+    exact, actual = x.double().requires_grad_(), x.clone().requires_grad_()
+    left, right = plain(exact), fused(actual)
     dy = drawn(tuple(left.shape), 2, torch.float32)
     left.backward(dy.double())
     right.backward(dy)
     close = partial(torch.testing.assert_close, rtol=1e-4, atol=2e-5)
     close(right.double(), left)
-    close(found.grad.double(), exact.grad)
+    close(actual.grad.double(), exact.grad)
     for (name, one), (same, other) in zip(fused.named_parameters(), plain.named_parameters(), strict=True):
         assert name == same
-        close(one.grad.double(), other.grad, msg=lambda said, name=name: f"{name}: {said}")
+        close(one.grad.double(), other.grad, msg=lambda output, name=name: f"{name}: {output}")
     for one, other in zip(fused.buffers(), plain.buffers(), strict=True):
         close(one.double(), other)
 

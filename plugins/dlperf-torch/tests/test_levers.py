@@ -56,8 +56,8 @@ def test_all_of_a_models_levers_together(make_trainer, model):
     trainer = make_trainer(model, precision="amp-bf16", framework_options=lever)
     assert 1e-3 <= trainer.deviation() <= 1e-1
     assert trainer.observed()["precision"] == "amp-bf16"
-    found = losses(trainer)
-    assert found[-1] < found[0]
+    actual = losses(trainer)
+    assert actual[-1] < actual[0]
 
 
 def test_wide_batch_norm_gives_out_what_it_was_given():
@@ -87,8 +87,8 @@ def test_padded_outputs_leave_no_trace(multiple):
         return (y, loss, *torch.autograd.grad(loss, (x, weight, bias)))
 
     expected = computed(torch.nn.functional.linear)
-    for found, right in zip(computed(lambda *of: apply_padded_linear(*of, multiple)), expected, strict=True):
-        torch.testing.assert_close(found, right, rtol=1e-13, atol=1e-15)
+    for actual, right in zip(computed(lambda *of: apply_padded_linear(*of, multiple)), expected, strict=True):
+        torch.testing.assert_close(actual, right, rtol=1e-13, atol=1e-15)
 
 
 def test_packed_layers_are_the_layers():
@@ -97,8 +97,8 @@ def test_packed_layers_are_the_layers():
     torch.manual_seed(0)
     layers = [torch.nn.Linear(8, size).double() for size in (8, 8, 5)]
     x = torch.randn(3, 4, 8, dtype=torch.float64)
-    for found, layer in zip(apply_packed(x, layers), layers, strict=True):
-        torch.testing.assert_close(found, layer(x), rtol=1e-13, atol=1e-15)
+    for actual, layer in zip(apply_packed(x, layers), layers, strict=True):
+        torch.testing.assert_close(actual, layer(x), rtol=1e-13, atol=1e-15)
 
 
 @pytest.mark.parametrize(

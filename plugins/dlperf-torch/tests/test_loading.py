@@ -88,9 +88,9 @@ def test_loaders_are_processes_of_one_thread():
         "resnet50", framework_options={"loader_workers": 2}, data={"source": "images", "samples": 8}
     )
     batches = Loader(Threads(), request, 0)
-    found = [next(batches) for _ in range(4)]
-    assert {int(batch["threads"]) for batch in found} == {1}
-    assert len({int(batch["pid"]) for batch in found} - {os.getpid()}) == 2
+    actual = [next(batches) for _ in range(4)]
+    assert {int(batch["threads"]) for batch in actual} == {1}
+    assert len({int(batch["pid"]) for batch in actual} - {os.getpid()}) == 2
 
 
 _WORKER = """

@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch", reason="the worker half needs torch, which 
 @pytest.mark.parametrize("model", MODELS)
 def test_parameters_are_the_manifests(make_trainer, model):
     trainer = make_trainer(model)
-    found = {name: list(p.shape) for name, p in trainer.network.named_parameters()}
-    assert found == {entry["name"]: entry["shape"] for entry in trainer.request.parameters}
+    actual = {name: list(p.shape) for name, p in trainer.network.named_parameters()}
+    assert actual == {entry["name"]: entry["shape"] for entry in trainer.request.parameters}
 
 
 @pytest.mark.parametrize(("model", "count"), [("resnet50", 25_557_032), ("bert-base", 110_106_428)])

@@ -32,7 +32,7 @@ def answers():
 
 
 def replicas(answers, case):
-    return [said[case]["replicas"][0] for said in answers]
+    return [answer[case]["replicas"][0] for answer in answers]
 
 
 def test_resnet50_replicas_are_equal_but_for_batch_norms_statistics(answers):
@@ -62,7 +62,7 @@ def test_two_replicas_train_as_one_with_both_shards(answers, make_trainer, case)
 def test_replicas_in_a_narrow_precision_are_equal(answers, precision):
     first, second = replicas(answers, precision)
     assert first["digest"] == second["digest"]
-    assert min(said[precision]["deviation"] for said in answers) > 1e-4
+    assert min(answer[precision]["deviation"] for answer in answers) > 1e-4
 
 
 def test_independent_replicas_do_not_meet(answers):

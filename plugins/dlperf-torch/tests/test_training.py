@@ -30,10 +30,10 @@ def reference_losses(trainer, steps):
         name: value.double() if value.is_floating_point() else value
         for name, value in trainer.canonical_batch().items()
     }
-    found, state = [], {name: [0.0, 0.0] for name in decay}
+    actual, state = [], {name: [0.0, 0.0] for name in decay}
     for t in range(1, steps + 1):
         loss = trainer.loss(trainer.outputs(network, batch), batch)
-        found.append(loss.item())
+        actual.append(loss.item())
         parameters = [network.get_parameter(name) for name in decay]
         gradients = dict(zip(decay, torch.autograd.grad(loss, parameters), strict=True))
         norm = sum(g.square().sum() for g in gradients.values()).sqrt()
@@ -49,7 +49,7 @@ def reference_losses(trainer, steps):
                 v = state[name][1] = b2 * state[name][1] + (1 - b2) * g * g
                 ratio = m / (1 - b1**t) / ((v / (1 - b2**t)).sqrt() + numbers["epsilon"])
                 parameter -= numbers["learning_rate"] * (ratio + decay[name] * parameter)
-    return found
+    return actual
 
 
 @pytest.mark.parametrize(
@@ -175,9 +175,9 @@ def test_accumulation_is_one_step(make_trainer):
 def test_batch_norm_sees_each_micro_batch_alone(make_trainer):
     """So the losses are others than the whole batch's, which has the same samples, and they fall all the same."""
     whole, parts = make_trainer("resnet50"), make_trainer("resnet50", accumulation=2)
-    found = losses(parts, 4)
-    assert found != pytest.approx(losses(whole, 4), rel=1e-3)
-    assert found[-1] < found[0]
+    actual = losses(parts, 4)
+    assert actual != pytest.approx(losses(whole, 4), rel=1e-3)
+    assert actual[-1] < actual[0]
     step = parts.step(parts.canonical_batch())
     assert step.samples == whole.step(whole.canonical_batch()).samples
 
@@ -232,9 +232,9 @@ def test_parameters_are_the_manifests(make_trainer):
 
     trainer = make_trainer("resnet50")
     wanted = list(canonical.weights(trainer.request.parameters, 0))
-    found = [(name, values.copy()) for name, values in trainer.parameters(0)]
-    assert [name for name, _ in found] == [name for name, _ in wanted]
-    assert all((a == b).all() and a.shape == b.shape for (_, a), (_, b) in zip(found, wanted, strict=True))
+    actual = [(name, values.copy()) for name, values in trainer.parameters(0)]
+    assert [name for name, _ in actual] == [name for name, _ in wanted]
+    assert all((a == b).all() and a.shape == b.shape for (_, a), (_, b) in zip(actual, wanted, strict=True))
     before = digest(trainer)
     losses(trainer, 1)
     assert digest(trainer) != before
@@ -269,12 +269,12 @@ def test_out_of_memory_is_known(make_trainer):
     assert runtime.is_out_of_memory(MemoryError())
     assert not runtime.is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     assert not runtime.is_out_of_memory(ValueError("CUDA error: out of memory"))
-    for said in (
+    for output in (
         "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
         "Triton Error [CUDA]: out of memory",
         "backend='inductor' raised:\nOutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
     ):
-        assert runtime.is_out_of_memory(RuntimeError(said))
+        assert runtime.is_out_of_memory(RuntimeError(output))
 
 
 def test_without_an_algorithm_left_the_allocators_count_tells_why(make_trainer, monkeypatch):

@@ -74,7 +74,7 @@ class Block:
     """A matrix, and where its parts stand in a file."""
 
     matrix: Matrix
-    where: str = ""
+    location: str = ""
     """`FILE:LINE` of the matrix; empty for one made in Python."""
     places: Mapping[str, str] = attrs.field(factory=dict)
     """Field → the `FILE:LINE` where its values stand."""
@@ -85,7 +85,7 @@ class Block:
 
     def locate(self, name: str, value: Any) -> str:
         """Return the `FILE:LINE` of a field's value; if unknown, that of the field, else that of the matrix."""
-        return self.spots.get((name, str(value))) or self.places.get(name, self.where)
+        return self.spots.get((name, str(value))) or self.places.get(name, self.location)
 
 
 @frozen(kw_only=True)
@@ -93,7 +93,7 @@ class Excluded:
     """A predicate of the campaign as a whole, and where it stands."""
 
     when: Predicate
-    where: str = ""
+    location: str = ""
 
 
 @frozen(kw_only=True)
@@ -125,7 +125,7 @@ class Campaign:
                 changed = apply_overrides(fields, overrides)
                 if not any(condition.when.holds(changed) for condition in self.exclude):
                     included = number is not None and number < len(block.includes)
-                    yield changed, block, block.includes[number or 0] if included else block.where
+                    yield changed, block, block.includes[number or 0] if included else block.location
 
 
 @frozen
@@ -135,7 +135,7 @@ class CampaignCase:
     id: str
     """The same for equal specs: what its directory is named after."""
     spec: RunSpec
-    where: str
+    location: str
     """`FILE:LINE` of what it comes from: its entry of `include`, or its matrix."""
 
 
@@ -168,7 +168,9 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
                     raise CampaignError(_refusal(campaign, block, setting))
             yield CampaignCase(run_id(spec, stamp, key), concealed, location)
     if not digests:
-        location = f"{campaign.blocks[0].where}: " if campaign.blocks and campaign.blocks[0].where else ""
+        location = (
+            f"{campaign.blocks[0].location}: " if campaign.blocks and campaign.blocks[0].location else ""
+        )
         raise CampaignError(
             f"{location}The campaign {campaign.name} has no case: "
             + (
@@ -211,7 +213,7 @@ def locate_error(block: Block, fields: Mapping[str, Any], error: Exception) -> s
     for name in fields:
         if re.search(rf"\b{re.escape(name)}\b", message):
             return _prefix(block.locate(name, fields[name]))
-    return _prefix(block.where)
+    return _prefix(block.location)
 
 
 def _prefix(location: str) -> str:
@@ -228,7 +230,7 @@ def _refuse_explosion(campaign: Campaign) -> None:
     largest = max(campaign.blocks, key=lambda block: block.matrix.size)
     sizes = " × ".join(f"{name} {len(values)}" for name, values in largest.matrix.axes.items())
     raise CampaignError(
-        f"{_prefix(largest.where)}The campaign {campaign.name} has {_shorten_count(campaign.size)} cases "
+        f"{_prefix(largest.location)}The campaign {campaign.name} has {_shorten_count(campaign.size)} cases "
         "before anything is "
         f"excluded{f' (its largest matrix: {sizes})' if sizes else ''}, and takes {campaign.settings.max_cases:,} at "
         "most. Leave values out, or allow so many with `max_cases`."

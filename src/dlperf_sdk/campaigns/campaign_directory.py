@@ -114,11 +114,11 @@ def create_campaign(path: Path, campaign: Campaign, entries: list[Entry], stamp:
         "settings": attrs.asdict(campaign.settings),
         "overridden": list(campaign.overridden),
         "order": "of a round: the cases in the order of this file, shuffled by a seed of the settings' and the round's",
-        "cases": [{"id": case.id, "from": case.where, "spec": case.spec.to_dict()} for case in cases],
+        "cases": [{"id": case.id, "from": case.location, "spec": case.spec.to_dict()} for case in cases],
         "skipped": [
             {
                 "id": skipped_case.id,
-                "from": skipped_case.where,
+                "from": skipped_case.location,
                 "spec": skipped_case.spec.to_dict(),
                 "reason": missing[skipped_case.id],
             }

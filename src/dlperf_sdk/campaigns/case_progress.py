@@ -200,10 +200,10 @@ def _read_attempts(directory: CampaignDirectory, progress: CaseProgress) -> None
     for unreadable in recovered.unreadable:
         # One without its attempt.json had not ended; its number is used again.
         if unreadable.path.name != "spec.json" and (unreadable.path / "attempt.json").exists():
-            _lose(directory, progress, int(unreadable.path.name), f"cannot be read: {unreadable.error}")
+            _set_aside(directory, progress, int(unreadable.path.name), f"cannot be read: {unreadable.error}")
     for number, attempt in on_disk.items():
         if number in progress.throughputs and not _matches_journal(attempt, progress.throughputs[number]):
-            _lose(directory, progress, number, "is not what it was when it had ended.")
+            _set_aside(directory, progress, number, "is not what it was when it had ended.")
         if number in known:
             continue
         failure = attempt.failure
@@ -229,7 +229,7 @@ def _matches_journal(attempt: Attempt, throughput: float) -> bool:
     return math.isclose(metrics.throughput(attempt.repeat), throughput, rel_tol=1e-9)
 
 
-def _lose(directory: CampaignDirectory, progress: CaseProgress, number: int, reason: str) -> None:
+def _set_aside(directory: CampaignDirectory, progress: CaseProgress, number: int, reason: str) -> None:
     """Set an attempt aside that does not count."""
     place = directory.set_aside(progress.case.id, number)
     progress.problems.append(f"Attempt {number} {reason} It lies in {place} now, and does not count.")

@@ -17,7 +17,7 @@ from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import DlperfError
 from dlperf_sdk.spec.run_spec import RunSpec
 
-MOST = 5
+MAX_LISTED = 5
 """Cases that a sentence names; the rest are counted."""
 _KIND = ("framework", "model")
 """Fields in which a case cannot have been edited: with another one it is another case."""
@@ -121,8 +121,8 @@ def _format_count(cases: Sequence[RunSpec]) -> str:
 
 
 def _names(cases: Sequence[RunSpec]) -> str:
-    names = [case.label for case in cases[:MOST]]
-    return "; ".join(names) + (f"; and {len(cases) - MOST:,} more" if len(cases) > MOST else "")
+    names = [case.label for case in cases[:MAX_LISTED]]
+    return "; ".join(names) + (f"; and {len(cases) - MAX_LISTED:,} more" if len(cases) > MAX_LISTED else "")
 
 
 def _advice(directory: CampaignDirectory) -> str:

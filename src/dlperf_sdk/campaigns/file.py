@@ -101,7 +101,7 @@ def _load(path: Path, ancestors: tuple[Path, ...], known: dict[Path, Campaign]) 
     for i, entry in enumerate(document.get("exclude", ())):
         with diagnostics.gather_errors(problems):
             exclude.append(
-                Excluded(when=_predicate(text, entry, "exclude", i), where=text.locate("exclude", i))
+                Excluded(when=_predicate(text, entry, "exclude", i), location=text.locate("exclude", i))
             )
     overrides = _merge_unique(base.overrides for base in bases)
     for i, entry in enumerate(document.get("overrides", ())):
@@ -237,7 +237,7 @@ def _make_block(text: _Text, matrix: Mapping[str, Any], place: source_positions.
     includes = tuple(text.locate(*place, "include", i) for i in range(len(resolved.include)))
     spots = {(name, str(value)): text.locate("fields", *keys) for name, keys, value in flatten_fields(shared)}
     spots |= _locate_values(text, matrix, place)
-    return Block(matrix=resolved, where=location, places=places, spots=spots, includes=includes)
+    return Block(matrix=resolved, location=location, places=places, spots=spots, includes=includes)
 
 
 def _locate_values(

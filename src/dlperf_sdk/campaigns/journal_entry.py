@@ -39,7 +39,7 @@ def _allow_absent(check: _Check) -> _Check:
     return lambda value: value is None or check(value)
 
 
-_EVERY: dict[str, _Check] = {
+_COMMON_CHECKS: dict[str, _Check] = {
     "event": _is_text,
     "case": _allow_absent(_is_text),
     "notes": _is_texts,
@@ -71,7 +71,7 @@ def find_invalid_field(entry: Any) -> str | None:
     """Return the first field of an entry that is missing or not what it should be; None if all are right."""
     if not isinstance(entry, Mapping):
         return "event"
-    checks = {**_EVERY, **_OF_EVENT.get(str(entry.get("event")), {})}
+    checks = {**_COMMON_CHECKS, **_OF_EVENT.get(str(entry.get("event")), {})}
     for name, is_valid in checks.items():
         if not is_valid(entry.get(name, [] if name == "notes" else None)):
             return name

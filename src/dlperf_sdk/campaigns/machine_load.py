@@ -25,7 +25,7 @@ LOOK = 1.0
 class Snapshot:
     """Processor seconds so far: of the whole machine, and of us with everything that we have waited for."""
 
-    at: float
+    taken_at: float
     busy: float
     own_seconds: float
     processes: dict[int, tuple[str, float]]
@@ -63,7 +63,7 @@ def foreign_load(before: Snapshot, after: Snapshot) -> Foreign:
     All of our own processes must have ended by the second snapshot.
     """
     cores = os.cpu_count() or 1
-    passed = max(after.at - before.at, 1e-6)
+    passed = max(after.taken_at - before.taken_at, 1e-6)
     used = max(0.0, (after.busy - before.busy) - (after.own_seconds - before.own_seconds))
     spent = {
         pid: (seconds - before.processes.get(pid, ("", 0.0))[1], name)

@@ -21,7 +21,7 @@ from dlperf_sdk.spec.run_spec import RunSpec
 
 _PLUGINS = {"framework": "frameworks", "model": "models", "topology": "topologies"}
 
-_IMMATERIAL = {
+_PLAN_NEUTRAL = {
     *(
         "batch_size",
         "seed",
@@ -48,7 +48,7 @@ class Entry:
     case: CampaignCase
     refusal: tuple[str, str] | None
     """The kind of failure and the sentence that goes with it; None where it can be run."""
-    where: str
+    location: str
     """`FILE:LINE` of what it comes from; where it cannot be run, of the field that is to blame, if that can be told."""
 
 
@@ -77,7 +77,7 @@ def plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[E
         verdict = refusals[key]
         if isinstance(verdict, UsageError):
             raise CampaignError(f"{_locate_refused_setting(campaign, case, verdict)}{verdict}") from verdict
-        location = case.where
+        location = case.location
         if verdict is not None:
             if (location, key) not in places:
                 places[location, key] = _locate_refused_field(campaign, case, verdict[1])
@@ -92,7 +92,7 @@ def plan_campaign(campaign: Campaign, registry: Registry) -> tuple[str, list[Ent
     if all(entry.refusal is not None for entry in entries):
         first = entries[0]
         assert first.refusal is not None
-        location = f"{first.where}: " if first.where else ""
+        location = f"{first.location}: " if first.location else ""
         raise CampaignError(
             f"{location}None of the {len(entries)} cases of {campaign.name} can be run here. The first: "
             f"{first.refusal[1]}"
@@ -106,13 +106,13 @@ def check_predicates(campaign: Campaign, registry: Registry) -> None:
     Raises:
         CampaignError: with file and line.
     """
-    predicates = [(condition.when, condition.where) for condition in campaign.exclude]
+    predicates = [(condition.when, condition.location) for condition in campaign.exclude]
     predicates += [(override.when, location) for override, location in campaign.overrides if override.when]
     predicates += [
-        (condition, block.where) for block in campaign.blocks for condition in block.matrix.exclude
+        (condition, block.location) for block in campaign.blocks for condition in block.matrix.exclude
     ]
     predicates += [
-        (override.when, block.where)
+        (override.when, block.location)
         for block in campaign.blocks
         for override in block.matrix.overrides
         if override.when
@@ -177,7 +177,7 @@ def _refuse_missing_data(spec: RunSpec, skip_missing: bool) -> tuple[str, str] |
 
 def _key(spec: RunSpec) -> str:
     """Return the parts of a spec that a refusal can depend on, as a text in which 1, 1.0 and true differ."""
-    fields = (field.name for field in attrs.fields(RunSpec) if field.name not in _IMMATERIAL)
+    fields = (field.name for field in attrs.fields(RunSpec) if field.name not in _PLAN_NEUTRAL)
     return repr([getattr(spec, name) for name in fields])
 
 
@@ -187,7 +187,7 @@ def _locate_refused_setting(campaign: Campaign, case: CampaignCase, error: Usage
     field = f"options.{name}" if kind == "option" else kind
     block = _block(campaign, case)
     if block is None:
-        return f"{case.where}: " if case.where else ""
+        return f"{case.location}: " if case.location else ""
     place = block.locate("options" if kind == "option" and field not in block.places else field, name)
     return f"{place}: " if place else ""
 
@@ -201,11 +201,11 @@ def _locate_refused_field(campaign: Campaign, case: CampaignCase, message: str) 
     )
     name = next(candidates, None)
     if block is None or name is None:
-        return case.where
+        return case.location
     place = block.spots.get((name, plain[name]))
-    return place or case.where
+    return place or case.location
 
 
 def _block(campaign: Campaign, case: CampaignCase) -> Block | None:
     """Return the matrix that a case comes from."""
-    return next((b for b in campaign.blocks if case.where in (b.where, *b.includes)), None)
+    return next((b for b in campaign.blocks if case.location in (b.location, *b.includes)), None)

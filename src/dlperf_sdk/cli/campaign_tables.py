@@ -96,11 +96,13 @@ def plan_of(
             )
         )
     )
-    blocks += _limit_rows(("case", "from"), [(entry.case.spec.label, entry.where) for entry in runnable], all)
+    blocks += _limit_rows(
+        ("case", "from"), [(entry.case.spec.label, entry.location) for entry in runnable], all
+    )
     reasons: dict[tuple[str, tuple[str, str]], list[Entry]] = {}
     for entry in skipped:
         assert entry.refusal is not None
-        reasons.setdefault((entry.where, entry.refusal), []).append(entry)
+        reasons.setdefault((entry.location, entry.refusal), []).append(entry)
     if reasons:
         rows = [
             (

@@ -41,7 +41,7 @@ class CampaignLines:
         self.activity = "preparing"
         self.advance: Advance | None = None
         self.left: float | None = None
-        self.since = time.monotonic()
+        self.started_at = time.monotonic()
         self.count()
 
     def count(self) -> None:
@@ -122,7 +122,7 @@ class CampaignLines:
     def enter(self, current: str, activity: str) -> None:
         """Set the current activity and its description; if the activity is a new one, set its start time as well."""
         if current != self.current:
-            self.current, self.since = current, time.monotonic()
+            self.current, self.started_at = current, time.monotonic()
         self.activity = activity
 
     @hookimpl
@@ -181,7 +181,7 @@ class CampaignDrawn(CampaignLines):
         parts += [f"{failed} failed"] if failed else []
         parts += [f"about {duration(self.left)} left"] if self.left else []
         overview = Text(", ".join(parts), "red" if failed else "")
-        lines = [self.current, f"{duration(time.monotonic() - self.since)}: {self.activity}"]
+        lines = [self.current, f"{duration(time.monotonic() - self.started_at)}: {self.activity}"]
         lines[1] += f"; last repeat {self.throughput}" if self.throughput else ""
         now = [
             Text(replace_control_characters(line), style)

@@ -197,7 +197,7 @@ def show_plan(file: str, all: bool, common: Common, measured: Path | None = None
         cases = [
             {
                 "case": entry.case.id,
-                "from": entry.where,
+                "from": entry.location,
                 "spec": entry.case.spec.to_dict(),
                 "skipped": None
                 if entry.refusal is None

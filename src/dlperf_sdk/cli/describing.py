@@ -48,7 +48,7 @@ def describe(
     if written and group != "models":
         raise UsageError(f"--set describes a model with other options; {name} is one of the {group}.")
     with registry.wrap_plugin_errors(group, name, "describe itself"):
-        details = _ABOUT[group](registry, plugin, written)
+        details = _DETAILS[group](registry, plugin, written)
     document = {
         "group": group,
         "name": name,
@@ -159,7 +159,7 @@ def _about_importer(_: Registry, plugin: Any, __: Any) -> dict[str, Any]:
     return {"version": plugin.version}
 
 
-_ABOUT = {
+_DETAILS = {
     "frameworks": _about_framework,
     "models": _about_model,
     "topologies": _about_topology,

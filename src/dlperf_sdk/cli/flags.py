@@ -27,7 +27,7 @@ _GROUPS = {
     "context": Group("Context", sort_key=3),
 }
 
-_WHOLE = re.compile(r"[+-]?[0-9]{1,400}")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,400}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WORDS: dict[str, Scalar] = {"true": True, "false": False, "null": None}
 
@@ -49,7 +49,7 @@ def parse_scalar(text: str) -> Scalar:
     """Return the value that a text stands for: an int, a float, True, False, None, or else the text itself."""
     if text in _WORDS:
         return _WORDS[text]
-    if _WHOLE.fullmatch(text):
+    if _INTEGER.fullmatch(text):
         return int(text)
     return float(text) if _NUMBER.fullmatch(text) else text
 
@@ -60,7 +60,7 @@ def convert_whole_number(_: Any, tokens: Sequence[Token]) -> int:
     Raises:
         ValueError: the text is not a whole number.
     """
-    if not _WHOLE.fullmatch(tokens[0].value):
+    if not _INTEGER.fullmatch(tokens[0].value):
         raise ValueError(f"{tokens[0].value!r} is no whole number")
     return int(tokens[0].value)
 

@@ -24,7 +24,7 @@ from dlperf_sdk.errors import UnknownName, UsageError
 
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", Path: "a path", str: "text"}
 
-_INSTEAD: dict[tuple[str, ...], str] = {
+_ADVICE: dict[tuple[str, ...], str] = {
     ("campaign", "run", "--dry-run"): "To list its cases, and start nothing: `dlperf plan FILE`.",
     (
         "campaign",
@@ -67,7 +67,7 @@ def _explain_unknown_option(error: UnknownOptionError) -> str:
     """Return the message for an unknown option."""
     name = (error.token.keyword or error.token.value).partition("=")[0]
     known = [option for argument in error.argument_collection if argument.parse for option in argument.names]
-    advice = _INSTEAD.get((*(error.command_chain or ()), name))
+    advice = _ADVICE.get((*(error.command_chain or ()), name))
     return f"There is no option {name}.{_suggestion(name, known) if advice is None else f' {advice}'}"
 
 

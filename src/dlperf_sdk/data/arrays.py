@@ -28,8 +28,8 @@ class _Column:
         for length in shape:
             self.size *= length
         self.samples = 0
-        self.held: array[Any] = array(self.code)
-        assert self.held.itemsize == 4
+        self.pending: array[Any] = array(self.code)
+        assert self.pending.itemsize == 4
         self.digest = hashlib.sha256()
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         self.file: BinaryIO = os.fdopen(number, "wb")
@@ -37,18 +37,18 @@ class _Column:
     def add(self, values: Sequence[float]) -> None:
         if len(values) != self.size:
             raise ValueError(f"{self.name} takes {self.size} numbers per sample, not {len(values)}")
-        self.held.extend(values)
+        self.pending.extend(values)
         self.samples += 1
-        if len(self.held) >= _FLUSH:
+        if len(self.pending) >= _FLUSH:
             self.flush()
 
     def flush(self) -> None:
         if sys.byteorder == "big":
-            self.held.byteswap()
-        content = self.held.tobytes()
+            self.pending.byteswap()
+        content = self.pending.tobytes()
         self.digest.update(content)
         self.file.write(content)
-        self.held = array(self.code)
+        self.pending = array(self.code)
 
     def entry(self) -> dict[str, Any]:
         return {

@@ -10,7 +10,7 @@ from typing import Any
 from dlperf_sdk.documents import schema, source_positions
 from dlperf_sdk.errors import CampaignError
 
-MOST = 10
+MAX_LISTED = 10
 """Mistakes that are told; of the others, how many there are."""
 
 
@@ -43,6 +43,6 @@ def gather_errors(errors: list[str]) -> Iterator[None]:
 def join_errors(errors: Iterable[str]) -> str:
     """Join errors to one message, a line each, without duplicates: at most ten, and the number of the others."""
     lines = list(dict.fromkeys(errors))
-    if len(lines) <= MOST:
+    if len(lines) <= MAX_LISTED:
         return "\n".join(lines)
-    return "\n".join([*lines[:MOST], f"And {len(lines) - MOST} more."])
+    return "\n".join([*lines[:MAX_LISTED], f"And {len(lines) - MAX_LISTED} more."])

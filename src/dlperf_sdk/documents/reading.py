@@ -117,7 +117,7 @@ def _json(text: str) -> Any:
     except ValueError as error:
         from dlperf_sdk.documents import source_positions
 
-        if isinstance(error, _Twice):
+        if isinstance(error, _DuplicateKey):
             key, line = source_positions.find_repeated_key(text)
             raise _Misread("JSON", f"the key {format_value(key)} is there twice", line) from None
         raise _Misread("JSON", str(error), source_positions.line_of_invalid_number(text)) from None
@@ -208,14 +208,14 @@ def _text(data: bytes, source: str) -> str:
         raise DocumentError(f"{source} is not text in UTF-8: byte {error.start} cannot be decoded.") from None
 
 
-class _Twice(ValueError):
+class _DuplicateKey(ValueError):
     """An object of JSON names a key twice."""
 
 
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        raise _Twice
+        raise _DuplicateKey
     return value
 
 

@@ -30,8 +30,8 @@ class Figures:
     def __len__(self) -> int:
         return len(self.figures)
 
-    def where(self, **wanted: Any) -> Figures:
-        """Return the figures that have these values: `where(framework="oneflow", topology=("1n1d", "4n8d"))`.
+    def filter(self, **conditions: Any) -> Figures:
+        """Return the figures that have these values: `filter(framework="oneflow", topology=("1n1d", "4n8d"))`.
 
         A tuple, list or set means any of its members; a topology may be written as text. Options are selected
         like fields; None selects the figures whose source does not state the option.
@@ -40,29 +40,29 @@ class Figures:
             UnknownName: a name is neither a field nor an option.
         """
         figures = self.figures
-        for name, value in wanted.items():
+        for name, value in conditions.items():
             members = value if isinstance(value, tuple | list | set | frozenset) else (value,)
             allowed = [str(member) if name in _COMPARED_AS_TEXT else member for member in members]
             figures = tuple(figure for figure in figures if _value(figure, name) in allowed)
         return evolve(self, figures=figures)
 
-    def one(self, **wanted: Any) -> PublishedFigure:
+    def get(self, **conditions: Any) -> PublishedFigure:
         """Return the one figure that has these values.
 
         Raises:
             UnknownName: a name is neither a field nor an option.
             UsageError: there is none, or more than one.
         """
-        selected = self.where(**wanted).figures
+        selected = self.filter(**conditions).figures
         if len(selected) == 1:
             return selected[0]
-        conditions = ", ".join(f"{name}={value!r}" for name, value in wanted.items())
+        listed = ", ".join(f"{name}={value!r}" for name, value in conditions.items())
         if not selected:
-            raise UsageError(f"{self.collection} has no figure with {conditions}.")
+            raise UsageError(f"{self.collection} has no figure with {listed}.")
         names = dict.fromkeys(name for figure in selected for name in figure.roles())
         differing = [name for name in names if len({repr(_value(figure, name)) for figure in selected}) > 1]
         raise UsageError(
-            f"{self.collection} has {len(selected)} figures with {conditions}. They differ in "
+            f"{self.collection} has {len(selected)} figures with {listed}. They differ in "
             f"{', '.join(differing)}: say which."
         )
 

@@ -209,4 +209,4 @@ class PublishedFigure:
 
 
 FIELDS = tuple(field.name for field in attrs.fields(PublishedFigure) if field.name != "options")
-"""Names that `Figures.where` selects by, besides the options."""
+"""Names that `Figures.filter` selects by, besides the options."""

@@ -111,7 +111,7 @@ class Framework(ABC):
     packages: ClassVar[tuple[str, ...]] = ()
     """Top-level packages that the worker half imports beside its own: the bundle takes them to the nodes."""
     capabilities: ClassVar[Capabilities] = Capabilities()
-    lacks: ClassVar[Mapping[str, str]] = {}
+    unsupported: ClassVar[Mapping[str, str]] = {}
     """A name that `capabilities` lack, such as `amp-bf16` or `nhwc` → why, in a sentence for whoever asks for it."""
     tuning_variables: ClassVar[Collection[str]] = ()
     """Environment variables of this framework that a file may set, for they only tune threads, memory, logging or
@@ -123,7 +123,7 @@ class Framework(ABC):
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
         """Return the environment for this kind of device and, where it matters, this strategy and model."""
 
-    def refuses(self, spec: RunSpec, options: Any) -> str | None:
+    def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return the reason why a combination of offered capabilities cannot run, in a sentence; None if it can.
 
         Each capability that `spec` names is offered on its own, and its `device` is resolved: never `auto`. Refuse here

@@ -14,7 +14,7 @@ _SECOND = 16
 """The size that is tried after 1."""
 FINE = 32
 """The limit is found exactly up to this size, and to within 1/32 beyond it: closer, chance decides what fits."""
-FAR = 2
+RELIABLE_RATIO = 2
 """Sizes that are further apart than by this factor: what a line says from one to the other is a guess."""
 
 
@@ -79,7 +79,7 @@ def find_max_batch(probe: Callable[[int], Probe], budget: int | None, maximum: i
             guess, missed = low + quantum(low) * 4**missed, missed + 1
         elif predicted < high:
             guess = predicted
-        elif high > FAR * low:
+        elif high > RELIABLE_RATIO * low:
             guess, retreated = isqrt(low * high) if retreated else high * 3 // 4, True
         else:
             guess, missed = high - max(quantum(low), (high - low) // 4), missed + 1

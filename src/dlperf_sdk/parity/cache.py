@@ -42,7 +42,7 @@ def directory() -> Path | None:
         folder = folders.cache() / "parity"
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
-        return folder if _own(folder.lstat(), stat.S_ISDIR) else None
+        return folder if _is_own(folder.lstat(), stat.S_ISDIR) else None
     except (OSError, Unavailable):
         return None
 
@@ -54,7 +54,7 @@ def fetch(key: str) -> CacheEntry | None:
         return None
     path = folder / f"{key}.json"
     try:
-        if not _own(path.lstat(), stat.S_ISREG):
+        if not _is_own(path.lstat(), stat.S_ISREG):
             return None
         document = load_document(path, LARGEST)
         if document.get("version") != VERSION or document.get("key") != key:
@@ -88,6 +88,6 @@ def _checksum(key: str, records: Any, made_at: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _own(status: os.stat_result, kind: Any) -> bool:
+def _is_own(status: os.stat_result, kind: Any) -> bool:
     """Return True if the entry is of this kind, owned by this user, and not writable by group or others."""
     return bool(kind(status.st_mode)) and status.st_uid == os.getuid() and not status.st_mode & 0o022

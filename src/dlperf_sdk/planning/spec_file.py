@@ -51,7 +51,7 @@ compiler (CXX), or loads a plugin or a kernel from a folder, is not among them, 
 _SUSPECT = re.compile(r"(\w+_)?(flags|file|python|command)|hostfile")
 """Options that are refused whatever their metadata says: their plugin may not be installed, or lack the metadata."""
 
-_MOST = 5
+_MAX_LISTED = 5
 """Settings that a refusal lists; the rest are counted."""
 
 NOT_FROM_A_FILE = "A file may not decide which program is run, what it loads, or which other file is read."
@@ -149,8 +149,8 @@ def check_allowed(
         if setting.name not in allow
     }
     if refused:
-        listed = "; ".join([*refused][:_MOST])
-        listed += f"; and {len(refused) - _MOST:,} more" if len(refused) > _MOST else ""
+        listed = "; ".join([*refused][:_MAX_LISTED])
+        listed += f"; and {len(refused) - _MAX_LISTED:,} more" if len(refused) > _MAX_LISTED else ""
         names = dict.fromkeys(refused.values())
         raise SpecError(
             f"{source} {listed}. That decides which program is run here, what it loads, or which file is read, and "
@@ -206,7 +206,7 @@ def list_restricted_settings(case: Mapping[str, Any], look_up: LookUp) -> Iterat
             )
             yield Restricted(name, f"env.{name}", value, description, f"--env {name}=VALUE")
     if lock := case.get("lock"):
-        pins = ", ".join(lock[:_MOST]) + (", …" if len(lock) > _MOST else "")
+        pins = ", ".join(lock[:_MAX_LISTED]) + (", …" if len(lock) > _MAX_LISTED else "")
         description = f"has {format_value(pins)} installed, which the plugin's own environment lacks"
         yield Restricted("lock", "lock", lock, description, "--allow lock")
     options = case.get("options") or {}

@@ -22,7 +22,7 @@ from dlperf_sdk.hookspecs import hookimpl
 from dlperf_sdk.progress.state import TITLES, Advance, course_of
 from dlperf_sdk.reports.numbers import duration, quantity
 
-EVERY = 10.0
+PRINT_INTERVAL = 10.0
 """Seconds between two plain lines about steps."""
 
 
@@ -112,7 +112,7 @@ class Lines:
         advance = self.advance
         assert advance is not None
         now = self.clock()
-        if advance.phase == before and now - self._printed_at < EVERY:
+        if advance.phase == before and now - self._printed_at < PRINT_INTERVAL:
             return
         if advance.phase in ("ready", "verify", "teardown", "done") or (
             advance.phase == before and advance.steps is None

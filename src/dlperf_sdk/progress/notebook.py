@@ -12,7 +12,7 @@ from rich.console import Console
 from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.progress.display import Lines
 
-DRAWN_EVERY = 0.25
+DRAW_INTERVAL = 0.25
 """Seconds between two updates of the cell."""
 
 
@@ -22,7 +22,7 @@ class InNotebook(Lines):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(Console(quiet=True), clock=clock)
         self._lines: list[str] = []
-        self._drawn_at = -DRAWN_EVERY
+        self._drawn_at = -DRAW_INTERVAL
         self._cell: Any = None
 
     def print(self, text: str, style: str = "") -> None:
@@ -38,7 +38,7 @@ class InNotebook(Lines):
 
     def show_step(self, before: str) -> None:
         """Show the progress of a worker; `before` is its previously reported phase."""
-        if self.clock() - self._drawn_at >= DRAWN_EVERY:
+        if self.clock() - self._drawn_at >= DRAW_INTERVAL:
             self._draw()
 
     def html(self) -> str:

@@ -61,14 +61,14 @@ class Advance:
     attempt: int = 0
     phase: str = "start"
     step: int = 0
-    began: float = 0.0
+    started_at: float = 0.0
     """Start of this repeat."""
     throughputs: list[float] = field(factory=list)
     durations: list[float] = field(factory=list)
     """Of the finished repeats, from one's beginning to the end of its workers."""
     parity: float | None = None
     """Duration of the parity run in seconds, if one was made."""
-    _parity_began: float | None = None
+    _parity_started_at: float | None = None
     _entered: dict[str, float] = field(factory=dict)
     """Start of each phase of this repeat."""
     _rests: dict[str, list[float]] = field(factory=dict)
@@ -79,14 +79,14 @@ class Advance:
 
     def record_stage(self, stage: str, now: float) -> None:
         """Record that a stage outside the repeats has begun."""
-        if stage == "parity" and self._parity_began is None:
-            self._parity_began = now
-        elif stage != "parity" and self._parity_began is not None and self.parity is None:
-            self.parity = now - self._parity_began
+        if stage == "parity" and self._parity_started_at is None:
+            self._parity_started_at = now
+        elif stage != "parity" and self._parity_started_at is not None and self.parity is None:
+            self.parity = now - self._parity_started_at
 
     def repeat_started(self, attempt: int, now: float) -> None:
         """Record the start of a repeat."""
-        self.attempt, self.began = attempt, now
+        self.attempt, self.started_at = attempt, now
         self._entered = {}
         self._enter("start", now)
 
@@ -103,7 +103,7 @@ class Advance:
 
     def repeat_ended(self, throughput: float | None, now: float) -> None:
         """Record the end of a repeat; `throughput` is None if it failed."""
-        self.durations.append(now - self.began)
+        self.durations.append(now - self.started_at)
         for phase, entered in self._entered.items():
             self._rests.setdefault(phase, []).append(now - entered)
         if throughput is not None:
@@ -148,13 +148,13 @@ class Advance:
         The first repeat is estimated by the parity run, which starts the same workers, until the pace of its steps is
         known; later ones by the repeats before, phase by phase.
         """
-        elapsed = now - self.began if self.attempt else 0.0
+        elapsed = now - self.started_at if self.attempt else 0.0
         after = max(0, self.course.repeats - max(1, self.attempt))
         rest = self._steps_left()
         if self.durations:
             if len(self.durations) < self.attempt:  # this repeat goes on
                 rests = self._rests.get(self.phase, self.durations)
-                passed = now - self._entered.get(self.phase, self.began)
+                passed = now - self._entered.get(self.phase, self.started_at)
                 rest = max(rest or 0.0, sum(rests) / len(rests) - passed, 0.0)
             else:
                 rest = 0.0

@@ -71,7 +71,7 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
         known = VOCABULARY[kind] | supported
         if value not in known:
             raise UnknownName("data source" if kind == "data" else kind, value, known)
-        reason = framework.lacks.get(value)
+        reason = framework.unsupported.get(value)
         raise Unsupported(
             f"{framework.name} does not offer the {kind} {value!r}; it offers {listed(supported)}."
             + (f" {reason}" if reason else "")
@@ -106,6 +106,6 @@ def check_combination(spec: RunSpec, device: str, framework: Framework, options:
     Raises:
         Unsupported: the plugin refuses it.
     """
-    reason = framework.refuses(attrs.evolve(spec, device=device), options)
+    reason = framework.explain_refusal(attrs.evolve(spec, device=device), options)
     if reason:
         raise Unsupported(reason)

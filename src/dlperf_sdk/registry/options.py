@@ -44,7 +44,7 @@ def _options(owner: Any, spec: RunSpec, names: set[str]) -> Any:
     chosen = {name: value for name, value in spec.options.items() if name in names}
     defaults = {field.name: field.default for field in attrs.fields(owner.Options)}
     for name, value in chosen.items():
-        if not _alike(value, defaults[name]):
+        if not _has_type_of(value, defaults[name]):
             raise SpecError(
                 f"The option {name} of {owner.name} is {value!r}; its default is {defaults[name]!r}, "
                 f"so it must be {_KINDS[type(defaults[name])]} as well."
@@ -58,7 +58,7 @@ def _options(owner: Any, spec: RunSpec, names: set[str]) -> Any:
 _KINDS: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 
 
-def _alike(value: Scalar, default: Any) -> bool:
+def _has_type_of(value: Scalar, default: Any) -> bool:
     """Return True if a value has the type of an option's default, as far as the default determines it."""
     kind = type(default)
     if value is None:

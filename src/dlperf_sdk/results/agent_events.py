@@ -84,10 +84,10 @@ def _sentence(plain: Mapping[str, Any]) -> str:
     message += "" if message.endswith((".", "!", "?")) else "."
     if not plain.get("type"):
         return message
-    where = f"Rank {plain.get('rank')} on node {plain.get('node')}, in phase '{plain.get('phase')}'"
+    location = f"Rank {plain.get('rank')} on node {plain.get('node')}, in phase '{plain.get('phase')}'"
     if plain["kind"] == "out-of-memory":
         advice = "Use a smaller batch size, or, where the plugin offers it, accumulate gradients over micro-batches."
-        return f"{where}, ran out of memory: {message} {advice}"
+        return f"{location}, ran out of memory: {message} {advice}"
     if plain["kind"] == "unsupported":
         return message
-    return f"{where}, raised {plain['type']}: {message} The rank's log has the traceback."
+    return f"{location}, raised {plain['type']}: {message} The rank's log has the traceback."

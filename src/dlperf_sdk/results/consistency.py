@@ -103,13 +103,13 @@ def check_directory(path: Path, measurers: Iterable[Measurer]) -> tuple[str, ...
         and result.environment is not None
         and environment != to_plain(result.environment)
     ):
-        where = _first_difference(environment, to_plain(result.environment))
-        problems.append(f"environment.json is another than the result's: {where}.")
+        difference = _first_difference(environment, to_plain(result.environment))
+        problems.append(f"environment.json is another than the result's: {difference}.")
     ranks = None
     if plan is not None:
         if result.workload is not None and to_plain(result.workload) != plan.get("workload"):
-            where = _first_difference(plan.get("workload"), to_plain(result.workload))
-            problems.append(f"The workload is another than plan.json's: {where}.")
+            difference = _first_difference(plan.get("workload"), to_plain(result.workload))
+            problems.append(f"The workload is another than plan.json's: {difference}.")
         ranks = _ranks(plan, problems)
     problems += _medians(result.metrics)
     if unknown := _list_unknown_names(result.spec):
@@ -162,11 +162,13 @@ def _records(stored: Sequence[Repeat], recorded: Sequence[Repeat]) -> Iterator[s
     by_attempt = {repeat.attempt: repeat for repeat in recorded}
     for repeat in stored:
         counterpart = by_attempt.get(repeat.attempt)
-        if counterpart is not None and (where := _first_difference(to_plain(counterpart), to_plain(repeat))):
-            yield f"Attempt {repeat.attempt} is another than its records: {where}."
+        if counterpart is not None and (
+            difference := _first_difference(to_plain(counterpart), to_plain(repeat))
+        ):
+            yield f"Attempt {repeat.attempt} is another than its records: {difference}."
 
 
-def _first_difference(left: Any, right: Any, where: str = "") -> str:
+def _first_difference(left: Any, right: Any, path: str = "") -> str:
     """Return the place of the first difference and the two values: `records[0].samples: 80 is now 800`.
 
     Empty if none.
@@ -176,19 +178,19 @@ def _first_difference(left: Any, right: Any, where: str = "") -> str:
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         for key in sorted({*left, *right}):
             if key not in left or key not in right:
-                return f"{where}{'.' if where else ''}{key} is in only one of them"
-            if difference := _first_difference(left[key], right[key], f"{where}{'.' if where else ''}{key}"):
+                return f"{path}{'.' if path else ''}{key} is in only one of them"
+            if difference := _first_difference(left[key], right[key], f"{path}{'.' if path else ''}{key}"):
                 return difference
         return ""
     if isinstance(left, list) and isinstance(right, list):
         if len(left) != len(right):
-            return f"{where} has {len(left)} entries, and now {len(right)}"
+            return f"{path} has {len(left)} entries, and now {len(right)}"
         differing = (
-            _first_difference(a, b, f"{where}[{i}]") for i, (a, b) in enumerate(zip(left, right, strict=True))
+            _first_difference(a, b, f"{path}[{i}]") for i, (a, b) in enumerate(zip(left, right, strict=True))
         )
         return next((difference for difference in differing if difference), "")
-    same = type(left) is type(right) and left == right
-    return "" if same else f"{where}: {str(left)[:60]} is now {str(right)[:60]}"
+    is_equal = type(left) is type(right) and left == right
+    return "" if is_equal else f"{path}: {str(left)[:60]} is now {str(right)[:60]}"
 
 
 # -- metrics
@@ -198,12 +200,13 @@ def _medians(stored: Iterable[Metric]) -> Iterator[str]:
     """Check that each metric is the median of its own repeats, with their interval."""
     for metric in stored:
         if metric.repeats:
-            again = metrics.metric(metric.name, metric.unit, metric.repeats)
+            recomputed = metrics.metric(metric.name, metric.unit, metric.repeats)
             for part in ("value", "low", "high"):
-                if not _are_equal(getattr(metric, part), getattr(again, part)):
+                if not _are_equal(getattr(metric, part), getattr(recomputed, part)):
                     label = {"value": "", "low": ", lower end", "high": ", upper end"}[part]
                     yield (
-                        f"{metric.name}{label} is {getattr(metric, part)}, but its repeats give {getattr(again, part)}."
+                        f"{metric.name}{label} is {getattr(metric, part)}, but its repeats give "
+                        f"{getattr(recomputed, part)}."
                     )
 
 
@@ -212,8 +215,8 @@ def _throughput(result: Result, repeats: Sequence[Repeat]) -> Iterator[str]:
     for name, devices in (("throughput", 1), ("throughput-per-device", result.spec.topology.devices)):
         metric = result.metric(name)
         if metric is not None:
-            again = metrics.metric(name, metric.unit, [rate / devices for rate in rates])
-            yield from _differing(metric, again)
+            recomputed = metrics.metric(name, metric.unit, [rate / devices for rate in rates])
+            yield from _differing(metric, recomputed)
 
 
 def _metrics(result: Result, repeats: tuple[Repeat, ...], measurers: Iterable[Measurer]) -> Iterator[str]:
@@ -235,23 +238,25 @@ def _metrics(result: Result, repeats: tuple[Repeat, ...], measurers: Iterable[Me
     stored = {metric.name: metric for metric in result.metrics}
     for measurer in measurers:
         try:
-            again = {metric.name: metric for metric in measurer.summarize(measured)}
+            recomputed = {metric.name: metric for metric in measurer.summarize(measured)}
         except Exception as error:
             yield f"The measurer {measurer.name} fails on the records: {type(error).__name__}: {error}."
             continue
-        for name, metric in again.items():
+        for name, metric in recomputed.items():
             if name in stored:
                 yield from (f"{difference[:-1]}{older}." for difference in _differing(stored[name], metric))
 
 
-def _differing(stored: Metric, again: Metric) -> Iterator[str]:
-    if stored.unit != again.unit:
-        yield f"{stored.name} is in {stored.unit}, but the records give {again.unit}."
+def _differing(stored: Metric, recomputed: Metric) -> Iterator[str]:
+    if stored.unit != recomputed.unit:
+        yield f"{stored.name} is in {stored.unit}, but the records give {recomputed.unit}."
     for part in ("value", "low", "high"):
-        if not _are_equal(getattr(stored, part), getattr(again, part)):
+        if not _are_equal(getattr(stored, part), getattr(recomputed, part)):
             label = {"value": "", "low": ", lower end", "high": ", upper end"}[part]
-            yield f"{stored.name}{label} is {getattr(stored, part)}, but the records give {getattr(again, part)}."
-    if len(stored.repeats) != len(again.repeats) or not all(map(_are_equal, stored.repeats, again.repeats)):
+            yield f"{stored.name}{label} is {getattr(stored, part)}, but the records give {getattr(recomputed, part)}."
+    if len(stored.repeats) != len(recomputed.repeats) or not all(
+        map(_are_equal, stored.repeats, recomputed.repeats)
+    ):
         yield f"The repeats of {stored.name} are not those of the records."
 
 
@@ -300,9 +305,9 @@ def _list_unknown_names(spec: RunSpec) -> list[str]:
     ]
 
 
-def _verdicts(result: Result, again: Iterable[Verdict]) -> Iterator[str]:
+def _verdicts(result: Result, recomputed: Iterable[Verdict]) -> Iterator[str]:
     """Yield verdicts that came out differently, and failed ones that are missing."""
-    for verdict in again:
+    for verdict in recomputed:
         stored = result.verdict(verdict.name)
         if stored is None and verdict.outcome == FAIL:
             yield f"The verdict {verdict.name} is missing; by the records it fails: {verdict.detail}"

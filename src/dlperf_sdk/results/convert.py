@@ -203,11 +203,11 @@ def _check_failure(subject: str, status: str, failure: Mapping[str, Any] | None)
         )
 
 
-def _check_window(record: Mapping[str, Any], where: str) -> None:
+def _check_window(record: Mapping[str, Any], path: str) -> None:
     window = record["window"]
     if not window["start"] < window["end"]:
         raise DocumentError(
-            f"The worker record is not valid at {where}.window: its end, {window['end']} s, does not lie "
+            f"The worker record is not valid at {path}.window: its end, {window['end']} s, does not lie "
             f"after its start, {window['start']} s."
         )
 

@@ -46,8 +46,8 @@ def directory_of(root: Path, folder: tuple[str, ...]) -> Iterator[int]:
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
             deeper = os.open(name, flags, dir_fd=descriptor)
             # In this order an interruption in between closes no descriptor twice: that would be an error of the store.
-            above, descriptor = descriptor, deeper
-            os.close(above)
+            parent, descriptor = descriptor, deeper
+            os.close(parent)
         yield descriptor
     finally:
         os.close(descriptor)

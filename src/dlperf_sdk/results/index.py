@@ -238,13 +238,13 @@ def _add_columns(index: sqlite3.Connection, described: Iterable[TableColumn]) ->
     Names that differ in case only are one to SQL: the first has the column. So have the first metrics, if there are
     more than a table can have; all are in the table of repeats.
     """
-    taken = {name.lower(): name for name in _column_names(index, "results")}
+    used = {name.lower(): name for name in _column_names(index, "results")}
     present = []
     for column in described:
-        if column.name.lower() not in taken and len(taken) < _MOST_COLUMNS:
+        if column.name.lower() not in used and len(used) < _MOST_COLUMNS:
             index.execute(f'ALTER TABLE results ADD COLUMN "{column.name}" {_SQL_TYPES[column.kind]}')
-            taken[column.name.lower()] = column.name
-        if taken.get(column.name.lower()) == column.name and column.name != "id":
+            used[column.name.lower()] = column.name
+        if used.get(column.name.lower()) == column.name and column.name != "id":
             present.append(column)
     return present
 

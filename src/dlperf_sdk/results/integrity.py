@@ -41,8 +41,8 @@ def complete_records(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict
     """Check that every rank wrote a record, with every replica and all planned steps and samples."""
     problems = list(_incomplete(repeats, expected))
     if problems:
-        more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
-        return Verdict("complete-records", INTEGRITY, FAIL, f"{problems[0]}{more}.")
+        remainder = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
+        return Verdict("complete-records", INTEGRITY, FAIL, f"{problems[0]}{remainder}.")
     protocol = expected.protocol
     detail = (
         f"Repeats: {len(repeats)}, records in each: {expected.ranks}, replicas: {expected.replicas}, each with "
@@ -57,16 +57,16 @@ def _incomplete(repeats: tuple[Repeat, ...], expected: Expected) -> Iterator[str
     if len({repeat.attempt for repeat in repeats}) < len(repeats):
         yield "two repeats carry the same number"
     for repeat in repeats:
-        where = f"attempt {repeat.attempt}"
+        location = f"attempt {repeat.attempt}"
         ranks = sorted(record.rank for record in repeat.records)
         if not _is_contiguous(ranks, expected.ranks):
-            yield f"{where} has records of ranks {ranks} instead of 0 to {expected.ranks - 1}"
+            yield f"{location} has records of ranks {ranks} instead of 0 to {expected.ranks - 1}"
         replicas = sorted(replica.index for record in repeat.records for replica in record.replicas)
         if not _is_contiguous(replicas, expected.replicas):
-            yield f"{where} has replicas {replicas} instead of 0 to {expected.replicas - 1}"
+            yield f"{location} has replicas {replicas} instead of 0 to {expected.replicas - 1}"
         for record in repeat.records:
             for problem in _incomplete_record(record, repeat, expected):
-                yield f"{where}, rank {record.rank}: {problem}"
+                yield f"{location}, rank {record.rank}: {problem}"
 
 
 def _is_contiguous(numbers: list[int], count: int) -> bool:
@@ -109,10 +109,12 @@ def finite_loss(repeats: tuple[Repeat, ...]) -> Verdict:
     there are gradients: the loss of the step that it then skips is finite.
     """
     count = 0
-    for where, losses in _losses(repeats):
+    for location, losses in _losses(repeats):
         for step, loss in enumerate(losses):
             if not math.isfinite(loss):
-                return Verdict("finite-loss", INTEGRITY, FAIL, f"The loss of step {step} {where} is {loss}.")
+                return Verdict(
+                    "finite-loss", INTEGRITY, FAIL, f"The loss of step {step} {location} is {loss}."
+                )
         count += len(losses)
     if not count:
         return Verdict("finite-loss", INTEGRITY, INCONCLUSIVE, "There is no loss to look at.")
@@ -123,10 +125,10 @@ def finite_loss(repeats: tuple[Repeat, ...]) -> Verdict:
 
 def _losses(repeats: tuple[Repeat, ...]) -> Iterator[tuple[str, tuple[float, ...]]]:
     for attempt, replica in _replicas(repeats):
-        where = f"(attempt {attempt}, replica {replica.index})"
-        yield f"on the canonical batch {where}", replica.canonical_losses
-        yield f"in the warm-up {where}", replica.warmup_losses
-        yield f"in the window {where}", replica.losses
+        location = f"(attempt {attempt}, replica {replica.index})"
+        yield f"on the canonical batch {location}", replica.canonical_losses
+        yield f"in the warm-up {location}", replica.warmup_losses
+        yield f"in the window {location}", replica.losses
 
 
 def loss_falls(
@@ -136,7 +138,7 @@ def loss_falls(
 
     Under the policy `warmup` the first rates are close to zero, and a loss that stays shows nothing.
     """
-    name, kind, least = "loss-falls", INTEGRITY, math.inf
+    name, kind, smallest_fall = "loss-falls", INTEGRITY, math.inf
     for attempt, label, losses in _canonical(repeats, strategy):
         if len(losses) < 2:
             detail = f"{len(losses)} steps on the canonical batch; it takes two to see the loss fall."
@@ -150,8 +152,8 @@ def loss_falls(
             )
             ramps = learning_rate_policy == "warmup" and all(map(math.isfinite, losses))
             return Verdict(name, kind, INCONCLUSIVE if ramps else FAIL, detail)
-        least = min(least, fall)
-    detail = f"On the canonical batch the loss of every replica falls, by {least:.3g} at least."
+        smallest_fall = min(smallest_fall, fall)
+    detail = f"On the canonical batch the loss of every replica falls, by {smallest_fall:.3g} at least."
     return Verdict(name, kind, PASS, detail)
 
 
@@ -183,7 +185,7 @@ def replicas_equal(repeats: tuple[Repeat, ...], strategy: str) -> Verdict:
     if not STRATEGIES[strategy].keeps_replicas_equal:
         detail = f"The strategy {strategy} does not keep replicas equal."
         return Verdict(name, kind, NOT_APPLICABLE, detail)
-    most = 0
+    replica_count = 0
     for repeat in repeats:
         pairs = [(replica.index, replica.digest) for record in repeat.records for replica in record.replicas]
         if not all(digest for _, digest in pairs):
@@ -194,10 +196,10 @@ def replicas_equal(repeats: tuple[Repeat, ...], strategy: str) -> Verdict:
             described = ", ".join(f"{index}: {digest[:12]}" for index, digest in sorted(pairs))
             detail = f"In attempt {repeat.attempt} the replicas end with different parameters ({described})."
             return Verdict(name, kind, FAIL, detail)
-        most = max(most, len(pairs))
-    if most < 2:
+        replica_count = max(replica_count, len(pairs))
+    if replica_count < 2:
         return Verdict(name, kind, PASS, "One replica: there is nothing to compare.")
-    detail = f"In each of {len(repeats)} repeats all {most} replicas end with the same parameters."
+    detail = f"In each of {len(repeats)} repeats all {replica_count} replicas end with the same parameters."
     return Verdict(name, kind, PASS, detail)
 
 
@@ -219,8 +221,8 @@ def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
     for attempt, record in records:
         deviation = record.deviation
         if deviation is not None and not bounds.low <= deviation <= bounds.high:
-            evidenced = bounds.is_narrow and record.observed.get("precision") == precision
-            if evidenced and bounds.high < deviation < math.inf:
+            is_evidence = bounds.is_narrow and record.observed.get("precision") == precision
+            if is_evidence and bounds.high < deviation < math.inf:
                 # An ill-conditioned network (a large last gamma, few values per batch norm) amplifies rounding.
                 detail = (
                     f"used {precision}; max deviation from fp32: {deviation:.3g} ({limits}): this network amplifies "
@@ -230,8 +232,8 @@ def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
                 continue  # a failure of another rank weighs more
             too_close = deviation < bounds.low
             cause = f"{precision} was not in effect" if too_close else "coarser or wrong arithmetic"
-            where = f"(attempt {attempt}, rank {record.rank})"
-            detail = f"max deviation from fp32: {deviation:.3g} ({limits}): {cause} {where}."
+            location = f"(attempt {attempt}, rank {record.rank})"
+            detail = f"max deviation from fp32: {deviation:.3g} ({limits}): {cause} {location}."
             return Verdict(name, kind, FAIL, detail)
     if amplified is not None:
         return amplified
@@ -250,22 +252,22 @@ def as_requested(repeats: tuple[Repeat, ...], compiler: str, layout: str) -> Ver
     """Check that the requested compiler, and layout if one was requested, are those that the trainer observed."""
     name, kind = "as-requested", INTEGRITY
     requested = {"compiler": compiler, **({} if layout == "auto" else {"layout": layout})}
-    unseen: Verdict | None = None
+    inconclusive: Verdict | None = None
     for attempt, record in ((repeat.attempt, record) for repeat in repeats for record in repeat.records):
-        where = f"(attempt {attempt}, rank {record.rank})"
+        location = f"(attempt {attempt}, rank {record.rank})"
         for setting, value in requested.items():
             observed = record.observed.get(setting)
             if observed is None and value != NONE:
-                detail = f"requested {setting} {value}; the trainer does not report what it used {where}."
-                unseen = unseen or Verdict(name, kind, INCONCLUSIVE, detail)
+                detail = f"requested {setting} {value}; the trainer does not report what it used {location}."
+                inconclusive = inconclusive or Verdict(name, kind, INCONCLUSIVE, detail)
             elif observed not in (None, value):
                 detail = (
-                    f"requested {setting} {value}, used {observed} {where}. Request what was used, or fix the plugin: "
-                    "it must do what it declares, or refuse it."
+                    f"requested {setting} {value}, used {observed} {location}. Request what was used, or fix the "
+                    "plugin: it must do what it declares, or refuse it."
                 )
                 return Verdict(name, kind, FAIL, detail)
-    if unseen is not None:
-        return unseen
+    if inconclusive is not None:
+        return inconclusive
     if compiler == NONE and layout == "auto":
         return Verdict(name, kind, PASS, "No compiler and no layout was requested, and no compiler was used.")
     ran = " and ".join(f"the {setting} {value}" for setting, value in requested.items())

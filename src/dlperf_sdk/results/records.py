@@ -74,7 +74,7 @@ class TensorChanges:
     """Names of those that are zero at both edges."""
 
     @property
-    def still(self) -> int:
+    def unchanged_count(self) -> int:
         """Return the number of those that did not change."""
         return len(self.unchanged) + len(self.zeros)
 

@@ -89,9 +89,9 @@ def _make_replacer(
 
         A name may be joined to others by `_` or `-`, but is kept as part of one of the project's words.
         """
-        around = match.string[max(0, match.start() - _LONGEST_WORD) : match.end() + _LONGEST_WORD]
-        at = min(match.start(), _LONGEST_WORD)
-        joined = next(word[0] for word in _JOINED.finditer(around) if word.end() > at)
+        excerpt = match.string[max(0, match.start() - _LONGEST_WORD) : match.end() + _LONGEST_WORD]
+        position = min(match.start(), _LONGEST_WORD)
+        joined = next(word[0] for word in _JOINED.finditer(excerpt) if word.end() > position)
         return match[0] if joined in words else names[match[0]]
 
     def replace(text: str) -> str:
@@ -104,14 +104,14 @@ def _make_replacer(
 
 def _name_host(forms: Iterable[str], words: frozenset[str], names: dict[str, str]) -> None:
     """Give the forms of one host (name, address) one stand-in; a name with a domain is also short."""
-    every: list[str] = []
+    spellings: list[str] = []
     for form in forms:
         bare = re.sub(r"(?<=[^:]):[0-9]+$", "", form)
         if bare not in _PUBLIC:
-            every += [bare] if _ADDRESS.fullmatch(bare) else [bare, bare.partition(".")[0]]
-    every = [form for form in every if _is_name(form, words)]
-    known = next((names[form] for form in every if form in names), f"host-{len(set(names.values())) + 1}")
-    for form in every:
+            spellings += [bare] if _ADDRESS.fullmatch(bare) else [bare, bare.partition(".")[0]]
+    spellings = [form for form in spellings if _is_name(form, words)]
+    known = next((names[form] for form in spellings if form in names), f"host-{len(set(names.values())) + 1}")
+    for form in spellings:
         names.setdefault(form, known)
 
 
@@ -145,7 +145,7 @@ def _vocabulary(result: Result) -> frozenset[str]:
     words |= {word for metric in result.metrics for word in (metric.name, metric.unit)}
     words |= {verdict.name for verdict in result.verdicts} | {fact.name for fact in result.facts}
     series = [series for repeat in result.repeats for series in repeat.series]
-    return frozenset(words | {word for one in series for word in (one.name, one.unit)})
+    return frozenset(words | {word for item in series for word in (item.name, item.unit)})
 
 
 @cache

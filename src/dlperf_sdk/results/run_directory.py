@@ -147,11 +147,11 @@ def _number_of(event: Mapping[str, Any]) -> str:
     return str(number)
 
 
-def _free(name: str, taken: list[str]) -> str:
-    """Return the name, with a number if another of the same attempt has it, and add it to `taken`."""
+def _free(name: str, used: list[str]) -> str:
+    """Return the name, with a number if another of the same attempt has it, and add it to `used`."""
     stem, dot, suffix = name.rpartition(".")
     count = 2
-    while name in taken:
+    while name in used:
         name, count = f"{stem}-{count}{dot}{suffix}", count + 1
-    taken.append(name)
+    used.append(name)
     return name

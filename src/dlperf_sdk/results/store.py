@@ -181,8 +181,10 @@ def check_id(run_id: str) -> None:
 def _age(entry: os.DirEntry[str]) -> str:
     """Return a key that sorts runs by time: from the name's timestamp or, without one, the last modification."""
     stamp = re.match(r"[0-9]{8}T[0-9]{6}", entry.name)
-    when = stamp[0] if stamp else datetime.fromtimestamp(entry.stat().st_mtime, UTC).strftime("%Y%m%dT%H%M%S")
-    return f"{when} {entry.name}"
+    timestamp = (
+        stamp[0] if stamp else datetime.fromtimestamp(entry.stat().st_mtime, UTC).strftime("%Y%m%dT%H%M%S")
+    )
+    return f"{timestamp} {entry.name}"
 
 
 def _missing_result_error(path: Path) -> StoreError:

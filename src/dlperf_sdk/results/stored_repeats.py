@@ -22,7 +22,7 @@ class StoredRepeats(Sequence[Repeat]):
         self.attempts = attempts
         """The number of each repeat's attempt."""
         self._read = read
-        self._found: tuple[Repeat, ...] | None = None
+        self._loaded: tuple[Repeat, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.attempts)
@@ -32,9 +32,9 @@ class StoredRepeats(Sequence[Repeat]):
     @overload
     def __getitem__(self, index: slice) -> tuple[Repeat, ...]: ...
     def __getitem__(self, index: int | slice) -> Repeat | tuple[Repeat, ...]:
-        if self._found is None:
-            self._found = tuple(map(self._read, self.attempts))
-        return self._found[index]
+        if self._loaded is None:
+            self._loaded = tuple(map(self._read, self.attempts))
+        return self._loaded[index]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, tuple | StoredRepeats):

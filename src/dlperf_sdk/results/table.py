@@ -174,10 +174,10 @@ def rows(results: Sequence[Result]) -> list[Row]:
 
 def _read(results: Iterable[Result]) -> list[tuple[TableColumn, _Reader]]:
     read_columns = [(column, reader) for column, (_, _, reader, _) in zip(COLUMNS, _FIXED, strict=True)]
-    taken = {column.name for column in COLUMNS}
+    used = {column.name for column in COLUMNS}
     for name in sorted({metric.name for result in results for metric in result.metrics}):
         for part, kind, help in METRIC_PARTS:
-            title = free_name(identifier(f"{name}_{part}" if part != "value" else name), taken)
+            title = free_name(identifier(f"{name}_{part}" if part != "value" else name), used)
             read_columns.append((TableColumn(title, kind, help), _part(name, part)))
     return read_columns
 
@@ -200,12 +200,12 @@ def identifier(name: str) -> str:
     return plain if plain[:1].isalpha() else f"metric_{plain}"
 
 
-def free_name(name: str, taken: set[str]) -> str:
+def free_name(name: str, used: set[str]) -> str:
     """Return the name, with a number appended if another column has it, and take it."""
     free, count = name, 2
-    while free in taken:
+    while free in used:
         free, count = f"{name}_{count}", count + 1
-    taken.add(free)
+    used.add(free)
     return free
 
 

@@ -52,8 +52,8 @@ def window_verified(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
         *(f"{clause}: work is missing in the window" for clause in _too_fast(repeats, PRECISELY_TIMED)),
     ]
     if failures:
-        more = f" ({len(failures) - 1} more)" if len(failures) > 1 else ""
-        return Verdict(NAME, INTEGRITY, FAIL, f"{failures[0]}{more}.")
+        remainder = f" ({len(failures) - 1} more)" if len(failures) > 1 else ""
+        return Verdict(NAME, INTEGRITY, FAIL, f"{failures[0]}{remainder}.")
     doubts = [*_missing(repeats, expected)]
     checked = _checked(repeats)
     if doubts:
@@ -70,32 +70,32 @@ def _replicas(repeats: Sequence[Repeat]) -> Iterator[tuple[str, Record, Replica]
 
 
 def _state_failures(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str]:
-    for where, record, replica in _replicas(repeats):
+    for location, record, replica in _replicas(repeats):
         if not _excuse(replica, record):
             for kind, changes in replica.changes.items():
                 if _should_change(kind, changes, replica):
                     first = (*changes.unchanged, *changes.zeros)[0]
                     yield (
-                        f"{changes.still} of {changes.tensors} {kind.replace('-', ' ')} did not change in the window, "
-                        f"{first} for one {where}"
+                        f"{changes.unchanged_count} of {changes.tensors} {kind.replace('-', ' ')} did not change in "
+                        f"the window, {first} for one {location}"
                     )
-        taken = len(record.step_times) - record.skipped_steps
+        steps_taken = len(record.step_times) - record.skipped_steps
         # Where replicas are asynchronous, the count may be that of variables which all of them update.
-        most = math.inf if STRATEGIES[expected.strategy].is_asynchronous else taken
-        if record.updates is not None and not taken <= record.updates <= most:
+        upper = math.inf if STRATEGIES[expected.strategy].is_asynchronous else steps_taken
+        if record.updates is not None and not steps_taken <= record.updates <= upper:
             yield (
-                f"the optimizer counted {record.updates} updates in the window, where {taken} steps were taken "
-                f"(rank {record.rank}) {where}"
+                f"the optimizer counted {record.updates} updates in the window, where {steps_taken} steps were taken "
+                f"(rank {record.rank}) {location}"
             )
 
 
 def _batch_failures(repeats: Sequence[Repeat]) -> Iterator[str]:
-    for where, _, replica in _replicas(repeats):
+    for location, _, replica in _replicas(repeats):
         unexpected = replica.batches.unexpected
         if unexpected:
             yield (
                 f"{len(unexpected)} of {replica.batches.compared} batches of the window have other labels than the "
-                f"data source must give, step {unexpected[0]} for one {where}"
+                f"data source must give, step {unexpected[0]} for one {location}"
             )
 
 
@@ -107,7 +107,7 @@ def _should_change(kind: str, changes: TensorChanges, replica: Replica) -> bool:
     """
     if kind == "parameters":
         has_moments = "moments" in replica.changes and replica.changes["moments"].tensors > 0
-        return 0 < changes.still == changes.tensors or (bool(changes.unchanged) and not has_moments)
+        return 0 < changes.unchanged_count == changes.tensors or (bool(changes.unchanged) and not has_moments)
     return bool(changes.unchanged)
 
 
@@ -132,38 +132,38 @@ def _came_to_rest(replica: Replica, record: Record) -> bool:
 
 
 def _audit_failures(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str]:
-    for where, first, again in _trajectories(repeats, expected.strategy):
-        if not again or not all(map(math.isfinite, first)):
+    for location, first, audited in _trajectories(repeats, expected.strategy):
+        if not audited or not all(map(math.isfinite, first)):
             continue  # missing evidence is a doubt, and `finite-loss` reports the other
-        if len(first) != len(again):
-            yield f"the audit has {len(again)} losses instead of {len(first)} {where}"
-        elif not all(map(math.isfinite, again)):
-            yield f"a loss of the audit is not finite {where}"
+        if len(first) != len(audited):
+            yield f"the audit has {len(audited)} losses instead of {len(first)} {location}"
+        elif not all(map(math.isfinite, audited)):
+            yield f"a loss of the audit is not finite {location}"
         elif STRATEGIES[expected.strategy].is_asynchronous:
-            if _moves(first, expected) and _movement(again) <= _rounding(first, expected):
-                yield f"the loss stays at {again[0]:.6g} in the audit {where}"
+            if _moves(first, expected) and _movement(audited) <= _rounding(first, expected):
+                yield f"the loss stays at {audited[0]:.6g} in the audit {location}"
         elif not _redraws(repeats, expected):
-            difference = _other_losses(first, again, expected, LOSS_MARGIN)
+            difference = _other_losses(first, audited, expected, LOSS_MARGIN)
             if difference:
-                yield f"{difference}: the trainer no longer does what it did there {where}"
+                yield f"{difference}: the trainer no longer does what it did there {location}"
 
 
 def _audit_doubts(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str]:
-    for where, first, again in _trajectories(repeats, expected.strategy):
-        if not again:
+    for location, first, audited in _trajectories(repeats, expected.strategy):
+        if not audited:
             yield (
                 "There is no audit: the protocol has no canonical steps, or the plugin's trainer cannot be reset "
-                f"{where}"
+                f"{location}"
             )
         elif not _moves(first, expected):
-            yield f"The first steps move the loss too little for the audit to show anything {where}"
+            yield f"The first steps move the loss too little for the audit to show anything {location}"
         elif STRATEGIES[expected.strategy].is_asynchronous:
-            if min(again[1:], default=math.inf) >= again[0]:
-                yield f"The loss does not fall in the audit, from {again[0]:.6g} on {where}"
+            if min(audited[1:], default=math.inf) >= audited[0]:
+                yield f"The loss does not fall in the audit, from {audited[0]:.6g} on {location}"
         elif _redraws(repeats, expected):
-            difference = _other_losses(first, again, expected, DROPOUT_MARGIN)
+            difference = _other_losses(first, audited, expected, DROPOUT_MARGIN)
             if difference:
-                yield f"Dropout draws other masks, which may explain that {difference} {where}"
+                yield f"Dropout draws other masks, which may explain that {difference} {location}"
 
 
 def _redraws(repeats: Sequence[Repeat], expected: Expected) -> bool:
@@ -172,16 +172,16 @@ def _redraws(repeats: Sequence[Repeat], expected: Expected) -> bool:
 
 
 def _other_losses(
-    first: Sequence[float], again: Sequence[float], expected: Expected, margin: float
+    first: Sequence[float], audited: Sequence[float], expected: Expected, margin: float
 ) -> str | None:
     """Return a clause if the audit's losses are others than those of the first steps, else None."""
     limit = margin * _movement(first) + _rounding(first, expected)
-    distances = [abs(one - other) for one, other in zip(first, again, strict=True)]
+    distances = [abs(loss - audited_loss) for loss, audited_loss in zip(first, audited, strict=True)]
     step = max(range(len(distances)), key=distances.__getitem__)
     if distances[step] <= limit:
         return None
     return (
-        f"after a reset behind the window the loss of step {step} is {again[step]:.6g}, and was {first[step]:.6g} in "
+        f"after a reset behind the window the loss of step {step} is {audited[step]:.6g}, and was {first[step]:.6g} in "
         f"the first steps (limit ±{limit:.2g})"
     )
 
@@ -194,19 +194,19 @@ def _trajectories(
     Where replicas are asynchronous, the loss of one may belong to no state that the model was in.
     """
     if not STRATEGIES[strategy].is_asynchronous:
-        for where, _, replica in _replicas(repeats):
-            yield where, replica.canonical_losses, replica.audit_losses
+        for location, _, replica in _replicas(repeats):
+            yield location, replica.canonical_losses, replica.audit_losses
         return
     for repeat in repeats:
         replicas = [replica for _, _, replica in _replicas((repeat,))]
-        first, again = (
+        first, audited = (
             [statistics.fmean(step) for step in zip(*losses, strict=False)]
             for losses in (
                 [replica.canonical_losses for replica in replicas],
                 [replica.audit_losses for replica in replicas],
             )
         )
-        yield f"(attempt {repeat.attempt}, mean of all replicas)", first, again
+        yield f"(attempt {repeat.attempt}, mean of all replicas)", first, audited
 
 
 def _movement(losses: Sequence[float]) -> float:
@@ -230,13 +230,13 @@ def _repeated_losses(repeats: Sequence[Repeat], expected: Expected) -> Iterator[
     """
     if STRATEGIES[expected.strategy].is_asynchronous:
         return
-    for where, record, replica in _replicas(repeats):
+    for location, record, replica in _replicas(repeats):
         steps = _steps_without_update(replica, expected)
-        excused = record.skipped_steps + max(1, REPEATED * len(replica.losses))
-        if len(steps) > excused:
+        permitted = record.skipped_steps + max(1, REPEATED * len(replica.losses))
+        if len(steps) > permitted:
             yield (
                 f"{len(steps)} of {len(replica.losses)} steps of the window have exactly the loss of the step before, "
-                f"step {steps[0]} for one: there was no update between them {where}"
+                f"step {steps[0]} for one: there was no update between them {location}"
             )
 
 
@@ -278,22 +278,22 @@ def _shares(repeat: Repeat, shortest: float) -> Iterator[float]:
 
 def _missing(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str]:
     """Yield the reasons for which the evidence does not suffice."""
-    for where, record, replica in _replicas(repeats):
+    for location, record, replica in _replicas(repeats):
         parameters = replica.changes.get("parameters")
         if parameters is None or not parameters.tensors:
-            yield f"No parameters were compared over the window {where}"
+            yield f"No parameters were compared over the window {location}"
         if replica.batches.compared < len(replica.losses):
             yield (
                 f"The batches of the window were not compared with those that are due: the plugin's trainer gives no "
-                f"labels, or the data source is the plugin's own {where}"
+                f"labels, or the data source is the plugin's own {location}"
             )
         excuse = _excuse(replica, record)
         for kind, changes in replica.changes.items():
             of_all = f"of {changes.tensors} {kind.replace('-', ' ')}"
             if excuse and _should_change(kind, changes, replica):
-                yield f"{excuse}: {changes.still} {of_all} did not change {where}"
+                yield f"{excuse}: {changes.unchanged_count} {of_all} did not change {location}"
             elif changes.zeros:
-                yield f"{len(changes.zeros)} {of_all} are zero at both edges, {changes.zeros[0]} for one {where}"
+                yield f"{len(changes.zeros)} {of_all} are zero at both edges, {changes.zeros[0]} for one {location}"
     yield from _audit_doubts(repeats, expected)
     for clause in _too_fast(repeats, TIMED):
         yield f"Work is missing in the window, or the machine was busy: {clause}"
@@ -308,12 +308,14 @@ def _checked(repeats: Sequence[Repeat]) -> str:
         )
         for kind in ("parameters", "moments", "running-means")
     }
-    counted = ", ".join(f"{count} {kind.replace('-', ' ')}" for kind, count in counts.items() if count)
-    unseen = [kind for kind in ("moments",) if not counts[kind]]
+    compared_counts = ", ".join(
+        f"{count} {kind.replace('-', ' ')}" for kind, count in counts.items() if count
+    )
+    not_reported = [kind for kind in ("moments",) if not counts[kind]]
     if any(record.updates is None for _, record, _ in replicas):
-        unseen.append("the optimizer's own count of updates")
+        not_reported.append("the optimizer's own count of updates")
     steps = min((len(replica.audit_losses) for *_, replica in replicas), default=0)
     batches = min((replica.batches.compared for *_, replica in replicas), default=0)
-    compared = f"{counted or 'nothing'}, {batches} batches"
+    compared = f"{compared_counts or 'nothing'}, {batches} batches"
     sentence = f"Compared over the window: {compared}; repeated behind it after a reset: {steps} steps"
-    return f"{sentence}; not reported: {' and '.join(unseen)}." if unseen else f"{sentence}."
+    return f"{sentence}; not reported: {' and '.join(not_reported)}." if not_reported else f"{sentence}."

@@ -12,7 +12,7 @@ from dlperf_sdk.testing.subject import describe
 from dlperf_sdk.testing.training import Training
 from dlperf_sdk.worker.enqueue_times import Times, is_asynchronous, was_done_at_once, was_waited_for
 
-BEHIND = "the clock is not 'blocking': `test_synchronize_waits` looks at what goes on behind the host"
+SKIP_REASON = "the clock is not 'blocking': `test_synchronize_waits` looks at what goes on behind the host"
 BLOCKING = "the clock is 'blocking': a step is done when `step` returns, so there is nothing to see"
 
 
@@ -90,7 +90,7 @@ class Asynchrony(Training):
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]
         if answer["clock"] != "blocking":
-            pytest.skip(BEHIND)
+            pytest.skip(SKIP_REASON)
         times = answer["asynchrony"]
         assert any(was_done_at_once(times_of_rank) for times_of_rank in times), advice(
             f"{describe(spec)}: the clock is 'blocking', and when `step` returned much was left to do: "

@@ -45,11 +45,15 @@ class DeclaredCapabilities(FrameworkSubject):
         """Each other data source that is declared; nothing of what fed it is left behind."""
         with _data(source) as text:
             models = {name: self.registry.model(name) for name in self.models_to_test()}
-            takers = [name for name, model in models.items() if source in model.data_sources(model.Options())]
-            if not takers:
+            accepting = [
+                name for name, model in models.items() if source in model.data_sources(model.Options())
+            ]
+            if not accepting:
                 pytest.skip(f"none of the models takes {source!r}: {', '.join(self.models_to_test())}")
             check_leftovers(
-                lambda env: self.require_valid_result(self.select_accepted_spec(takers, data=text, env=env))
+                lambda env: self.require_valid_result(
+                    self.select_accepted_spec(accepting, data=text, env=env)
+                )
             )
 
     def test_accumulation_is_one_step(self) -> None:
@@ -61,9 +65,9 @@ class DeclaredCapabilities(FrameworkSubject):
             return
         spec = self.select_accepted_spec(accumulation=2)
         for record in (entry for repeat in self.result_of(spec).repeats for entry in repeat.records):
-            whole = len(record.step_times) * spec.batch_size
-            assert record.samples == whole, advice(
-                f"{describe(spec)} took {record.samples} samples, and without accumulation it is {whole}.",
+            expected = len(record.step_times) * spec.batch_size
+            assert record.samples == expected, advice(
+                f"{describe(spec)} took {record.samples} samples, and without accumulation it is {expected}.",
                 "gradient accumulation is inside one step",
                 "let `step` go through all micro-batches, and return the samples of all",
             )

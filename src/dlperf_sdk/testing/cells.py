@@ -28,7 +28,7 @@ from dlperf_sdk.spec.compiler import NONE
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.strategy import STRATEGIES
 
-ALONE, PAIR = "1n1d", "1n2d"
+SINGLE, PAIR = "1n1d", "1n2d"
 
 
 @frozen
@@ -61,37 +61,37 @@ class Cell:
     @property
     def fields(self) -> dict[str, Any]:
         """The fields of `RunSpec`, but for the model."""
-        meets = (
-            {"topology": ALONE} if self.strategy is None else {"topology": PAIR, "strategy": self.strategy}
+        placement = (
+            {"topology": SINGLE} if self.strategy is None else {"topology": PAIR, "strategy": self.strategy}
         )
-        return {"precision": self.precision, "compiler": self.compiler, **meets}
+        return {"precision": self.precision, "compiler": self.compiler, **placement}
 
 
-def list_single_replica_cells(models: tuple[str, ...], can: Capabilities) -> tuple[Cell, ...]:
+def list_single_replica_cells(models: tuple[str, ...], capabilities: Capabilities) -> tuple[Cell, ...]:
     """Return the cells of one replica."""
-    everywhere = [
+    required = [
         Cell((model,), precision)
-        for precision in _put_first(PRECISIONS.default, can.precisions)
+        for precision in _put_first(PRECISIONS.default, capabilities.precisions)
         for model in models
     ]
     compiled = [
         Cell(models, precision, compiler)
-        for compiler in sorted(can.compilers - {NONE})
-        for precision in _put_first(PRECISIONS.default, can.precisions)
+        for compiler in sorted(capabilities.compilers - {NONE})
+        for precision in _put_first(PRECISIONS.default, capabilities.precisions)
     ]
-    return (*everywhere, *_skip_without_models(models, compiled))
+    return (*required, *_skip_without_models(models, compiled))
 
 
-def list_pair_cells(models: tuple[str, ...], can: Capabilities) -> tuple[Cell, ...]:
+def list_pair_cells(models: tuple[str, ...], capabilities: Capabilities) -> tuple[Cell, ...]:
     """Return the cells of two replicas whose gradients are synchronized."""
-    strategies = sorted(name for name in can.strategies if STRATEGIES[name].syncs_gradients)
-    everywhere = [Cell((model,), strategy=strategy) for strategy in strategies for model in models]
+    strategies = sorted(name for name in capabilities.strategies if STRATEGIES[name].syncs_gradients)
+    required = [Cell((model,), strategy=strategy) for strategy in strategies for model in models]
     special = [
-        *({"compiler": compiler} for compiler in sorted(can.compilers - {NONE})),
-        *({"precision": precision} for precision in sorted(can.precisions - {PRECISIONS.default})),
+        *({"compiler": compiler} for compiler in sorted(capabilities.compilers - {NONE})),
+        *({"precision": precision} for precision in sorted(capabilities.precisions - {PRECISIONS.default})),
     ]
-    varied = [Cell(models, strategy=strategy, **one) for strategy in strategies for one in special]
-    return (*everywhere, *_skip_without_models(models, varied))
+    varied = [Cell(models, strategy=strategy, **setting) for strategy in strategies for setting in special]
+    return (*required, *_skip_without_models(models, varied))
 
 
 def select_covering(cells: Iterable[Cell]) -> frozenset[Cell]:
@@ -99,10 +99,10 @@ def select_covering(cells: Iterable[Cell]) -> frozenset[Cell]:
     values: set[tuple[str, Any]] = set()
     chosen = set()
     for cell in cells:
-        own = set(attrs.asdict(cell).items())
-        if not own <= values:
+        items = set(attrs.asdict(cell).items())
+        if not items <= values:
             chosen.add(cell)
-            values |= own
+            values |= items
     return frozenset(chosen)
 
 

@@ -10,9 +10,9 @@ import pytest
 MARKER = "pairwise: a combination of declared values; without these tests each value is tried once"
 
 
-def advice(wrong: str, reason: str, change: str) -> str:
+def advice(problem: str, reason: str, change: str) -> str:
     """Return the text of a failure: what is wrong, why it matters, what to change."""
-    return f"{wrong}\n  Why it matters: {reason}\n  What to change: {change}"
+    return f"{problem}\n  Why it matters: {reason}\n  What to change: {change}"
 
 
 class Conformance:
@@ -50,7 +50,7 @@ class Conformance:
         combinations = self.combinations()
         for name, values in self.axes().items():
             if name in metafunc.fixturenames:
-                nothing = pytest.param(
+                placeholder = pytest.param(
                     None, id="none", marks=pytest.mark.skip(reason=f"the plugin declares no {name} to try")
                 )
                 argument_values = [
@@ -66,7 +66,7 @@ class Conformance:
                     )
                     for value in values
                 ]
-                metafunc.parametrize(name, argument_values or [nothing])
+                metafunc.parametrize(name, argument_values or [placeholder])
 
     def test_known_gaps_are_names_of_tests(self) -> None:
         """A gap that names no test would hide nothing, and nobody would notice."""

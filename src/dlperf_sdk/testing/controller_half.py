@@ -24,11 +24,11 @@ from dlperf_sdk.spec.compiler import NONE
 from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
-from dlperf_sdk.testing.cells import ALONE, PAIR
+from dlperf_sdk.testing.cells import PAIR, SINGLE
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.subject import FrameworkSubject, describe
 
-WITHOUT = """\
+IMPORT_PROBE = """\
 import importlib, importlib.abc, json, sys
 told = json.load(sys.stdin)
 sys.path[:] = told["path"]
@@ -45,11 +45,11 @@ from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
 module, _, attribute = told["plugin"].partition(":")
 plugin = getattr(importlib.import_module(module), attribute)()
-plugin.trainers, plugin.packages, plugin.capabilities, plugin.lacks
+plugin.trainers, plugin.packages, plugin.capabilities, plugin.unsupported
 for device, strategy, model in told["environments"]:
     plugin.environment(device, strategy, model)
 for spec in told["specs"]:
-    plugin.refuses(RunSpec(**spec), plugin.Options())
+    plugin.explain_refusal(RunSpec(**spec), plugin.Options())
 places, _, function = plugin.processes.partition(":")
 getattr(importlib.import_module(places), function)
 worker = plugin.runtime.partition(":")[0]
@@ -80,14 +80,14 @@ class ControllerHalf(FrameworkSubject):
             "there is nothing that it could be measured with",
             "map a model's name to its trainer in `trainers`",
         )
-        can = plugin.capabilities
+        capabilities = plugin.capabilities
         plainest = {
-            PRECISIONS.default: can.precisions,
-            NONE: can.compilers,
-            "auto": can.layouts,
-            DATA_SOURCES.default: can.data,
+            PRECISIONS.default: capabilities.precisions,
+            NONE: capabilities.compilers,
+            "auto": capabilities.layouts,
+            DATA_SOURCES.default: capabilities.data,
         }
-        missing = [name for name, offered in plainest.items() if name not in offered]
+        missing = [name for name, supported in plainest.items() if name not in supported]
         assert not missing, advice(
             f"{plugin.name} does not declare {', '.join(missing)}.",
             "the plainest case is what everything else is compared with",
@@ -110,7 +110,7 @@ class ControllerHalf(FrameworkSubject):
             "specs": specs,
         }
         ended = subprocess.run(
-            [sys.executable, "-I", "-c", WITHOUT],
+            [sys.executable, "-I", "-c", IMPORT_PROBE],
             input=json.dumps(arguments),
             capture_output=True,
             text=True,
@@ -172,7 +172,7 @@ class ControllerHalf(FrameworkSubject):
             assert isinstance(refused, Unsupported), advice(
                 f"{kind} {value!r} is not declared, and is not refused: {refused!r}.",
                 "something else would run under its name",
-                "leave `make_plan`'s checks alone; `refuses` adds to them",
+                "leave `make_plan`'s checks alone; `explain_refusal` adds to them",
             )
 
     @pytest.mark.parametrize("kind", sorted(VOCABULARY))
@@ -192,12 +192,12 @@ class ControllerHalf(FrameworkSubject):
             )
 
     def test_what_it_refuses_it_says_in_a_sentence(self) -> None:
-        """`refuses` is asked for every pair of what is declared, and answers with None or with advice."""
+        """`explain_refusal` is asked for every pair of what is declared, and answers with None or with advice."""
         plugin = self.plugin
         for spec in self._combine():
-            reason = plugin.refuses(spec, options_of(plugin, spec))
+            reason = plugin.explain_refusal(spec, options_of(plugin, spec))
             assert reason is None or (isinstance(reason, str) and len(reason.split()) > 3), advice(
-                f"refuses(…) of {describe(spec)} on {spec.device} gave {reason!r}.",
+                f"explain_refusal(…) of {describe(spec)} on {spec.device} gave {reason!r}.",
                 "it is all that a user will read",
                 "return None, or a sentence that says why not and what to choose instead",
             )
@@ -216,16 +216,20 @@ class ControllerHalf(FrameworkSubject):
 
     def _combine(self) -> Iterator[RunSpec]:
         """Yield every model with every pair of declared values, over two devices, which need not exist."""
-        can = self.plugin.capabilities
-        fields = {"device": sorted(can.devices)[0], "strategy": sorted(can.strategies)[0], "topology": PAIR}
-        declared = [(kind, value) for kind in VOCABULARY for value in sorted(_declared(can, kind))]
+        capabilities = self.plugin.capabilities
+        fields = {
+            "device": sorted(capabilities.devices)[0],
+            "strategy": sorted(capabilities.strategies)[0],
+            "topology": PAIR,
+        }
+        declared = [(kind, value) for kind in VOCABULARY for value in sorted(_declared(capabilities, kind))]
         for model, pair in product(self.models_to_test(), combinations_with_replacement(declared, 2)):
             yield self.spec(model, **{**fields, **dict(pair)})
 
     def _environments(self) -> Iterator[tuple[tuple[str, str, str], EnvironmentSpec]]:
-        can = self.plugin.capabilities
-        for device in sorted(can.devices):
-            for strategy in sorted(can.strategies):
+        capabilities = self.plugin.capabilities
+        for device in sorted(capabilities.devices):
+            for strategy in sorted(capabilities.strategies):
                 for model in self.models_to_test():
                     yield (device, strategy, model), self.plugin.environment(device, strategy, model)
 
@@ -240,8 +244,8 @@ class ControllerHalf(FrameworkSubject):
         for module, distributions in packages_distributions().items():
             if required & {canonicalize_name(name) for name in distributions}:
                 names.add(module)
-        own = {reference.partition(".")[0].partition(":")[0] for reference in (self.plugin.runtime,)}
-        yield from sorted(names - own - {"attr", "attrs", "dlperf_sdk"})
+        packages = {reference.partition(".")[0].partition(":")[0] for reference in (self.plugin.runtime,)}
+        yield from sorted(names - packages - {"attr", "attrs", "dlperf_sdk"})
 
 
 _PLURAL = {
@@ -253,16 +257,16 @@ _PLURAL = {
 }
 
 
-def _declared(can: Capabilities, kind: str) -> frozenset[str]:
+def _declared(capabilities: Capabilities, kind: str) -> frozenset[str]:
     """Return the declared values of one kind of the vocabulary."""
-    offered: frozenset[str] = getattr(can, _PLURAL.get(kind, kind))
-    return offered
+    supported: frozenset[str] = getattr(capabilities, _PLURAL.get(kind, kind))
+    return supported
 
 
 def _requested_fields(kind: str, value: str) -> dict[str, str]:
     """Return the fields of a case that requests a value: a strategy only if two replicas can synchronize."""
     text = f"{value}:/nowhere" if kind == "data" and DATA_SOURCES[value].takes_folder else value
-    return {kind: text, "topology": PAIR if kind == "strategy" else ALONE}
+    return {kind: text, "topology": PAIR if kind == "strategy" else SINGLE}
 
 
 def _pins(spec: EnvironmentSpec) -> dict[str, str]:

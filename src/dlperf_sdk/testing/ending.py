@@ -35,13 +35,13 @@ class Ending(Training):
     def test_memory_that_runs_out_is_told_from_other_errors(self, model: str) -> None:
         """`is_out_of_memory` knows the interpreter's own error, and does not take others for it."""
         answers = self._answer(model)["out_of_memory"]
-        wrong = [
+        misjudged = [
             f"{answer} of {error}"
             for error, answer in answers.items()
             if answer != (error == "MemoryError()")
         ]
-        assert answers and not wrong, advice(
-            f"`is_out_of_memory` says {', '.join(wrong)}.",
+        assert answers and not misjudged, advice(
+            f"`is_out_of_memory` says {', '.join(misjudged)}.",
             "out of memory is a result (this batch size does not fit); a bug is not",
             "look for the framework's own exception, or the words it uses, and hand the rest to super()",
         )
@@ -81,8 +81,8 @@ class Ending(Training):
 
         What feeds them is held to the same, with its own source, in `test_the_source_feeds_it`.
         """
-        offered = sorted(self.plugin.capabilities.strategies)
-        equal = [name for name in offered if STRATEGIES[name].keeps_replicas_equal]
+        supported = sorted(self.plugin.capabilities.strategies)
+        equal = [name for name in supported if STRATEGIES[name].keeps_replicas_equal]
         pair = {"topology": "1n2d", "strategy": (equal or [INDEPENDENT])[0]}
         check_leftovers(lambda env: self.require_valid_result(self.select_accepted_spec(env=env, **pair)))
 
@@ -106,10 +106,10 @@ class Ending(Training):
 
     def _two_process_case(self, **fields: Any) -> RunSpec:
         """Return a case with a rank 1: one process may own all devices of a node, which requires two nodes."""
-        offered = [STRATEGIES[name] for name in sorted(self.plugin.capabilities.strategies)]
+        supported = [STRATEGIES[name] for name in sorted(self.plugin.capabilities.strategies)]
         # Those that synchronize first: the others must notice that one is gone.
         waiting = sorted(
-            (strategy for strategy in offered if not strategy.is_asynchronous),
+            (strategy for strategy in supported if not strategy.is_asynchronous),
             key=lambda strategy: not strategy.syncs_gradients,
         )
         strategies = [strategy.name for strategy in waiting]

@@ -87,9 +87,9 @@ def list_shared_memory() -> frozenset[Shared]:
         for name in names:
             path = Path(folder, name)
             with suppress(OSError):  # gone meanwhile
-                about = path.lstat()
-                if about.st_uid == os.getuid():
-                    files.add(Shared(str(path), about.st_ino, about.st_ctime_ns))
+                status = path.lstat()
+                if status.st_uid == os.getuid():
+                    files.add(Shared(str(path), status.st_ino, status.st_ctime_ns))
     return frozenset(files)
 
 
@@ -98,11 +98,11 @@ def orphaned_segments(before: frozenset[Shared]) -> list[str]:
 
     New files are those that are not among `before`.
     """
-    until = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + PATIENCE
     while True:
         new = {file.path for file in list_shared_memory() - before}
         remaining = sorted(new - _list_open_segments()) if new else []
-        if not remaining or time.monotonic() > until:
+        if not remaining or time.monotonic() > deadline:
             return remaining
         time.sleep(0.1)
 

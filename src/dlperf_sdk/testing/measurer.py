@@ -72,8 +72,8 @@ class MeasurerConformance(Conformance):
 
     def test_what_nobody_measured_is_absent(self) -> None:
         """Without repeats there is no metric, and no exception."""
-        nothing = attrs.evolve(self._measure(), repeats=())
-        metrics = self.plugin.summarize(nothing)
+        empty = attrs.evolve(self._measure(), repeats=())
+        metrics = self.plugin.summarize(empty)
         assert metrics == (), advice(
             f"Of no repeats at all it says {metrics}.",
             "what could not be measured is absent, never zero",

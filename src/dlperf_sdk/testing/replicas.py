@@ -43,13 +43,13 @@ class Replicas(FrameworkSubject):
         if PRECISIONS[spec.precision].is_narrow:
             pytest.skip("its rounding may hide what one replica changes for the other: fp32 shows it")
         single = _losses(self.require_valid_result(attrs.evolve(spec, topology=TopologySpec(1, 1))))[0]
-        together = _losses(self.require_valid_result(spec))[0]
-        same = all(
-            math.isclose(one, other, rel_tol=PRECISIONS[spec.precision].loss_tolerance)
-            for one, other in zip(single, together, strict=True)
+        paired = _losses(self.require_valid_result(spec))[0]
+        is_equal = all(
+            math.isclose(alone_loss, paired_loss, rel_tol=PRECISIONS[spec.precision].loss_tolerance)
+            for alone_loss, paired_loss in zip(single, paired, strict=True)
         )
-        assert not same, advice(
-            f"{describe(spec)}: replica 0 has the losses of a replica that trains alone ({list(together)}).",
+        assert not is_equal, advice(
+            f"{describe(spec)}: replica 0 has the losses of a replica that trains alone ({list(paired)}).",
             "replicas that exchange nothing are faster than any that do",
             "let every replica update the variables that all of them read",
         )

@@ -35,9 +35,9 @@ class Reports(Training):
             )
             return
         plan = make_plan(spec, self.registry)
-        least = 2 * 4 * plan.workload.parameters  # the parameters and their gradients in float32
-        assert isinstance(peak, int) and peak >= least, advice(
-            f"`peak_memory()` gives {peak!r} bytes on {device}; parameters and gradients alone take {least}.",
+        minimum = 2 * 4 * plan.workload.parameters  # the parameters and their gradients in float32
+        assert isinstance(peak, int) and peak >= minimum, advice(
+            f"`peak_memory()` gives {peak!r} bytes on {device}; parameters and gradients alone take {minimum}.",
             "memory is what decides which batch sizes fit, and is compared between frameworks",
             "return the allocator's peak since `reset_peak_memory`, over all devices of the process; where the "
             "framework cannot tell, return None, and say so in `known_gaps`",

@@ -99,30 +99,35 @@ class FrameworkSubject(Conformance):
         """Return models, the plugin's declared values, and the cells of its matrix (`dlperf_sdk.testing.cells`)."""
         names = ("model", "compiler", "layout", "source", "cell", "pair", "any_cell")
         try:
-            can, models = self.plugin.capabilities, self.models_to_test()
+            capabilities, models = self.plugin.capabilities, self.models_to_test()
         except DlperfError:
             return dict.fromkeys(names, ())  # `test_the_plugin_loads` says why
         return {
             "model": models,
-            "compiler": sorted(can.compilers - {NONE}),
-            "layout": sorted(can.layouts - {"auto"}),
-            "source": sorted(can.data - {DATA_SOURCES.default}),  # which every other test is fed with
-            "cell": cells.list_single_replica_cells(models, can),
-            "pair": cells.list_pair_cells(models, can),
-            "any_cell": (*cells.list_single_replica_cells(models, can), *cells.list_pair_cells(models, can)),
+            "compiler": sorted(capabilities.compilers - {NONE}),
+            "layout": sorted(capabilities.layouts - {"auto"}),
+            "source": sorted(
+                capabilities.data - {DATA_SOURCES.default}
+            ),  # which every other test is fed with
+            "cell": cells.list_single_replica_cells(models, capabilities),
+            "pair": cells.list_pair_cells(models, capabilities),
+            "any_cell": (
+                *cells.list_single_replica_cells(models, capabilities),
+                *cells.list_pair_cells(models, capabilities),
+            ),
         }
 
     def combinations(self) -> frozenset[Cell]:
         """Return the cells whose values other cells have as well."""
-        every = frozenset(self.axes()["any_cell"])
-        return every - cells.select_covering(self.axes()["any_cell"])
+        all_cells = frozenset(self.axes()["any_cell"])
+        return all_cells - cells.select_covering(self.axes()["any_cell"])
 
     def spec(self, model: str, **fields: Any) -> RunSpec:
         """Return a short case of a model, whose workers have one thread each; `fields` are those of `RunSpec`."""
         options = {**(self.model_options.get(model) or SMALL.get(model, {})), **self.options}
         short = {"warmup": 1, "steps": 3, "repeats": 1, "on_busy": "note"}
-        own = {"batch_size": self.batch_size, "device": self.device, "python": self.python}
-        fields = {**short, **own, **fields, "options": {**options, **fields.get("options", {})}}
+        settings = {"batch_size": self.batch_size, "device": self.device, "python": self.python}
+        fields = {**short, **settings, **fields, "options": {**options, **fields.get("options", {})}}
         spec = RunSpec(framework=self.framework, model=model, **fields)
         return attrs.evolve(spec, env={**self._one_thread(spec), **spec.env})
 
@@ -272,22 +277,22 @@ class FrameworkSubject(Conformance):
             pytest.skip(
                 f"not on this machine: {traceback[traceback.rindex(UNSUPPORTED) + len(UNSUPPORTED) :].strip()}"
             )
-        lack = _RAISED.search(traceback or "")
-        if lack:
-            self._skip_for(lack[1])
+        missing = _RAISED.search(traceback or "")
+        if missing:
+            self._skip_for(missing[1])
 
     def _note_unfinished(self, started: str, spec: RunSpec, traceback: str | None) -> None:
         """Record what the model's plainest case has yet to implement: all other cases lack it as well."""
-        lack = _RAISED.search(traceback or "")
-        if lack and spec == self.spec(spec.model):
-            self._unfinished[started, spec.model] = lack[1]
+        missing = _RAISED.search(traceback or "")
+        if missing and spec == self.spec(spec.model):
+            self._unfinished[started, spec.model] = missing[1]
 
     def _skip_unfinished(self, started: str, spec: RunSpec) -> None:
         if (started, spec.model) in self._unfinished:
             self._skip_for(self._unfinished[started, spec.model])
 
-    def _skip_for(self, lack: str) -> NoReturn:
-        pytest.skip(f"{lack}; `test_nothing_is_left_to_fill_in` lists what is left")
+    def _skip_for(self, missing: str) -> NoReturn:
+        pytest.skip(f"{missing}; `test_nothing_is_left_to_fill_in` lists what is left")
 
     def require_valid_result(self, spec: RunSpec) -> Result:
         """Return the result of a case that must succeed, with every available integrity verdict."""
@@ -297,14 +302,14 @@ class FrameworkSubject(Conformance):
             f"{describe(spec)} ended with {result.status}: {result.failure and result.failure.message}",
             "a plugin that declares this must be able to train with it",
             "read the traceback below and mend the worker half, or take it out of `capabilities` (or refuse the "
-            f"combination in `refuses`)\n{(result.failure and result.failure.traceback) or ''}",
+            f"combination in `explain_refusal`)\n{(result.failure and result.failure.traceback) or ''}",
         )
-        untrue = [
+        failed = [
             verdict for verdict in result.verdicts if verdict.kind == INTEGRITY and verdict.outcome == FAIL
         ]
-        assert not untrue, advice(
+        assert not failed, advice(
             f"{describe(spec)} ran, and its number is not true: "
-            + "; ".join(f"{verdict.name}: {verdict.detail}" for verdict in untrue),
+            + "; ".join(f"{verdict.name}: {verdict.detail}" for verdict in failed),
             "such a result is marked as failed, and nobody can publish it",
             "see what each verdict found; `dlperf run` with the same case shows the whole report",
         )
@@ -323,7 +328,7 @@ def reference_case(references: Path | None, compiler: str) -> str:
 
 def verdict(result: Result, name: str) -> Verdict:
     """Return the verdict of that name."""
-    return next(one for one in result.verdicts if one.name == name)
+    return next(verdict for verdict in result.verdicts if verdict.name == name)
 
 
 def describe(spec: RunSpec) -> str:

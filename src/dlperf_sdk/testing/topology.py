@@ -57,11 +57,11 @@ class TopologyConformance(Conformance):
 
     def test_options_are_described(self) -> None:
         """Each option has a help text, for `dlperf describe topology`."""
-        undescribed = [
+        without_help = [
             option.name for option in attrs.fields(self.plugin.Options) if not option.metadata.get("help")
         ]
-        assert not undescribed, advice(
-            f"The options {', '.join(undescribed)} have no help text.",
+        assert not without_help, advice(
+            f"The options {', '.join(without_help)} have no help text.",
             "`dlperf describe topology` shows it, and there is no other documentation of an option",
             'declare each as attrs.field(default=…, metadata={"help": "…"})',
         )
@@ -128,19 +128,19 @@ class TopologyConformance(Conformance):
         if not self.plugin.has_queue():
             pytest.skip("the launcher has no queue here: its agents end with their controller")
         with TemporaryDirectory() as folder:
-            lasting = Path(folder) / "lasting.pyz"
-            with zipfile.ZipFile(lasting, "w") as archive:
+            bundle = Path(folder) / "lasting.pyz"
+            with zipfile.ZipFile(bundle, "w") as archive:
                 archive.writestr("__main__.py", "import time\ntime.sleep(600)\n")
-            job = self._job(f"conformance-{uuid.uuid4().hex[:8]}", lasting, 1)
+            job = self._job(f"conformance-{uuid.uuid4().hex[:8]}", bundle, 1)
             with self.plugin.launch(job):
-                others = self.plugin.cancel_orphaned_jobs({f"{job.id}0"}, job.options)
+                canceled = self.plugin.cancel_orphaned_jobs({f"{job.id}0"}, job.options)
                 first = remaining = self.plugin.cancel_orphaned_jobs({job.id}, job.options)
                 deadline = time.monotonic() + _CANCEL_TIMEOUT
                 while remaining and time.monotonic() < deadline:
                     time.sleep(0.5)
                     remaining = self.plugin.cancel_orphaned_jobs({job.id}, job.options)
-        assert not others, (
-            f"cancel_orphaned_jobs() was called for {job.id}0, which does not exist, and returned {others}."
+        assert not canceled, (
+            f"cancel_orphaned_jobs() was called for {job.id}0, which does not exist, and returned {canceled}."
         )
         assert first, advice(
             f"The job {job.id} was in the queue, and cancel_orphaned_jobs() returned nothing.",

@@ -52,8 +52,8 @@ class Training(FrameworkSubject):
             [parameter["name"], list(parameter["shape"]), "float32", True]
             for parameter in self._manifest(model)
         ]
-        different = [f"{one} where the manifest has {other}" for one, other in zip(manifest, expected, strict=False)
-                     if one != other]  # fmt: skip
+        different = [f"{a} where the manifest has {b}" for a, b in zip(manifest, expected, strict=False)
+                     if a != b]  # fmt: skip
         assert len(manifest) == len(expected) and not different, advice(
             f"{len(manifest)} parameters, and {len(expected)} in the manifest; (name, shape, type, C order): "
             + "; ".join(different[:5]),
@@ -65,10 +65,10 @@ class Training(FrameworkSubject):
     def test_it_starts_from_the_canonical_weights(self, cell: Cell) -> None:
         """Bit by bit, for every parameter."""
         spec = self.spec_of(cell)
-        other = self._values_of(spec)[0]["initial"]
-        assert not other, advice(
-            f"{describe(spec)}: before the first step {len(other)} parameters are not the canonical weights: "
-            f"{', '.join(other[:8])}.",
+        different = self._values_of(spec)[0]["initial"]
+        assert not different, advice(
+            f"{describe(spec)}: before the first step {len(different)} parameters are not the canonical weights: "
+            f"{', '.join(different[:8])}.",
             "every framework starts from the same numbers, or no two can be compared",
             "fill each parameter from `canonical.weights(request.parameters, request.seed)` in the constructor, "
             "transposed as the framework wants it, and let nothing initialize it afterwards",
@@ -107,18 +107,18 @@ class Training(FrameworkSubject):
         """
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]
-        early, again = ([losses[0] for losses in answer[key]] for key in ("losses", "losses_again"))
+        early, repeated = ([losses[0] for losses in answer[key]] for key in ("losses", "losses_again"))
         result = self.result_of(spec)
         self.skip_if_unfinished(result.failure)
         assert result.failure is None, f"`test_it_trains` says more: {result.failure}"
         late = list(result.repeats[0].records[0].replicas[0].canonical_losses)
         assert len(set(early)) > 1, f"the losses do not change from step to step: {early}"
-        most = PRECISIONS[spec.precision].loss_tolerance
-        first = math.isclose(early[0], late[0], rel_tol=most)
-        own = all(is_loss_of(step, loss, early, spec.precision) for step, loss in enumerate(late))
-        assert early == again and first and own, advice(
+        tolerance = PRECISIONS[spec.precision].loss_tolerance
+        first = math.isclose(early[0], late[0], rel_tol=tolerance)
+        is_alike = all(is_loss_of(step, loss, early, spec.precision) for step, loss in enumerate(late))
+        assert early == repeated and first and is_alike, advice(
             f"{describe(spec)}: read at once the losses of the first steps are {_join_losses(early)}, read again after "
-            f"more steps {_join_losses(again)}, and in another run read after the window {_join_losses(late)}.",
+            f"more steps {_join_losses(repeated)}, and in another run read after the window {_join_losses(late)}.",
             "losses are read when the clock has stopped: a handle must hold the loss of its own step until then",
             "return a handle with memory of its own: copy what the next step overwrites, without waiting for it",
         )
@@ -127,17 +127,19 @@ class Training(FrameworkSubject):
         """`synthetic` is the canonical batch, whole: the warm-up and the window are the next steps on it."""
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]
-        further = [losses[0] for losses in answer["losses_further"]]
+        continued = [losses[0] for losses in answer["losses_further"]]
         result = self.result_of(spec)
         self.skip_if_unfinished(result.failure)
         assert result.failure is None, f"`test_it_trains` says more: {result.failure}"
         replica = result.repeats[0].records[0].replicas[0]
         window = [*replica.warmup_losses, *replica.losses]
-        pairs = list(zip(window, further, strict=False))
-        same = all(is_loss_of(step, loss, further, spec.precision) for step, (loss, _) in enumerate(pairs))
-        assert pairs and same, advice(
+        pairs = list(zip(window, continued, strict=False))
+        is_equal = all(
+            is_loss_of(step, loss, continued, spec.precision) for step, (loss, _) in enumerate(pairs)
+        )
+        assert pairs and is_equal, advice(
             f"{describe(spec)}: the losses of the warm-up and the window are {_join_losses(window)}; the next steps on "
-            f"the canonical batch have {_join_losses(further)}.",
+            f"the canonical batch have {_join_losses(continued)}.",
             "parity and the precision are shown on the canonical batch: a window that trains on something else, or in "
             "another way, is not what they vouch for",
             "let `batches` of the source 'synthetic' yield the canonical batch, with all its samples, and let `step` "
@@ -152,10 +154,10 @@ class Training(FrameworkSubject):
         """
         if not hasattr(self.registry.model(model).Options(), "dropout"):
             pytest.skip(f"{model} has no dropout")
-        without, dropping = (self._first_loss(model, dropout=rate) for rate in (0.0, 0.5))
-        assert not math.isclose(without, dropping, rel_tol=PRECISIONS["fp32"].loss_tolerance), advice(
+        disabled, dropping = (self._first_loss(model, dropout=rate) for rate in (0.0, 0.5))
+        assert not math.isclose(disabled, dropping, rel_tol=PRECISIONS["fp32"].loss_tolerance), advice(
             f"{self.framework} {model}: the loss of the first step is {dropping:.7g} with dropout 0.5, and "
-            f"{without:.7g} without.",
+            f"{disabled:.7g} without.",
             "drawing and applying the masks takes time, and without them the number is that of another model",
             "drop with the rate of `request.model_options`, wherever the model's page says, in `step` and nowhere else",
         )

@@ -113,9 +113,12 @@ class WorkerHalf(FrameworkSubject):
             for strategy in self.plugin.capabilities.strategies
             for minor in minors(self.plugin.environment(device, strategy, model))
         )
-        both = _closure([plan.processes], files)
+        shared_files = _closure([plan.processes], files)
         worker = _closure([plan.runtime, plan.trainer], files)
-        return {name: (files[name], 7 if name in both else oldest) for name in sorted(both | worker)}
+        return {
+            name: (files[name], 7 if name in shared_files else oldest)
+            for name in sorted(shared_files | worker)
+        }
 
 
 def _closure(references: list[str], files: dict[str, str]) -> set[str]:

@@ -28,11 +28,11 @@ def repeat_first_steps(
     batch = trainer.canonical_batch()
     runtime.synchronize()
     for i in range(protocol["canonical_steps"]):
-        began = monotonic()
+        started_at = monotonic()
         loss = trainer.step(batch).loss
         runtime.synchronize()
         # A loss can be read when its step is over, whatever `synchronize` waits for.
         losses.append(trainer.read_loss(loss))
-        seconds.append(monotonic() - began)
+        seconds.append(monotonic() - started_at)
         progress.counters[1] = i + 1
     return {"audit_losses": losses, "audit_step_times": seconds, "audit_seeded": seeded}

@@ -182,9 +182,9 @@ class BaseTrainer(Trainer):
         """Return an output in float64: an array with `-`, `**` and `sum()`. By default it is a NumPy array."""
         return numpy.asarray(value, numpy.float64)
 
-    def in_effect(self) -> Dict[str, Any]:
+    def observe_settings(self) -> Dict[str, Any]:
         """Return what the framework's objects say was in effect, under the request's names; None for unknown."""
-        raise NotImplementedError("a framework's trainer implements in_effect()")
+        raise NotImplementedError("a framework's trainer implements observe_settings()")
 
     # Parameters.
 
@@ -339,10 +339,10 @@ class BaseTrainer(Trainer):
 
     def observed(self) -> Dict[str, Any]:
         """Return what was in effect, under the names of the request."""
-        observed = {name: value for name, value in self.in_effect().items() if value is not None}
+        observed = {name: value for name, value in self.observe_settings().items() if value is not None}
         observed["accumulation"] = self.request.accumulation
         if self.loaders:
             # One replica's samples may be fewer than another's: these facts are of the fewest.
-            fewest = min(self.loaders, key=lambda loader: int(loader.facts["samples_per_replica"]))
-            observed["data"] = fewest.facts
+            smallest = min(self.loaders, key=lambda loader: int(loader.facts["samples_per_replica"]))
+            observed["data"] = smallest.facts
         return observed

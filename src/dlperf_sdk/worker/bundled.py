@@ -16,7 +16,7 @@ def member(bundle: str, name: str) -> str:
         return archive.read(name).decode()
 
 
-def has(bundle: str, name: str) -> bool:
+def contains(bundle: str, name: str) -> bool:
     """Return True if the bundle contains the file `name`."""
     if os.path.isdir(bundle):
         return os.path.exists(os.path.join(bundle, name))

@@ -33,7 +33,7 @@ HEADROOM = 256 * 2**20
 are used. Threads have their stacks beside it."""
 STACK = 8 * 2**20
 """Bytes of a thread's stack where the user has no limit."""
-FURTHER = 4
+EXTRA_STEPS = 4
 """Steps on the canonical batch behind the canonical ones: a short case's warm-up and window are as many."""
 NO_SETTING = "conformance"
 """The name of a precision and a compiler that no plugin has."""
@@ -48,7 +48,7 @@ def check(task: Task) -> Dict[str, Any]:
     if task.cluster.world_size == 1 or task.runtime.clock != "blocking":  # of others the suite asks nothing
         facts[ANSWERS] = _answers(_rebuild(task, task.request))
     bundle = os.path.dirname(os.path.abspath(sys.argv[0]))
-    if bundled.has(bundle, "parity.json"):
+    if bundled.contains(bundle, "parity.json"):
         request = Request.from_json(bundled.member(bundle, "parity.json"))
         facts[PARITY] = follow_reference(_rebuild(task, request))
     return dict(record, facts=facts)
@@ -204,7 +204,7 @@ def _vary_request(runtime: Runtime, request: Request, process: Process) -> Dict[
 
 def _compare_weights(request: Request, trainer: Trainer, answers: Dict[str, Any]) -> None:
     """Compare the parameters before the first step with the canonical weights."""
-    wanted = canonical.weights(request.parameters, request.seed)
+    expected_weights = canonical.weights(request.parameters, request.seed)
     actual = iter(trainer.parameters(0))
     answers["manifest"], answers["initial"] = [], []
     for name, values in actual:
@@ -215,14 +215,14 @@ def _compare_weights(request: Request, trainer: Trainer, answers: Dict[str, Any]
         answers["manifest"].append(
             [name, list(values.shape), str(values.dtype), bool(values.flags.c_contiguous)]
         )
-        expected = next(wanted, (None, None))
-        same = expected[0] == name and expected[1].shape == values.shape
-        if not same or float(abs(expected[1] - values).max()) != 0.0:
+        expected = next(expected_weights, (None, None))
+        is_equal = expected[0] == name and expected[1].shape == values.shape
+        if not is_equal or float(abs(expected[1] - values).max()) != 0.0:
             answers["initial"].append(name)
 
 
 def _enqueue(runtime: Runtime, trainer: Trainer, batch: Any) -> Tuple[Dict[str, Any], List[List[float]]]:
-    """Run `FURTHER` steps, and return their times in seconds and their losses.
+    """Run `EXTRA_STEPS` steps, and return their times in seconds and their losses.
 
     The times are those of enqueueing the steps, of `synchronize`, and of reading the losses, which should no longer
     wait for anything. `device` is the device's own time if the clock is 'event', else None.
@@ -232,7 +232,7 @@ def _enqueue(runtime: Runtime, trainer: Trainer, batch: Any) -> Tuple[Dict[str, 
     time.sleep(PAUSE)  # what it did not wait for is not taken for these steps' work
     begin = time.monotonic()
     marks = [runtime.mark()] if events else []
-    handles = [trainer.step(batch).loss for _ in range(FURTHER)]
+    handles = [trainer.step(batch).loss for _ in range(EXTRA_STEPS)]
     marks += [runtime.mark()] if events else []
     enqueued = time.monotonic()
     runtime.synchronize()
@@ -244,7 +244,7 @@ def _enqueue(runtime: Runtime, trainer: Trainer, batch: Any) -> Tuple[Dict[str, 
         "synchronize": synchronized - enqueued,
         "read": read - synchronized,
         "device": sum(runtime.elapsed(marks)) if events else None,
-        "steps": FURTHER,
+        "steps": EXTRA_STEPS,
     }
     return times, _floats(losses)
 

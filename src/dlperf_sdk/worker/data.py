@@ -131,7 +131,7 @@ def share(samples: int, replica: int, replicas: int) -> range:
     return range(replica, samples, replicas)
 
 
-def endless(own: range, seed: int, replica: int) -> Iterator[int]:
+def endless(samples: range, seed: int, replica: int) -> Iterator[int]:
     """Yield a replica's own samples, epoch after epoch, each epoch in a new random order.
 
     The order follows from the seed and the replica alone, on every version of Python. It is shuffled one
@@ -139,7 +139,7 @@ def endless(own: range, seed: int, replica: int) -> Iterator[int]:
     Durstenfeld, Algorithm 235: Random permutation, CACM 7, 1964).
     """
     generator = random.Random("order/%d/%d" % (seed, replica))  # noqa: S311 (no secret)
-    order = array("q", own)
+    order = array("q", samples)
     while True:
         for i in range(len(order)):
             j = i + int(generator.random() * (len(order) - i))
@@ -154,8 +154,8 @@ def draws(request: Request, replica: int) -> Iterator[List[Tuple[int, int]]]:
     drawn anew for each visit and yet be repeatable. Every batch is full: with fewer samples than it needs, some
     are in it twice, and `facts` says so.
     """
-    own = share(request.data["samples"], replica, request.nodes * request.devices_per_node)
-    drawn = enumerate(endless(own, request.seed, replica))
+    shard = share(request.data["samples"], replica, request.nodes * request.devices_per_node)
+    drawn = enumerate(endless(shard, request.seed, replica))
     while True:
         yield [next(drawn) for _ in range(request.batch_size)]
 
@@ -163,11 +163,11 @@ def draws(request: Request, replica: int) -> Iterator[List[Tuple[int, int]]]:
 def facts(request: Request, replica: int) -> Dict[str, Any]:
     """Return facts about the data of one replica for the result, as JSON values."""
     replicas = request.nodes * request.devices_per_node
-    own = len(share(request.data["samples"], replica, replicas))
+    size = len(share(request.data["samples"], replica, replicas))
     return {
         "source": request.data["source"],
         "samples": request.data["samples"],
-        "samples_per_replica": own,
-        "repeats_within_a_batch": own < request.batch_size,
+        "samples_per_replica": size,
+        "repeats_within_a_batch": size < request.batch_size,
         "shared_between_replicas": request.data["samples"] < replicas,
     }

@@ -19,8 +19,8 @@ def of_canonical_batch(
     request: Request, entry: Mapping[str, Any], replicas: Sequence[int]
 ) -> List[Iterator[numpy.ndarray]]:
     """Return the labels of the canonical batch, step after step."""
-    alone = request._replace(inputs=[dict(entry)])
-    return [itertools.repeat(canonical.batch_of(alone, replica)[entry["name"]]) for replica in replicas]
+    reduced = request._replace(inputs=[dict(entry)])
+    return [itertools.repeat(canonical.batch_of(reduced, replica)[entry["name"]]) for replica in replicas]
 
 
 def _drawn(request: Request, labels: numpy.ndarray, replicas: Sequence[int]) -> List[Iterator[numpy.ndarray]]:

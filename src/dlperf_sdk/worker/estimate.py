@@ -64,9 +64,9 @@ def _rank(n: int, confidence: float) -> int:
     multiples = [1.0]
     for k in range(n // 2, 0, -1):
         multiples.append(multiples[-1] * k / (n - k + 1))
-    whole = 2 * sum(multiples) - (n + 1) % 2  # an even n has one middle, an odd one two
+    total = 2 * sum(multiples) - (n + 1) % 2  # an even n has one middle, an odd one two
     tails = list(accumulate(reversed(multiples)))
-    return bisect_right(tails, (1 - confidence) / 2 * whole)
+    return bisect_right(tails, (1 - confidence) / 2 * total)
 
 
 def half_width(values: Sequence[float]) -> Optional[float]:

@@ -44,21 +44,21 @@ def explain_worker_failure(
     exit: Dict[str, Any],
     record: Optional[Dict[str, Any]],
     why_no_record: str,
-    noted: Optional[Dict[str, Any]],
+    recorded: Optional[Dict[str, Any]],
     kernel_killed: bool,
     limit: Optional[int],
     log: str,
 ) -> Optional[Dict[str, Any]]:
     """Return the failure of a trainer that has ended; None if it succeeded.
 
-    A failure that its agent detected (`noted`) takes precedence over the one in its record.
+    A failure that its agent detected (`recorded`) takes precedence over the one in its record.
 
     Args:
         name: the trainer's name in messages.
         exit: its exit code, signal, phase, node and rank.
         record: its record, if it left one.
         why_no_record: the reason that there is no record.
-        noted: the failure that its agent detected, if any.
+        recorded: the failure that its agent detected, if any.
         kernel_killed: True if the kernel has killed a process for memory during the attempt.
         limit: bytes that each trainer may allocate; None without a limit.
         log: the end of its log.
@@ -68,8 +68,8 @@ def explain_worker_failure(
     ok = record is not None and record.get("status") == "ok"
     if record is not None and not ok:
         why_no_record = "left a record that tells neither of success nor of how it failed"
-    if noted is not None:
-        failed = dict(noted)
+    if recorded is not None:
+        failed = dict(recorded)
     elif record is not None and record.get("status") == "failed" and isinstance(reported, dict):
         failed = dict(reported)
     elif exit["signal"] == "SIGKILL" and kernel_killed:

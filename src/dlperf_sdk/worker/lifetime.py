@@ -38,7 +38,7 @@ def adopt_orphans() -> None:
 
 def children() -> List[int]:
     """Return the process ids of this process's children, adopted ones included."""
-    me, pids = os.getpid(), []
+    own_pid, pids = os.getpid(), []
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
@@ -46,7 +46,7 @@ def children() -> List[int]:
                     after_name = file.read().rpartition(b")")[2].split()
             except OSError:
                 continue  # it has just ended
-            if int(after_name[1]) == me:
+            if int(after_name[1]) == own_pid:
                 pids.append(int(name))
     return pids
 

@@ -22,7 +22,7 @@ def measure(
     of the batch, the step, and one or two readings of the clock; the device is synchronized at its edges only.
     """
     counters = progress.counters
-    began = monotonic()
+    started_at = monotonic()
 
     deviation = trainer.deviation()
     runtime.seed()
@@ -45,8 +45,8 @@ def measure(
     warmed = monotonic()
 
     skipped = trainer.skipped_steps()
-    own = range(len(trainer.process.replicas))
-    states = [window_state.checksums(trainer, i) for i in own]
+    indexes = range(len(trainer.process.replicas))
+    states = [window_state.checksums(trainer, i) for i in indexes]
     updates = trainer.count_updates()
     checked = monotonic()
     losses: List[Any] = []
@@ -65,18 +65,18 @@ def measure(
         requested_at = monotonic()
         batch = next(batches)
         waits.append(monotonic() - requested_at)
-        loss, taken, label = trainer.step(batch)
+        loss, sample_count, label = trainer.step(batch)
         clock.step(loss)
         losses.append(loss)
         labels.append(label)
-        samples += taken
+        samples += sample_count
         counters[1] = i + 1
     runtime.synchronize()
     end = monotonic()
 
     progress.enter("verify")
     read = trainer.read_loss
-    changes = [window_state.compare(states[i], window_state.checksums(trainer, i)) for i in own]
+    changes = [window_state.compare(states[i], window_state.checksums(trainer, i)) for i in indexes]
     accounted = batch_accounting.account(trainer, labels, protocol["warmup"])
     return {
         "clock": runtime.clock,
@@ -89,14 +89,14 @@ def measure(
         "canonical_losses": [read(loss) for loss in canonical],
         "deviation": deviation,
         "changes": changes,
-        "batches": [accounted.of_replica(i) for i in own],
+        "batches": [accounted.of_replica(i) for i in indexes],
         "updates": None if updates is None else (trainer.count_updates() or 0) - updates,
         "skipped_steps": trainer.skipped_steps() - skipped,
         "prefetched_batches": trainer.prefetched_batches(),
         "peak_host_memory": runtime.peak_host_memory(),
         "peak_device_memory": runtime.peak_memory(),
         "phases": {
-            "compile": compiled - began,
+            "compile": compiled - started_at,
             "warmup": warmed - compiled,
             "measure": end - start,
             "verify": checked - warmed + monotonic() - end,

@@ -31,30 +31,30 @@ def port_range(text: str) -> range:
     return range(first, last + 1)
 
 
-def free_ports(host: str, count: int, among: Sequence[int] = USUAL) -> List[str]:
-    """Return ports of `among` on this address that nobody listens on, nor is likely to until a worker does.
+def free_ports(host: str, count: int, candidates: Sequence[int] = USUAL) -> List[str]:
+    """Return ports of `candidates` on this address that nobody listens on, nor is likely to until a worker does.
 
-    They follow each other in `among` if there is such a block: all nodes are told of them, and a block takes few bytes.
-    Other searches begin at other ports.
+    They follow each other in `candidates` if there is such a block: all nodes are told of them, and a block takes few
+    bytes. Other searches begin at other ports.
 
     Raises:
         OSError: there are not so many, or the address is not this node's.
     """
-    if len(among) < count:
+    if len(candidates) < count:
         message = (
             "%d ports are needed, and %d may be used: nodes of one machine share those that the topology's option "
             "'ports' allows, so allow more"
         )
-        raise OSError(message % (count, len(among)))
+        raise OSError(message % (count, len(candidates)))
     for _ in range(_BLOCKS):
-        start = random.SystemRandom().randrange(len(among) - count + 1)
-        ports = _bindable(host, among[start : start + count], count)
+        start = random.SystemRandom().randrange(len(candidates) - count + 1)
+        ports = _bindable(host, candidates[start : start + count], count)
         if len(ports) == count:
             return ports
-    ports = _bindable(host, random.SystemRandom().sample(among, len(among)), count)
+    ports = _bindable(host, random.SystemRandom().sample(candidates, len(candidates)), count)
     if len(ports) < count:
         message = "%d ports are needed, and of %d to %d only %d are free on %s"
-        raise OSError(message % (count, min(among), max(among), len(ports), host))
+        raise OSError(message % (count, min(candidates), max(candidates), len(ports), host))
     return ports
 
 

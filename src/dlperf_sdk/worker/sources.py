@@ -55,8 +55,8 @@ SOURCES: Dict[str, Source] = {
 
 def replace_sources(**functions: Callable[["BaseTrainer"], Iterator[Any]]) -> Mapping[str, Source]:
     """Return the table with another function to open a data source: `replace_sources(images=load_images)`."""
-    own = {name: SOURCES[name]._replace(open=function) for name, function in functions.items()}
-    return MappingProxyType({**SOURCES, **own})
+    defined = {name: SOURCES[name]._replace(open=function) for name, function in functions.items()}
+    return MappingProxyType({**SOURCES, **defined})
 
 
 def open_source(trainer: "BaseTrainer", sources: Mapping[str, Source]) -> Iterator[Any]:

@@ -9,14 +9,14 @@ from dlperf_sdk.worker.interface import Runtime, Trainer, Unsupported
 from dlperf_sdk.worker.progress import Progress
 from dlperf_sdk.worker.request import Request
 
-MOST = 32 * 1024 * 1024
+MAX_BYTES = 32 * 1024 * 1024
 """Bytes of a compressed trace: a record that holds it stays below what agents read."""
 
 
 def follow(runtime: Runtime, trainer: Trainer, request: Request, progress: Progress) -> Dict[str, Any]:
     """Warm up as a measured repeat does, take `steps` steps under the profiler, and return what it wrote.
 
-    Raises Unsupported if the runtime has no profiler to offer, or it wrote more than `MOST` bytes.
+    Raises Unsupported if the runtime has no profiler to offer, or it wrote more than `MAX_BYTES` bytes.
     """
     progress.enter("warmup")
     batch = trainer.canonical_batch()
@@ -38,8 +38,8 @@ def follow(runtime: Runtime, trainer: Trainer, request: Request, progress: Progr
     progress.enter("teardown")
     with open(path, "rb") as file:
         packed = gzip.compress(file.read(), 6)
-    if len(packed) > MOST:
+    if len(packed) > MAX_BYTES:
         raise Unsupported(
-            "the trace takes %d bytes, and %d can be handed on; take fewer steps" % (len(packed), MOST)
+            "the trace takes %d bytes, and %d can be handed on; take fewer steps" % (len(packed), MAX_BYTES)
         )
     return {"trace": base64.b64encode(packed).decode("ascii")}

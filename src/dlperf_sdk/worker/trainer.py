@@ -69,7 +69,7 @@ def run(
 ) -> int:
     """Train, measure, write `record.json` into the directory; return the exit code: 0, or 1 for a failed record."""
     progress = Progress(os.path.join(directory, "progress"))
-    began = monotonic()
+    entered_at = monotonic()
     runtime: Optional[Runtime] = None
     record: Dict[str, Any] = {
         "schema_version": RECORD_VERSION,
@@ -92,9 +92,9 @@ def run(
         answer = resolve(PROGRAMS[request.program])(task)
         if "phases" in answer:
             answer["phases"]["compile"] += built - started
-            answer["phases"]["start"] = started - began
-        own = answer.pop("facts", {})
-        facts = {**_circumstances(), **memory.facts(request.memory_limit), **runtime.facts(), **own}
+            answer["phases"]["start"] = started - entered_at
+        loop_facts = answer.pop("facts", {})
+        facts = {**_circumstances(), **memory.facts(request.memory_limit), **runtime.facts(), **loop_facts}
         complete = dict(record, status="ok", facts=facts, observed=trainer.observed(), **answer)
         write_json(os.path.join(directory, "record.json"), complete)
         record = complete

@@ -30,22 +30,22 @@ INHERITED_PREFIXES = ("LC_",)
 
 
 def worker_environment(
-    own: Mapping[str, str], requested: Mapping[str, Optional[str]], process: Mapping[str, str]
+    environ: Mapping[str, str], requested: Mapping[str, Optional[str]], process: Mapping[str, str]
 ) -> Dict[str, str]:
     """Return all variables of one worker process; pure.
 
-    `own` are the variables of who starts it: only those on the allow-list pass. `requested` are the user's
-    (`--env NAME=VALUE`, and `--env NAME`, whose None hands on the one in `own`, if it is set there).
+    `environ` are the variables of who starts it: only those on the allow-list pass. `requested` are the user's
+    (`--env NAME=VALUE`, and `--env NAME`, whose None hands on the one in `environ`, if it is set there).
     `process` are the launch variables of this process; they win: without them no process meets others.
     """
     result = {}
-    for name, value in own.items():
+    for name, value in environ.items():
         if name in INHERITED or name.startswith(INHERITED_PREFIXES):
             result[name] = value
     for name, requested_value in requested.items():
         if requested_value is not None:
             result[name] = requested_value
-        elif name in own:
-            result[name] = own[name]
+        elif name in environ:
+            result[name] = environ[name]
     result.update(process)
     return result

@@ -26,10 +26,10 @@ def compare(before: Checksums, after: Checksums) -> Dict[str, Any]:
     """Return for each kind of tensor how many there are, and the names of those that stayed the same or zero."""
     changes = {}
     for kind, tensors in before.items():
-        same = [name for name, checksum in tensors.items() if after[kind].get(name, -1) == checksum]
+        unchanged = [name for name, checksum in tensors.items() if after[kind].get(name, -1) == checksum]
         changes[kind] = {
             "tensors": len(tensors),
-            "unchanged": [name for name in same if tensors[name] is not None],
-            "zeros": [name for name in same if tensors[name] is None],
+            "unchanged": [name for name in unchanged if tensors[name] is not None],
+            "zeros": [name for name in unchanged if tensors[name] is None],
         }
     return changes

@@ -8,17 +8,17 @@ import pytest
 
 from dlperf_sdk.worker import network
 from dlperf_sdk.worker.agent.address_table import compress, expand
-from dlperf_sdk.worker.agent.preflight import doors_to_try
+from dlperf_sdk.worker.agent.preflight import select_doorbells
 from dlperf_sdk.worker.processes import cluster_from, one_per_device
 
 
 def nodes_of(count, chance=None):
     """Return nodes with eight GPUs each and ports as agents choose them."""
     chance = chance or random.Random(7)
-    made = []
+    created = []
     for node in range(count):
         first = chance.randrange(20000, 31980)
-        made.append(
+        created.append(
             {
                 "host": f"10.0.{node // 250}.{node % 250}",
                 "ports": [str(port) for port in range(first, first + 20)],
@@ -26,7 +26,7 @@ def nodes_of(count, chance=None):
                 "devices": [f"GPU-{chance.randbytes(16).hex()}" for _ in range(8)],
             }
         )
-    return made
+    return created
 
 
 def test_a_table_is_expanded_to_what_it_was_made_of():
@@ -46,15 +46,15 @@ def test_a_table_takes_a_few_bytes_per_node():
 @pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 100, 1000])
 def test_each_node_tries_others_and_is_tried(count):
     """All of them up to 64 nodes; of more, few, and every node is reached from every other over those that try."""
-    doors = [[node, "10.0.0.1", 1] for node in range(count)]
-    tried = {node: {door[0] for door in doors_to_try(node, doors)} for node in range(count)}
+    doorbells = [[node, "10.0.0.1", 1] for node in range(count)]
+    tried = {node: {doorbell[0] for doorbell in select_doorbells(node, doorbells)} for node in range(count)}
     if count <= 64:
         assert all(others == set(range(count)) for others in tried.values())
         return
     assert {len(others) for others in tried.values()} == {(count - 1).bit_length()}
     assert not any(node in others for node, others in tried.items())
-    asked = [sum(node in others for others in tried.values()) for node in range(count)]
-    assert set(asked) == {(count - 1).bit_length()}
+    requested = [sum(node in others for others in tried.values()) for node in range(count)]
+    assert set(requested) == {(count - 1).bit_length()}
 
 
 def test_ports_follow_each_other_where_they_can():

@@ -115,10 +115,10 @@ def test_hardware_threads_of_one_core_are_neighbors(tmp_path: Path) -> None:
     """Two sockets of two cores with two threads each, counted as Linux does: the second threads come last."""
     pairs = {cpu: f"{cpu % 4},{cpu % 4 + 4}" for cpu in range(8)}
     root = tree(tmp_path, {0: "0-1,4-5", 1: "2-3,6-7"}, pairs)
-    found = cpus_by_numa(root, range(8))
-    assert found == {0: (0, 4, 1, 5), 1: (2, 6, 3, 7)}
+    actual = cpus_by_numa(root, range(8))
+    assert actual == {0: (0, 4, 1, 5), 1: (2, 6, 3, 7)}
     for index in range(4):
-        assert core_count(share(found, index, 4), root) == 1
+        assert core_count(share(actual, index, 4), root) == 1
     assert core_count(range(8), root) == 4
 
 
@@ -133,8 +133,8 @@ def test_without_nodes_everything_is_on_one(tmp_path: Path) -> None:
 
 
 def test_this_machine() -> None:
-    found = cpus_by_numa()
-    assert {cpu for cpus in found.values() for cpu in cpus} == os.sched_getaffinity(0)
+    actual = cpus_by_numa()
+    assert {cpu for cpus in actual.values() for cpu in cpus} == os.sched_getaffinity(0)
 
 
 def test_thread_variables() -> None:

@@ -104,12 +104,12 @@ def test_a_worker_inherits_only_what_is_allowed(stream, monkeypatch):
 
 @pytest.mark.parametrize("topology", ["1n1d", "1n2d", "2n1d"])
 def test_a_worker_killed_in_mid_window(stream, tmp_path, topology):
-    began = time.monotonic()
+    started_at = time.monotonic()
     events = stream("faulty", topology=topology, options={"fault": "sigkill"})
-    assert time.monotonic() - began < 20
-    told = failure(events)
-    assert (told["kind"], told["rank"], told["phase"]) == ("crashed", 0, "measure")
-    assert "SIGKILL" in told["message"]
+    assert time.monotonic() - started_at < 20
+    problem = failure(events)
+    assert (problem["kind"], problem["rank"], problem["phase"]) == ("crashed", 0, "measure")
+    assert "SIGKILL" in problem["message"]
     assert not processes_with(str(tmp_path))
 
 
@@ -124,28 +124,28 @@ def test_a_worker_killed_in_mid_window(stream, tmp_path, topology):
 )
 def test_each_phase_has_its_own_deadline(stream, fault, phase, deadline, seconds):
     events = stream("faulty", topology="1n2d", options={"fault": fault}, deadlines={deadline: seconds})
-    told = failure(events)
-    assert told["kind"] == "timeout"
-    assert told["phase"] == phase
-    assert f"'{deadline}'" in told["message"]
+    problem = failure(events)
+    assert problem["kind"] == "timeout"
+    assert problem["phase"] == phase
+    assert f"'{deadline}'" in problem["message"]
 
 
 def test_an_exception_is_a_record(stream):
-    told = failure(stream("faulty", options={"fault": "exception"}))
-    assert (told["kind"], told["type"], told["phase"]) == ("crashed", "RuntimeError", "measure")
-    assert "the fault that was asked for" in told["message"]
-    assert "go_wrong" in told["traceback"]
+    problem = failure(stream("faulty", options={"fault": "exception"}))
+    assert (problem["kind"], problem["type"], problem["phase"]) == ("crashed", "RuntimeError", "measure")
+    assert "the fault that was asked for" in problem["message"]
+    assert "go_wrong" in problem["traceback"]
 
 
 def test_the_cause_is_named_not_its_consequence(stream):
     """Rank 1 runs out of memory; rank 0 then loses its peer."""
-    told = failure(stream("faulty", topology="1n2d", options={"fault": "out-of-memory", "rank": 1}))
-    assert (told["kind"], told["rank"]) == ("out-of-memory", 1)
+    problem = failure(stream("faulty", topology="1n2d", options={"fault": "out-of-memory", "rank": 1}))
+    assert (problem["kind"], problem["rank"]) == ("out-of-memory", 1)
 
 
 def test_unsupported_in_the_worker(stream):
-    told = failure(stream("faulty", options={"fault": "unsupported"}))
-    assert (told["kind"], told["message"]) == ("unsupported", "This cannot be done here.")
+    problem = failure(stream("faulty", options={"fault": "unsupported"}))
+    assert (problem["kind"], problem["message"]) == ("unsupported", "This cannot be done here.")
 
 
 def test_leaving_without_a_record(stream):
@@ -164,7 +164,7 @@ def test_an_agent_outlives_a_worker_that_has_died_when_it_is_told_to_go(tmp_path
     }
     attempt.start(Cluster((), "cpu", "none"), [Process(TRAINER, 0, {}, rank=0)], [order])
     attempt.workers[0].popen.wait()
-    attempt.go()
+    attempt.release()
     attempt.end()
     assert [failure["kind"] for failure in attempt.failures()] == ["invalid-record"]
 
@@ -216,13 +216,14 @@ def test_a_node_may_have_services_only(stream):
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"), [("server-killed", "was ended by SIGKILL"), ("server-exits", "left with exit code 3")]
+    ("fault", "output"),
+    [("server-killed", "was ended by SIGKILL"), ("server-exits", "left with exit code 3")],
 )
-def test_a_service_that_dies_at_work_is_named(stream, fault, said):
+def test_a_service_that_dies_at_work_is_named(stream, fault, output):
     events = stream("faulty", steps=100_000, options={"fault": fault})
-    told = failure(events)
-    assert (told["kind"], told["node"], told["rank"]) == ("crashed", 0, None)
-    assert told["message"].startswith("service-0, which the trainers need, " + said)
+    problem = failure(events)
+    assert (problem["kind"], problem["node"], problem["rank"]) == ("crashed", 0, None)
+    assert problem["message"].startswith("service-0, which the trainers need, " + output)
     assert [exit["signal"] for exit in ended(events)[0]["exits"]][1:] == ["SIGTERM"]
 
 
@@ -234,9 +235,9 @@ def test_a_service_may_leave(stream):
 
 
 def test_an_interpreter_that_is_not_there(stream):
-    told = failure(stream(python="/nowhere/python"))
-    assert told["kind"] == "environment"
-    assert "/nowhere/python" in told["message"]
+    problem = failure(stream(python="/nowhere/python"))
+    assert problem["kind"] == "environment"
+    assert "/nowhere/python" in problem["message"]
 
 
 def test_a_hostile_record_is_refused(plain):

@@ -23,7 +23,7 @@ STEP = "import sys; print({said!r}); sys.exit({code})"
 
 
 @pytest.mark.parametrize(
-    ("said", "code", "ends"),
+    ("output", "code", "ends"),
     [
         pytest.param(json.dumps(GOOD), 0, 0, id="a-good-end"),
         pytest.param(json.dumps(GOOD), 1, 0, id="a-good-end-and-an-agent-that-the-tether-reached-first"),
@@ -35,13 +35,13 @@ STEP = "import sys; print({said!r}); sys.exit({code})"
         ),
     ],
 )
-def test_a_job_ends_as_its_run_has_ended(tmp_path, said, code, ends):
+def test_a_job_ends_as_its_run_has_ended(tmp_path, output, code, ends):
     spec = RunSpec(framework="numpy", model="linear")
     request = make_plan(spec, Registry()).request("case", (sys.executable,), {}, {"source": "synthetic"})
     bundle = build(request, tmp_path / "case.pyz")
     folder = tmp_path / "job"
     folder.mkdir()
-    step = (sys.executable, "-c", STEP.format(said=said, code=code))
+    step = (sys.executable, "-c", STEP.format(said=output, code=code))
     words = ("batch", "--folder", str(folder), "--linger", "0", "--", *step)
     done = subprocess.run([sys.executable, str(bundle.path), *words], timeout=60, check=False)
     assert done.returncode == ends

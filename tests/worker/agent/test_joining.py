@@ -48,9 +48,9 @@ def agent(tmp_path):
 
 
 def last_event(process):
-    told, _ = process.communicate(timeout=60)
+    message, _ = process.communicate(timeout=60)
     assert process.returncode == 1
-    return json.loads(told.splitlines()[-1])
+    return json.loads(message.splitlines()[-1])
 
 
 @pytest.mark.parametrize(
@@ -115,12 +115,12 @@ def test_only_ports_of_the_range_are_taken():
     assert set(candidates) <= set(among)
     assert len(candidates) == rendezvous.CANDIDATES
     assert sorted(rendezvous.candidate_ports(SECRET, range(42000, 42003))) == [42000, 42001, 42002]
-    door = preflight.Doorbell("127.0.0.1", among)
+    doorbell = preflight.Doorbell("127.0.0.1", among)
     free = [int(port) for port in network.free_ports("127.0.0.1", 3, among)]
-    door.close()
-    assert door.port in among
+    doorbell.close()
+    assert doorbell.port in among
     assert set(free) <= set(among)
-    assert door.port not in free
+    assert doorbell.port not in free
     assert len(set(free)) == 3
 
 

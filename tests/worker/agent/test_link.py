@@ -39,15 +39,15 @@ def call(listener):
 
 def accepted(listener, timeout=5.0):
     """The next caller, judged in a thread of its own, as the coordinator does; the list gets the link or None."""
-    judged = []
+    judgment = []
 
     def judge():
         connection, _ = listener.accept()
-        judged.append(link.accept(connection, SECRET, timeout))
+        judgment.append(link.accept(connection, SECRET, timeout))
 
     thread = threading.Thread(target=judge, daemon=True)
     thread.start()
-    return thread, judged
+    return thread, judgment
 
 
 def join(thread, seconds=5.0):
@@ -59,10 +59,10 @@ def join(thread, seconds=5.0):
 
 
 def test_the_same_secret_opens_it(listener):
-    thread, judged = accepted(listener)
+    thread, judgment = accepted(listener)
     mine = link.connect(listener.getsockname(), SECRET, 5)
     join(thread)
-    theirs = judged[0]
+    theirs = judgment[0]
     messages = [{"event": "hello", "text": "ü\n\u2028"}, {"n": 1e308}]
     for message in messages:
         assert mine.send(message)
@@ -74,18 +74,18 @@ def test_the_same_secret_opens_it(listener):
 
 
 def test_another_secret_does_not(listener):
-    thread, judged = accepted(listener)
+    thread, judgment = accepted(listener)
     with pytest.raises(ConnectionRefusedError, match="no coordinator of this run"):
         link.connect(listener.getsockname(), "6" * 64, 5)
     join(thread)
-    assert judged == [None]
+    assert judgment == [None]
 
 
-@pytest.mark.parametrize("said", [b"", b"{}\n", b'{"challenge": "1"}\n{"proof": "1"}\n', b"\xff" * 5000])
-def test_an_agent_turns_away_from_a_stranger_who_listens(listener, said):
+@pytest.mark.parametrize("output", [b"", b"{}\n", b'{"challenge": "1"}\n{"proof": "1"}\n', b"\xff" * 5000])
+def test_an_agent_turns_away_from_a_stranger_who_listens(listener, output):
     def pose():
         with listener.accept()[0] as caller:
-            caller.sendall(said)
+            caller.sendall(output)
 
     thread = threading.Thread(target=pose, daemon=True)
     thread.start()
@@ -96,7 +96,7 @@ def test_an_agent_turns_away_from_a_stranger_who_listens(listener, said):
 
 def test_a_stranger_between_them_opens_nothing(listener):
     """Who listens on another port and hands everything on: the proof is of the port that the agent called."""
-    thread, judged = accepted(listener)
+    thread, judgment = accepted(listener)
     with socket.create_server(("127.0.0.1", 0)) as between:
 
         def relay():
@@ -110,24 +110,24 @@ def test_a_stranger_between_them_opens_nothing(listener):
             link.connect(between.getsockname(), SECRET, 5)
         join(relaying)
     join(thread)
-    assert judged == [None]
+    assert judgment == [None]
 
 
 def test_a_proof_is_good_for_one_challenge_only(listener):
     """Somebody who has listened in cannot say the same again."""
-    thread, judged = accepted(listener)
+    thread, judgment = accepted(listener)
     with call(listener) as first, first.makefile() as reader:
         challenge, port = json.loads(reader.readline())["challenge"], listener.getsockname()[1]
-        said = {"proof": link._proof(SECRET, "agent", challenge, "mine", port), "challenge": "mine"}
-        proof = json.dumps(said).encode() + b"\n"
+        output = {"proof": link._proof(SECRET, "agent", challenge, "mine", port), "challenge": "mine"}
+        proof = json.dumps(output).encode() + b"\n"
         first.sendall(proof)
         join(thread)
-        judged[0].close()
-    thread, judged = accepted(listener)
+        judgment[0].close()
+    thread, judgment = accepted(listener)
     with call(listener) as second:
         second.sendall(proof)
         join(thread)
-    assert judged == [None]
+    assert judgment == [None]
 
 
 GARBAGE = [
@@ -147,15 +147,15 @@ GARBAGE = [
 ]
 
 
-@pytest.mark.parametrize("said", GARBAGE, ids=range(len(GARBAGE)))
-def test_garbage_is_turned_away(listener, said):
-    thread, judged = accepted(listener)
+@pytest.mark.parametrize("output", GARBAGE, ids=range(len(GARBAGE)))
+def test_garbage_is_turned_away(listener, output):
+    thread, judgment = accepted(listener)
     with call(listener) as caller:
         with suppress(OSError):  # it may be turned away before it has said everything
-            caller.sendall(said)
+            caller.sendall(output)
             caller.shutdown(socket.SHUT_WR)
         join(thread)
-        assert judged == [None]
+        assert judgment == [None]
 
 
 @given(said=st.binary(max_size=2000))
@@ -167,24 +167,24 @@ def test_any_bytes_are_turned_away(said):
 
 def test_who_has_proved_nothing_cannot_make_us_hold_much(listener):
     """An endless line is cut off after a kilobyte, not after a quarter of a gigabyte."""
-    thread, judged = accepted(listener, timeout=60)
+    thread, judgment = accepted(listener, timeout=60)
     with call(listener) as caller:
         with suppress(OSError):
             caller.sendall(b"x" * (link.LONGEST_PROOF + 1))
         join(thread)
-    assert judged == [None]
+    assert judgment == [None]
 
 
 def test_who_says_nothing_is_given_up(listener):
-    thread, judged = accepted(listener, timeout=0.2)
+    thread, judgment = accepted(listener, timeout=0.2)
     with call(listener):
         join(thread)
-    assert judged == [None]
+    assert judgment == [None]
 
 
 def test_a_peer_that_sends_byte_by_byte_is_given_up(listener):
     """The time-out is of the whole opening, not of each byte."""
-    thread, judged = accepted(listener, timeout=0.3)
+    thread, judgment = accepted(listener, timeout=0.3)
     sent = 0
     with call(listener) as caller:
         while sent < 400 and thread.is_alive():
@@ -194,7 +194,7 @@ def test_a_peer_that_sends_byte_by_byte_is_given_up(listener):
             time.sleep(0.02)
         assert sent < 400
         join(thread)
-    assert judged == [None]
+    assert judgment == [None]
 
 
 # -- messages
@@ -208,16 +208,16 @@ def pair():
 
 
 @pytest.mark.parametrize(
-    "said",
+    "output",
     [b"{}", b"not json\n", b"\xff\n", b"[1]\n", b"3\n", b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"\n"],
     ids=["unfinished", "text", "bytes", "array", "number", "deep"],
 )
-def test_what_is_no_message_ends_the_conversation(said):
+def test_what_is_no_message_ends_the_conversation(output):
     ours, theirs = pair()
     with closing(theirs):
         reading = link.Link(ours)
         sender = threading.Thread(
-            target=lambda: (theirs.sendall(b'{"n": 1}\n' + said), theirs.close()), daemon=True
+            target=lambda: (theirs.sendall(b'{"n": 1}\n' + output), theirs.close()), daemon=True
         )
         sender.start()
         assert list(reading.messages()) == [{"n": 1}]
@@ -361,8 +361,8 @@ def test_a_case_is_driven_to_its_end(lead):
     for node in nodes:
         node.ordered("quit")
     join(leader)
-    told = [event["event"] for event in events if event["event"] != "heartbeat"]
-    assert told == ["agents-ready", "attempt-started", "attempt-ended", "ended"]
+    messages = [event["event"] for event in events if event["event"] != "heartbeat"]
+    assert messages == ["agents-ready", "attempt-started", "attempt-ended", "ended"]
     assert events[-1] == {"event": "ended", "status": "ok", "failure": None}
 
 
@@ -466,9 +466,9 @@ def test_a_node_that_has_no_devices_is_told_of_at_once(lead):
     nodes[0].ordered("prepare")
     nodes[1].ordered("prepare")
     nodes[1].say(event="unprepared", message="GPU 0 is held by another process.")
-    began = time.monotonic()
+    started_at = time.monotonic()
     join(leader)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - started_at < 3
     assert events[-1]["failure"]["kind"] == "unavailable"
     assert events[-1]["failure"]["message"] == "GPU 0 is held by another process."
     assert events[-2]["event"] == "attempt-ended"
@@ -508,22 +508,22 @@ def test_a_node_that_waits_for_devices_stays_heard(tmp_path, monkeypatch):
 
     monkeypatch.setattr(devices, "choose", choose)
     ours, theirs = (link.Link(end) for end in pair())
-    waiting, heard = agent(tmp_path, ours), theirs.messages()
-    waiting._obey("prepare", {"address": "127.0.0.1", "host_index": 0, "host_count": 1})
+    waiting, received = agent(tmp_path, ours), theirs.messages()
+    waiting._execute("prepare", {"address": "127.0.0.1", "host_index": 0, "host_count": 1})
     waiting._watch()
-    assert next(heard)["event"] == "heartbeat"
+    assert next(received)["event"] == "heartbeat"
     free.set()
-    assert next(heard)["event"] == "prepared"
+    assert next(received)["event"] == "prepared"
     ours.close()
     theirs.close()
 
 
 def test_a_node_without_ports_says_so(tmp_path):
     ours, theirs = (link.Link(end) for end in pair())
-    agent(tmp_path, ours)._obey("prepare", {"address": "192.0.2.1", "host_index": 0, "host_count": 1})
-    said = next(theirs.messages())
-    assert said["event"] == "unprepared"
-    assert said["message"].startswith("Node 0 cannot choose its devices and ports: OSError")
+    agent(tmp_path, ours)._execute("prepare", {"address": "192.0.2.1", "host_index": 0, "host_count": 1})
+    output = next(theirs.messages())
+    assert output["event"] == "unprepared"
+    assert output["message"].startswith("Node 0 cannot choose its devices and ports: OSError")
     ours.close()
     theirs.close()
 
@@ -531,13 +531,13 @@ def test_a_node_without_ports_says_so(tmp_path):
 @pytest.mark.parametrize("processes", ["json:loads", "no_such_module:processes"])
 def test_a_layout_that_raises_is_the_cases_failure_not_the_nodes(tmp_path, processes):
     ours, theirs = (link.Link(end) for end in pair())
-    starting, heard = agent(tmp_path, ours), theirs.messages()
+    starting, received = agent(tmp_path, ours), theirs.messages()
     starting.request = starting.request._replace(processes=processes)
     node = {"host": "127.0.0.1", "ports": ["1"], "devices": ["cpu:0"], "interface": "lo"}
     cluster = {"device": "cpu", "strategy": "all_reduce", "options": {}, "table": compress([node])}
-    starting._obey("lay-out", {"cluster": cluster})
-    starting._obey("start", {"attempt": 1, "devices": {}, "host_index": 0, "host_count": 1})
-    failed, ended = next(heard), next(heard)
+    starting._execute("lay-out", {"cluster": cluster})
+    starting._execute("start", {"attempt": 1, "devices": {}, "host_index": 0, "host_count": 1})
+    failed, ended = next(received), next(received)
     assert (failed["event"], failed["failure"]["kind"], failed["failure"]["phase"]) == (
         "failed",
         "crashed",

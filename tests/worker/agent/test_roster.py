@@ -35,7 +35,7 @@ class Receiver:
 
 def test_silence_is_judged_with_an_empty_inbox_only(nodes):
     """The coordinator was busy: what the node said meanwhile lies in the inbox."""
-    nodes._heard[0] = time.monotonic() - 10 * roster.SILENCE
+    nodes._last_heartbeats[0] = time.monotonic() - 10 * roster.SILENCE
     nodes._inbox.put({"event": "heartbeat", "node": 0})
     nodes._inbox.put({"event": "ready", "node": 0})
     assert nodes.next(60)["event"] == "ready"
@@ -43,7 +43,7 @@ def test_silence_is_judged_with_an_empty_inbox_only(nodes):
 
 
 def test_a_node_is_silent_once_the_inbox_is_empty(nodes):
-    nodes._heard[1] = time.monotonic() - 10 * roster.SILENCE
+    nodes._last_heartbeats[1] = time.monotonic() - 10 * roster.SILENCE
     nodes._inbox.put({"event": "ready", "node": 0})
     assert nodes.next(60)["event"] == "ready"
     with pytest.raises(Failed) as error:

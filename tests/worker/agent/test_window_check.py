@@ -23,10 +23,10 @@ def seen(went, entered, left, looks):
     for pause, takes in [*looks, (max(0.0, left), 0.01)]:
         now += pause
         if now >= went and not sent:  # one thread looks and tells it to go
-            witness.go(went)
+            witness.release(went)
             sent = True
         phase = "ready" if now < entered else "measure" if now < left else "teardown"
-        witness.saw(phase, now, now + takes)
+        witness.observe_phase(phase, now, now + takes)
         now += takes
     return witness
 
@@ -42,20 +42,20 @@ def test_what_was_is_never_contradicted(went, seconds, wakes, late, early, looks
 def test_who_waits_long_for_a_processor_is_believed():
     """Told to go with many others, seen once while it waits for its turn and once in its window."""
     witness = Witness()
-    witness.go(10.0)
-    witness.saw("ready", 13.0, 13.1)
-    witness.saw("measure", 13.4, 13.5)
+    witness.release(10.0)
+    witness.observe_phase("ready", 13.0, 13.1)
+    witness.observe_phase("measure", 13.4, 13.5)
     assert witness.contradicts({"start": 0.0, "end": 0.3}) is None
 
 
 @given(st.floats(0.0, 5.0), st.floats(4.0, 20.0), st.floats(0.0, 0.5))
 def test_half_a_window_is_contradicted(entered, seconds, offset):
     looks = [(LOOK, 0.001)] * int((entered + seconds) / LOOK + 5)
-    said = seen(entered, entered, entered + seconds, looks).contradicts(
+    output = seen(entered, entered, entered + seconds, looks).contradicts(
         {"start": offset, "end": offset + seconds / 2 - 0.2}
     )
-    assert said is not None
-    assert "its agent saw it measure" in said
+    assert output is not None
+    assert "its agent saw it measure" in output
 
 
 def test_a_window_longer_than_it_can_have_been():
@@ -66,9 +66,9 @@ def test_a_window_longer_than_it_can_have_been():
 def test_a_phase_that_goes_back_hides_nothing():
     """A worker that says it is over, and goes on."""
     witness = Witness()
-    witness.go(0.0)
+    witness.release(0.0)
     for now, phase in enumerate(("measure", "teardown", "ready", "measure", "teardown")):
-        witness.saw(phase, 2.0 * now, 2.0 * now + 0.001)
+        witness.observe_phase(phase, 2.0 * now, 2.0 * now + 0.001)
     assert "its agent saw it measure" in witness.contradicts({"start": 0.0, "end": 2.0})
 
 

@@ -64,17 +64,17 @@ def test_holders_are_named(nvml: FakeNvml, tmp_path: Path, count: int) -> None:
     (tmp_path / "4000").mkdir()
     (tmp_path / "4000" / "comm").write_text("python3\n")
     nvml.hold(1, count, 3 * 2**30)
-    found = holders(SECOND, nvml.path, str(tmp_path))
-    assert len(found) == count
-    assert found[0] == Holder(4000, "python3", 3 * 2**30)
-    assert all(holder == Holder(4001, "of another user or container", None) for holder in found[1:2])
+    actual = holders(SECOND, nvml.path, str(tmp_path))
+    assert len(actual) == count
+    assert actual[0] == Holder(4000, "python3", 3 * 2**30)
+    assert all(holder == Holder(4001, "of another user or container", None) for holder in actual[1:2])
     assert holders(FIRST, nvml.path, str(tmp_path)) == []
 
 
 def test_memory_without_a_visible_process_is_held_by_somebody(nvml: FakeNvml) -> None:
     nvml.hold(0, 0, 40 * 2**30)
-    (found,) = holders(FIRST, nvml.path)
-    assert found.pid == 0 and found.bytes == 40 * 2**30
+    (actual,) = holders(FIRST, nvml.path)
+    assert actual.pid == 0 and actual.bytes == 40 * 2**30
     nvml.hold(0, 0, 2**20)
     assert holders(FIRST, nvml.path) == []
     assert holders("GPU-unknown", nvml.path) == []
@@ -169,7 +169,7 @@ def test_messages_read_well() -> None:
 
 def test_this_machine_answers() -> None:
     """With a driver or without one: nothing is raised, and no GPU is named twice."""
-    found = list_gpus()
-    assert len({gpu.uuid for gpu in found}) == len(found)
-    for gpu in found:
+    gpus = list_gpus()
+    assert len({gpu.uuid for gpu in gpus}) == len(gpus)
+    for gpu in gpus:
         assert all(holder.name for holder in holders(gpu.uuid))

@@ -16,14 +16,14 @@ class Runtime(interface.Runtime):
 
     # Who and where everybody is, `cluster` says: one process per device, which is what the core lays out.
     def start(self):
-        others = self.cluster.world_size - 1 if self.request.strategy == "all_reduce" else 0
+        peer_count = self.cluster.world_size - 1 if self.request.strategy == "all_reduce" else 0
         # A node's ports are free and this case's own; nobody needs to guess one.
         self.peers, address = [], (self.cluster.nodes[0].host, int(self.cluster.nodes[0].ports[0]))
-        if others and self.process.rank == 0:
-            with Listener(address, backlog=others) as listener:
-                self.peers = [listener.accept() for _ in range(others)]
+        if peer_count and self.process.rank == 0:
+            with Listener(address, backlog=peer_count) as listener:
+                self.peers = [listener.accept() for _ in range(peer_count)]
         # Until rank 0 listens, asked now and then. No limit of our own: the agents end a worker that waits in vain.
-        while others and not self.peers:
+        while peer_count and not self.peers:
             wait([], 0.005)
             with contextlib.suppress(ConnectionRefusedError):
                 self.peers = [Client(address)]
@@ -83,7 +83,7 @@ class Trainer(BaseTrainer):
         return [x @ weight.T], [np.float32(x) @ np.float32(weight).T]
 
     # What was really in effect, under the names of the request.
-    def in_effect(self):
+    def observe_settings(self):
         return {"precision": str(self.weights["weight"].dtype).replace("float", "fp")}
 
 
@@ -94,5 +94,8 @@ class Linear(Trainer):
 
 class Softmax(Trainer):
     def loss(self, z, y):
-        log_p, one = z - np.logaddexp.reduce(z, axis=1, keepdims=True), np.eye(z.shape[1], dtype=z.dtype)[y]
-        return -(log_p * one).sum(axis=1).mean(), np.exp(log_p) - one
+        log_p, one_hot = (
+            z - np.logaddexp.reduce(z, axis=1, keepdims=True),
+            np.eye(z.shape[1], dtype=z.dtype)[y],
+        )
+        return -(log_p * one_hot).sum(axis=1).mean(), np.exp(log_p) - one_hot

@@ -53,7 +53,7 @@ class MXNet(Framework):
         data={"synthetic", "synthetic-host", "images", "text"},
         accumulation=True,
     )
-    lacks: ClassVar[Mapping[str, str]] = {
+    unsupported: ClassVar[Mapping[str, str]] = {
         "tf32": _TF32,
         "fp16": (
             "MXNet has convolutions and matrix products in fp16 for GPUs only, where this plugin has mixed precision; "
@@ -95,7 +95,7 @@ class MXNet(Framework):
             )
         return EnvironmentSpec(_PYTHON, ("mxnet-cu112==1.9.1", _NUMPY))
 
-    def refuses(self, spec: RunSpec, options: Any) -> str | None:
+    def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return the reason why MXNet cannot run a combination of offered capabilities; None if it can."""
         cpu = spec.device == "cpu"
         if spec.strategy == "all_reduce" and spec.topology.nodes > 1:

@@ -61,7 +61,7 @@ class OneFlow(Framework):
         data={"synthetic", "synthetic-host", "images", "text"},
         accumulation=True,
     )
-    lacks: ClassVar[Mapping[str, str]] = {
+    unsupported: ClassVar[Mapping[str, str]] = {
         "amp-fp16": _MIXED,
         "amp-bf16": _MIXED,
         "fp16": _MIXED,
@@ -88,7 +88,7 @@ class OneFlow(Framework):
             lock=Path(__file__).with_name("locks") / "cpu.txt",
         )
 
-    def refuses(self, spec: RunSpec, options: Any) -> str | None:
+    def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return the reason why OneFlow cannot run a combination of offered capabilities; None if it can."""
         if spec.compiler == "graph" and spec.accumulation != 1:
             return (

@@ -25,8 +25,8 @@ def processes(cluster: Cluster) -> List[Process]:
             "LOCAL_RANK": str(hosts[:rank].count(hosts[rank])),
         }
         if cluster.device == "cuda":
-            same = [node for node in cluster.nodes if node.host == hosts[rank]]
-            values["CUDA_VISIBLE_DEVICES"] = ",".join(device for node in same for device in node.devices)
+            nodes = [node for node in cluster.nodes if node.host == hosts[rank]]
+            values["CUDA_VISIBLE_DEVICES"] = ",".join(device for node in nodes for device in node.devices)
         return values
 
     return [trainer._replace(variables=variables(rank)) for rank, trainer in enumerate(trainers)]

@@ -63,7 +63,7 @@ class Paddle(Framework):
         data={"synthetic", "synthetic-host", "images", "text"},
         accumulation=True,
     )
-    lacks: ClassVar[Mapping[str, str]] = {
+    unsupported: ClassVar[Mapping[str, str]] = {
         "parameter_server": _NO_SERVERS,
         "parameter_server_async": _NO_SERVERS,
         "horovod": "Horovod does not support Paddle; choose all_reduce, which is Paddle's own DataParallel.",
@@ -86,7 +86,7 @@ class Paddle(Framework):
             return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")
         return EnvironmentSpec(_PYTHON, _CUDA, uv_options=("--extra-index-url", _CUDA_INDEX))
 
-    def refuses(self, spec: RunSpec, options: Any) -> str | None:
+    def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return the reason why Paddle cannot run a combination of offered capabilities; None if it can."""
         if not spec.syncs_gradients and options.comm_buffer_mb != PaddleOptions().comm_buffer_mb:
             return (

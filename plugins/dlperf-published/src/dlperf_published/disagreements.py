@@ -99,7 +99,7 @@ def _reasons(cell: Printed, square: Square | None, figures: Figures) -> Iterator
         return
     for (number, decimals), value in zip(printed_numbers, values, strict=True):
         if not agrees(number, decimals, value):
-            yield f"{number:.{decimals}f} is printed{_instead(number, value, figures)}"
+            yield f"{number:.{decimals}f} is printed{_describe_origin(number, value, figures)}"
         claims = square.claims if square else {}
         for name, claimed in claims.items():
             real = {figure.value(name) for figure in value.figures} - {claimed}
@@ -107,7 +107,7 @@ def _reasons(cell: Printed, square: Square | None, figures: Figures) -> Iterator
                 yield f"{name.replace('_', ' ')} is {actual}, under a heading that says {claimed}"
 
 
-def _instead(number: float, value: Value, figures: Figures) -> str:
+def _describe_origin(number: float, value: Value, figures: Figures) -> str:
     """Describe where a wrong number comes from, if that can be found."""
     if not value.figures:
         return f", where the figures have {value.text}"

@@ -52,13 +52,13 @@ def tables(figures: Figures) -> tuple[Grid, ...]:
     return (_summary_resnet(figures), _summary_bert(figures), *_report(figures), speedups(figures))
 
 
-def _chosen(figures: Figures, batch_size: int | None, **wanted: Any) -> list[PublishedFigure]:
+def _chosen(figures: Figures, batch_size: int | None, **conditions: Any) -> list[PublishedFigure]:
     """Return the figure that the tables show for each compiler, input pipeline and topology.
 
     It is the figure of the wanted batch size, or of the largest below it; of the largest of all where none is wanted.
     """
     groups: dict[tuple[Any, ...], list[PublishedFigure]] = {}
-    for figure in figures.where(**wanted):
+    for figure in figures.filter(**conditions):
         if figure.options.get("loss_scale") in _UNSTATED:
             continue
         if batch_size is None or figure.batch_size <= batch_size:
@@ -113,17 +113,19 @@ def _throughputs(
     return Square(tuple(values), claims)
 
 
-def _speedups(figures: Iterable[PublishedFigure], among: Iterable[Case], claims: Mapping[str, Any]) -> Square:
+def _speedups(
+    figures: Iterable[PublishedFigure], candidates: Iterable[Case], claims: Mapping[str, Any]
+) -> Square:
     values = []
     for figure, mark in _add_footnotes(figures):
-        value = _speedup(figure, among, mark)
+        value = _speedup(figure, candidates, mark)
         if value is not None:
             values.append(value)
     return Square(tuple(values), claims)
 
 
-def _speedup(figure: PublishedFigure, among: Iterable[Case], mark: str = "") -> Value | None:
-    scaled = speedup(figure, among)
+def _speedup(figure: PublishedFigure, candidates: Iterable[Case], mark: str = "") -> Value | None:
+    scaled = speedup(figure, candidates)
     if scaled.value is None or scaled.baseline is None:
         return None
     # The throughputs are printed with two decimals.
@@ -133,7 +135,7 @@ def _speedup(figure: PublishedFigure, among: Iterable[Case], mark: str = "") -> 
 
 def _summary_resnet(figures: Figures) -> Grid:
     rows = {}
-    for name, wanted in _RESNET.items():
+    for name, conditions in _RESNET.items():
         if name == "MXNet":
             continue  # the summary that is regenerated here came before gluon-cv's figures
         squares = []
@@ -147,11 +149,11 @@ def _summary_resnet(figures: Figures) -> Grid:
                     model=("resnet50", "resnet50-v1b"),
                     topology="4n8d",
                     precision=precision,
-                    **wanted,
+                    **conditions,
                 ),
             )
-            among = cases(figures.where(**wanted))
-            squares += [_throughputs(chosen, claims), _speedups(chosen, among, claims)]
+            candidates = cases(figures.filter(**conditions))
+            squares += [_throughputs(chosen, claims), _speedups(chosen, candidates, claims)]
         rows[name] = (_source(squares), *squares)
     columns = ("Source", "FP32 throughput", "FP32 speedup", "AMP throughput", "AMP speedup")
     title = "ResNet-50 v1.5, 4 nodes of 8 V100, img/s: FP32 at batch size 128, AMP at 256 per device"
@@ -179,12 +181,14 @@ def _order(name: str, chosen: list[PublishedFigure]) -> list[PublishedFigure]:
 def _summary_bert(figures: Figures) -> Grid:
     kinds: tuple[tuple[Any, int | None], ...] = (("fp32", None), ("fp32", 32), (_MIXED, None), (_MIXED, 64))
     rows = {}
-    for name, wanted in _BERT.items():
+    for name, conditions in _BERT.items():
         squares = []
         for precision, batch in kinds:
             chosen = _order(
                 name,
-                _chosen(figures, batch, model="bert-base", topology="4n8d", precision=precision, **wanted),
+                _chosen(
+                    figures, batch, model="bert-base", topology="4n8d", precision=precision, **conditions
+                ),
             )
             if batch is None:
                 # Of the compilers that were tried, the fastest.
@@ -217,8 +221,10 @@ def _report(figures: Figures) -> list[Grid]:
 def _grid_by_topology(figures: Figures, name: str, model: str, precision: Any, batch: int | None) -> Grid:
     models = ("resnet50", "resnet50-v1b") if model == "resnet50" else model
     columns: dict[str, dict[str, PublishedFigure]] = {}
-    for title, wanted in (_RESNET if model == "resnet50" else _BERT).items():
-        chosen = _chosen(figures, batch, model=models, topology=_TOPOLOGIES, precision=precision, **wanted)
+    for title, conditions in (_RESNET if model == "resnet50" else _BERT).items():
+        chosen = _chosen(
+            figures, batch, model=models, topology=_TOPOLOGIES, precision=precision, **conditions
+        )
         for figure in chosen:
             mark = "" if figure.compiler == "none" else " w/XLA"
             if figure.framework == "paddle" and figure.options.get("input_pipeline") == "dali":
@@ -252,11 +258,11 @@ def _strip_marks(rows: Mapping[str, tuple[Square, ...]]) -> dict[str, tuple[Squa
 def speedups(figures: Figures) -> Grid:
     """Regenerate the speedup column of every implementation's own report, one row per figure."""
     rows = {}
-    among = {
-        at: cases(figures.where(framework=at[0], model=at[1]))
-        for at in {(figure.framework, figure.model) for figure in figures}
+    candidates = {
+        cell_key: cases(figures.filter(framework=cell_key[0], model=cell_key[1]))
+        for cell_key in {(figure.framework, figure.model) for figure in figures}
     }
     for figure in figures:
-        value = _speedup(figure, among[figure.framework, figure.model])
+        value = _speedup(figure, candidates[figure.framework, figure.model])
         rows[str(figure.source)] = (Square(() if value is None else (value,)),)
     return Grid("speedup", "Speedup over one device", "source", ("speedup",), rows)

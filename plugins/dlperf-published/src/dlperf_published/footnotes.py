@@ -26,9 +26,9 @@ def footnotes(figures: Figures) -> tuple[Observation, ...]:
 
 
 def _tensorflow_resnet(figures: Figures) -> tuple[str, str]:
-    runs = figures.where(framework="tensorflow", implementation=_NGC, model="resnet50", precision="amp-fp16")
+    runs = figures.filter(framework="tensorflow", implementation=_NGC, model="resnet50", precision="amp-fp16")
     largest = {
-        name: max(figure.batch_size for figure in runs.where(compiler=name))
+        name: max(figure.batch_size for figure in runs.filter(compiler=name))
         for name in runs.values("compiler")
     }
     sizes = " and ".join(f"{size} with compiler {name}" for name, size in largest.items())
@@ -37,7 +37,7 @@ def _tensorflow_resnet(figures: Figures) -> tuple[str, str]:
 
 
 def _pytorch(figures: Figures) -> tuple[str, str]:
-    precisions = figures.where(implementation="PyTorch-examples").values("precision")
+    precisions = figures.filter(implementation="PyTorch-examples").values("precision")
     return (
         HOLDS if precisions == ("fp32",) else DOES_NOT,
         f"Its figures are of {', '.join(precisions)} only.",
@@ -45,9 +45,9 @@ def _pytorch(figures: Figures) -> tuple[str, str]:
 
 
 def _paddle(figures: Figures) -> tuple[str, str]:
-    runs = figures.where(framework="paddle", model="resnet50", precision="amp-fp16", topology="4n8d")
+    runs = figures.filter(framework="paddle", model="resnet50", precision="amp-fp16", topology="4n8d")
     plain, dali = (
-        max(runs.where(input_pipeline=pipeline), key=lambda figure: figure.throughput)
+        max(runs.filter(input_pipeline=pipeline), key=lambda figure: figure.throughput)
         for pipeline in (None, "dali")
     )
     right = [(figure.throughput, figure.batch_size) for figure in (plain, dali)] == [
@@ -61,20 +61,20 @@ def _paddle(figures: Figures) -> tuple[str, str]:
 
 
 def _tensorflow_bert(figures: Figures) -> tuple[str, str]:
-    runs = figures.where(
+    runs = figures.filter(
         framework="tensorflow", implementation=_NGC, model="bert-base", precision="amp-fp16", batch_size=64
     )
     xla = effect(runs, of="compiler", levels=("xla", "none"))
-    most = {figure.compiler: figure for figure in runs.where(topology="4n8d")}
-    return HOLDS if set(most) == {"xla", "none"} else DOES_NOT, (
-        f"On 32 GPUs {most['xla'].throughput:.2f} with XLA, {most['none'].throughput:.2f} without. XLA is worth "
+    largest = {figure.compiler: figure for figure in runs.filter(topology="4n8d")}
+    return HOLDS if set(largest) == {"xla", "none"} else DOES_NOT, (
+        f"On 32 GPUs {largest['xla'].throughput:.2f} with XLA, {largest['none'].throughput:.2f} without. XLA is worth "
         f"{xla.median:.3f} (median of {len(xla.pairs)} topologies)."
     )
 
 
 def _clip(figures: Figures) -> tuple[str, str]:
-    mxnet = figures.where(implementation="gluon-nlp").values("clip_norm")
-    oneflow = figures.where(framework="oneflow", model="bert-base", release="v1.0")
+    mxnet = figures.filter(implementation="gluon-nlp").values("clip_norm")
+    oneflow = figures.filter(framework="oneflow", model="bert-base", release="v1.0")
     clipping = effect(oneflow, of="clip_norm", levels=(0.0, 1.0))
     ratios = [pair.ratio for pair in clipping.pairs]
     test = sign_test(ratios)

@@ -51,21 +51,21 @@ def _derivation(text: str) -> Callable[[Figures], tuple[str, str]]:
 
 def _efficiencies(figures: Figures) -> dict[int, list[float]]:
     """Return the efficiencies by the number of devices."""
-    among = cases(figures)
+    candidates = cases(figures)
     by_count: dict[int, list[float]] = {}
     for figure in figures:
-        value = efficiency(figure, among).value
+        value = efficiency(figure, candidates).value
         if value is not None:
             by_count.setdefault(figure.devices, []).append(value)
     return by_count
 
 
 def _scaling(figures: Figures) -> tuple[str, str]:
-    most = _efficiencies(figures)[DEVICES[-1]]
-    outcome = HOLDS if min(most) > 0.9 else PARTLY
+    efficiencies = _efficiencies(figures)[DEVICES[-1]]
+    outcome = HOLDS if min(efficiencies) > 0.9 else PARTLY
     return outcome, (
-        f"On {DEVICES[-1]} GPUs the median efficiency is {median(most):.1%}, the lowest {min(most):.1%}, the highest "
-        f"{max(most):.1%}."
+        f"On {DEVICES[-1]} GPUs the median efficiency is {median(efficiencies):.1%}, the lowest "
+        f"{min(efficiencies):.1%}, the highest {max(efficiencies):.1%}."
     )
 
 
@@ -81,31 +81,31 @@ def _decline(figures: Figures) -> tuple[str, str]:
 
 
 def _superlinear(figures: Figures) -> tuple[str, str]:
-    among = cases(figures)
-    above = [
-        figure for figure in figures if figure.devices > 1 and (efficiency(figure, among).value or 0) > 1
+    candidates = cases(figures)
+    superlinear = [
+        figure for figure in figures if figure.devices > 1 and (efficiency(figure, candidates).value or 0) > 1
     ]
     summary = ", ".join(
         f"{figure.printed_model} at batch size {figure.batch_size} on {figure.devices} {figure.hardware}"
         f" ({'synthetic' if figure.data == 'synthetic' else 'real'})"
-        for figure in above
+        for figure in superlinear
     )
     return (
-        PARTLY if above else DOES_NOT,
-        f"{len(above)} of {sum(figure.devices > 1 for figure in figures)} cells are above 100 %: {summary}. Whether "
-        "that is noise cannot be told: no cell was repeated, or the repeats are not published.",
+        PARTLY if superlinear else DOES_NOT,
+        f"{len(superlinear)} of {sum(figure.devices > 1 for figure in figures)} cells are above 100 %: {summary}. "
+        "Whether that is noise cannot be told: no cell was repeated, or the repeats are not published.",
     )
 
 
 def _effect_by_count(by_count: Mapping[int, Effect], subject: str) -> tuple[str, str]:
     """Test for an effect at each number of GPUs; "no effect" holds only where the intervals exclude a larger one."""
     p_values = dict(zip(by_count, holm_adjusted([effect.p for effect in by_count.values()]), strict=True))
-    shown = [count for count, p in p_values.items() if p <= LEVEL]
+    significant = [count for count, p in p_values.items() if p <= LEVEL]
     possible = [count for count, effect in by_count.items() if not _is_equivalent(effect)]
-    if any(by_count[count].median > 1 + MINIMUM_EFFECT for count in shown):
+    if any(by_count[count].median > 1 + MINIMUM_EFFECT for count in significant):
         outcome = DOES_NOT
     else:
-        outcome = PARTLY if shown or possible else HOLDS
+        outcome = PARTLY if significant or possible else HOLDS
     parts = [
         f"{count}: {effect.median:.3f} ({_interval(effect)}, p {p_values[count]:.3g})"
         for count, effect in by_count.items()
@@ -115,7 +115,7 @@ def _effect_by_count(by_count: Mapping[int, Effect], subject: str) -> tuple[str,
         "independent): "
         f"{'; '.join(parts)}."
     )
-    text += f" Significant on {_join(shown)} GPUs." if shown else " Nowhere significant."
+    text += f" Significant on {_join(significant)} GPUs." if significant else " Nowhere significant."
     if possible:
         text += f" An effect of {MINIMUM_EFFECT:.0%} or more is not excluded on {_join(possible)} GPUs."
     return outcome, text
@@ -156,9 +156,9 @@ def _batch(figures: Figures) -> tuple[str, str]:
     )
 
 
-def _factor(of: str, printed_ratio: str) -> Callable[[Figures], tuple[str, str]]:
+def _factor(factor: str, printed_ratio: str) -> Callable[[Figures], tuple[str, str]]:
     def derive(figures: Figures) -> tuple[str, str]:
-        by_count = effects(figures, of)
+        by_count = effects(figures, factor)
         ratios = [pair.ratio for effect in by_count.values() for pair in effect.pairs]
         decimals = len(printed_ratio.partition(".")[2])
         middle, test = median(ratios), sign_test(ratios)
@@ -178,18 +178,18 @@ def _factor(of: str, printed_ratio: str) -> Callable[[Figures], tuple[str, str]]
 def _parameters(_: Figures) -> tuple[str, str]:
     model = Registry().model("resnet50")
     count = model.parameter_count(model.Options())
-    within = round(count / 1e6) in range(24, 27)
-    return PARTLY if within else DOES_NOT, (
+    is_within = round(count / 1e6) in range(24, 27)
+    return PARTLY if is_within else DOES_NOT, (
         f"ResNet-50's manifest has {count:,} parameters with 1000 classes; v1 and v1.5 differ in strides only. "
         "There is no manifest of inception3."
     )
 
 
 def _baseline(figures: Figures) -> tuple[str, str]:
-    one = figures.where(topology="1n1d", hardware="Tesla K80")
+    single_device = figures.filter(topology="1n1d", hardware="Tesla K80")
     middles: dict[str, Any] = {
-        name: median([figure.throughput for figure in one.where(printed_model=name)])
-        for name in one.values("printed_model")
+        name: median([figure.throughput for figure in single_device.filter(printed_model=name)])
+        for name in single_device.values("printed_model")
     }
     rounded = [round(value / 10) * 10 for value in middles.values()]
     summary = ", ".join(f"{value:.2f} img/s on {name}" for name, value in middles.items())

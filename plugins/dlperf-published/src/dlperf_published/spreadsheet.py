@@ -39,39 +39,39 @@ def tables(figures: Figures) -> tuple[Grid, ...]:
     )
 
 
-def effects(figures: Figures, of: str) -> dict[int, Effect]:
+def effects(figures: Figures, factor: str) -> dict[int, Effect]:
     """Return the effect of a factor on the throughput, by the number of devices; each setting is a unit."""
-    first, second = _levels(of)
+    first, second = _levels(factor)
     return {
         count: effect(
-            figures.where(topology=f"1n{count}d"), of=of, levels=(first, second), pairs_are_units=True
+            figures.filter(topology=f"1n{count}d"), of=factor, levels=(first, second), pairs_are_units=True
         )
         for count in DEVICES
     }
 
 
-def scaling_effects(figures: Figures, of: str) -> dict[int, Effect]:
+def scaling_effects(figures: Figures, factor: str) -> dict[int, Effect]:
     """Return the effect of a factor on the *speedup*, by the number of devices."""
     by_count = {}
     for count in DEVICES:
         scaled = [
             attrs.evolve(Case.from_source(figure), throughput=value, unit="x")
-            for figure in figures.where(topology=f"1n{count}d")
+            for figure in figures.filter(topology=f"1n{count}d")
             if (value := speedup(figure, cases(figures)).value) is not None
         ]
-        by_count[count] = effect(scaled, of=of, levels=_levels(of), pairs_are_units=True)
+        by_count[count] = effect(scaled, of=factor, levels=_levels(factor), pairs_are_units=True)
     return by_count
 
 
-def _levels(of: str) -> tuple[Any, Any]:
-    first, second = _FACTORS[of].values()
+def _levels(factor: str) -> tuple[Any, Any]:
+    first, second = _FACTORS[factor].values()
     # The source divides ResNet-50 by Inception, though its columns are the other way about.
-    return (second, first) if of == "model" else (first, second)
+    return (second, first) if factor == "model" else (first, second)
 
 
-def columns(without: str = "") -> list[tuple[str, dict[str, Any]]]:
+def columns(excluded_factor: str = "") -> list[tuple[str, dict[str, Any]]]:
     """Return the columns' titles and the facts that select their figures, without one factor."""
-    factors = {name: values for name, values in _FACTORS.items() if name != without}
+    factors = {name: values for name, values in _FACTORS.items() if name != excluded_factor}
     return [
         (" ".join(words), {name: factors[name][word] for name, word in zip(factors, words, strict=True)})
         for words in product(*factors.values())
@@ -82,10 +82,10 @@ def _throughputs(figures: Figures) -> Grid:
     rows = {}
     for count in DEVICES:
         row = [Square((Value(count, 0),))]
-        for _, wanted in columns():
-            figure = figures.one(topology=f"1n{count}d", **wanted)
-            whole = figure.throughput == int(figure.throughput)
-            row.append(Square((Value(figure.throughput, 0 if whole else 1, "", (figure,)),)))
+        for _, conditions in columns():
+            figure = figures.get(topology=f"1n{count}d", **conditions)
+            is_whole = figure.throughput == int(figure.throughput)
+            row.append(Square((Value(figure.throughput, 0 if is_whole else 1, "", (figure,)),)))
         rows[str(count)] = tuple(row)
     return Grid("throughput", "img/s", "GPUs", ("gpus", *(title for title, _ in columns())), rows)
 
@@ -93,14 +93,14 @@ def _throughputs(figures: Figures) -> Grid:
 def _scale_grid(
     figures: Figures,
     name: str,
-    by: Callable[[PublishedFigure, Sequence[Case]], Scaled],
+    measure: Callable[[PublishedFigure, Sequence[Case]], Scaled],
     sign: str,
     times: int,
 ) -> Grid:
-    among, rows = cases(figures), {}
+    candidates, rows = cases(figures), {}
     for count in DEVICES:
-        row_figures = [figures.one(topology=f"1n{count}d", **wanted) for _, wanted in columns()]
-        values = [(figure, by(figure, among).value) for figure in row_figures]
+        row_figures = [figures.get(topology=f"1n{count}d", **conditions) for _, conditions in columns()]
+        values = [(figure, measure(figure, candidates).value) for figure in row_figures]
         numbers = [(figure, value * times) for figure, value in values if value is not None]
         row = [Square((Value(number, 2, sign, (figure,)),)) for figure, number in numbers]
         row.append(Square((Value(median([number for _, number in numbers]), 2, sign),)))
@@ -109,22 +109,22 @@ def _scale_grid(
     return Grid(name, name.capitalize(), "GPUs", titles, rows)
 
 
-def _ratios(figures: Figures, name: str, title: str, of: str, *, per_row: bool) -> Grid:
+def _ratios(figures: Figures, name: str, title: str, factor: str, *, per_row: bool) -> Grid:
     """Return a table of paired ratios with the median of each row, or that of all rows in the first."""
-    by_count = scaling_effects(figures, of) if of == "batch_size" else effects(figures, of)
-    everything = [pair.ratio for measured in by_count.values() for pair in measured.pairs]
+    by_count = scaling_effects(figures, factor) if factor == "batch_size" else effects(figures, factor)
+    all_ratios = [pair.ratio for measured in by_count.values() for pair in measured.pairs]
     rows = {}
     for count, measured in by_count.items():
         row = []
-        for _, wanted in columns(of):
+        for _, conditions in columns(factor):
             ratio = next(
                 pair.ratio
                 for pair in measured.pairs
-                if all(pair.a.facts[factor] == value for factor, value in wanted.items())
+                if all(pair.a.facts[condition] == value for condition, value in conditions.items())
             )
             row.append(Square((Value(ratio, 2, "x"),)))
-        middle = measured.median if per_row else median(everything)
-        shown = per_row or count == DEVICES[0]
-        row.append(Square((Value(middle, 2, "x"),) if shown else ()))
+        middle = measured.median if per_row else median(all_ratios)
+        is_visible = per_row or count == DEVICES[0]
+        row.append(Square((Value(middle, 2, "x"),) if is_visible else ()))
         rows[str(count)] = tuple(row)
-    return Grid(name, title, "GPUs", (*(heading for heading, _ in columns(of)), "median"), rows)
+    return Grid(name, title, "GPUs", (*(heading for heading, _ in columns(factor)), "median"), rows)

@@ -20,20 +20,20 @@ _LONGEST = 30
 
 def blocks(figures: Figures) -> list[Block]:
     """Return the tables of a collection, the footnotes of its summaries, and its observations."""
-    wrong = mismatches(figures)
-    shown: list[Block] = []
+    mismatched = mismatches(figures)
+    content: list[Block] = []
     for grid in grids(figures):
-        shown += _grid(grid, [mismatch for mismatch in wrong if mismatch.cell.table == grid.name])
-    shown += _statements(footnotes(figures), "Footnotes of the summaries")
-    shown += _statements(observations(figures), "Observations")
-    return shown
+        content += _grid(grid, [mismatch for mismatch in mismatched if mismatch.cell.table == grid.name])
+    content += _statements(footnotes(figures), "Footnotes of the summaries")
+    content += _statements(observations(figures), "Observations")
+    return content
 
 
-def _grid(grid: Grid, wrong: Sequence[Mismatch]) -> list[Block]:
+def _grid(grid: Grid, mismatched: Sequence[Mismatch]) -> list[Block]:
     """Return a table, and the notes that its cells refer to."""
     notes: list[str] = []
     note_numbers: dict[tuple[str, str], list[str]] = {}
-    for mismatch in wrong:
+    for mismatch in mismatched:
         note = (
             f"{mismatch.reason} ({mismatch.cell.document}:{mismatch.cell.line})"
             if _is_number(mismatch)
@@ -45,7 +45,7 @@ def _grid(grid: Grid, wrong: Sequence[Mismatch]) -> list[Block]:
             if "precision" in square.claims and not square.values:
                 note = f"no figure with precision {square.claims['precision']} is published"
                 _point(note_numbers, notes, (row, column), note)
-    marks = {at: f" [{','.join(numbers)}]" for at, numbers in note_numbers.items()}
+    marks = {index: f" [{','.join(numbers)}]" for index, numbers in note_numbers.items()}
     if grid.name == "speedup" and len(grid.columns) == 1:
         table = _figures(grid, marks)
     elif len(grid.columns) > _WIDEST:
@@ -54,8 +54,8 @@ def _grid(grid: Grid, wrong: Sequence[Mismatch]) -> list[Block]:
             "",
             tuple(f"{row}" for row in grid.rows),
             {
-                column: [(grid.rows[row][at], marks.get((row, column), "")) for row in grid.rows]
-                for at, column in enumerate(grid.columns)
+                column: [(grid.rows[row][index], marks.get((row, column), "")) for row in grid.rows]
+                for index, column in enumerate(grid.columns)
             },
         )
     else:
@@ -76,14 +76,14 @@ def _grid(grid: Grid, wrong: Sequence[Mismatch]) -> list[Block]:
 
 
 def _point(
-    note_numbers: dict[tuple[str, str], list[str]], notes: list[str], at: tuple[str, str], note: str
+    note_numbers: dict[tuple[str, str], list[str]], notes: list[str], index: tuple[str, str], note: str
 ) -> None:
     """Make a cell refer to a note, which is added unless it is there."""
     if note not in notes:
         notes.append(note)
     number = str(notes.index(note) + 1)
-    if number not in note_numbers.setdefault(at, []):
-        note_numbers[at].append(number)
+    if number not in note_numbers.setdefault(index, []):
+        note_numbers[index].append(number)
 
 
 def _is_number(mismatch: Mismatch) -> bool:
@@ -95,11 +95,11 @@ def _table(
 ) -> Table:
     cells: list[tuple[Cell | str, ...]] = []
     for name, row in rows.items():
-        shown = [Cell(_lines(square, mark), "doubt" if mark else "plain") for square, mark in row]
-        cells.append((name, *shown))
+        content = [Cell(_lines(square, mark), "doubt" if mark else "plain") for square, mark in row]
+        cells.append((name, *content))
     # Names are kept whole where there is room for them.
-    whole = max(map(len, rows)) <= _LONGEST
-    heads = (Column(corner, whole=whole), *(Column(_heading(column), right=True) for column in columns))
+    is_whole = max(map(len, rows)) <= _LONGEST
+    heads = (Column(corner, whole=is_whole), *(Column(_heading(column), right=True) for column in columns))
     return Table(heads, tuple(cells), title)
 
 
@@ -164,8 +164,8 @@ def _note_differences(grid: Grid) -> list[str]:
     for name in _MIXED:
         values = list(dict.fromkeys(figure.value(name) for figure in figures))
         if len(values) > 1:
-            shown = ", ".join("not stated" if value is None else str(value) for value in values)
-            notes.append(f"The figures of this table do not share one {name.replace('_', ' ')}: {shown}.")
+            content = ", ".join("not stated" if value is None else str(value) for value in values)
+            notes.append(f"The figures of this table do not share one {name.replace('_', ' ')}: {content}.")
     return notes
 
 

@@ -12,9 +12,9 @@ _STRATEGIES = {"all_reduce": "replicated", "parameter_server": "parameter_server
 
 def tables(figures: Figures) -> tuple[Grid, ...]:
     """Regenerate two tables of September 2017, by devices, and one of May 2019, by the flags of the run."""
-    old = figures.where(date="2017-09")
-    grids = [_grid_by_devices(old.where(strategy=strategy), strategy) for strategy in old.values("strategy")]
-    new = figures.where(date="2019-05")
+    old = figures.filter(date="2017-09")
+    grids = [_grid_by_devices(old.filter(strategy=strategy), strategy) for strategy in old.values("strategy")]
+    new = figures.filter(date="2019-05")
     rows = {_flags(figure): (Square((_value(figure),)),) for figure in new}
     return (*grids, Grid("2019", "May 2019: eight V100, img/s", "flags", ("img/s",), rows))
 
@@ -22,11 +22,11 @@ def tables(figures: Figures) -> tuple[Grid, ...]:
 def _grid_by_devices(figures: Figures, strategy: str) -> Grid:
     rows = {}
     for topology in figures.values("topology"):
-        on_topology = figures.where(topology=topology)
+        on_topology = figures.filter(topology=topology)
         own_figures = [
-            on_topology.one(implementation="tensorpack", input_pipeline=pipeline) for pipeline in _PIPELINES
+            on_topology.get(implementation="tensorpack", input_pipeline=pipeline) for pipeline in _PIPELINES
         ]
-        other_figure = on_topology.one(implementation="tf_cnn_benchmarks")
+        other_figure = on_topology.get(implementation="tf_cnn_benchmarks")
         rows[str(topology.devices)] = (
             Square(tuple(_value(figure) for figure in own_figures)),
             Square((_value(other_figure, 2),)),

@@ -27,10 +27,10 @@ class Trial:
     @property
     def depth(self) -> str:
         """The largest number of units that was used, and the predicted one: `2 → 4 nodes`."""
-        one, other, unit = self.prediction.measured, self.prediction.topology, "nodes"
-        if other.nodes == 1:
-            return f"{one.devices_per_node} → {other.devices_per_node} devices of a node"
-        return f"{one.nodes} → {other.nodes} {unit}"
+        measured, predicted, unit = self.prediction.measured, self.prediction.topology, "nodes"
+        if predicted.nodes == 1:
+            return f"{measured.devices_per_node} → {predicted.devices_per_node} devices of a node"
+        return f"{measured.nodes} → {predicted.nodes} {unit}"
 
     @property
     def error(self) -> float:
@@ -70,14 +70,14 @@ def predict_topologies(figures: Iterable[PublishedFigure]) -> tuple[Trial, ...]:
     The growth is learned from the series of other releases only: the prediction sees neither the published throughput
     nor one of the same release.
     """
-    everything = cases(figures)
-    others = {
-        release: [case for case in everything if _release(case) != release]
-        for release in {_release(case) for case in everything}
+    all_cases = cases(figures)
+    references = {
+        release: [case for case in all_cases if _release(case) != release]
+        for release in {_release(case) for case in all_cases}
     }
     trials = []
-    for series in group_by_series(everything):
-        reference = others[_release(next(iter(series.values())))]
+    for series in group_by_series(all_cases):
+        reference = references[_release(next(iter(series.values())))]
         for before, last, target in _triples(series):
             truth = series[target]
             prediction = predict([series[before], series[last]], target, reference=reference)
@@ -95,9 +95,9 @@ def _triples(series: Iterable[TopologySpec]) -> Iterable[tuple[TopologySpec, Top
 
     Nodes go together with the most devices per node that there are.
     """
-    most = max(topology.devices_per_node for topology in series)
+    node_size = max(topology.devices_per_node for topology in series)
     by_nodes = sorted(
-        (topology for topology in series if topology.devices_per_node == most), key=lambda t: t.nodes
+        (topology for topology in series if topology.devices_per_node == node_size), key=lambda t: t.nodes
     )
     by_devices = sorted((topology for topology in series if topology.nodes == 1), key=lambda t: t.devices)
     for line in (by_nodes, by_devices):

@@ -40,7 +40,7 @@ def validation() -> list[Block]:
         Table(heads, tuple((depth, *cells) for depth, cells in rows_by_depth().items())),
         Paragraph(limitation()),
         Paragraph(ONE_SIDED),
-        _every(trials()),
+        _trials_table(trials()),
     ]
 
 
@@ -74,7 +74,7 @@ def rows_by_depth() -> dict[str, tuple[str, ...]]:
     return rows
 
 
-def _every(trials: tuple[Trial, ...]) -> Table:
+def _trials_table(trials: tuple[Trial, ...]) -> Table:
     rows = []
     for trial in trials:
         prediction = trial.prediction

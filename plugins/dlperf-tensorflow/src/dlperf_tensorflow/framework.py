@@ -35,7 +35,7 @@ class TensorFlow(Framework):
         data={"synthetic", "synthetic-host", "images", "text"},
         accumulation=True,
     )
-    lacks: ClassVar[Mapping[str, str]] = {
+    unsupported: ClassVar[Mapping[str, str]] = {
         "parameter_server": (
             "TensorFlow's ParameterServerStrategy has no synchronous variant: no worker waits for another; choose "
             "parameter_server_async, or all_reduce."
@@ -69,7 +69,7 @@ class TensorFlow(Framework):
             return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")
         return EnvironmentSpec(_PYTHON, _CUDA)
 
-    def refuses(self, spec: RunSpec, options: Any) -> str | None:
+    def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return the reason why TensorFlow cannot run a combination of offered capabilities; None if it can."""
         if spec.layout == "nchw" and spec.device == "cpu":
             return "TensorFlow's max-pool on a CPU takes nhwc only; leave the layout at auto."

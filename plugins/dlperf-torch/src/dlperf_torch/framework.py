@@ -60,6 +60,6 @@ class Torch(Framework):
             )
         return EnvironmentSpec(_PYTHON, _REQUIREMENTS, uv_options=("--torch-backend", "auto"))
 
-    def refuses(self, spec: RunSpec, options: Any) -> str | None:
+    def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return the reason why torch cannot run a combination of offered capabilities; None if it can."""
         return means_nothing(options, spec)

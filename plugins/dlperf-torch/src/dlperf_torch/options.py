@@ -130,10 +130,10 @@ def _cudnn(options: TorchOptions, spec: RunSpec) -> str | None:
 def _attention(options: TorchOptions, spec: RunSpec) -> str | None:
     if options.attention == "auto" or spec.device in ATTENTION[options.attention]:
         return None
-    there = ", ".join(name for name, devices in ATTENTION.items() if spec.device in devices)
+    available = ", ".join(name for name, devices in ATTENTION.items() if spec.device in devices)
     return (
         f"torch has no attention {options.attention} on {spec.device} that takes a mask, which BERT's input has; "
-        f"choose {there}, or leave it at auto."
+        f"choose {available}, or leave it at auto."
     )
 
 

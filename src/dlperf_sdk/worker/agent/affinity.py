@@ -15,34 +15,34 @@ def share(cpus_by_numa: Mapping[int, Sequence[int]], index: int, count: int) -> 
     Raises ValueError for an index outside 0 … count - 1, or no processors.
     """
     nodes = [list(cpus_by_numa[node]) for node in sorted(cpus_by_numa) if cpus_by_numa[node]]
-    every = [cpu for cpus in nodes for cpu in cpus]
-    total = len(every)
-    if not every or not 0 <= index < count:
+    all_cpus = [cpu for cpus in nodes for cpu in cpus]
+    total = len(all_cpus)
+    if not all_cpus or not 0 <= index < count:
         raise ValueError("no worker %d of %d on %d processors" % (index, count, total))
     if count > total:
-        return (every[index % total],)
+        return (all_cpus[index % total],)
     first = index
     for cpus, workers in zip(nodes, _workers([len(cpus) for cpus in nodes], count)):
         if first < workers:
             return _slice(cpus, first, workers)
         first -= workers
-    return _slice(every, index, count)
+    return _slice(all_cpus, index, count)
 
 
 def _workers(sizes: Sequence[int], count: int) -> List[int]:
     """Return each node's number of workers so that every share is the mean rounded down or up; empty if impossible."""
     total = sum(sizes)
-    least, most = total // count, -(-total // count)
+    minimum, maximum = total // count, -(-total // count)
     # A node of s processors can be cut into w shares of `least` to `most` if w * least <= s <= w * most.
-    fewest = [-(-size // most) for size in sizes]
-    room = [size // least - few for size, few in zip(sizes, fewest)]
-    extra = count - sum(fewest)
+    minima = [-(-size // maximum) for size in sizes]
+    room = [size // minimum - assigned_count for size, assigned_count in zip(sizes, minima)]
+    extra = count - sum(minima)
     if min(room) < 0 or not 0 <= extra <= sum(room):
         return []
     assigned = []
-    for few, more in zip(fewest, room):
-        assigned.append(few + min(more, extra))
-        extra -= min(more, extra)
+    for assigned_count, free in zip(minima, room):
+        assigned.append(assigned_count + min(free, extra))
+        extra -= min(free, extra)
     return assigned
 
 
@@ -63,9 +63,9 @@ def cpus_by_numa(root: str = "/sys", allowed: Optional[Iterable[int]] = None) ->
             processors = parse_cpu_list(_text(os.path.join(folder, name, "cpulist"))) & usable
             if processors:
                 by_node[int(name[4:])] = list(processors)
-    homeless = usable.difference(*by_node.values())
-    if homeless:
-        by_node.setdefault(0, []).extend(homeless)
+    unassigned = usable.difference(*by_node.values())
+    if unassigned:
+        by_node.setdefault(0, []).extend(unassigned)
     # Ordered by core first: a share of neighbors then holds whole cores, where it can.
     return {
         node: tuple(sorted(by_node[node], key=lambda cpu: (_core(root, cpu), cpu)))

@@ -52,8 +52,8 @@ class Agent:
         self.request, self.parity, self.node, self._link = request, parity, node, connection
         self._bundle, self._scratch, self._interface, self._ports = bundle, scratch, interface, ports
         self._secrets = secret_values(request, os.environ)
-        self._door: Optional[preflight.Doorbell] = None
-        self._heard = time.monotonic()
+        self._doorbell: Optional[preflight.Doorbell] = None
+        self._last_message_at = time.monotonic()
         self._inbox: "queue.SimpleQueue[Dict[str, Any]]" = queue.SimpleQueue()
         # Simple: a signal handler puts into it while the same thread may be taking, which a Queue's lock forbids.
         self._layout: Dict[str, Any] = {}
@@ -89,17 +89,17 @@ class Agent:
                 if order == "abandon":
                     return 1
                 if order:
-                    self._obey(order, message)
+                    self._execute(order, message)
                 self._watch()
         finally:
             if self._attempt is not None:
                 self._attempt.end()
-            if self._door is not None:
-                self._door.close()
+            if self._doorbell is not None:
+                self._doorbell.close()
 
     def _listen(self) -> None:
         for message in self._link.messages():
-            self._heard = time.monotonic()
+            self._last_message_at = time.monotonic()
             if message.get("do") != "beat":
                 self._inbox.put(message)
         self._inbox.put({"do": "abandon"})
@@ -107,18 +107,18 @@ class Agent:
     def _introduce(self) -> None:
         """Send the facts of this node, or the reason why it cannot run the case."""
         address = self._link.address
-        hello, self._bundle, self._door = node_check.introduce(
+        hello, self._bundle, self._doorbell = node_check.introduce(
             self.request, self._bundle, self._scratch, address, self._interface, self._ports
         )
-        self._say(hello)
+        self._send(hello)
 
-    def _say(self, message: Dict[str, Any]) -> None:
+    def _send(self, message: Dict[str, Any]) -> None:
         self._beat = time.monotonic()
         self._link.send(replace_values(dict(message, node=self.node), self._secrets))
 
-    def _obey(self, order: str, message: Dict[str, Any]) -> None:
+    def _execute(self, order: str, message: Dict[str, Any]) -> None:
         if order == "reach":
-            threading.Thread(target=self._reach, args=(message["doors"],), daemon=True).start()
+            threading.Thread(target=self._reach, args=(message["doorbells"],), daemon=True).start()
         elif order == "prepare":
             # It may wait for busy devices, and the coordinator must go on hearing from this node.
             threading.Thread(target=self._prepare, args=(message,), daemon=True).start()
@@ -127,15 +127,15 @@ class Agent:
         elif order == "start":
             self._start(message)
         elif order == "go" and self._attempt is not None:
-            self._attempt.go()
+            self._attempt.release()
         elif order == "end" and self._attempt is not None:
             self._end()
 
-    def _reach(self, doors: Any) -> None:
-        self._say({"event": "reached", "without": preflight.unreachable(doors)})
+    def _reach(self, doorbells: Any) -> None:
+        self._send({"event": "reached", "unreached": preflight.unreachable(doorbells)})
 
     def _prepare(self, message: Dict[str, Any]) -> None:
-        self._say(node_check.prepared(self.request, self.node, message, self._ports))
+        self._send(node_check.prepared(self.request, self.node, message, self._ports))
 
     def _start(self, message: Dict[str, Any]) -> None:
         """Start this node's workers. What a plugin's functions raise here is the case's failure, not the agent's."""
@@ -148,11 +148,11 @@ class Agent:
         try:
             self._start_workers(message, attempt)
         except Exception as error:
-            self._say({"event": "failed", "failure": self._not_started(error)})
+            self._send({"event": "failed", "failure": self._not_started(error)})
             self._end()
             return
         for worker in attempt.workers:
-            self._say(
+            self._send(
                 {
                     "event": "worker-started",
                     "attempt": message["attempt"],
@@ -212,8 +212,8 @@ class Agent:
         """Look at the workers, tell what is new."""
         attempt, now = self._attempt, time.monotonic()
         if now - self._beat > HEARTBEAT:
-            self._say({"event": "heartbeat"})
-        if now - self._heard > link.SILENCE:
+            self._send({"event": "heartbeat"})
+        if now - self._last_message_at > link.SILENCE:
             self._inbox.put({"do": "abandon"})
         if attempt is None:
             return
@@ -223,12 +223,12 @@ class Agent:
         trainers = attempt.trainers
         if (
             trainers
-            and trainers[0].seen != self._reported
+            and trainers[0].last_progress != self._reported
             and now - self._reported_at >= self._report_interval
         ):
-            self._reported, self._reported_at = trainers[0].seen, now
+            self._reported, self._reported_at = trainers[0].last_progress, now
             phase, step = self._reported
-            self._say(
+            self._send(
                 {
                     "event": "progress",
                     "attempt": attempt.number,
@@ -239,15 +239,15 @@ class Agent:
             )
         if not self._ready and attempt.ready():
             self._ready = True
-            self._say({"event": "ready", "trainers": len(attempt.trainers)})
+            self._send({"event": "ready", "trainers": len(attempt.trainers)})
         failures = self._failures_of(attempt)
-        for one in failures:
-            if one not in self._failures:
-                self._say({"event": "failed", "failure": one})
+        for problem in failures:
+            if problem not in self._failures:
+                self._send({"event": "failed", "failure": problem})
         if failures and not self._failures:
             self._settled = now + SETTLE
         self._failures = failures
-        if attempt.over() or (failures and now >= self._settled):
+        if attempt.is_over() or (failures and now >= self._settled):
             self._end()
 
     def _end(self) -> None:
@@ -256,14 +256,14 @@ class Agent:
         sampling, self._sampling = self._sampling, None
         if attempt is None:
             return
-        ended_early = not attempt.over()
+        ended_early = not attempt.is_over()
         attempt.end()
         logs = [
             {"event": "log", "attempt": attempt.number, "name": worker.name, "text": piece}
             for worker in attempt.workers
             for piece in in_pieces(replace_values(worker.log(), self._secrets))
         ]
-        self._say(
+        self._send(
             {
                 "event": "ended",
                 "attempt": attempt.number,
@@ -279,7 +279,7 @@ class Agent:
             }
         )
         for log in logs:
-            self._say(log)
+            self._send(log)
         for worker in attempt.workers:
             worker.progress.close()
             shutil.rmtree(worker.directory, ignore_errors=True)

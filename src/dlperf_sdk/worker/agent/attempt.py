@@ -69,30 +69,30 @@ class Attempt:
                 worker.ended = True
                 worker.signal(signal.SIGKILL)  # what it may have left behind in its group
                 if worker.process.role == SERVICE and self._at_work():
-                    worker.found = failures.explain_service_failure(
+                    worker.detected_failure = failures.explain_service_failure(
                         worker.name, worker.exit(), self._kernel_killed()
                     )
                 continue
             overdue = worker.overdue()
-            if overdue is not None and worker.found is None:
-                worker.found = overdue
+            if overdue is not None and worker.detected_failure is None:
+                worker.detected_failure = overdue
                 worker.signal(signal.SIGKILL)
 
     def ready(self) -> bool:
-        return all(worker.seen[0] == "ready" for worker in self.trainers)
+        return all(worker.last_progress[0] == "ready" for worker in self.trainers)
 
-    def go(self) -> None:
+    def release(self) -> None:
         for worker in self.trainers:
-            worker.go()
+            worker.release()
 
     def _at_work(self) -> bool:
         """Return True while trainers need the services.
 
         A node without trainers serves other nodes: there it is True until the coordinator ends the attempt.
         """
-        over = ("teardown", "done")
+        final_phases = ("teardown", "done")
         return not self.trainers or any(
-            not worker.ended and worker.seen[0] not in over for worker in self.trainers
+            not worker.ended and worker.last_progress[0] not in final_phases for worker in self.trainers
         )
 
     def _kernel_killed(self) -> bool:
@@ -103,23 +103,25 @@ class Attempt:
         """Return the failures of trainers that have ended, and of services that died while they were needed."""
         ended = [worker for worker in self.trainers if worker.ended]
         killed = bool(ended) and self._kernel_killed()  # nothing is read while all are at work
-        failures_found = [worker.found for worker in self.workers if worker.process.role == SERVICE]
-        failures_found += [
+        service_failures = [
+            worker.detected_failure for worker in self.workers if worker.process.role == SERVICE
+        ]
+        service_failures += [
             failures.explain_worker_failure(
                 worker.name,
                 worker.exit(),
                 worker.record(),
                 worker.why_no_record,
-                worker.found,
+                worker.detected_failure,
                 killed,
                 self._memory_limit,
                 "" if self._memory_limit is None else worker.log()[-2000:],
             )
             for worker in ended
         ]
-        return [failure for failure in failures_found if failure is not None]
+        return [failure for failure in service_failures if failure is not None]
 
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Return True if this node has trainers and all of them have ended.
 
         A node without trainers serves other nodes until the coordinator ends the attempt.

@@ -26,8 +26,8 @@ _ENDED = b'"event": "ended"'
 """Part of the last line of agent 0."""
 
 
-def main(folder: str, linger: float, step: List[str]) -> int:
-    """Run `step`, keep its output in `folder`/stream, and wait up to `linger` seconds for an acknowledgement.
+def main(folder: str, linger_seconds: float, step: List[str]) -> int:
+    """Run `step`, keep its output in `folder`/stream, and wait up to `linger_seconds` seconds for an acknowledgement.
 
     Returns:
         The exit code, which the scheduler reports as the job's: 0 if the run succeeded. The step's own code says less:
@@ -65,7 +65,7 @@ def main(folder: str, linger: float, step: List[str]) -> int:
             step_code = process.wait()
             stream.write(diagnostics_event(diagnostics) + b"\n")
         open(os.path.join(folder, "over"), "w").close()
-        deadline = time.monotonic() + linger
+        deadline = time.monotonic() + linger_seconds
         while time.monotonic() < deadline and not os.path.exists(os.path.join(folder, "acknowledged")):
             time.sleep(_POLL)
         return step_code if code is None else code

@@ -15,7 +15,7 @@ from dlperf_sdk.worker import estimate
 from dlperf_sdk.worker.agent import address_table
 from dlperf_sdk.worker.agent.link import SILENCE
 from dlperf_sdk.worker.agent.log_pieces import tail_of
-from dlperf_sdk.worker.agent.preflight import doors_to_try
+from dlperf_sdk.worker.agent.preflight import select_doorbells
 from dlperf_sdk.worker.agent.roster import Roster
 from dlperf_sdk.worker.agent.stopping import decide
 from dlperf_sdk.worker.failures import SETTLE, Failed, failure, select_cause
@@ -53,9 +53,9 @@ class Coordinator(threading.Thread):
         try:
             self._roster.gather(self.request.deadlines["start"])
             self._reach()
-            self._tell({"event": "agents-ready", "nodes": self._roster.facts()})
+            self._send({"event": "agents-ready", "nodes": self._roster.facts()})
             for node, text in self._roster.notes():
-                self._tell({"event": "note", "node": node, "text": text})
+                self._send({"event": "note", "node": node, "text": text})
             if self.parity is not None and self.request.program == "measure":
                 self._follow_reference()
             self._repeat()
@@ -68,17 +68,17 @@ class Coordinator(threading.Thread):
         finally:
             self._roster.close()
 
-    def _tell(self, message: Dict[str, Any]) -> None:
+    def _send(self, message: Dict[str, Any]) -> None:
         self._emitted = time.monotonic()
         self._emit(message)
 
     def _beat(self) -> None:
         """Send a sign of life to the controller; called while waiting."""
         if time.monotonic() - self._emitted > BEAT:
-            self._tell({"event": "heartbeat"})
+            self._send({"event": "heartbeat"})
 
     def _fail(self, failed: Dict[str, Any]) -> None:
-        self._tell({"event": "ended", "status": failed["kind"], "failure": failed})
+        self._send({"event": "ended", "status": failed["kind"], "failure": failed})
 
     def _follow_reference(self) -> None:
         """Follow the parity run. A failure that would stop the case as well ends it."""
@@ -86,7 +86,7 @@ class Coordinator(threading.Thread):
         logs = list(self._receive_logs())
         if ended["failure"] is not None:
             ended["logs"] = tail_of(logs, "rank-%s" % ended["failure"]["rank"])
-        self._tell(dict(ended, event="parity-ended"))
+        self._send(dict(ended, event="parity-ended"))
         if ended["failure"] is not None and ended["failure"]["kind"] not in _ITS_OWN:
             raise Failed(ended["failure"])
 
@@ -94,15 +94,15 @@ class Coordinator(threading.Thread):
         throughputs: List[float] = []
         while True:
             attempt = self.request.first_attempt + len(throughputs)
-            self._tell({"event": "attempt-started", "attempt": attempt})
+            self._send({"event": "attempt-started", "attempt": attempt})
             ended = self._attempt(attempt)
-            self._tell(ended)  # before the logs: nothing that happens meanwhile takes a finished repeat back
+            self._send(ended)  # before the logs: nothing that happens meanwhile takes a finished repeat back
             for log in self._receive_logs():
-                self._tell(log)
+                self._send(log)
             if ended["failure"] is not None:
                 raise Failed(ended["failure"])
             if self.request.program != "measure":
-                self._tell({"event": "ended", "status": "ok", "failure": None})
+                self._send({"event": "ended", "status": "ok", "failure": None})
                 return
             windows = [record["window"] for record in ended["records"]]
             throughputs.append(
@@ -112,7 +112,7 @@ class Coordinator(threading.Thread):
                 )
             )
             if decide(throughputs, self.request.protocol).stop:
-                self._tell({"event": "ended", "status": "ok", "failure": None})
+                self._send({"event": "ended", "status": "ok", "failure": None})
                 return
 
     def _attempt(self, attempt: int) -> Dict[str, Any]:
@@ -131,22 +131,24 @@ class Coordinator(threading.Thread):
             if started:
                 self._roster.order({"do": "end"})
                 self._collect(parts, failures)
-        everything = {
+        outcome = {
             key: [item for part in parts for item in part[key]] for key in ("records", "exits", "series")
         }
         self._expected_logs = sum(part["logs"] for part in parts)
         failures += [failure for part in parts for failure in part["failures"]]
         cause = select_cause(failures) if failures else None
-        everything["records"].sort(key=lambda record: record.get("rank", 0))
+        outcome["records"].sort(key=lambda record: record.get("rank", 0))
         status = cause["kind"] if cause else "ok"
-        return dict(everything, event="attempt-ended", attempt=attempt, status=status, failure=cause)
+        return dict(outcome, event="attempt-ended", attempt=attempt, status=status, failure=cause)
 
     def _reach(self) -> None:
         """Let every node try whether it can reach others, as workers will have to."""
-        doors = self._roster.doors()
-        if not doors:
+        doorbells = self._roster.doorbells()
+        if not doorbells:
             return
-        self._roster.order_each(lambda node, _: {"do": "reach", "doors": doors_to_try(node, doors)})
+        self._roster.order_each(
+            lambda node, _: {"do": "reach", "doorbells": select_doorbells(node, doorbells)}
+        )
         answered = 0
         while answered < self.request.nodes:
             message = self._roster.next(self.request.deadlines["start"])
@@ -157,9 +159,9 @@ class Coordinator(threading.Thread):
             if message["event"] != "reached":
                 continue
             answered += 1
-            if message["without"]:
-                node, others = message["node"], message["without"]
-                names = ", ".join(self._roster.name(other) for other in others)
+            if message["unreached"]:
+                node, unreached = message["node"], message["unreached"]
+                names = ", ".join(self._roster.name(number) for number in unreached)
                 message_text = (
                     "From %s nobody can connect to %s. Open the ports between the nodes, or choose another network "
                     "with the topology's option 'interface'."
@@ -181,7 +183,7 @@ class Coordinator(threading.Thread):
             if message["event"] == "prepared":
                 prepared[message["node"]] = message
                 for note in message["notes"]:
-                    self._tell({"event": "note", "node": message["node"], "text": note})
+                    self._send({"event": "note", "node": message["node"], "text": note})
         return prepared
 
     def _start(self, attempt: int, prepared: Dict[int, Dict[str, Any]]) -> None:
@@ -199,11 +201,13 @@ class Coordinator(threading.Thread):
         machines: Dict[str, Dict[str, List[str]]] = {}
         for node, facts in enumerate(nodes):
             machines.setdefault(facts["host"], {})[str(node)] = facts["devices"]
-        everything = {number: devices for machine in machines.values() for number, devices in machine.items()}
+        all_devices = {
+            number: devices for machine in machines.values() for number, devices in machine.items()
+        }
         self._roster.order({"do": "lay-out", "cluster": cluster})
 
         def start(node: int, place: Dict[str, Any]) -> Dict[str, Any]:
-            devices = machines[nodes[node]["host"]] if node else everything
+            devices = machines[nodes[node]["host"]] if node else all_devices
             return dict(place, do="start", attempt=attempt, devices=devices)
 
         self._roster.order_each(start)
@@ -223,7 +227,7 @@ class Coordinator(threading.Thread):
             event = message["event"]
             if event in ("worker-started", "progress"):
                 if attempt != PARITY:
-                    self._tell(message)
+                    self._send(message)
             elif event == "ready":
                 ready.add(message["node"])
                 serving += not message["trainers"]

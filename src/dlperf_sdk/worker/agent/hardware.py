@@ -81,7 +81,7 @@ def _cpu(proc: str, sys: str) -> Optional[Dict[str, Any]]:
     folder = os.path.join(sys, "devices/system/cpu")
     online = sorted(parse_cpu_list(_text(folder, "online") or ""))
     places = [_place(folder, cpu) for cpu in online]
-    whole = bool(places) and None not in places
+    is_complete = bool(places) and None not in places
     packages = {place[0] for place in places if place is not None}
     model = re.search(
         r"^(?:model name|Model|cpu model)\s*:\s*(.+)$", _text(proc, "cpuinfo") or "", re.MULTILINE
@@ -91,8 +91,8 @@ def _cpu(proc: str, sys: str) -> Optional[Dict[str, Any]]:
             "model": model.group(1).strip() if model else None,
             "logical": os.cpu_count(),
             "usable": len(os.sched_getaffinity(0)),
-            "sockets": len(packages) if whole else None,
-            "cores": len(set(places)) if whole else None,
+            "sockets": len(packages) if is_complete else None,
+            "cores": len(set(places)) if is_complete else None,
             "governor": _text(folder, "cpu0/cpufreq/scaling_governor"),
             "turbo": _turbo(folder),
             "limit": cpu_limit(proc, sys),

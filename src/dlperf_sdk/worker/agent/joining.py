@@ -16,7 +16,7 @@ from dlperf_sdk.worker.agent.agent import Agent
 from dlperf_sdk.worker.agent.coordinator import Coordinator
 from dlperf_sdk.worker.agent.placement import Placement, resolve_placement
 from dlperf_sdk.worker.agent.scratch import scratch as scratch_directory
-from dlperf_sdk.worker.bundled import has, member
+from dlperf_sdk.worker.bundled import contains, member
 from dlperf_sdk.worker.failures import failure
 from dlperf_sdk.worker.request import Request
 
@@ -28,19 +28,19 @@ def main(
     ports: str,
     python: Optional[str],
     scratch: Optional[str],
-    tethered: bool,
+    stops_with_input: bool,
 ) -> int:
     """Run the agent of a node, as the bundle's `agent --help` describes, and return its exit code."""
     os.umask(0o077)
     lifetime.adopt_orphans()
     lifetime.handle_termination(lambda *_: sys.exit(1))  # until it serves: leave no directory behind
-    if tethered:
+    if stops_with_input:
         threading.Thread(target=tether.watch, daemon=True).start()
     with scratch_directory(scratch) as directory:
         emit = _open_stream()
         bundle = os.path.abspath(sys.argv[0])
         request = _read_request(bundle, "request.json", python)
-        parity = _read_request(bundle, "parity.json", python) if has(bundle, "parity.json") else None
+        parity = _read_request(bundle, "parity.json", python) if contains(bundle, "parity.json") else None
         secret = member(bundle, "secret")
         placement, coordinator = None, None
         try:

@@ -28,19 +28,19 @@ def follow(folder: str, offset: int) -> int:
         if time.monotonic() > deadline:
             sys.exit("%s does not exist on this node" % folder)
         time.sleep(0.1)
-    about = os.lstat(folder)
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
+    status = os.lstat(folder)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
         sys.exit("%s belongs to another user" % folder)
     with open(os.path.join(folder, "stream"), "rb") as file:
         file.seek(offset)
         while True:
-            over = os.path.exists(os.path.join(folder, "over"))  # before the read: nothing comes after it
+            is_over = os.path.exists(os.path.join(folder, "over"))  # before the read: nothing comes after it
             data = file.read(1 << 16)
             while data:
                 data = data[os.write(1, data) :]
                 if not data:
                     data = file.read(1 << 16)
-            if over:
+            if is_over:
                 return 0
             time.sleep(0.1)
 

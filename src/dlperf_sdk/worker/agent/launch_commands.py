@@ -28,9 +28,9 @@ def orders_for(
     `file` is where the bundle has the request. Processes with devices get equal shares of the machine's cores; those
     without (schedulers, parameter servers) run wherever there is room.
     """
-    everyone = resolve(request.processes)(cluster)
+    processes = resolve(request.processes)(cluster)
     workers = [
-        (name, process) for name, process in zip(names_of(everyone), everyone) if process.node == place.node
+        (name, process) for name, process in zip(names_of(processes), processes) if process.node == place.node
     ]
     computing = [process for _, process in workers if process.devices]
     cores = cpus_by_numa()

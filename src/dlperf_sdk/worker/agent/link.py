@@ -105,7 +105,7 @@ def _proof(secret: str, side: str, challenge: str, answer: str, port: int) -> st
     return hmac.new(secret.encode(), transcript.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
-def _same(left: Any, right: str) -> bool:
+def _is_equal(left: Any, right: str) -> bool:
     return hmac.compare_digest(str(left).encode("utf-8", "replace"), right.encode())
 
 
@@ -122,7 +122,7 @@ def connect(address: Any, secret: str, timeout: float) -> Link:
     port = address[1]
     link.send({"proof": _proof(secret, "agent", challenge, answer, port), "challenge": answer})
     proof = _opening(connection, deadline).get("proof")
-    if not _same(proof, _proof(secret, "coordinator", challenge, answer, port)):
+    if not _is_equal(proof, _proof(secret, "coordinator", challenge, answer, port)):
         link.close()
         raise ConnectionRefusedError(
             "who listens on %s:%s is no coordinator of this run" % tuple(address[:2])
@@ -149,7 +149,7 @@ def accept(
     link.send({"challenge": challenge})
     opening = _opening(connection, deadline)
     answer, port = str(opening.get("challenge")), link.port
-    proven = _same(opening.get("proof"), _proof(secret, "agent", challenge, answer, port))
+    proven = _is_equal(opening.get("proof"), _proof(secret, "agent", challenge, answer, port))
     if not (proven and admit()):
         link.close()
         return None

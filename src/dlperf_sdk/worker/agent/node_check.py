@@ -18,7 +18,7 @@ class Introduction(NamedTuple):
     hello: Dict[str, Any]
     bundle: str
     """The directory that workers import from."""
-    door: Optional[preflight.Doorbell]
+    doorbell: Optional[preflight.Doorbell]
     """Listener through which other nodes may test the connection, if it is reached from other machines."""
 
 
@@ -32,7 +32,7 @@ def introduce(
 ) -> Introduction:
     """Look at this node, which its peers reach at `address`, or at that of the `interface` which the user named."""
     hello: Dict[str, Any] = {"event": "hello", "facts": hardware.describe(), "address": address}
-    door = None
+    doorbell = None
     try:
         if interface:
             hello["address"] = address = _address_of(interface)
@@ -40,17 +40,17 @@ def introduce(
         unfit = preflight.unfit(request.command, scratch)
         # On one machine there is nothing to differ, and no way to be barred.
         if unfit is None and not address.startswith("127."):
-            door = preflight.Doorbell(address, ports)
+            doorbell = preflight.Doorbell(address, ports)
     except OSError as error:
         unfit = {"kind": "unavailable", "message": "cannot be prepared: %s" % error}
     hello["facts"]["network"] = {"address": address, "interface": network.interface_of(address)}
     if unfit is not None:
         return Introduction(dict(hello, unfit=unfit), bundle, None)
-    if door is not None:
-        hello["door"] = door.port
+    if doorbell is not None:
+        hello["doorbell"] = doorbell.port
         variables = worker_environment(os.environ, request.variables, {})
         hello["versions"] = preflight.versions(request.command, variables)
-    return Introduction(dict(hello, time=time.time()), bundle, door)
+    return Introduction(dict(hello, time=time.time()), bundle, doorbell)
 
 
 def _address_of(interface: str) -> str:
@@ -73,13 +73,13 @@ def prepared(request: Request, node: int, message: Dict[str, Any], ports: Sequen
 
 
 def _chosen(request: Request, message: Dict[str, Any], ports: Sequence[int]) -> Dict[str, Any]:
-    count, index, of = request.devices_per_node, message["host_index"], message["host_count"]
+    count, index, host_count = request.devices_per_node, message["host_index"], message["host_count"]
     patience = request.deadlines["start"]
-    chosen = devices.choose(request.device, count, index, of, request.on_busy, patience)
+    chosen = devices.choose(request.device, count, index, host_count, request.on_busy, patience)
     if isinstance(chosen, str):
         return {"event": "unprepared", "message": chosen}
     # Nodes of one machine choose at the same time: each among its own.
-    free = network.free_ports(message["address"], 2 * count + 4, (ports or network.USUAL)[index::of])
+    free = network.free_ports(message["address"], 2 * count + 4, (ports or network.USUAL)[index::host_count])
     return {
         "event": "prepared",
         "devices": list(chosen.devices),

@@ -7,7 +7,7 @@ from typing import List, Mapping, NamedTuple, Optional, Union
 _PIECE = re.compile(r"([^\[]+)|(\[[^\]]*\])")
 _DIGITS = 18
 _RANGE = re.compile("([0-9]{1,%d})(?:-([0-9]{1,%d}))?" % (_DIGITS, _DIGITS))
-_MOST = 100000
+_MAX_HOSTS = 100000
 _LONGEST = 253
 
 
@@ -68,21 +68,21 @@ def expand_hosts(hosts: str) -> List[str]:
         ValueError: it is not of this form, or stands for too many names or too long ones; none is made in that case.
     """
     parts = [_parse_name(part) for part in _split(hosts)]
-    if sum(_count(pieces) for pieces in parts) > _MOST:
-        raise ValueError("%r names more than %d hosts" % (hosts[:100], _MOST))
+    if sum(_count(pieces) for pieces in parts) > _MAX_HOSTS:
+        raise ValueError("%r names more than %d hosts" % (hosts[:100], _MAX_HOSTS))
     return ["".join(name) for pieces in parts for name in itertools.product(*map(_choices, pieces))]
 
 
 def _split(hosts: str) -> List[str]:
     """Split a host list at the commas outside of brackets."""
     parts, depth, start = [], 0, 0
-    for at, letter in enumerate(hosts + ","):
+    for index, letter in enumerate(hosts + ","):
         depth += {"[": 1, "]": -1}.get(letter, 0)
         if depth not in (0, 1):
             raise ValueError("%r has brackets that do not match" % hosts[:100])
         if letter == "," and not depth:
-            parts.append(hosts[start:at])
-            start = at + 1
+            parts.append(hosts[start:index])
+            start = index + 1
     if depth or not all(parts):
         raise ValueError("%r is no list of hosts" % hosts[:100])
     return parts

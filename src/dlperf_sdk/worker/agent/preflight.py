@@ -109,9 +109,9 @@ def difference(nodes: Sequence[Tuple[str, Dict[str, Any]]]) -> Optional[str]:
 class Doorbell:
     """A listener that others may ring at, to see whether they can reach this node."""
 
-    def __init__(self, address: str, among: Sequence[int] = ()) -> None:
-        """Listen on any free port of this address, or one `among` these. Raises OSError: there is none."""
-        self._listener = rendezvous.listen(address, among or [0])
+    def __init__(self, address: str, candidates: Sequence[int] = ()) -> None:
+        """Listen on any free port of this address, or on one of `candidates`. Raises OSError: none is free."""
+        self._listener = rendezvous.listen(address, candidates or [0])
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._answer, daemon=True).start()
 
@@ -130,26 +130,29 @@ class Doorbell:
         self._listener.close()
 
 
-def doors_to_try(node: int, doors: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
-    """Return the doors that a node tries: all, or among many those 1, 2, 4, … places behind its own.
+def select_doorbells(node: int, doorbells: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
+    """Return the doorbells that a node tries: all, or among many those 1, 2, 4, … places behind its own.
 
     So each node tries about log2 of their number, and is tried by as many.
     """
-    if len(doors) <= _ALL_PAIRS:
-        return doors
-    own = next((place for place, door in enumerate(doors) if door[0] == node), node)
-    return [doors[(own + (1 << power)) % len(doors)] for power in range((len(doors) - 1).bit_length())]
+    if len(doorbells) <= _ALL_PAIRS:
+        return doorbells
+    position = next((place for place, doorbell in enumerate(doorbells) if doorbell[0] == node), node)
+    return [
+        doorbells[(position + (1 << power)) % len(doorbells)]
+        for power in range((len(doorbells) - 1).bit_length())
+    ]
 
 
-def unreachable(doors: Sequence[Sequence[Any]]) -> List[int]:
+def unreachable(doorbells: Sequence[Sequence[Any]]) -> List[int]:
     """Return the nodes of `(node, address, port)` that do not answer."""
-    silent = []
-    for node, address, port in doors:
+    unanswered = []
+    for node, address, port in doorbells:
         try:
             socket.create_connection((address, port), _REACH).close()
         except OSError:
-            silent.append(node)
-    return silent
+            unanswered.append(node)
+    return unanswered
 
 
 def skewed(reported: float) -> Optional[float]:
@@ -158,5 +161,5 @@ def skewed(reported: float) -> Optional[float]:
     Args:
         reported: The node's time, in seconds since the epoch.
     """
-    ahead = reported - time.time()
-    return ahead if abs(ahead) > SKEW else None
+    offset = reported - time.time()
+    return offset if abs(offset) > SKEW else None

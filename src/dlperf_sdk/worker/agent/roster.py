@@ -25,7 +25,7 @@ class Roster:
         self._admission = Admission(listener, secret, nodes, self._receive)
         self._inbox: "queue.Queue[Dict[str, Any]]" = queue.Queue()
         self._outboxes: Dict[int, Outbox] = {}
-        self._heard: Dict[int, float] = {}
+        self._last_heartbeats: Dict[int, float] = {}
         self._hellos: Dict[int, Dict[str, Any]] = {}
         self._beat = 0.0
 
@@ -65,12 +65,12 @@ class Roster:
             different = next(node for node in sorted(self._hellos) if differs.startswith(self.name(node)))
             raise Failed(failure("environment", message_text, "start", different))
 
-    def doors(self) -> List[List[Any]]:
+    def doorbells(self) -> List[List[Any]]:
         """Return `[node, address, port]` of each node that listens for the connection test."""
         return [
-            [node, self._hellos[node]["address"], self._hellos[node]["door"]]
+            [node, self._hellos[node]["address"], self._hellos[node]["doorbell"]]
             for node in sorted(self._hellos)
-            if self._hellos[node].get("door")
+            if self._hellos[node].get("doorbell")
         ]
 
     def name(self, node: int) -> str:
@@ -152,7 +152,7 @@ class Roster:
                 continue
             if message["event"] == "gone":
                 raise self._lost(message["node"], "has gone")
-            self._heard[message["node"]] = time.monotonic()
+            self._last_heartbeats[message["node"]] = time.monotonic()
             if message["event"] != "heartbeat":
                 return message
 
@@ -167,7 +167,7 @@ class Roster:
         except queue.Empty:
             pass
         now = time.monotonic()
-        for node, last_message in list(self._heard.items()):
+        for node, last_message in list(self._last_heartbeats.items()):
             if now - last_message > SILENCE:
                 raise self._lost(node, "has not been heard for %.0f s" % SILENCE)
         try:
@@ -176,7 +176,7 @@ class Roster:
             return None
 
     def _lost(self, node: int, reason: str) -> Failed:
-        self._heard.pop(node, None)
+        self._last_heartbeats.pop(node, None)
         outbox = self._outboxes.pop(node, None)
         if outbox is not None:
             outbox.close(0.0)

@@ -29,7 +29,7 @@ class Sampling:
         self._series: Dict[Tuple[str, str], Dict[str, Any]] = {}
         self._open: List[Any] = []
         self._due = 0.0
-        self._own = [(time.monotonic(), own_seconds())]
+        self._own_usage = [(time.monotonic(), own_seconds())]
         for reference in samplers:
             sampler = resolve(reference)(tuple(devices))
             if sampler.open():
@@ -64,14 +64,14 @@ class Sampling:
         self.look(time.monotonic())
         for sampler in self._open:
             sampler.close()
-        self._own.append((time.monotonic(), own_seconds()))
-        own = {
+        self._own_usage.append((time.monotonic(), own_seconds()))
+        series = {
             "node": self._node,
             "name": "cpu-own",
             "device": "host",
             "unit": "s",
             "kind": "counter",
-            "times": [sampled_at for sampled_at, _ in self._own],
-            "values": [seconds for _, seconds in self._own],
+            "times": [sampled_at for sampled_at, _ in self._own_usage],
+            "values": [seconds for _, seconds in self._own_usage],
         }
-        return [*self._series.values(), own]
+        return [*self._series.values(), series]

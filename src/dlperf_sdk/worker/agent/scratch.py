@@ -57,13 +57,13 @@ def sweep(sparing: Optional[str] = None) -> None:
 
 def _left_behind(path: str) -> bool:
     try:
-        about = os.lstat(path)
-        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
+        status = os.lstat(path)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
             return False
         try:
             descriptor = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_NOFOLLOW)
         except FileNotFoundError:
-            return _is_scratch(path) and time.time() - about.st_mtime > _UNLOCKED
+            return _is_scratch(path) and time.time() - status.st_mtime > _UNLOCKED
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         finally:

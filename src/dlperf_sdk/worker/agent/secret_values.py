@@ -9,12 +9,12 @@ SHORTEST = 8
 """Characters; a shorter value is not looked for, since it would also be found where it is none."""
 
 
-def secret_values(request: Request, own: Mapping[str, str]) -> "dict[str, str]":
-    """Return the secret variables of a request with their values; `own` are the variables of this process."""
+def secret_values(request: Request, environ: Mapping[str, str]) -> "dict[str, str]":
+    """Return the secret variables of a request with their values; `environ` are the variables of this process."""
     values = {}
     for name in request.secrets:
         value = request.variables.get(name)
-        value = own.get(name) if value is None else value
+        value = environ.get(name) if value is None else value
         if value is not None:
             values[name] = value
     return values

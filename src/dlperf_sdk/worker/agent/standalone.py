@@ -42,21 +42,21 @@ def first_event(bundle: str, python: Optional[str] = None) -> bytes:
     return json.dumps(event).encode() + b"\n"
 
 
-def main(out: str, python: str) -> int:
+def main(output: str, python: str) -> int:
     """Run the case with an interpreter that has its framework. The value is 0 if it came to a good end."""
     bundle = os.path.abspath(sys.argv[0])
     request = Request.from_json(member(bundle, "request.json"))
-    os.makedirs(out, mode=0o700, exist_ok=True)
-    path = os.path.join(out, EVENTS)
+    os.makedirs(output, mode=0o700, exist_ok=True)
+    path = os.path.join(output, EVENTS)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        sys.exit("There is already a run in %s; choose another folder with -o." % out)
-    over, ended = threading.Event(), None  # type: threading.Event, Optional[Dict[str, Any]]
+        sys.exit("There is already a run in %s; choose another folder with -o." % output)
+    is_over, ended = threading.Event(), None  # type: threading.Event, Optional[Dict[str, Any]]
     with os.fdopen(descriptor, "wb", buffering=0) as events, tempfile.TemporaryFile() as diagnostics:
         events.write(first_event(bundle, python))
         agents = [_agent(bundle, node, python, diagnostics) for node in range(request.nodes)]
-        beating = threading.Thread(target=_beat, args=(agents, over), daemon=True)
+        beating = threading.Thread(target=_beat, args=(agents, is_over), daemon=True)
         beating.start()
         try:
             for line in agents[0].stdout or ():
@@ -65,13 +65,13 @@ def main(out: str, python: str) -> int:
         except KeyboardInterrupt:
             print("Interrupted.", file=sys.stderr)
         finally:
-            over.set()
+            is_over.set()
             beating.join()
             _end(agents)
         diagnostics.seek(0)
         text = diagnostics.read()[-4000:].decode("utf-8", "replace")
         events.write(json.dumps({"event": "diagnostics", "text": text}).encode() + b"\n")
-    print("Written to %s. Carry it back, and run: dlperf ingest %s" % (path, out))
+    print("Written to %s. Carry it back, and run: dlperf ingest %s" % (path, output))
     return 0 if ended is not None and ended["failure"] is None else 4
 
 
@@ -86,8 +86,8 @@ def _agent(bundle: str, node: int, python: str, diagnostics: Any) -> "subprocess
     )
 
 
-def _beat(agents: List["subprocess.Popen[bytes]"], over: threading.Event) -> None:
-    while not over.wait(BEAT):
+def _beat(agents: List["subprocess.Popen[bytes]"], is_over: threading.Event) -> None:
+    while not is_over.wait(BEAT):
         for agent in agents:
             if agent.stdin is not None:
                 with contextlib.suppress(OSError):

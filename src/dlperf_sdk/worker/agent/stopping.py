@@ -25,27 +25,27 @@ def decide(throughputs: List[float], protocol: Dict[str, Any]) -> Decision:
 
     The coordinator decides so after each repeat, a campaign after each attempt of a case.
     """
-    taken, least, most, target = (
+    count, minimum, maximum, target = (
         len(throughputs),
         protocol["repeats"],
         protocol["max_repeats"],
         protocol["target"],
     )
     if target is None:
-        return Decision("fixed", taken >= least, taken >= least, "%d of %d repeats" % (taken, least))
-    first = max(least, SMALLEST_PILOT)
-    if taken < first:
-        detail = "%d of at most %d repeats; the first %d plan the others" % (taken, most, first)
-        return Decision("adaptive", taken >= most, False, detail)
+        return Decision("fixed", count >= minimum, count >= minimum, "%d of %d repeats" % (count, minimum))
+    first = max(minimum, SMALLEST_PILOT)
+    if count < first:
+        detail = "%d of at most %d repeats; the first %d plan the others" % (count, maximum, first)
+        return Decision("adaptive", count >= maximum, False, detail)
     planned = planned_repeats(throughputs[:first], target)
-    met = planned <= taken and planned <= most
+    is_met = planned <= count and planned <= maximum
     detail = "%d repeats for ±%.2f %% were planned from the first %d" % (planned, 100 * target, first)
-    if planned > most:
-        detail += ", and at most %d are allowed" % most
+    if planned > maximum:
+        detail += ", and at most %d are allowed" % maximum
     width = estimate.half_width(throughputs)
     if width is not None:
-        detail += "; after %d the median is known within ±%.2f %%" % (taken, 100 * width)
-    return Decision("adaptive", met or taken >= most, met, detail)
+        detail += "; after %d the median is known within ±%.2f %%" % (count, 100 * width)
+    return Decision("adaptive", is_met or count >= maximum, is_met, detail)
 
 
 def planned_repeats(pilot: List[float], target: float) -> int:

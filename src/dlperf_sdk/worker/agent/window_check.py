@@ -16,23 +16,23 @@ class Witness:
     """Times at which one agent saw the phases of one worker's window; all are seconds of the agent's clock."""
 
     def __init__(self) -> None:
-        self._went: Optional[float] = None
-        self._began: Optional[float] = None
+        self._released_at: Optional[float] = None
+        self._started_at: Optional[float] = None
         self._last: Optional[float] = None
-        self._over: Optional[float] = None
+        self._finished_at: Optional[float] = None
 
-    def go(self, now: float) -> None:
+    def release(self, now: float) -> None:
         """Record that from now on the window may begin."""
-        self._went = self._began = now
+        self._released_at = self._started_at = now
 
-    def saw(self, phase: str, before: float, after: float) -> None:
+    def observe_phase(self, phase: str, before: float, after: float) -> None:
         """Record that between `before` and `after` the worker was in this phase."""
-        if phase == "ready" and self._went is not None and self._last is None:
-            self._began = before  # it has been told, and has not been given a processor yet
+        if phase == "ready" and self._released_at is not None and self._last is None:
+            self._started_at = before  # it has been told, and has not been given a processor yet
         elif phase == "measure":
             self._last = before
-        elif phase in ("verify", "teardown", "done") and self._over is None:
-            self._over = after
+        elif phase in ("verify", "teardown", "done") and self._finished_at is None:
+            self._finished_at = after
 
     def contradicts(self, window: Any) -> Optional[str]:
         """Return the reason that a record's window is impossible by the agent's clock; None if it is possible.
@@ -43,16 +43,16 @@ class Witness:
             seconds = float(window["end"]) - float(window["start"])
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
-        if self._went is None or self._began is None:
+        if self._released_at is None or self._started_at is None:
             return None
-        if self._last is not None and seconds < self._last - self._began - SLACK:
+        if self._last is not None and seconds < self._last - self._started_at - SLACK:
             message = (
                 "its record has a window of %.3f s, and %.3f s after it could begin its agent saw it measure"
             )
-            return message % (seconds, self._last - self._began)
-        if self._over is not None and seconds > self._over - self._went:
+            return message % (seconds, self._last - self._started_at)
+        if self._finished_at is not None and seconds > self._finished_at - self._released_at:
             message = (
                 "its record has a window of %.3f s, and its agent saw it end %.3f s after it was told to go"
             )
-            return message % (seconds, self._over - self._went)
+            return message % (seconds, self._finished_at - self._released_at)
         return None

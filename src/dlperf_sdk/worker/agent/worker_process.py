@@ -25,9 +25,9 @@ class Supervised:
 
     def __init__(self, process: Process, name: str, directory: str, deadlines: Dict[str, float]) -> None:
         self.process, self.name, self.directory, self._deadlines = process, name, directory, deadlines
-        self.seen = ("start", 0)
+        self.last_progress = ("start", 0)
         self.changed = time.monotonic()
-        self.found: Optional[Dict[str, Any]] = None
+        self.detected_failure: Optional[Dict[str, Any]] = None
         """A failure that the agent itself found: a passed deadline."""
         self.ended = False
         self._record: Optional[Dict[str, Any]] = None
@@ -58,8 +58,8 @@ class Supervised:
         self._stdin = self.popen.stdin
         self.changed = time.monotonic()
 
-    def go(self) -> None:
-        self._witness.go(time.monotonic())
+    def release(self) -> None:
+        self._witness.release(time.monotonic())
         try:
             self._stdin.write(b"g")
         except OSError:
@@ -70,17 +70,17 @@ class Supervised:
         before = time.monotonic()
         progress = self.progress.read()
         after = time.monotonic()
-        self._witness.saw(progress[0], before, after)
-        if progress != self.seen:
-            self.seen, self.changed = progress, after
+        self._witness.observe_phase(progress[0], before, after)
+        if progress != self.last_progress:
+            self.last_progress, self.changed = progress, after
 
     def overdue(self) -> Optional[Dict[str, Any]]:
         """Return the failure if the current phase has passed its deadline without a sign of life."""
-        phase = self.seen[0]
+        phase = self.last_progress[0]
         key = {"measure": "step", "verify": "compile", "done": "teardown"}.get(phase, phase)
         limit = self._deadlines.get(key)
-        silent = time.monotonic() - self.changed
-        if self.process.role == SERVICE or limit is None or silent <= limit:
+        idle_seconds = time.monotonic() - self.changed
+        if self.process.role == SERVICE or limit is None or idle_seconds <= limit:
             return None
         return failure(
             "timeout",
@@ -110,7 +110,7 @@ class Supervised:
             "pid": self.popen.pid,
             "code": None if code < 0 else code,
             "signal": _signal_name(-code) if code < 0 else None,
-            "phase": self.seen[0],
+            "phase": self.last_progress[0],
         }
 
     def record(self) -> Optional[Dict[str, Any]]:
@@ -133,7 +133,7 @@ class Supervised:
         except (ValueError, RecursionError) as error:
             self.why_no_record = "left a record that cannot be read (%s)" % error
             return None
-        if not isinstance(record, dict) or not _within(record, DEEPEST_RECORD):
+        if not isinstance(record, dict) or not _is_within(record, DEEPEST_RECORD):
             self.why_no_record = (
                 "left a record that is no object, or nested more than %d deep" % DEEPEST_RECORD
             )
@@ -162,12 +162,12 @@ def _finite(text: str) -> float:
     return number
 
 
-def _within(value: Any, depth: int) -> bool:
+def _is_within(value: Any, depth: int) -> bool:
     """Return True if objects and arrays are nested at most `depth` levels deep."""
     if not isinstance(value, (dict, list)):
         return True
     return depth > 0 and all(
-        _within(item, depth - 1) for item in (value.values() if isinstance(value, dict) else value)
+        _is_within(item, depth - 1) for item in (value.values() if isinstance(value, dict) else value)
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from dlperf_sdk.worker.gpu.nvml import LIBRARY, Nvml
 
-_UNSEEN = 512 * 2**20
+_HIDDEN_MEMORY = 512 * 2**20
 """Bytes in use without any visible process, above which a process outside this container holds the GPU."""
 
 
@@ -79,7 +79,7 @@ def holders(uuid: str, library: str = LIBRARY, proc: str = "/proc") -> List[Hold
             Holder(pid, _process_name(proc, pid), used) for pid, used in nvml.processes(device) or []
         ]
         memory = nvml.memory(device)
-        if not processes and memory is not None and memory.used > _UNSEEN:
+        if not processes and memory is not None and memory.used > _HIDDEN_MEMORY:
             processes.append(Holder(0, "a process that is not visible from here", memory.used))
         return processes
     finally:
@@ -123,8 +123,8 @@ def choose(
     """
     candidates = visible(gpus, variable)
     if len(candidates) < count:
-        where = "this node has" if variable is None else "CUDA_VISIBLE_DEVICES=%s leaves" % variable
-        message = "%d GPU%s asked for, but %s %d." % (count, _s(count), where, len(candidates))
+        source = "this node has" if variable is None else "CUDA_VISIBLE_DEVICES=%s leaves" % variable
+        message = "%d GPU%s asked for, but %s %d." % (count, _s(count), source, len(candidates))
         return Choice((), False, message)
     idle = [gpu for gpu in candidates if not holders.get(gpu.uuid)]
     busy = [gpu for gpu in candidates if holders.get(gpu.uuid)]
@@ -136,8 +136,8 @@ def choose(
         busy.sort(key=lambda gpu: sum(2**63 if h.bytes is None else h.bytes for h in holders[gpu.uuid]))
         chosen = sorted((idle + busy)[:count], key=candidates.index)
         return Choice(tuple(gpu.uuid for gpu in chosen), True, sentences)
-    lacking = "%d GPU%s asked for, %d idle. %s" % (count, _s(count), len(idle), sentences)
-    return Choice((), True, lacking)
+    shortage = "%d GPU%s asked for, %d idle. %s" % (count, _s(count), len(idle), sentences)
+    return Choice((), True, shortage)
 
 
 def describe(gpu: Gpu) -> Dict[str, Any]:

@@ -49,9 +49,9 @@ class Sampler:
             reading = _number(self._zones[name], "energy_uj")
             if reading is None:
                 continue
-            grown = reading - self._last[name]
+            increase = reading - self._last[name]
             # The register wraps after minutes at full load, so between two samples at most once.
-            self._total[name] += grown if grown >= 0 else grown + self._range[name]
+            self._total[name] += increase if increase >= 0 else increase + self._range[name]
             self._last[name] = reading
             sampled.append(("energy", name, "J", "counter", self._total[name] / 1e6))
         return sampled

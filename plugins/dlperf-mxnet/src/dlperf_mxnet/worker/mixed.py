@@ -22,9 +22,9 @@ def switch_on(precision):
 
 def _try_bfloat16():
     """Try a product in bfloat16: oneDNN in MXNet's wheel has it for AVX-512 and what came after."""
-    ones = mx.nd.ones((16, 16))
+    matrix = mx.nd.ones((16, 16))
     try:
-        narrow = mx.nd.amp_cast(ones, dtype=BFLOAT16)
+        narrow = mx.nd.amp_cast(matrix, dtype=BFLOAT16)
         mx.nd.FullyConnected(narrow, narrow, num_hidden=16, no_bias=True).wait_to_read()
     except mx.MXNetError as error:
         raise Unsupported(

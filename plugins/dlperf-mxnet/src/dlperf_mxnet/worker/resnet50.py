@@ -87,8 +87,8 @@ class Loss(HybridBlock):
 
     def hybrid_forward(self, F, logits, label):
         """Compute the loss: (B, classes), (B,) → (1,)."""
-        every = negative_log_likelihood(F, logits)
-        per_sample = (1 - self.smoothing) * F.pick(every, label) + self.smoothing * every.mean(axis=1)
+        per_class = negative_log_likelihood(F, logits)
+        per_sample = (1 - self.smoothing) * F.pick(per_class, label) + self.smoothing * per_class.mean(axis=1)
         return per_sample.mean()
 
 

@@ -66,7 +66,7 @@ class MXNetRuntime(Runtime):
             return "dist_device_sync" if gpus else "dist_sync"
         return "nccl" if gpus and mx.runtime.Features().is_enabled("NCCL") else "device"
 
-    def meet(self, parameters):
+    def sum_gradients(self, parameters):
         """Sum the gradients of these parameters over all replicas in the kvstore, the last layers' first.
 
         Return the number of replicas in the sum: 1 where they do not meet.

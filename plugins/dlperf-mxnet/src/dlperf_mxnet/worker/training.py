@@ -78,15 +78,15 @@ class MXNetTrainer(ReplicaState):
 
     def slice_batch(self, batch, start, stop):
         """Return a part of each replica's samples."""
-        return [{name: values[start:stop] for name, values in own.items()} for own in batch]
+        return [{name: values[start:stop] for name, values in shard.items()} for shard in batch]
 
     def labels(self, batch):
         """Return those of each replica."""
-        return None if self.label_name is None else [own[self.label_name] for own in batch]
+        return None if self.label_name is None else [shard[self.label_name] for shard in batch]
 
     def read_labels(self, labels):
         """Return those of each replica."""
-        return [own.asnumpy() for own in labels]
+        return [shard.asnumpy() for shard in labels]
 
     # The step.
 
@@ -109,7 +109,7 @@ class MXNetTrainer(ReplicaState):
     def backward(self, piece, parts, is_last):
         """Add the gradients of one micro-batch of every replica; return their shares of the losses."""
         with autograd.record():
-            losses = [self.loss(self.outputs(self.network, own), own) for own in piece]
+            losses = [self.loss(self.outputs(self.network, shard), shard) for shard in piece]
             if self.scales_loss:
                 with amp.scale_loss(losses, self.updates) as scaled:
                     autograd.backward(scaled)
@@ -120,11 +120,11 @@ class MXNetTrainer(ReplicaState):
 
     def add_losses(self, loss, other):
         """Return each replica's sum."""
-        return [own + more for own, more in zip(loss, other)]
+        return [value + addend for value, addend in zip(loss, other)]
 
     def update(self):
         """Update all weights with the mean over replicas and micro-batches."""
-        parts = self.runtime.meet(self.trained) * self.request.accumulation
+        parts = self.runtime.sum_gradients(self.trained) * self.request.accumulation
         if self.request.optimizer.get("clip_norm") is not None:
             clip(self.updates, self.trained, parts)
         # The loss scale does not tell of a skipped step: what is not finite halves the one after the next.
@@ -163,7 +163,7 @@ class MXNetTrainer(ReplicaState):
         """Return it: it is a float64 array on the host."""
         return value
 
-    def in_effect(self):
+    def observe_settings(self):
         """Return what the types seen in `deviation` and MXNet's objects say."""
         return {
             "precision": self.name_precision(["float32"], tf32=False),

@@ -17,12 +17,14 @@ def placement(device, replicas):
     return flow.placement(device, list(range(replicas)))
 
 
-def spread(batch, where):
+def spread(batch, placement):
     """Return each replica's samples as a part of one global batch."""
-    return {name: value.to_global(placement=where, sbp=flow.sbp.split(0)) for name, value in batch.items()}
+    return {
+        name: value.to_global(placement=placement, sbp=flow.sbp.split(0)) for name, value in batch.items()
+    }
 
 
-def own(value):
+def to_local(value):
     """Return this replica's part of a global tensor, in the same memory; any other tensor unchanged."""
     return value.to_local() if value.is_global else value
 

@@ -83,6 +83,6 @@ class ResNet50Trainer(OneFlowTrainer):
     def loss(self, outputs, batch):
         """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
         smoothing = self.request.model_options["label_smoothing"]
-        every = negative_log_softmax(outputs[0])
-        label = flow.gather(every, 1, batch["label"].unsqueeze(-1)).mean()
-        return (1 - smoothing) * label + smoothing * every.mean()
+        per_class = negative_log_softmax(outputs[0])
+        label = flow.gather(per_class, 1, batch["label"].unsqueeze(-1)).mean()
+        return (1 - smoothing) * label + smoothing * per_class.mean()

@@ -20,7 +20,7 @@ class OneFlowRuntime(Runtime):
     def __init__(self, request, cluster, process):
         super().__init__(request, cluster, process)
         self.replica, self.replicas = process.replicas[0], cluster.world_size
-        self.meets = request.strategy == "all_reduce" and cluster.world_size > 1
+        self.syncs_gradients = request.strategy == "all_reduce" and cluster.world_size > 1
         """True if gradients are averaged with other processes'."""
         # Collectives insist on it, on a CPU as well.
         self.device = flow.device("%s:%s" % (request.device, os.environ.get("LOCAL_RANK", "0")))
@@ -38,7 +38,7 @@ class OneFlowRuntime(Runtime):
                 "OneFlow %s finds no usable GPU (CUDA_VISIBLE_DEVICES is %r); check the driver with nvidia-smi, or "
                 "run with --device cpu" % (flow.__version__, os.environ.get("CUDA_VISIBLE_DEVICES"))
             )
-        if self.meets and flow.env.get_world_size() != self.cluster.world_size:
+        if self.syncs_gradients and flow.env.get_world_size() != self.cluster.world_size:
             raise Unsupported(
                 "OneFlow sees %d processes where %d should meet; it reads WORLD_SIZE and the like when it is imported"
                 % (flow.env.get_world_size(), self.cluster.world_size)
@@ -61,7 +61,9 @@ class OneFlowRuntime(Runtime):
             "framework_version": flow.__version__,
             "devices": [str(self.device)],
             "threads": int(os.environ.get("OMP_NUM_THREADS", "0")) or None,
-            "transport": ("nccl" if self.request.device == "cuda" else "epoll") if self.meets else None,
+            "transport": ("nccl" if self.request.device == "cuda" else "epoll")
+            if self.syncs_gradients
+            else None,
         }
         if self.request.device == "cuda":
             report["tf32_override"] = os.environ["NVIDIA_TF32_OVERRIDE"]

@@ -6,7 +6,7 @@ The measuring loop reads it outside the window, and the canonical weights are se
 import numpy as np
 import oneflow as flow
 
-from dlperf_oneflow.worker.graphs import own
+from dlperf_oneflow.worker.graphs import to_local
 from dlperf_oneflow.worker.optimizers import moments
 from dlperf_sdk.worker.base_trainer import BaseTrainer
 
@@ -17,23 +17,23 @@ class ReplicaState(BaseTrainer):
     def assign(self, name, parameter, values):
         """Set this replica's part of a parameter, where it is."""
         with flow.no_grad():
-            own(parameter).copy_(flow.from_numpy(values).to(self.device))
+            to_local(parameter).copy_(flow.from_numpy(values).to(self.device))
 
     def read_parameter(self, name, replica):
         """Return a parameter's values."""
-        return np.ascontiguousarray(own(self.named[name]).detach().numpy())
+        return np.ascontiguousarray(to_local(self.named[name]).detach().numpy())
 
     def running_means(self, replica):
         """Yield the running mean of every batch norm."""
         for name, values in self.network.named_buffers():
             if name.endswith("running_mean"):
-                yield name, own(values).numpy()
+                yield name, to_local(values).numpy()
 
     def moments(self, replica):
         """Yield the optimizer's moments, without the count that a graph keeps among them and shows as zero."""
         for name, values in moments(self.optimizer, self.graph):
             if not name.startswith("System-"):
-                yield name, own(values).numpy()
+                yield name, to_local(values).numpy()
 
     def count_updates(self):
         """Return the optimizer's count; a graph has none that can be read."""

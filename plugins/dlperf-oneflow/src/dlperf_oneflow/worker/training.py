@@ -8,7 +8,7 @@ import oneflow as flow
 from oneflow.nn.parallel import DistributedDataParallel
 
 from dlperf_oneflow.worker import evidence
-from dlperf_oneflow.worker.graphs import EvidenceGraph, TrainingGraph, own, placement, spread
+from dlperf_oneflow.worker.graphs import EvidenceGraph, TrainingGraph, placement, spread, to_local
 from dlperf_oneflow.worker.loading import Loader
 from dlperf_oneflow.worker.optimizers import clip_, moments, optimizer
 from dlperf_oneflow.worker.precisions import PRECISIONS
@@ -29,7 +29,9 @@ class OneFlowTrainer(ReplicaState):
         self.names = [entry["name"] for entry in request.inputs]
         compiled = request.compiler == "graph"
         # Only where replicas meet in a graph are there global tensors, and one batch of all of them.
-        self.placement = placement(request.device, runtime.replicas) if compiled and runtime.meets else None
+        self.placement = (
+            placement(request.device, runtime.replicas) if compiled and runtime.syncs_gradients else None
+        )
         self.replicas = 1 if self.placement is None else runtime.replicas
         """Number of replicas whose samples are in a batch, one after the other, as `outputs` and `loss` see it."""
         self.network = self.build(request.model_options).to(self.device).train()
@@ -39,8 +41,8 @@ class OneFlowTrainer(ReplicaState):
         self.named = dict(self.network.named_parameters())
         self.load_canonical_weights(self.named)
         # DistributedDataParallel averages in every backward pass what is there: the first micro-batches' average again.
-        self.averages_at_the_end = runtime.meets and not compiled and request.accumulation > 1
-        if runtime.meets and not compiled and not self.averages_at_the_end:
+        self.averages_at_the_end = runtime.syncs_gradients and not compiled and request.accumulation > 1
+        if runtime.syncs_gradients and not compiled and not self.averages_at_the_end:
             self.network = DistributedDataParallel(
                 self.network, broadcast_buffers=False, broadcast_parameters=False
             )
@@ -58,7 +60,7 @@ class OneFlowTrainer(ReplicaState):
 
     def read_labels(self, labels):
         """Return those of this process's one replica."""
-        return [own(labels).numpy()]
+        return [to_local(labels).numpy()]
 
     # The step.
 
@@ -70,10 +72,10 @@ class OneFlowTrainer(ReplicaState):
         if self.graph is None:
             loss = super().train(batch, rate)
         else:
-            loss = own(self.graph(*[batch[name] for name in self.names])) * self.replicas
+            loss = to_local(self.graph(*[batch[name] for name in self.names])) * self.replicas
         with flow.no_grad():
             # What is read of the first parameter, which gets its gradient last, is there when the step is done.
-            trace = own(next(self.network.parameters())).flatten()[:1].clone()
+            trace = to_local(next(self.network.parameters())).flatten()[:1].clone()
         return loss, trace
 
     def set_learning_rate(self, rate):
@@ -110,7 +112,7 @@ class OneFlowTrainer(ReplicaState):
         if self.graph is not None and self.request.optimizer["policy"] == "warmup":
             raise NotImplementedError("the schedule of a graph cannot be begun again")
         for _, values in moments(self.optimizer, self.graph):
-            own(values).zero_()
+            to_local(values).zero_()
         self.optimizer._state["step"] = 0
 
     def read_loss(self, loss):
@@ -137,16 +139,16 @@ class OneFlowTrainer(ReplicaState):
 
     def widen(self, value):
         """Return this replica's part of it in float64, on the host."""
-        return own(value).detach().numpy().astype(np.float64)
+        return to_local(value).detach().numpy().astype(np.float64)
 
-    def in_effect(self):
+    def observe_settings(self):
         """Return what the types seen in `deviation` and OneFlow's objects say."""
         compiled = self.graph is not None and self.graph.is_compiled
         parameters = list(self.network.parameters())
-        meets = hasattr(self.network, "_buckets") or parameters[0].is_global or self._averaged
+        syncs_gradients = hasattr(self.network, "_buckets") or parameters[0].is_global or self._averaged
         return {
             "precision": self.name_precision([flow.float32], self.precision.tf32),
             "compiler": "graph" if compiled else "none",
             "layout": "nchw" if any(parameter.dim() == 4 for parameter in parameters) else None,
-            "strategy": "all_reduce" if meets else None,
+            "strategy": "all_reduce" if syncs_gradients else None,
         }

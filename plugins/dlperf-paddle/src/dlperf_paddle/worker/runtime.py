@@ -19,7 +19,7 @@ class PaddleRuntime(Runtime):
         self.clock = "event" if request.device == "cuda" else "blocking"
         self.replica = process.replicas[0]
         self.precision = precision_named(request.precision, PRECISIONS)
-        self.meets = request.strategy == "all_reduce" and cluster.world_size > 1
+        self.syncs_gradients = request.strategy == "all_reduce" and cluster.world_size > 1
         """True if gradients are averaged with other processes'."""
 
     def start(self):
@@ -37,7 +37,7 @@ class PaddleRuntime(Runtime):
             raise Unsupported(
                 "this build of Paddle, %s, comes without CINN; choose the compiler graph" % paddle.__version__
             )
-        if self.meets:
+        if self.syncs_gradients:
             dist.init_parallel_env()
         self.seed()
 
@@ -98,7 +98,7 @@ class PaddleRuntime(Runtime):
             "threads": int(os.environ.get("OMP_NUM_THREADS", "0")) or None,
             "commit": paddle.version.commit,
             "cinn": paddle.is_compiled_with_cinn(),
-            "transport": dist.get_backend().lower() if self.meets else None,
+            "transport": dist.get_backend().lower() if self.syncs_gradients else None,
         }
         if self.request.device == "cuda":
             report.update(
@@ -119,14 +119,14 @@ class PaddleRuntime(Runtime):
 
     def stop(self):
         """Leave the process group."""
-        if self.meets:
+        if self.syncs_gradients:
             dist.destroy_process_group()
 
 
-def set_tf32(on):
+def set_tf32(enabled):
     """Let cuBLAS and cuDNN round the operands of float32 products to TF32, or not."""
-    paddle.base.core.set_cublas_switch(on)
-    paddle.base.core.set_cudnn_switch(on)
+    paddle.base.core.set_cublas_switch(enabled)
+    paddle.base.core.set_cudnn_switch(enabled)
 
 
 def tf32_is_on():

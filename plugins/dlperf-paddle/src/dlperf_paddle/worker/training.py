@@ -63,7 +63,7 @@ class PaddleTrainer(ReplicaState):
         trained = self.network
         if self.request.compiler in COMPILED:
             trained = paddle.jit.to_static(trained, backend=COMPILED[self.request.compiler], full_graph=True)
-        if self.runtime.meets:
+        if self.runtime.syncs_gradients:
             megabytes = self.request.framework_options["comm_buffer_mb"]
             trained = paddle.DataParallel(trained, comm_buffer_size=megabytes)
         return trained
@@ -108,7 +108,7 @@ class PaddleTrainer(ReplicaState):
 
     def defer_synchronization(self):
         """Return DataParallel's context."""
-        return self.trained.no_sync() if self.runtime.meets else contextlib.nullcontext()
+        return self.trained.no_sync() if self.runtime.syncs_gradients else contextlib.nullcontext()
 
     def update(self):
         """Update all weights.
@@ -161,7 +161,7 @@ class PaddleTrainer(ReplicaState):
         """Return it in float64, where it is."""
         return value.astype("float64")
 
-    def in_effect(self):
+    def observe_settings(self):
         """Return what the types seen in `deviation` and Paddle's objects say."""
         return {
             "precision": self.name_precision(["float32"], evidence.allows_tf32(self.request.device)),

@@ -58,14 +58,14 @@ class DlLogger(Importer):
             if step == "PARAMETER":
                 parameters |= data
                 continue
-            at = _iteration(step)
-            if at is None or not data:
+            position = _iteration(step)
+            if position is None or not data:
                 continue
             if metric is None:
-                metric, epoch = next(iter(data)), at[0]
+                metric, epoch = next(iter(data)), position[0]
             # A program may log an iteration in several records; those with the first metric are counted.
-            if metric in data and at[0] == epoch:
-                window.take(line, Tick(at[1], stamp=_stamp(log, line, record)))
+            if metric in data and position[0] == epoch:
+                window.take(line, Tick(position[1], stamp=_stamp(log, line, record)))
         facts = {"implementation": "NVIDIADeepLearningExamples", **_facts(parameters)}
         known = {**facts, **stated}
         for name in ("topology", "batch_size"):
@@ -109,8 +109,8 @@ def _facts(parameters: Mapping[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     for key, name in _PARAMETERS:
         value = parameters.get(key)
-        wanted = int if name == "batch_size" else str
-        if name not in facts and isinstance(value, wanted) and not isinstance(value, bool):
+        expected_type = int if name == "batch_size" else str
+        if name not in facts and isinstance(value, expected_type) and not isinstance(value, bool):
             facts[name] = value.lower().replace("_", "-") if isinstance(value, str) else value
     # fp16 without amp is half precision throughout.
     if parameters.get("amp") is True:

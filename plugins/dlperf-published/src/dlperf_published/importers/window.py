@@ -87,8 +87,8 @@ class LogWindow:
         for value in (tick.stamp, tick.seconds, tick.rate):
             if value is not None and not (math.isfinite(value) and value >= 0):
                 raise self.log.error_at(line, f"{value} is no time and no rate of iteration {tick.iteration}")
-        again = self._last is not None and tick.iteration <= self._last[1].iteration
-        if again and (max(self.ranks) == 1 or (self.complete and tick.iteration <= self._first)):
+        restarts = self._last is not None and tick.iteration <= self._last[1].iteration
+        if restarts and (max(self.ranks) == 1 or (self.complete and tick.iteration <= self._first)):
             raise self._mixed_runs_error(line, tick)
         self._last = (line, tick)
         if tick.iteration < self.warmup - 1 or (self.complete and tick.iteration > self._end):
@@ -105,11 +105,11 @@ class LogWindow:
         written.append((line, tick))
 
     def _mixed_runs_error(self, line: int, tick: Tick) -> DocumentError:
-        at, before = self._last or (line, tick)
+        last_line, before = self._last or (line, tick)
         return self.log.error_at(
             line,
-            f"iteration {tick.iteration} comes after iteration {before.iteration} of line {at}. The log holds the "
-            "lines of several processes or runs; import those of one",
+            f"iteration {tick.iteration} comes after iteration {before.iteration} of line {last_line}. The log holds "
+            "the lines of several processes or runs; import those of one",
         )
 
     @property
@@ -130,25 +130,32 @@ class LogWindow:
         """
         ranks = self._ranks()
         throughput, name = self._throughput(global_batch)
-        how = ESTIMATOR[name]
+        explanation = ESTIMATOR[name]
         if ranks > 1:
-            how += f"; the log holds the lines of {ranks} ranks: {OF_RANKS[name]}"
-        return Estimate(throughput, name, f"{how}; {self.steps} iterations after {self.warmup} of warm-up")
+            explanation += f"; the log holds the lines of {ranks} ranks: {OF_RANKS[name]}"
+        return Estimate(
+            throughput, name, f"{explanation}; {self.steps} iterations after {self.warmup} of warm-up"
+        )
 
     def _throughput(self, global_batch: int) -> tuple[float, str]:
-        first, last = (self._ticks(at) for at in (self._first, self._end))
+        first, last = (self._ticks(iteration) for iteration in (self._first, self._end))
         starts, ends = ([tick.stamp for tick in ticks if tick.stamp is not None] for ticks in (first, last))
         if len(starts) == len(first) and len(ends) == len(last):
             # An iteration is over when its slowest rank is.
             return self._divide(max(ends) - max(starts), global_batch), "elapsed-between-lines"
-        inside = [at for at in sorted(self._lines) if self._first < at <= self._end]
-        times = [[tick.seconds for tick in self._ticks(at) if tick.seconds is not None] for at in inside]
+        inside = [iteration for iteration in sorted(self._lines) if self._first < iteration <= self._end]
+        times = [
+            [tick.seconds for tick in self._ticks(iteration) if tick.seconds is not None]
+            for iteration in inside
+        ]
         if all(times):
             self._check_gaps(inside)
             return self._divide(
                 math.fsum(math.fsum(seconds) / len(seconds) for seconds in times), global_batch
             ), ("summed-step-times")
-        rates = [[tick.rate for tick in self._ticks(at) if tick.rate is not None] for at in inside]
+        rates = [
+            [tick.rate for tick in self._ticks(iteration) if tick.rate is not None] for iteration in inside
+        ]
         if not all(rates) or not math.fsum(map(median, rates)):
             raise DocumentError(
                 f"{self.log.path}: between iterations {self._first} and {self._end} rates are missing."
@@ -160,13 +167,13 @@ class LogWindow:
 
     def _check_gaps(self, inside: Sequence[int]) -> None:
         reached = self._first
-        for at in inside:
-            line, tick = self._lines[at][0]
-            if at - tick.covers != reached:
+        for iteration in inside:
+            line, tick = self._lines[iteration][0]
+            if iteration - tick.covers != reached:
                 raise self.log.error_at(
-                    line, f"the time of iteration {reached + 1} is missing before iteration {at}"
+                    line, f"the time of iteration {reached + 1} is missing before iteration {iteration}"
                 )
-            reached = at
+            reached = iteration
 
     def _ranks(self) -> int:
         """Return how many ranks logged every iteration of the window."""
@@ -183,21 +190,21 @@ class LogWindow:
                 "with --set steps=N"
             )
         if self._end not in self._lines:
-            beyond = self._reached
+            next_iteration = self._reached
             raise self.log.error_at(
-                self._lines[beyond][0][0],
+                self._lines[next_iteration][0][0],
                 f"the window of {self.steps} iterations begins at {self._first}, but there is no line for its "
-                f"end: {beyond} is the next. Choose steps that the log has lines for, with --set steps=N",
+                f"end: {next_iteration} is the next. Choose steps that the log has lines for, with --set steps=N",
             )
-        window = {at: len(lines) for at, lines in self._lines.items() if at <= self._end}
+        window = {iteration: len(lines) for iteration, lines in self._lines.items() if iteration <= self._end}
         ranks = max(window.values())
-        for at, written in window.items():
+        for iteration, written in window.items():
             if written != ranks or ranks not in self.ranks:
                 one_of = ", ".join(map(str, sorted(self.ranks)))
                 raise self.log.error_at(
-                    self._lines[at][-1][0],
-                    f"iteration {at} has {written} lines; those of the window must all have as many, and as many as "
-                    f"the case can have ranks in one log ({one_of})",
+                    self._lines[iteration][-1][0],
+                    f"iteration {iteration} has {written} lines; those of the window must all have as many, and as "
+                    f"many as the case can have ranks in one log ({one_of})",
                 )
         return ranks
 

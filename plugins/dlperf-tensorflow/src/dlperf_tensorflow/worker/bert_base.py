@@ -31,11 +31,11 @@ class LayerNorm(tf.Module):
         self.gamma, self.beta = weights(name + ".weight"), weights(name + ".bias")
 
     def __call__(self, x):
-        wide = tf.cast(x, tf.float32)
+        values = tf.cast(x, tf.float32)
         gamma, beta = tf.cast(self.gamma, tf.float32), tf.cast(self.beta, tf.float32)
-        mean, variance = tf.nn.moments(wide, -1, keepdims=True)
+        mean, variance = tf.nn.moments(values, -1, keepdims=True)
         return tf.cast(
-            tf.nn.batch_normalization(wide, mean, variance, beta, gamma, LAYER_NORM_EPSILON),
+            tf.nn.batch_normalization(values, mean, variance, beta, gamma, LAYER_NORM_EPSILON),
             x.dtype,
         )
 

@@ -18,8 +18,8 @@ def accumulate(gradients_of, batch, count, variables):
     pieces = split(batch, count)
 
     def add(i, loss, gradients):
-        more, others = gradients_of({name: value[i] for name, value in pieces.items()})
-        return i + 1, loss + more, [a + b for a, b in zip(gradients, others)]
+        addend, piece_gradients = gradients_of({name: value[i] for name, value in pieces.items()})
+        return i + 1, loss + addend, [a + b for a, b in zip(gradients, piece_gradients)]
 
     zeros = [tf.zeros(variable.shape, variable.dtype) for variable in variables]
     _, loss, gradients = tf.while_loop(

@@ -22,11 +22,11 @@ class Loader(loading.Loader):
 
     def open(self, dataset, draws, request):
         """Return the pipeline's iterator."""
-        self._dataset, self._ahead = dataset, deque()
+        self._dataset, self._pending = dataset, deque()
 
         def keys():
             for drawn in draws:
-                self._ahead.append(drawn)
+                self._pending.append(drawn)
                 yield dataset.keys_of(drawn)
 
         options = tf.data.Options()
@@ -45,6 +45,6 @@ class Loader(loading.Loader):
         try:
             batch = next(self._batches)
         except tf.errors.OpError as error:
-            raise DataError(self._dataset.explain(self._ahead[0], error)) from None
-        self._ahead.popleft()
+            raise DataError(self._dataset.explain(self._pending[0], error)) from None
+        self._pending.popleft()
         return batch

@@ -11,14 +11,14 @@ GROWTH_STEPS = 2000
 """Defaults of Keras' `LossScaleOptimizer`: the first scale, and the number of good steps that double it."""
 
 
-def optimizer_for(numbers, variables, decays, near):
+def optimizer_for(numbers, variables, decays, place_near):
     """Create the optimizer of a request.
 
-    `decays` states for each variable whether it has weight decay. `near(variable)` is the scope of its update.
+    `decays` states for each variable whether it has weight decay. `place_near(variable)` is the scope of its update.
     """
     kinds = {"sgd": Momentum, "adamw": AdamW}
     if numbers["kind"] in kinds:
-        return kinds[numbers["kind"]](numbers, variables, decays, near)
+        return kinds[numbers["kind"]](numbers, variables, decays, place_near)
     raise ValueError("the tensorflow plugin has no optimizer %r" % numbers["kind"])
 
 
@@ -34,8 +34,8 @@ def _zeros_like(variables):
 class Momentum:
     """g ← g + w·θ;  v ← momentum·v + g;  θ ← θ - rate·v."""
 
-    def __init__(self, numbers, variables, decays, near):
-        self.momentum, self.variables, self._near = numbers["momentum"], variables, near
+    def __init__(self, numbers, variables, decays, place_near):
+        self.momentum, self.variables, self._place_near = numbers["momentum"], variables, place_near
         self.decays = [numbers["weight_decay"] * decay for decay in decays]
         self.velocities = self.moments = _zeros_like(variables)
         self.steps = None
@@ -50,7 +50,7 @@ class Momentum:
         for variable, velocity, decay, gradient in zip(
             self.variables, self.velocities, self.decays, gradients
         ):
-            with self._near(variable):
+            with self._place_near(variable):
                 tf.raw_ops.ResourceApplyMomentum(
                     var=variable.handle,
                     accum=velocity.handle,
@@ -67,8 +67,8 @@ class AdamW:
     above. It rounds β₁ and β₂ to float32 first, and so the corrections are those of the rounded ones.
     """
 
-    def __init__(self, numbers, variables, decays, near):
-        self._near = near
+    def __init__(self, numbers, variables, decays, place_near):
+        self._place_near = place_near
         self.beta1, self.beta2 = np.float32(numbers["beta1"]), np.float32(numbers["beta2"])
         self.epsilon, self.variables = numbers["epsilon"], variables
         self.decays = [numbers["weight_decay"] * decay for decay in decays]
@@ -90,7 +90,7 @@ class AdamW:
         for variable, m, v, decay, gradient in zip(
             self.variables, self.first, self.second, self.decays, gradients
         ):
-            with self._near(variable):
+            with self._place_near(variable):
                 if decay:
                     variable.assign_sub(rate * decay * variable)
                 tf.raw_ops.ResourceApplyAdam(
@@ -154,9 +154,9 @@ class DynamicScale:
 
         def good():
             apply(gradients)
-            grown = self.good_steps + 1 >= GROWTH_STEPS
-            self.scale.assign(tf.where(grown, 2.0 * self.scale, self.scale))
-            self.good_steps.assign(tf.where(grown, 0, self.good_steps + 1))
+            grows = self.good_steps + 1 >= GROWTH_STEPS
+            self.scale.assign(tf.where(grows, 2.0 * self.scale, self.scale))
+            self.good_steps.assign(tf.where(grows, 0, self.good_steps + 1))
             return tf.constant(0)
 
         def overflow():

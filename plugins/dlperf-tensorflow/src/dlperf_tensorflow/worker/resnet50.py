@@ -21,12 +21,12 @@ class Convolution(tf.Module):
         pad = self.weight.shape[0] // 2
         # Where the stride is 1, "SAME" is that padding; where it is 2, it would pad on one side only. TensorFlow
         # takes explicit padding as well, but then computes the gradients without oneDNN, several times slower.
-        self.ahead = spatial(self.layout, [pad, pad], [0, 0]) if pad and stride > 1 else None
+        self.explicit_padding = spatial(self.layout, [pad, pad], [0, 0]) if pad and stride > 1 else None
         self.padding = "SAME" if pad and stride == 1 else "VALID"
 
     def __call__(self, x):
-        if self.ahead is not None:
-            x = tf.pad(x, self.ahead)
+        if self.explicit_padding is not None:
+            x = tf.pad(x, self.explicit_padding)
         kernel = tf.cast(self.weight, x.dtype)
         return tf.nn.conv2d(x, kernel, self.stride, self.padding, data_format=self.layout)
 
@@ -121,9 +121,13 @@ class ResNet50(tf.Module):
         return tf.matmul(x, tf.cast(self.weight, x.dtype)) + tf.cast(self.bias, x.dtype)
 
 
-def spatial(layout, both, others):
-    """Return `both` for height and width, `others` for samples and channels, in this layout's order."""
-    return [others, both, both, others] if layout == "NHWC" else [others, others, both, both]
+def spatial(layout, spatial_axes, other_axes):
+    """Return `spatial_axes` for height and width, `other_axes` for samples and channels, in this layout's order."""
+    return (
+        [other_axes, spatial_axes, spatial_axes, other_axes]
+        if layout == "NHWC"
+        else [other_axes, other_axes, spatial_axes, spatial_axes]
+    )
 
 
 class ResNet50Trainer(TensorFlowTrainer):

@@ -23,7 +23,7 @@ class TensorFlowRuntime(Runtime):
         self.clock = "lagged" if request.device == "cuda" or self.served else "blocking"
         self.replica = process.replicas[0]
         self.precision = precision_named(request.precision, PRECISIONS)
-        self.meets = request.strategy == "all_reduce" and cluster.world_size > 1
+        self.syncs_gradients = request.strategy == "all_reduce" and cluster.world_size > 1
         """True if gradients are averaged with other replicas'."""
         self.strategy = None
         """The `tf.distribute.Strategy` that all of this process's replicas live in."""
@@ -56,7 +56,7 @@ class TensorFlowRuntime(Runtime):
         tf.random.set_seed(request.seed + self.replica)
 
     def _strategy(self, devices):
-        if not self.meets:
+        if not self.syncs_gradients:
             return tf.distribute.get_strategy()
         if len(devices) == self.cluster.world_size:
             if self.request.device == "cuda":
@@ -177,7 +177,7 @@ class TensorFlowRuntime(Runtime):
         return report
 
     def _transport(self):
-        if not self.meets:
+        if not self.syncs_gradients:
             return None
         if self.request.device == "cuda":
             return "nccl"

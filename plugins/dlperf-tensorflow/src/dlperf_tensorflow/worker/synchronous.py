@@ -9,7 +9,7 @@ import tensorflow as tf
 from dlperf_tensorflow.worker import evidence
 
 
-class Together:
+class MirroredReplicas:
     """A trainer's step, over the replicas of this process.
 
     `replica_step(batch, rate)` is what one replica does in a step; it gives the loss. `kind` is their devices' (`cpu`,
@@ -49,7 +49,7 @@ class Together:
 
     def traced_outputs(self, function, batch):
         """Return the tensors that a function of a batch gives for all replicas, traced as `step` is."""
-        traced = tf.function(lambda own: self._strategy.run(function, (own,)), autograph=False)
+        traced = tf.function(lambda batch: self._strategy.run(function, (batch,)), autograph=False)
         return self._of_all_replicas(traced(batch))
 
     def plain_outputs(self, function, batch):

@@ -20,7 +20,7 @@ from dlperf_tensorflow.worker.loading import Loader
 from dlperf_tensorflow.worker.optimizers import ConstantScale, DynamicScale, optimizer_for
 from dlperf_tensorflow.worker.precisions import PRECISIONS
 from dlperf_tensorflow.worker.state import ReplicaState
-from dlperf_tensorflow.worker.synchronous import Together
+from dlperf_tensorflow.worker.synchronous import MirroredReplicas
 from dlperf_tensorflow.worker.text import load_text
 from dlperf_tensorflow.worker.weights import Weights
 
@@ -46,8 +46,8 @@ class TensorFlowTrainer(ReplicaState):
             self.variables = [self.weights.variables[entry["name"]] for entry in request.parameters]
             decays = [entry["decay"] for entry in request.parameters]
             self.trained = [self.weights.trained[entry["name"]] for entry in request.parameters]
-            self.near = address_beside if runtime.served else contextlib.nullcontext
-            self.optimizer = optimizer_for(request.optimizer, self.variables, decays, self.near)
+            self.place_near = address_beside if runtime.served else contextlib.nullcontext
+            self.optimizer = optimizer_for(request.optimizer, self.variables, decays, self.place_near)
             self.scaler = DynamicScale() if self.scales_loss else ConstantScale(self.loss_scale)
         # XLA takes what one replica computes by itself; the collectives stay outside.
         self._gradients = self._compiled(self._accumulate)
@@ -55,7 +55,9 @@ class TensorFlowTrainer(ReplicaState):
         if runtime.served:
             self._replicas = Scheduled(runtime.coordinator, self._replica_step, self.host_batches())
         else:
-            self._replicas = Together(self.strategy, self._replica_step, request.device, process.replicas)
+            self._replicas = MirroredReplicas(
+                self.strategy, self._replica_step, request.device, process.replicas
+            )
 
     def _compiled(self, function):
         if self.request.compiler != "xla":
@@ -86,7 +88,7 @@ class TensorFlowTrainer(ReplicaState):
     def _replica_step(self, batch, rate):
         """Train one replica, in its own context; return its loss."""
         loss, gradients = self._gradients(batch)
-        if self.runtime.meets:
+        if self.runtime.syncs_gradients:
             context = tf.distribute.get_replica_context()
             mean = tf.distribute.ReduceOp.MEAN
             gradients = context.all_reduce(mean, gradients, self.runtime.communication())
@@ -116,7 +118,7 @@ class TensorFlowTrainer(ReplicaState):
             self.optimizer.apply(gradients, rate)
 
         self.scaler.update([tf.cast(gradient, tf.float32) for gradient in gradients], apply)
-        self.weights.round_masters(self.near)
+        self.weights.round_masters(self.place_near)
 
     def reset_optimizer(self):
         """Set every replica's moments, counts and loss scale to the beginning."""
@@ -141,10 +143,10 @@ class TensorFlowTrainer(ReplicaState):
         eagerly where this process computes. In both batch norm uses the batch's statistics, and no trace stays.
         """
         batch = self.canonical_batch()
-        in_effect = self._compiled(partial(self._first_outputs, self.network))
+        outputs_function = self._compiled(partial(self._first_outputs, self.network))
         plain = partial(self._first_outputs, self.plain)
         with evidence.preserve_state(self.strategy, self.weights.statistics.values()):
-            outputs = self._replicas.traced_outputs(in_effect, batch)
+            outputs = self._replicas.traced_outputs(outputs_function, batch)
             dtype, self.dtype = self.dtype, tf.float32
             try:
                 return outputs, self._replicas.plain_outputs(plain, batch)
@@ -159,7 +161,7 @@ class TensorFlowTrainer(ReplicaState):
         """Return it in float64, on the host."""
         return value.numpy().astype("float64")
 
-    def in_effect(self):
+    def observe_settings(self):
         """Return what the graph that `step` runs says."""
         graph_evidence = evidence.GraphEvidence(self._replicas.graph(self.canonical_batch()))
         self.product_types = graph_evidence.product_types()

@@ -57,11 +57,11 @@ class Weights:
                     (values if axes is None else values.transpose(axes)).astype(copy.dtype.as_numpy_dtype)
                 )
 
-    def round_masters(self, near):
-        """Set the narrow variables to their master weights, rounded; `near(variable)` is the scope for that."""
+    def round_masters(self, place_near):
+        """Set the narrow variables to their master weights, rounded; `place_near(variable)` is the scope for that."""
         for name, variable in self.trained.items():
             if variable is not self.variables[name]:
-                with near(variable):
+                with place_near(variable):
                     variable.assign(tf.cast(self.variables[name], variable.dtype))
 
     def types(self):

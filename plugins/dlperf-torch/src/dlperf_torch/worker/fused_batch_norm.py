@@ -38,9 +38,9 @@ def _tile(row, rows, channels, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
 def _keep(out, first, second, channels, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
     """Store two values per channel of this strip in `out` (2, strips, channels)."""
     _, _, c, real = _tile(0, 1, channels, ROWS, CHANNELS)
-    at = tl.program_id(0) * channels + c
-    tl.store(out + at, first, real)
-    tl.store(out + tl.num_programs(0) * channels + at, second, real)
+    offsets = tl.program_id(0) * channels + c
+    tl.store(out + offsets, first, real)
+    tl.store(out + tl.num_programs(0) * channels + offsets, second, real)
 
 
 @triton.jit
@@ -67,9 +67,9 @@ def _moments(x, moments, rows, channels, strip, ROWS: tl.constexpr, CHANNELS: tl
     mean, square = tl.zeros((ROWS, CHANNELS), tl.float32), tl.zeros((ROWS, CHANNELS), tl.float32)
     count = tl.zeros((ROWS,), tl.float32)
     for row in range(first, tl.minimum(first + strip, rows), ROWS):
-        at, inside, _, _ = _tile(row, rows, channels, ROWS, CHANNELS)
+        offsets, inside, _, _ = _tile(row, rows, channels, ROWS, CHANNELS)
         new = (row + tl.arange(0, ROWS) < rows).to(tl.float32)
-        values = tl.load(x + at, inside, 0.0).to(tl.float32)
+        values = tl.load(x + offsets, inside, 0.0).to(tl.float32)
         mean, square, count = _merge(mean, square, count, values, 0.0, new)
     strip_mean, strip_square = _merge_rows(mean, square, count)
     _keep(moments, strip_mean, strip_square, channels, ROWS, CHANNELS)
@@ -84,10 +84,10 @@ def _finish(
     means, squares = tl.zeros((ROWS, CHANNELS), tl.float32), tl.zeros((ROWS, CHANNELS), tl.float32)
     count = tl.zeros((ROWS,), tl.float32)
     for i in range(0, strips, ROWS):
-        at, inside, _, _ = _tile(i, strips, channels, ROWS, CHANNELS)
+        offsets, inside, _, _ = _tile(i, strips, channels, ROWS, CHANNELS)
         new = tl.minimum(rows - (i + tl.arange(0, ROWS)) * strip, strip)
-        new_mean = tl.load(moments + at, inside, 0.0)
-        new_square = tl.load(moments + strips * channels + at, inside, 0.0)
+        new_mean = tl.load(moments + offsets, inside, 0.0)
+        new_square = tl.load(moments + strips * channels + offsets, inside, 0.0)
         new = tl.maximum(new, 0).to(tl.float32)
         means, squares, count = _merge(means, squares, count, new_mean, new_square, new)
     mean, square = _merge_rows(means, squares, count)
@@ -101,9 +101,9 @@ def _finish(
 
 
 @triton.jit
-def _normalize(x, at, inside, c, real, mean, scale, gamma, beta):
+def _normalize(x, offsets, inside, c, real, mean, scale, gamma, beta):
     """Return x̂ and γ x̂ + β of a tile."""
-    values = tl.load(x + at, inside, 0.0).to(tl.float32)
+    values = tl.load(x + offsets, inside, 0.0).to(tl.float32)
     values = (values - tl.load(mean + c, real, 0.0)[None, :]) * tl.load(scale + c, real, 0.0)[None, :]
     return values, values * tl.load(gamma + c, real, 0.0)[None, :] + tl.load(beta + c, real, 0.0)[None, :]
 
@@ -113,13 +113,13 @@ def _output(
     x, residual, y, mean, scale, gamma, beta, rows, channels,
     RELU: tl.constexpr, RESIDUAL: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    at, inside, c, real = _tile(tl.program_id(0) * ROWS, rows, channels, ROWS, CHANNELS)
-    _, values = _normalize(x, at, inside, c, real, mean, scale, gamma, beta)
+    offsets, inside, c, real = _tile(tl.program_id(0) * ROWS, rows, channels, ROWS, CHANNELS)
+    _, values = _normalize(x, offsets, inside, c, real, mean, scale, gamma, beta)
     if RESIDUAL:
-        values += tl.load(residual + at, inside, 0.0).to(tl.float32)
+        values += tl.load(residual + offsets, inside, 0.0).to(tl.float32)
     if RELU:
         values = tl.where(values <= 0.0, 0.0, values)  # a NaN stays one, as in torch's
-    tl.store(y + at, values.to(y.dtype.element_ty), inside)
+    tl.store(y + offsets, values.to(y.dtype.element_ty), inside)
 
 
 @triton.jit
@@ -131,12 +131,12 @@ def _sums(
     first = tl.program_id(0) * strip
     d_gamma, d_beta = tl.zeros((ROWS, CHANNELS), tl.float32), tl.zeros((ROWS, CHANNELS), tl.float32)
     for row in range(first, tl.minimum(first + strip, rows), ROWS):
-        at, inside, c, real = _tile(row, rows, channels, ROWS, CHANNELS)
-        gradient = tl.load(dy + at, inside, 0.0).to(tl.float32)
-        normalized, before_relu = _normalize(x, at, inside, c, real, mean, scale, gamma, beta)
+        offsets, inside, c, real = _tile(row, rows, channels, ROWS, CHANNELS)
+        gradient = tl.load(dy + offsets, inside, 0.0).to(tl.float32)
+        normalized, before_relu = _normalize(x, offsets, inside, c, real, mean, scale, gamma, beta)
         if RESIDUAL:
-            gradient = tl.where(tl.load(y + at, inside, 0.0).to(tl.float32) <= 0.0, 0.0, gradient)
-            tl.store(masked + at, gradient.to(masked.dtype.element_ty), inside)
+            gradient = tl.where(tl.load(y + offsets, inside, 0.0).to(tl.float32) <= 0.0, 0.0, gradient)
+            tl.store(masked + offsets, gradient.to(masked.dtype.element_ty), inside)
         elif RELU:
             gradient = tl.where(before_relu <= 0.0, 0.0, gradient)
         d_gamma += gradient * normalized
@@ -150,16 +150,16 @@ def _input_gradient(
     RELU: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """Compute dx = γ / √(σ² + ε) · (dy - mean of dy - x̂ · mean of dy x̂): Ioffe and Szegedy 2015, section 3."""
-    at, inside, c, real = _tile(tl.program_id(0) * ROWS, rows, channels, ROWS, CHANNELS)
-    gradient = tl.load(dy + at, inside, 0.0).to(tl.float32)
-    normalized, before_relu = _normalize(x, at, inside, c, real, mean, scale, gamma, beta)
+    offsets, inside, c, real = _tile(tl.program_id(0) * ROWS, rows, channels, ROWS, CHANNELS)
+    gradient = tl.load(dy + offsets, inside, 0.0).to(tl.float32)
+    normalized, before_relu = _normalize(x, offsets, inside, c, real, mean, scale, gamma, beta)
     if RELU:
         gradient = tl.where(before_relu <= 0.0, 0.0, gradient)
     factor = tl.load(gamma + c, real, 0.0) * tl.load(scale + c, real, 0.0)
-    along = tl.load(d_gamma + c, real, 0.0) / rows
+    projection = tl.load(d_gamma + c, real, 0.0) / rows
     mean_gradient = tl.load(d_beta + c, real, 0.0) / rows
-    values = factor[None, :] * (gradient - mean_gradient[None, :] - normalized * along[None, :])
-    tl.store(dx + at, values.to(dx.dtype.element_ty), inside)
+    values = factor[None, :] * (gradient - mean_gradient[None, :] - normalized * projection[None, :])
+    tl.store(dx + offsets, values.to(dx.dtype.element_ty), inside)
 
 
 def _matrix(images):

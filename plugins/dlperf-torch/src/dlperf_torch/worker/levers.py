@@ -118,8 +118,8 @@ def probe_attention(name, device, dtype, heads, tokens, size, dropout):
     query = torch.zeros(1, heads, tokens, size, device=device, dtype=dtype, requires_grad=True)
     mask = torch.zeros(1, 1, 1, tokens, device=device, dtype=dtype)
     try:
-        attended = F.scaled_dot_product_attention(query, query, query, attn_mask=mask, dropout_p=dropout)
-        attended.sum().backward()
+        output = F.scaled_dot_product_attention(query, query, query, attn_mask=mask, dropout_p=dropout)
+        output.sum().backward()
     except RuntimeError as error:
         allow_attention("auto", dropout)
         raise Unsupported(

@@ -32,19 +32,19 @@ class LossScaler(torch.amp.GradScaler):
     def __init__(self, device, enabled):
         super().__init__(device.type, enabled=enabled)
         self.skipped = torch.zeros((), dtype=torch.int64, device=device)
-        self._one = torch.ones((), device=device)
-        self._last = self.scale(self._one)
+        self._unit = torch.ones((), device=device)
+        self._last = self.scale(self._unit)
         self._first = self.state_dict()
 
     def reset(self):
         """Return to the first scale."""
         self.load_state_dict(self._first)
-        self._last = self.scale(self._one)
+        self._last = self.scale(self._unit)
 
     def update(self):
         """Change the scale: a skipped step halves it, and nothing else lowers it."""
         super().update()
         if self.is_enabled():
-            scale = self.scale(self._one)
+            scale = self.scale(self._unit)
             self.skipped += scale < self._last
             self._last = scale

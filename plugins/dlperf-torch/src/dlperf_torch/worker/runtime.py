@@ -45,7 +45,7 @@ class TorchRuntime(Runtime):
         self.device = torch.device(request.device, 0) if request.device == "cuda" else torch.device("cpu")
         self.replica = process.replicas[0]
         self.precision = precision_named(request.precision, PRECISIONS)
-        self.meets = request.strategy == "all_reduce" and cluster.world_size > 1
+        self.syncs_gradients = request.strategy == "all_reduce" and cluster.world_size > 1
         """True if gradients are averaged with other processes'."""
 
     def start(self):
@@ -62,7 +62,7 @@ class TorchRuntime(Runtime):
             self._take_gpu()
         torch.backends.cuda.matmul.allow_tf32 = self.precision.tf32
         torch.backends.cudnn.allow_tf32 = self.precision.tf32
-        if self.meets:
+        if self.syncs_gradients:
             # Workers may compile for different lengths of time, so no collective ends before the longest
             # phase may; the agents hold the tighter deadlines.
             dist.init_process_group(
@@ -138,7 +138,7 @@ class TorchRuntime(Runtime):
             "mkl": torch.backends.mkl.is_available(),
             "onednn": torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled,
             "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
-            "transport": dist.get_backend() if self.meets else None,
+            "transport": dist.get_backend() if self.syncs_gradients else None,
         }
         if self.device.type == "cuda":
             properties = torch.cuda.get_device_properties(self.device)
@@ -170,6 +170,6 @@ class TorchRuntime(Runtime):
 
     def stop(self):
         """Leave the process group. Its threads live on, and may hold Python objects to the very end."""
-        if self.meets:
+        if self.syncs_gradients:
             dist.destroy_process_group()
             lifetime.skip_finalization()  # gloo: a SIGABRT was seen there

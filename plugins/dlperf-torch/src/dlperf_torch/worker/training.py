@@ -48,7 +48,7 @@ class TorchTrainer(ReplicaState):
 
     def _wrap_network(self):
         """Return the network with gradients averaged over the replicas; batch norm's statistics stay their own."""
-        if not self.runtime.meets:
+        if not self.runtime.syncs_gradients:
             return self.network
         return DistributedDataParallel(
             self.network,
@@ -107,7 +107,7 @@ class TorchTrainer(ReplicaState):
 
     def defer_synchronization(self):
         """Return DistributedDataParallel's context."""
-        return self.replicated.no_sync() if self.runtime.meets else contextlib.nullcontext()
+        return self.replicated.no_sync() if self.runtime.syncs_gradients else contextlib.nullcontext()
 
     def update(self):
         """Update all weights; a loss scaler skips that where a gradient is not finite."""
@@ -165,7 +165,7 @@ class TorchTrainer(ReplicaState):
         """Return it in float64, where it is."""
         return value.double()
 
-    def in_effect(self):
+    def observe_settings(self):
         """Return what the types and layouts seen in `deviation` and torch's objects say."""
         weights = evidence.weight_types(self.network)
         layouts = self.image_layouts or evidence.layouts_of_weights(self.network)
