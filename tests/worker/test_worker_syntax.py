@@ -114,7 +114,7 @@ def test_the_plugins_worker_halves_are_what_their_environments_can_run(path):
     assert {module.partition(".")[0] for module in foreign(path, *own)} <= allowed
 
 
-THEIR_OWN = {"torch": ("triton",)}
+THEIR_OWN = {"jax": ("jaxlib", "optax"), "torch": ("triton",)}
 """What may come with a framework's environment beside the framework itself."""
 
 

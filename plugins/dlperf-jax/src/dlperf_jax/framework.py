@@ -1,0 +1,70 @@
+"""JAX, as the controller sees it. Nothing here imports jax."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from dlperf_jax.options import JaxOptions, reason_to_refuse
+from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.spec.run_spec import RunSpec
+
+_PYTHON = ">=3.11,<3.15"
+_CPU = ("jax>=0.10.2,<0.13", "optax>=0.2.8,<0.3", "numpy>=2.0", "pillow>=11.0")
+"""The plugin is tested at the lower end of the range: JAX 0.10.2 with Python 3.11, on CPUs."""
+_CUDA = ("jax[cuda12]>=0.10.2,<0.13", *_CPU[1:])
+_NO_SERVERS = "JAX has no parameter servers: its replicas meet in collectives; choose all_reduce."
+_XLA = "XLA compiles every step of JAX, under the compiler none as well; choose none."
+
+
+class Jax(Framework):
+    """JAX 0.10 to 0.12: steps compiled by XLA, data parallel with `shard_map` over NCCL or gloo."""
+
+    name = "jax"
+    runtime = "dlperf_jax.worker.runtime:JaxRuntime"
+    trainers: ClassVar[Mapping[str, str]] = {
+        "resnet50": "dlperf_jax.worker.resnet50:ResNet50Trainer",
+        "bert-base": "dlperf_jax.worker.bert_base:BertBaseTrainer",
+    }
+    processes = "dlperf_jax.processes:processes"
+    capabilities = Capabilities(
+        devices={"cpu", "cuda"},
+        precisions={"fp32", "tf32", "amp-fp16", "amp-bf16", "fp16"},
+        compilers={"none"},
+        strategies={"all_reduce", "independent"},
+        layouts={"auto", "nhwc"},
+        data={"synthetic", "synthetic-host", "images", "text"},
+        accumulation=True,
+    )
+    lacks: ClassVar[Mapping[str, str]] = {
+        "nchw": "XLA chooses the memory layout itself, and arrays are NHWC in this plugin; leave the layout at auto.",
+        "parameter_server": _NO_SERVERS,
+        "parameter_server_async": _NO_SERVERS,
+        "horovod": "Horovod does not support JAX; choose all_reduce, which is JAX's own.",
+        "xla": _XLA,
+        "graph": _XLA,
+        "inductor": "inductor is torch's compiler. " + _XLA,
+        "cinn": "CINN is Paddle's compiler. " + _XLA,
+    }
+    tuning_variables = (
+        "TF_CPP_MAX_VLOG_LEVEL",
+        "TF_CPP_MIN_LOG_LEVEL",
+        "XLA_PYTHON_CLIENT_ALLOCATOR",
+        "XLA_PYTHON_CLIENT_MEM_FRACTION",
+        "XLA_PYTHON_CLIENT_PREALLOCATE",
+    )
+    Options: ClassVar[type[Any]] = JaxOptions
+
+    def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
+        """Return one environment per kind of device; the CPU's has no CUDA packages.
+
+        The CPU lock holds for every Python of the range, with markers where they differ.
+        """
+        if device == "cpu":
+            return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")
+        return EnvironmentSpec(_PYTHON, _CUDA)
+
+    def refuses(self, spec: RunSpec, options: Any) -> str | None:
+        """Return the reason why JAX cannot run a combination of offered capabilities; None if it can."""
+        return reason_to_refuse(options, spec)

@@ -1,0 +1,43 @@
+"""The plugin's own options, and the cases in which they have an effect. Nothing here imports jax."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from dlperf_sdk.spec.fields import check_boolean, context, factor, whole_number
+from dlperf_sdk.spec.run_spec import RunSpec
+
+
+@frozen
+class JaxOptions:
+    """The plugin's own options.
+
+    Raises:
+        SpecError: an option has an impossible value.
+    """
+
+    one_process_per_node: bool = factor(
+        "With all_reduce: one process owns all devices of a node instead of one each.",
+        False,
+        validator=check_boolean,
+    )
+    loader_workers: int = context(
+        "Threads per device that read and decode, for images and text.", 2, validator=whole_number(1, 1024)
+    )
+
+
+def reason_to_refuse(options: JaxOptions, spec: RunSpec) -> str | None:
+    """Return the reason to refuse an option that was changed but has no effect in the case; else None."""
+    if not options.one_process_per_node:
+        return None
+    if spec.topology.devices_per_node == 1:
+        return (
+            "With one device on a node one_process_per_node changes nothing; leave it at false, or choose a topology "
+            "with several devices per node."
+        )
+    if spec.strategy != "all_reduce":
+        return (
+            f"With {spec.strategy} every replica has a process of its own; leave one_process_per_node at false, or "
+            "choose all_reduce."
+        )
+    return None

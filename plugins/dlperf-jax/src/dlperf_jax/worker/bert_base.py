@@ -1,0 +1,105 @@
+"""BERT-Base pre-training in JAX: Devlin et al. 2019, masked language model and next sentence prediction.
+
+What is computed is laid down in `dlperf_sdk.models.bert_base`; the names are the manifest's. Every layer computes in
+the type of what it is given, but norms and softmax in float32. Letters in shapes: B sequences, S tokens, P
+predictions, H the hidden size, V word pieces.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from dlperf_jax.worker.scope import linear
+from dlperf_jax.worker.training import JaxTrainer
+from dlperf_sdk.worker.architectures import LAYER_NORM_EPSILON
+
+gelu = partial(jax.nn.gelu, approximate=False)
+
+
+def layer_norm(scope, name, x):
+    """Apply layer norm over the last axis."""
+    wide = x.astype(jnp.float32)
+    centered = wide - wide.mean(-1, keepdims=True)
+    normal = centered * lax.rsqrt(jnp.square(centered).mean(-1, keepdims=True) + LAYER_NORM_EPSILON)
+    gamma, beta = (scope[name + end].astype(jnp.float32) for end in (".weight", ".bias"))
+    return (normal * gamma + beta).astype(x.dtype)
+
+
+def embed(scope, input_ids, segment_ids):
+    """Sum words, positions and segments: (B, S), (B, S) → (B, S, H)."""
+    words, positions, segments = (
+        scope["embeddings.%s.weight" % kind] for kind in ("word", "position", "segment")
+    )
+    x = words[input_ids] + positions[: input_ids.shape[1]] + segments[segment_ids]
+    return scope.dropout(layer_norm(scope, "embeddings.norm", x).astype(scope.dtype))
+
+
+def attention(scope, name, x, mask, heads):
+    """Let every token attend to every token, in several heads; then apply the residual sum and its norm.
+
+    (B, S, H), and what is added to the scores, (B, 1, 1, S) → (B, S, H).
+    """
+    query, key, value = (
+        linear(scope, "%s.%s" % (name, part), x).reshape(*x.shape[:2], heads, -1)
+        for part in ("query", "key", "value")
+    )
+    scores = jnp.einsum("bqhd,bkhd->bhqk", query * query.shape[-1] ** -0.5, key).astype(jnp.float32)
+    shares = scope.dropout(jax.nn.softmax(scores + mask).astype(x.dtype))
+    context = jnp.einsum("bhqk,bkhd->bqhd", shares, value).reshape(x.shape)
+    return layer_norm(scope, name + ".norm", x + scope.dropout(linear(scope, name + ".output", context)))
+
+
+def layer(scope, name, x, mask, heads):
+    """Apply attention, then the feed-forward block: (B, S, H) → (B, S, H)."""
+    x = attention(scope, name + ".attention", x, mask, heads)
+    wide = gelu(linear(scope, name + ".intermediate", x))
+    return layer_norm(scope, name + ".norm", x + scope.dropout(linear(scope, name + ".output", wide)))
+
+
+def masked_lm(scope, x):
+    """Apply the head for masked language modelling; its weight is the word embeddings': (B · P, H) → (B · P, V)."""
+    x = layer_norm(scope, "masked_lm.norm", gelu(linear(scope, "masked_lm.transform", x)))
+    words = scope["embeddings.word.weight"].astype(x.dtype)
+    return jnp.einsum("ph,vh->pv", x, words) + scope["masked_lm.bias"].astype(x.dtype)
+
+
+def bert(scope, input_ids, segment_ids, attention_mask, masked_positions, heads, layers):
+    """Apply embeddings, the encoder, and the two heads of pre-training.
+
+    (B, S) three times, (B, P) → logits of the words (B · P, V), of the next sentence (B, 2).
+    """
+    x = embed(scope, input_ids, segment_ids)
+    mask = jnp.where(attention_mask == 0, -jnp.inf, 0.0)[:, None, None, :]
+    for i in range(layers):
+        x = layer(scope, "encoder.%d" % i, x, mask, heads)
+    predicted = jnp.take_along_axis(x, masked_positions[:, :, None], axis=1).reshape(-1, x.shape[-1])
+    follows = linear(scope, "next_sentence", jnp.tanh(linear(scope, "pooler", x[:, 0])))
+    return masked_lm(scope, predicted), follows
+
+
+class BertBaseTrainer(JaxTrainer):
+    """Sequences to the words that were masked, and whether their second part follows the first."""
+
+    def build(self, options):
+        """Return BERT; its sizes are the weights', but for the numbers of heads and layers."""
+        return partial(bert, heads=options["heads"], layers=options["layers"])
+
+    def outputs(self, network, batch):
+        """Return the logits (B · P, V) and (B, 2)."""
+        names = ("input_ids", "segment_ids", "attention_mask", "masked_positions")
+        return network(*(batch[name] for name in names))
+
+    def loss(self, outputs, batch):
+        """Return the mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
+        words, follows = outputs
+        weights = batch["masked_weights"].reshape(-1)
+        masked = (weights * cross_entropy(words, batch["masked_ids"].reshape(-1))).sum() / weights.sum()
+        return masked + cross_entropy(follows, batch["next_sentence_label"]).mean()
+
+
+def cross_entropy(logits, labels):
+    """Return -log p[label] of each row, in float32."""
+    log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
+    return -jnp.take_along_axis(log_p, labels[:, None], axis=-1)[:, 0]

@@ -1,0 +1,24 @@
+"""Loaders that are threads: Pillow and NumPy let go of the interpreter's lock where they take long."""
+
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+
+from dlperf_sdk.worker import loading
+
+
+class Loader(loading.Loader):
+    """An endless iterator over the batches of one replica: dicts of NumPy arrays.
+
+    JAX has no loader of its own, and its threads do not survive a fork.
+    """
+
+    def open(self, dataset, draws, request):
+        """Yield batches in the order of their draws; `prefetched` of them are in the making meanwhile."""
+        pool, ahead = ThreadPoolExecutor(self.workers), deque()
+        try:
+            for keys in draws:
+                ahead.append(pool.submit(dataset.__getitem__, keys))
+                if len(ahead) > self.prefetched:
+                    yield ahead.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)

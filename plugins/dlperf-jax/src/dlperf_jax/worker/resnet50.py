@@ -1,0 +1,88 @@
+"""ResNet-50 v1.5 in JAX: He et al. 2016, table 1, with the stride of a bottleneck in its 3×3 convolution.
+
+What is computed is laid down in `dlperf_sdk.models.resnet50`; the names are the manifest's. Images are NHWC and
+kernels HWIO. Every layer computes in the type of what it is given, but batch norm in float32.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.nn import relu
+
+from dlperf_jax.worker.scope import linear
+from dlperf_jax.worker.training import JaxTrainer
+from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, STAGES
+
+
+def convolution(scope, name, x, stride=1):
+    """Apply a convolution without bias, padded on all sides by half its kernel."""
+    kernel = scope[name + ".weight"].astype(x.dtype)
+    pad = kernel.shape[0] // 2
+    return lax.conv_general_dilated(
+        x, kernel, (stride, stride), [(pad, pad), (pad, pad)], dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+
+
+def batch_norm(scope, name, x):
+    """Apply batch norm over this replica's micro-batch."""
+    wide = x.astype(jnp.float32)
+    mean = wide.mean((0, 1, 2))
+    variance = jnp.square(wide - mean).mean((0, 1, 2))
+    scope.move_statistic(name + ".running_mean", 0.0, mean, BATCH_NORM_MOMENTUM)
+    scope.move_statistic(name + ".running_var", 1.0, variance, BATCH_NORM_MOMENTUM)
+    scale = scope[name + ".weight"] * lax.rsqrt(variance + BATCH_NORM_EPSILON)
+    return ((wide - mean) * scale + scope[name + ".bias"]).astype(x.dtype)
+
+
+def bottleneck(scope, name, x, stride, projects):
+    """Apply 1×1 down to the width, 3×3, 1×1 up to four times the width, and the shortcut around them.
+
+    (B, H, W, inputs) → (B, H / stride, W / stride, 4 × width).
+    """
+    shortcut = x
+    if projects:
+        shortcut = convolution(scope, name + ".downsample.0", x, stride)
+        shortcut = batch_norm(scope, name + ".downsample.1", shortcut)
+    x = relu(batch_norm(scope, name + ".bn1", convolution(scope, name + ".conv1", x)))
+    x = relu(batch_norm(scope, name + ".bn2", convolution(scope, name + ".conv2", x, stride)))
+    x = batch_norm(scope, name + ".bn3", convolution(scope, name + ".conv3", x))
+    return relu(x + shortcut)
+
+
+def max_pool(x):
+    """Apply 3×3 max-pooling with stride 2, padded on all sides by one."""
+    padding = ((0, 0), (1, 1), (1, 1), (0, 0))
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), padding)
+
+
+def resnet50(scope, images):
+    """Apply a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer.
+
+    (B, H, W, 3) → (B, classes).
+    """
+    x = convolution(scope, "conv1", images.astype(scope.dtype), stride=2)
+    x = max_pool(relu(batch_norm(scope, "bn1", x)))
+    for stage, (_, blocks) in enumerate(STAGES, start=1):
+        for block in range(blocks):
+            stride = 2 if stage > 1 and block == 0 else 1
+            x = bottleneck(scope, "layer%d.%d" % (stage, block), x, stride, projects=block == 0)
+    return linear(scope, "fc", x.mean((1, 2)))
+
+
+class ResNet50Trainer(JaxTrainer):
+    """Images to classes, cross entropy with label smoothing."""
+
+    def build(self, options):
+        """Return ResNet-50; the number of classes is the weights'."""
+        return resnet50
+
+    def outputs(self, network, batch):
+        """Return the logits (B, classes)."""
+        return (network(batch["image"]),)
+
+    def loss(self, outputs, batch):
+        """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
+        smoothing = self.request.model_options["label_smoothing"]
+        minus_log = -jax.nn.log_softmax(outputs[0].astype(jnp.float32))
+        per_sample = jnp.take_along_axis(minus_log, batch["label"][:, None], axis=-1)[:, 0]
+        return jnp.mean((1 - smoothing) * per_sample + smoothing * minus_log.mean(-1))

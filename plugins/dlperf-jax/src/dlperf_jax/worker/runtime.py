@@ -1,0 +1,161 @@
+"""JAX inside one worker process: its devices, its threads, its arithmetic, its way to the others."""
+
+import gzip
+import hashlib
+import os
+import shutil
+from contextlib import contextmanager
+from glob import glob
+from tempfile import TemporaryDirectory
+
+import jax
+import jaxlib
+
+from dlperf_jax.worker import distributed
+from dlperf_jax.worker.precisions import FLOAT32, PRECISIONS
+from dlperf_jax.worker.replicas import Replicas
+from dlperf_sdk.worker.interface import Runtime, Unsupported
+from dlperf_sdk.worker.precision import precision_named
+
+
+class JaxRuntime(Runtime):
+    """One process with one device or a node's worth of them: `cpu`, or the GPUs that it is let see."""
+
+    clock = "lagged"
+
+    def __init__(self, request, cluster, process):
+        super().__init__(request, cluster, process)
+        self.precision = precision_named(request.precision, PRECISIONS)
+        self.meets = request.strategy == "all_reduce" and cluster.world_size > 1
+        """True if gradients are averaged with other replicas'."""
+        self.is_distributed = self.meets and len(process.devices) < cluster.world_size
+        """True if some of these replicas are other processes'."""
+        self.replicas = None
+        """The replicas that train together, this process's among them."""
+        self.newest = None
+        """The trainer's state, as the newest step returns it: what `synchronize` waits for."""
+
+    def start(self):
+        """Take the devices, set threads and arithmetic, and join the other processes.
+
+        Raises:
+            Unsupported: a device is not there, or cannot do the requested precision.
+        """
+        count, patience = len(self.process.devices), int(max(self.request.deadlines.values()))
+        jax.config.update("jax_platforms", self.request.device)
+        jax.config.update("jax_compilation_cache_dir", _find_compilation_cache())
+        if self.precision.products == FLOAT32:
+            # Left alone, GPUs round the operands of float32 products to TF32.
+            precision = "tensorfloat32" if self.precision.tf32 else "highest"
+            jax.config.update("jax_default_matmul_precision", precision)
+        if self.request.device == "cpu":
+            self._limit_threads(patience)
+            jax.config.update("jax_num_cpu_devices", count)
+        if self.is_distributed:
+            host = self.cluster.nodes[self.process.node].host
+            distributed.join(self.request.device, host, patience)
+        self._require_devices(count)
+        self.replicas = Replicas(jax.devices() if self.meets else jax.local_devices()[:count])
+        if self.is_distributed and self.request.device == "cpu":
+            distributed.connect(self.replicas, patience)
+
+    def _limit_threads(self, patience):
+        """Set what XLA reads when it takes the processor: threads, and how long a replica waits for the others."""
+        os.environ["NPROC"] = os.environ.get("OMP_NUM_THREADS", "1")
+        names = (
+            "collective_timeout",
+            "collective_call_terminate_timeout",
+            "collective_call_warn_stuck_timeout",
+        )
+        flags = ["--xla_cpu_%s_seconds=%d" % (name, patience) for name in names]
+        os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags])
+
+    def _require_devices(self, count):
+        try:
+            devices = jax.local_devices()
+        except RuntimeError as error:
+            raise Unsupported(
+                "JAX %s cannot use %s: %s; check the driver with nvidia-smi, or run with --device cpu"
+                % (jax.__version__, self.request.device, error)
+            ) from None
+        if len(devices) < count:
+            raise Unsupported(
+                "JAX %s finds %d of %d devices (CUDA_VISIBLE_DEVICES is %r)"
+                % (jax.__version__, len(devices), count, os.environ.get("CUDA_VISIBLE_DEVICES"))
+            )
+        needs_ampere = self.precision.tf32 or self.precision.products == PRECISIONS["amp-bf16"].products
+        if self.request.device == "cuda" and needs_ampere:
+            for device in devices:
+                if float(device.compute_capability) < 8:
+                    raise Unsupported(
+                        "%s has compute capability %s; %s needs 8.0 (Ampere) or later"
+                        % (device.device_kind, device.compute_capability, self.request.precision)
+                    )
+
+    def synchronize(self):
+        """Wait for the newest state: what one program returns is finished together."""
+        jax.block_until_ready(self.newest)
+
+    def wait(self, loss):
+        """Wait until the step that gave this loss has finished, its update included."""
+        loss.block_until_ready()
+
+    @contextmanager
+    def trace(self, path):
+        """Record with JAX's profiler, which writes a folder of files; one of them is the trace, compressed."""
+        with TemporaryDirectory(dir=os.path.dirname(path)) as folder:
+            with jax.profiler.trace(folder):
+                yield
+            (packed,) = glob(os.path.join(folder, "**", "*.trace.json.gz"), recursive=True)
+            with gzip.open(packed) as source, open(path, "wb") as target:
+                shutil.copyfileobj(source, target)
+
+    def facts(self):
+        """Return versions, devices, threads and transport."""
+        devices = jax.local_devices()
+        report = {
+            "framework_version": jax.__version__,
+            "jaxlib_version": jaxlib.__version__,
+            "devices": [
+                "cpu" if device.platform == "cpu" else device.device_kind for device in self.replicas.own
+            ],
+            "platform_version": devices[0].client.platform_version,
+            "transport": self._transport(),
+        }
+        if self.request.device == "cpu":
+            report["threads"] = int(os.environ["NPROC"])
+        else:
+            report.update(
+                compute_capability=devices[0].compute_capability,
+                device_memory=devices[0].memory_stats()["bytes_limit"],
+            )
+        return report
+
+    def _transport(self):
+        if not self.meets:
+            return None
+        if self.request.device == "cuda":
+            return "nccl"
+        return "gloo" if self.is_distributed else "memory"
+
+    def is_out_of_memory(self, error):
+        """Return True for XLA's own error and the interpreter's."""
+        if isinstance(error, jax.errors.JaxRuntimeError):
+            return "RESOURCE_EXHAUSTED" in str(error) or "Out of memory" in str(error)
+        return isinstance(error, MemoryError)
+
+    def stop(self):
+        """Leave the other processes."""
+        if self.is_distributed:
+            distributed.leave()
+
+
+def _find_compilation_cache():
+    """Return the folder of compiled programs in the user's cache: repeats are new processes, and compile the same.
+
+    XLA compiles for the very processor, so each kind has a folder of its own: a home may be shared by several.
+    """
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        flags = next((line for line in file if line.startswith(("flags", "Features"))), "")
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(cache, "dlperf", "jax-" + hashlib.sha256(flags.encode()).hexdigest()[:12])

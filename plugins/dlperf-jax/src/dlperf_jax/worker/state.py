@@ -1,0 +1,93 @@
+"""State of JAX's replicas: parameters, batch norm's statistics, the optimizer's moments and count, dropout's keys.
+
+The measuring loop reads it outside the window, and the canonical weights are set through it.
+"""
+
+from functools import partial
+
+import jax
+import numpy as np
+
+from dlperf_jax.worker.precisions import FLOAT32
+from dlperf_jax.worker.replicas import COPIED, SPLIT
+from dlperf_jax.worker.scope import Scope
+from dlperf_sdk.worker.base_trainer import BaseTrainer
+
+STATE = {"weights": COPIED, "optimizer": COPIED, "scale": COPIED, "statistics": SPLIT, "keys": SPLIT}
+"""The parts of a trainer's state, and how they lie on the replicas."""
+
+
+class ReplicaState(BaseTrainer):
+    """The hooks of a trainer that read and set its state. Kernels are HWIO; all else has the manifest's axes."""
+
+    def assign(self, name, parameter, values):
+        """Set every replica's copy."""
+        values = values.transpose(2, 3, 1, 0) if values.ndim == 4 else values
+        self.state["weights"][name] = self._place(values, COPIED)
+
+    def read_parameter(self, name, replica):
+        """Return a replica's values of a parameter."""
+        values = self.replicas.read(self.state["weights"][name])[replica]
+        return np.ascontiguousarray(values.transpose(3, 2, 0, 1)) if values.ndim == 4 else values
+
+    def running_means(self, replica):
+        """Yield the running mean of every batch norm."""
+        for name, value in self.state["statistics"].items():
+            if name.endswith("running_mean"):
+                yield name, self.replicas.read(value)[replica]
+
+    def moments(self, replica):
+        """Yield the optimizer's moments: what it keeps of each parameter."""
+        for path, value in jax.tree_util.tree_leaves_with_path(self.state["optimizer"]):
+            if value.ndim:
+                yield jax.tree_util.keystr(path), self.replicas.read(value)[replica]
+
+    def count_updates(self):
+        """Return AdamW's count; SGD has none."""
+        counts = [value for value in jax.tree.leaves(self.state["optimizer"]) if not value.ndim]
+        return min((int(self.replicas.read(count)[0]) for count in counts), default=None)
+
+    def skipped_steps(self):
+        """Return how many steps had scaled gradients that were not finite."""
+        return int(self.replicas.read(self.state["scale"]["skipped"])[0])
+
+    def _trace_network(self):
+        """Return the names of the parameters that the network reads, and its running statistics' first values."""
+        scopes = []
+
+        def trace(weights, batch):
+            scopes.append(Scope(weights, {}, self.precision.products))
+            self.outputs(partial(self.network, scopes[0]), batch)
+            return scopes[0].statistics
+
+        shapes = {
+            entry["name"]: jax.ShapeDtypeStruct(_turn_shape(entry["shape"]), FLOAT32)
+            for entry in self.request.parameters
+        }
+        statistics = jax.eval_shape(trace, shapes, self.host_batches()[0])
+        first = {name: float(name.endswith("running_var")) for name in statistics}
+        return scopes[0].names, {
+            name: np.full(value.shape, first[name], np.float32) for name, value in statistics.items()
+        }
+
+    def reset_optimizer(self):
+        """Set moments, counts, the loss scale and the dropout keys to the beginning: moments and counts are zero."""
+        shapes = jax.eval_shape(self.optimizer.init, self.state["weights"])
+        moments = jax.tree.map(lambda value: np.zeros(value.shape, value.dtype), shapes)
+        seeds = [self.request.seed + replica for replica in self.process.replicas]
+        self.state.update(
+            optimizer=self._copy_to_replicas(moments),
+            scale=self._copy_to_replicas(self.scaler.first()),
+            keys=self.replicas.place([np.asarray(jax.random.PRNGKey(seed))[None] for seed in seeds], SPLIT),
+        )
+
+    def _place(self, value, spec):
+        return self.replicas.place([value] * len(self.replicas.own), spec)
+
+    def _copy_to_replicas(self, tree):
+        return jax.tree.map(lambda value: self._place(value, COPIED), tree)
+
+
+def _turn_shape(shape):
+    """Return the axes of a kernel as HWIO, others as they are."""
+    return tuple(shape[axis] for axis in (2, 3, 1, 0)) if len(shape) == 4 else tuple(shape)
