@@ -28,7 +28,7 @@ from typing import Any
 from dlperf_sdk import RunSpec
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
-from dlperf_sdk.worker.agent import address_table, link
+from dlperf_sdk.worker.agent import address_table, exchange, link
 from dlperf_sdk.worker.agent.agent import HEARTBEAT
 from dlperf_sdk.worker.agent.coordinator import Coordinator
 
@@ -47,17 +47,17 @@ def coordinate(nodes: int, started: Connection) -> None:
     request = plan.request("scale", ("python",), {}, {"source": "synthetic"})
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     sent, received, last = [0], [0], dict[str, Any]()
-    send_line = link.Link.send_line
+    put_line = exchange.Channel.put_line
 
-    def count(connection: link.Link, line: bytes) -> bool:
+    def count(channel: exchange.Channel, line: bytes) -> None:
         sent[0] += len(line)
-        return send_line(connection, line)
+        put_line(channel, line)
 
     def emit(event: dict[str, Any]) -> None:
         received[0] += len(json.dumps(event, allow_nan=False).encode())
         last.update(event)
 
-    link.Link.send_line = count  # type: ignore[method-assign]
+    exchange.Channel.put_line = count  # type: ignore[method-assign]
     started_at, processor = time.monotonic(), time.process_time()
     coordinator = Coordinator(request, listener, SECRET, emit)
     coordinator.start()
@@ -178,6 +178,7 @@ def simulate(nodes: range, port: int) -> None:
 def serve(selector: selectors.BaseSelector, beaten: float, patience: float) -> float:
     """Let agents answer, and give a sign of life where one is due; return the time of the last one."""
     for key, events in selector.select(patience):
+        beaten = beat(selector, beaten)  # a thousand agents take their time to make records
         agent = key.data
         if events & selectors.EVENT_READ:
             agent.read()
@@ -188,6 +189,11 @@ def serve(selector: selectors.BaseSelector, beaten: float, patience: float) -> f
         interest = selectors.EVENT_READ | (0 if agent.flush() else selectors.EVENT_WRITE)
         if key.events != interest:
             selector.modify(agent.socket, interest, agent)
+    return beat(selector, beaten)
+
+
+def beat(selector: selectors.BaseSelector, beaten: float) -> float:
+    """Give a sign of life of all agents if one is due; return the time of the last one."""
     if time.monotonic() - beaten < HEARTBEAT:
         return beaten
     for key in list(selector.get_map().values()):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
-import queue
 import socket
-import threading
 import time
+from contextlib import closing
 
 import pytest
 
-from dlperf_sdk.worker.agent import roster
-from dlperf_sdk.worker.agent.outbox import Outbox
+from dlperf_sdk.worker.agent import link, roster
 from dlperf_sdk.worker.failures import Failed
+
+BEAT = {"do": "beat"}
+LONG = "x" * 2**24
+"""More than a connection takes that nobody reads from."""
 
 
 @pytest.fixture
@@ -21,16 +24,35 @@ def nodes():
         yield roster.Roster(2, listener, "5" * 64, lambda: None)
 
 
-class Receiver:
-    """A link that takes messages while `open` is set."""
+@pytest.fixture
+def agents(nodes):
+    with closing(Agents(nodes)) as joined:
+        yield joined
 
-    def __init__(self):
-        self.open, self.lines = threading.Event(), queue.Queue()
 
-    def send_line(self, line):
-        assert self.open.wait(60)
-        self.lines.put(line)
-        return True
+class Agents:
+    """The other ends of the nodes' links, which read when they are asked to."""
+
+    def __init__(self, nodes):
+        self.sockets, self.readers = [], []
+        nodes._exchange.start()
+        for node in range(2):
+            theirs = socket.create_connection(nodes._listener.getsockname(), 60)
+            nodes._exchange.add(link.Link(nodes._listener.accept()[0]))
+            self.sockets.append(theirs)
+            self.readers.append(theirs.makefile("rb"))
+            theirs.sendall(link.encode({"event": "hello", "node": node}))
+        assert {nodes.next(60)["node"], nodes.next(60)["node"]} == {0, 1}
+
+    def read(self, node):
+        """The next message that is no sign of life."""
+        while (message := json.loads(self.readers[node].readline())) == BEAT:
+            pass
+        return message
+
+    def close(self):
+        for file in (*self.readers, *self.sockets):
+            file.close()
 
 
 def test_silence_is_judged_with_an_empty_inbox_only(nodes):
@@ -52,36 +74,50 @@ def test_a_node_is_silent_once_the_inbox_is_empty(nodes):
     assert "has not been heard" in error.value.failure["message"]
 
 
-def test_a_slow_receiver_delays_neither_the_others_nor_the_clock(nodes):
-    slow, fast = Receiver(), Receiver()
-    fast.open.set()
-    nodes._outboxes.update({0: Outbox(slow), 1: Outbox(fast)})
-    for number in range(3):
-        nodes.order({"do": number})
-    assert [fast.lines.get(timeout=60) for _ in range(3)] == [b'{"do": 0}\n', b'{"do": 1}\n', b'{"do": 2}\n']
-    nodes._inbox.put({"event": "ready", "node": 1})
-    assert nodes.next(60)["event"] == "ready"
-    assert slow.lines.empty()
-    slow.open.set()
+def test_a_slow_receiver_delays_neither_the_others_nor_the_clock(nodes, agents):
+    orders = [{"do": "lay-out", "text": LONG}, {"do": "start"}]
+    for order in orders:
+        nodes.order(order)
+    assert [agents.read(1), agents.read(1)] == orders
+    agents.sockets[1].sendall(link.encode({"event": "ready", "node": 1}))
+    assert nodes.next(60)["node"] == 1
+    assert not nodes._channels[0].is_idle()
+    assert [agents.read(0), agents.read(0)] == orders
     nodes.close()
-    sent = [slow.lines.get(timeout=60) for _ in range(4)]
-    assert sent == [b'{"do": 0}\n', b'{"do": 1}\n', b'{"do": 2}\n', b'{"do": "quit"}\n']
+    assert agents.read(0) == agents.read(1) == {"do": "quit"}
 
 
-def test_signs_of_life_do_not_pile_up_before_a_slow_receiver(nodes):
-    slow = Receiver()
-    nodes._outboxes[0] = Outbox(slow)
+def test_signs_of_life_do_not_pile_up_before_a_slow_receiver(nodes, agents):
+    nodes.order({"do": "lay-out", "text": LONG})
     for _ in range(10):
         nodes._beat_nodes()
-    slow.open.set()
-    nodes.close()
-    sent = [slow.lines.get(timeout=60)]
-    while sent[-1] != b'{"do": "quit"}\n':
-        sent.append(slow.lines.get(timeout=60))
-    assert len(sent) <= 3
+    nodes.order({"do": "start"})
+    assert agents.read(0)["do"] == "lay-out"
+    assert json.loads(agents.readers[0].readline()) == {"do": "start"}
 
 
-def test_a_value_that_json_does_not_have_is_refused_at_once(nodes):
-    nodes._outboxes[0] = Outbox(Receiver())
+def test_a_message_in_small_pieces_and_several_at_once(nodes, agents):
+    line = link.encode({"event": "ready", "node": 0, "text": LONG[:1000]})
+    for first in range(0, len(line), 100):
+        agents.sockets[0].sendall(line[first : first + 100])
+    agents.sockets[0].sendall(line + line)
+    assert [nodes.next(60)["text"] for _ in range(3)] == [LONG[:1000]] * 3
+
+
+@pytest.mark.parametrize("data", [b"{}\n", b"no JSON\n", b'{"event": "ready", "node": 7}\n', b"x" * 2000])
+def test_a_node_that_says_what_is_no_message_is_cut_off_alone(nodes, agents, data, monkeypatch):
+    monkeypatch.setattr(link, "LONGEST_LINE", 1000)
+    agents.sockets[0].sendall(data)
+    assert set(agents.readers[0]) <= {link.encode(BEAT)}
+    agents.sockets[1].sendall(link.encode({"event": "hello", "node": 1, "time": "noon"}))
+    seen = []
+    while "hello" not in seen:
+        try:
+            seen.append(nodes.next(60)["event"])
+        except Failed as failed:
+            assert failed.failure["node"] == 0
+
+
+def test_a_value_that_json_does_not_have_is_refused_at_once(nodes, agents):
     with pytest.raises(ValueError, match="not JSON compliant"):
         nodes.order({"do": math.nan})

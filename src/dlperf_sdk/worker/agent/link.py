@@ -22,7 +22,8 @@ class Link:
     """One connection. Sending is safe from several threads; receiving is for one."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self._socket = connection
+        self.socket = connection
+        """Read and written by `Exchange` instead of this class once it serves the link."""
         self._reader = connection.makefile("rb")
         self._lock = threading.Lock()
         self.address, self.port = connection.getsockname()[:2]
@@ -36,7 +37,7 @@ class Link:
         """Send a message that is encoded already; False if the other side has gone."""
         try:
             with self._lock:
-                self._socket.sendall(line)
+                self.socket.sendall(line)
         except OSError:
             return False
         return True
@@ -45,7 +46,7 @@ class Link:
         """Yield messages until the connection closes, or until one is malformed or too long."""
         while True:
             try:
-                message = _parse(self._reader.readline(LONGEST_LINE))
+                message = parse(self._reader.readline(LONGEST_LINE))
             except OSError:
                 return
             if message is None:
@@ -54,11 +55,11 @@ class Link:
 
     def close(self) -> None:
         try:
-            self._socket.shutdown(socket.SHUT_RDWR)
+            self.socket.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # the other side was faster
         self._reader.close()
-        self._socket.close()
+        self.socket.close()
 
 
 def encode(message: Dict[str, Any]) -> bytes:
@@ -66,7 +67,7 @@ def encode(message: Dict[str, Any]) -> bytes:
     return json.dumps(message, allow_nan=False).encode() + b"\n"
 
 
-def _parse(line: bytes) -> Optional[Dict[str, Any]]:
+def parse(line: bytes) -> Optional[Dict[str, Any]]:
     """Return the message on a line; None if it is unfinished or no JSON object."""
     try:
         message = json.loads(line.decode()) if line.endswith(b"\n") else None
@@ -93,7 +94,7 @@ def _opening(connection: socket.socket, deadline: float) -> Dict[str, Any]:
             line += connection.recv(waiting.find(b"\n") + 1 or len(waiting))
     except OSError:
         return {}
-    return _parse(line) or {}
+    return parse(line) or {}
 
 
 def _proof(secret: str, side: str, challenge: str, answer: str, port: int) -> str:

@@ -5,10 +5,10 @@ import socket
 import time
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from dlperf_sdk.worker.agent import link, preflight
+from dlperf_sdk.worker.agent import preflight
 from dlperf_sdk.worker.agent.admission import Admission
+from dlperf_sdk.worker.agent.exchange import Channel, Exchange, await_sending
 from dlperf_sdk.worker.agent.link import SILENCE, encode
-from dlperf_sdk.worker.agent.outbox import Outbox
 from dlperf_sdk.worker.failures import Failed, failure
 
 BEAT = 2.0
@@ -16,21 +16,23 @@ BEAT = 2.0
 
 
 class Roster:
-    """All nodes' links, read by one thread each, and served from one inbox."""
+    """All nodes' channels, and one inbox of what they say."""
 
     def __init__(
         self, nodes: int, listener: socket.socket, secret: str, while_waiting: Callable[[], None]
     ) -> None:
         self._nodes, self._listener, self._while_waiting = nodes, listener, while_waiting
-        self._admission = Admission(listener, secret, nodes, self._receive)
+        self._exchange = Exchange(self._receive, self._lose)
+        self._admission = Admission(listener, secret, nodes, self._exchange.add)
         self._inbox: "queue.Queue[Dict[str, Any]]" = queue.Queue()
-        self._outboxes: Dict[int, Outbox] = {}
+        self._channels: Dict[int, Channel] = {}
         self._last_heartbeats: Dict[int, float] = {}
         self._hellos: Dict[int, Dict[str, Any]] = {}
         self._beat = 0.0
 
     def gather(self, patience: float) -> None:
         """Wait for a hello from every node. Raises Failed if some have not come after `patience` seconds."""
+        self._exchange.start()
         self._admission.start()
         deadline = time.monotonic() + patience
         while len(self._hellos) < self._nodes:
@@ -96,27 +98,25 @@ class Roster:
 
     def present(self) -> Set[int]:
         """Return the nodes that are still to report."""
-        return set(self._outboxes)
+        return set(self._channels)
 
     def order(self, message: Dict[str, Any]) -> None:
         """Tell all nodes the same."""
         line = encode(message)
-        for outbox in list(self._outboxes.values()):
-            outbox.put_line(line)
+        for channel in list(self._channels.values()):
+            channel.put_line(line)
 
     def close(self) -> None:
         """Tell all nodes to quit, and wait until that is sent; no longer than a node may be silent."""
         self.order({"do": "quit"})
-        deadline = time.monotonic() + SILENCE
-        for outbox in list(self._outboxes.values()):
-            outbox.close(deadline)
+        await_sending(list(self._channels.values()), time.monotonic() + SILENCE)
 
     def _beat_nodes(self) -> None:
         """Give a sign of life to the nodes that have nothing else to receive."""
         line = encode({"do": "beat"})
-        for outbox in list(self._outboxes.values()):
-            if outbox.is_empty():
-                outbox.put_line(line)
+        for channel in list(self._channels.values()):
+            if channel.is_idle():
+                channel.put_line(line)
 
     def order_each(self, message_for: Callable[[int, Dict[str, Any]], Dict[str, Any]]) -> None:
         """Tell each node its own message.
@@ -133,8 +133,8 @@ class Roster:
                     "host_index": index,
                     "host_count": len(group),
                 }
-                if node in self._outboxes:
-                    self._outboxes[node].put(message_for(node, place))
+                if node in self._channels:
+                    self._channels[node].put(message_for(node, place))
 
     def next(self, patience: float) -> Optional[Dict[str, Any]]:
         """Return the next message, or None after `patience` seconds. Raises Failed once for each node that is lost."""
@@ -177,28 +177,26 @@ class Roster:
 
     def _lost(self, node: int, reason: str) -> Failed:
         self._last_heartbeats.pop(node, None)
-        outbox = self._outboxes.pop(node, None)
-        if outbox is not None:
-            outbox.close(0.0)
+        self._channels.pop(node, None)
         message = "The agent of %s %s. The other nodes' workers were ended; finished repeats are kept."
         return Failed(failure("lost-node", message % (self.name(node), reason), None, node))
 
-    def _receive(self, joined: link.Link) -> None:
-        """Pass on what one node's agent says, in a thread of its own, until the connection closes."""
-        node = None
-        for message in joined.messages():
-            node = message.get("node")
-            if not isinstance(node, int) or not 0 <= node < self._nodes:
-                node = None
-                break
-            if node not in self._outboxes:
-                self._outboxes[node] = Outbox(joined)
-            if "time" in message:
-                message["skew"] = preflight.skewed(message["time"])
-            self._inbox.put(message)
-        joined.close()
-        if node is not None:
-            self._inbox.put({"event": "gone", "node": node})
+    def _receive(self, channel: Channel, message: Dict[str, Any]) -> bool:
+        """Take a message from the exchange's thread; False if it does not come from a node of this case."""
+        node = message.get("node")
+        if not isinstance(node, int) or not 0 <= node < self._nodes:
+            channel.node = None
+            return False
+        channel.node = node
+        self._channels.setdefault(node, channel)
+        if isinstance(message.get("time"), float):
+            message["skew"] = preflight.skewed(message["time"])
+        self._inbox.put(message)
+        return True
+
+    def _lose(self, channel: Channel) -> None:
+        if channel.node is not None:
+            self._inbox.put({"event": "gone", "node": channel.node})
 
 
 def _capital(sentence: str) -> str:

@@ -1,0 +1,166 @@
+"""The coordinator's connections to all nodes in one thread: no node, however slow, delays another or a clock."""
+
+import collections
+import selectors
+import socket
+import threading
+import time
+from typing import Any, Callable, Deque, Dict, List, Optional
+
+from dlperf_sdk.worker.agent import link
+
+_CHUNK = 256 * 1024
+"""Bytes that are read from one node before the others have their turn."""
+
+
+class Channel:
+    """One node's connection: the line that has come in part, and the messages that wait to be sent."""
+
+    def __init__(self, joined: link.Link, exchange: "Exchange") -> None:
+        self.node: Optional[int] = None
+        """The node at the other end, once it has said so."""
+        self.link = joined
+        self.pieces: List[bytes] = []
+        """What has come of the next line."""
+        self.length = 0
+        """Bytes of the pieces."""
+        self.waiting: Deque[memoryview] = collections.deque()
+        """Lines that wait, in their order; appended to by any thread, and sent by the exchange's."""
+        self.is_open = True
+        self._exchange = exchange
+
+    def put(self, message: Dict[str, Any]) -> None:
+        """Send a message after those before it; return at once. Raises ValueError if JSON does not have a value."""
+        self.put_line(link.encode(message))
+
+    def put_line(self, line: bytes) -> None:
+        """Send a message that is encoded already, as `put` does."""
+        self.waiting.append(memoryview(line))
+        self._exchange.request_sending(self)
+
+    def is_idle(self) -> bool:
+        """Return True if nothing waits to be sent, or nobody is there to take it."""
+        return not self.waiting or not self.is_open
+
+
+class Exchange(threading.Thread):
+    """The thread of all channels.
+
+    Args:
+        receive: Called in this thread with a channel and each of its messages; False closes the channel.
+        lose: Called in this thread with a channel that has closed.
+    """
+
+    def __init__(
+        self, receive: Callable[[Channel, Dict[str, Any]], bool], lose: Callable[[Channel], None]
+    ) -> None:
+        super().__init__(daemon=True)
+        self._receive, self._lose = receive, lose
+        self._is_woken = False
+        self._added: Deque[Channel] = collections.deque()
+        self._sending: Deque[Channel] = collections.deque()
+
+    def start(self) -> None:
+        """Start the thread, which goes on for as long as the process."""
+        self._selector = selectors.DefaultSelector()
+        self._wakeup, self._waker = socket.socketpair()
+        self._selector.register(self._wakeup, selectors.EVENT_READ, None)
+        super().start()
+
+    def add(self, joined: link.Link) -> None:
+        """Serve a link from now on."""
+        self._added.append(Channel(joined, self))
+        self._wake()
+
+    def request_sending(self, channel: Channel) -> None:
+        """Send what waits in a channel."""
+        self._sending.append(channel)
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._is_woken:
+            self._is_woken = True
+            self._waker.send(b"\0")
+
+    def run(self) -> None:
+        while True:
+            for key, events in self._selector.select():
+                channel = key.data
+                if channel is None:
+                    self._take_requests()
+                    continue
+                if events & selectors.EVENT_READ:
+                    self._read(channel)
+                if events & selectors.EVENT_WRITE:
+                    self._send(channel)
+
+    def _take_requests(self) -> None:
+        self._wakeup.recv(64)
+        self._is_woken = False  # before looking: a request that comes later wakes again
+        while self._added:
+            channel = self._added.popleft()
+            channel.link.socket.setblocking(False)
+            self._selector.register(channel.link.socket, selectors.EVENT_READ, channel)
+        while self._sending:
+            self._send(self._sending.popleft())
+
+    def _read(self, channel: Channel) -> None:
+        """Pass on the lines that have arrived; close the channel behind the last, or at one that is no message."""
+        try:
+            data = channel.link.socket.recv(_CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._close(channel)
+            return
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            message = link.parse(b"".join([*channel.pieces, line, b"\n"]))
+            channel.pieces, channel.length = [], 0
+            if message is None or not self._receive(channel, message):
+                self._close(channel)
+                return
+        if rest:
+            channel.pieces.append(rest)
+            channel.length += len(rest)
+            if channel.length >= link.LONGEST_LINE:
+                self._close(channel)
+
+    def _send(self, channel: Channel) -> None:
+        """Send what waits, as far as the node takes it now; go on when it takes more."""
+        if not channel.is_open:
+            return
+        try:
+            while channel.waiting:
+                line = channel.waiting[0]
+                sent = channel.link.socket.send(line)
+                if sent == len(line):
+                    channel.waiting.popleft()
+                else:
+                    channel.waiting[0] = line[sent:]
+        except BlockingIOError:
+            self._watch(channel, selectors.EVENT_READ | selectors.EVENT_WRITE)
+            return
+        except OSError:
+            self._close(channel)
+            return
+        self._watch(channel, selectors.EVENT_READ)
+
+    def _watch(self, channel: Channel, events: int) -> None:
+        if self._selector.get_key(channel.link.socket).events != events:
+            self._selector.modify(channel.link.socket, events, channel)
+
+    def _close(self, channel: Channel) -> None:
+        if channel.is_open:
+            channel.is_open = False
+            self._selector.unregister(channel.link.socket)
+            channel.link.close()
+            self._lose(channel)
+
+
+def await_sending(channels: List[Channel], deadline: float) -> None:
+    """Wait until nothing waits in any of the channels, or until a time on the monotonic clock."""
+    while not all(channel.is_idle() for channel in channels) and time.monotonic() < deadline:
+        time.sleep(0.002)
