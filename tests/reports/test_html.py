@@ -38,6 +38,7 @@ from dlperf_sdk.reports.html import (
     scaling,
     spread,
 )
+from dlperf_sdk.reports.html import sweeps as html_sweeps
 from dlperf_sdk.reports.html.page import Abreast, Folded, Page, Plot, Section, Sortable
 from dlperf_sdk.reports.series import labels, merge, strong_workloads, workloads
 from dlperf_sdk.results.records import Failure
@@ -365,11 +366,49 @@ def test_two_points_of_strong_scaling_are_shown_where_they_are_in_no_weak_series
 # -- sweeps and scaling
 
 
+def test_the_best_batch_size_of_each_model_is_in_a_table():
+    page = page_of("dlperf-v1.0")
+    assert [part.title for part in page.sections if "Sweeps" in part.title] == [
+        "Sweeps: resnet50",
+        "Sweeps: bert-base",
+    ]
+    table, single, *_ = section(page, "Sweeps: resnet50").items
+    titles = [column.title for column in table.columns]
+    rows = {row[0].text: dict(zip(titles, (cell.text for cell in row), strict=True)) for row in table.rows}
+    oneflow, tensorflow = (
+        rows["oneflow 0.2.0 (OneFlow-Benchmark) fp32"],
+        rows["tensorflow 2.3.0 (TensorFlow-models) amp-fp16"],
+    )
+    assert (oneflow["batch sizes"], oneflow["1n4d"]) == ("96, 128, 144", "")
+    assert oneflow["4n8d"] == "128, 144: 12,412 img/s (1.02×)"  # 12,408 is no worse
+    assert tensorflow["1n1d"] == "256: 1,075 img/s (1.15×)"
+    assert tensorflow["1n2d"] == "128: 1,572 img/s (only one)"
+    assert "torch fp32 (128)" in single.text
+
+
+def test_many_swept_models_share_a_section():
+    chance = random.Random(0)
+    results = [
+        case(number, chance, {"topology": "1n1d", "batch_size": size})
+        for number, size in enumerate((2, 4) * 5)
+    ]
+    cases = [Case.from_source(result) for result in results]
+    named = [
+        attrs.evolve(one, facts={**one.facts, "model": f"model-{at // 2}"}) for at, one in enumerate(cases)
+    ]
+    assert [part.title for part in html_sweeps.sections(merge(named))] == ["Sweeps"]
+    assert [part.title for part in html_sweeps.sections(merge(named[:4]))] == [
+        "Sweeps: model-0",
+        "Sweeps: model-1",
+    ]
+
+
 def test_a_sweep_is_one_curve_of_throughput_and_one_of_memory():
     chance = random.Random(0)
     actual = [case(at, chance, {"topology": "1n1d", "batch_size": size}) for at, size in enumerate((8, 2, 4))]
     page = measured.page(actual)
-    (plots,) = section(page, "Sweeps").items
+    best, plots = section(page, "Sweeps").items
+    assert [cell.text for cell in best.rows[0]][1] == "2, 4, 8"
     assert [plot.title for plot in plots.items] == [
         "Batch size: resnet50, 1n1d, fp32: throughput",
         "Batch size: resnet50, 1n1d, fp32: peak device memory",
@@ -628,8 +667,16 @@ def test_more_cases_than_a_plot_holds_come_in_facets_and_pages():
 
 def test_the_first_screen_answers_which_framework_is_fastest():
     page = page_of("dlperf-v1.0")
-    (table,) = [item.table for item in page.sections[0].items if isinstance(item, Sortable)]
     assert page.sections[0].title == "Fastest framework"
+    overview, details = page.sections[0].items
+    columns = [column.title for column in overview.columns]
+    (row,) = (row for row in overview.rows if [cell.text for cell in row[:3]] == ["resnet50", "128", "fp32"])
+    assert columns[4:] == ["1n1d", "1n2d", "1n4d", "1n8d", "2n8d", "4n8d"]
+    assert row[columns.index("4n8d")].text == "oneflow 12,412, 1.10× mxnet"
+    assert row[columns.index("1n2d")].text == "mxnet 764.6, 1.19× paddle; estimator differs"
+    assert sum(bool(cell.text) for row in overview.rows for cell in row[4:]) == 52
+    (sortable,) = details.items
+    table = sortable.table
     titles = [column.title for column in table.columns]
     rows = [dict(zip(titles, (cell.text for cell in row), strict=True)) for row in table.rows]
     bert = [
@@ -660,7 +707,7 @@ def test_the_first_screen_answers_which_framework_is_fastest():
 
 def test_an_effect_is_named_by_what_it_compares_and_never_twice():
     figures = Registry().collection("dlperf-v1.0").figures.filter(topology="1n8d")
-    table, plot, *_ = effects.section(
+    table, _, plot, *_ = effects.section(
         [Case.from_source(figure) for figure in figures], collection.FACTORS
     ).items
     names = [row[1].text for row in plot.numbers.rows]
@@ -683,19 +730,20 @@ def test_every_pair_of_an_effect_is_listed():
 def test_what_helps_by_how_much_and_how_certain_is_answered_in_a_row():
     """Before the plot, and before the batch sizes, which are sweeps."""
     part = section(page_of("dlperf-v1.0"), "Effects")
-    (table, *_) = part.items
+    (table, method, *_) = part.items
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
     assert next(iter(rows)) == "xla ÷ none, resnet50" and rows["xla ÷ none, resnet50"] == [
         "1.24×",
-        "–",
+        "",
         "5 of 5 pairs faster (1.18 – 1.27), all of tensorflow; too few frameworks for an interval",
     ]
     assert rows["amp-fp16 ÷ fp32, bert-base"] == [
         "2.70×",
-        "–",
-        "10 of 10 pairs faster (2.19 – 3.42), of 2 frameworks; too few frameworks for an interval",
+        "",
+        "10 of 10 pairs faster (2.19 – 3.42), of 2 frameworks (oneflow 2.68×, mxnet 2.72×); too few frameworks for an "
+        "interval",
     ]
-    assert "the pairs describe these cases, and no others" in part.lede
+    assert "the pairs describe these cases only" in method.text
     first_size = next(at for at, name in enumerate(rows) if name.startswith("batch size"))
     assert all(name.startswith("batch size") for name in list(rows)[first_size:])
     assert list(rows).index("clip norm 1.0 ÷ 0.0") < first_size
@@ -718,7 +766,8 @@ def test_two_frameworks_on_one_case_are_one_pair():
         facts = (attrs.evolve(fact, observed=observed.get(fact.name, fact.observed)) for fact in result.facts)
         actual.append(attrs.evolve(result, facts=tuple(facts)))
     page = measured.page(actual)
-    table, plot, fold = section(page, "Effects").items
+    table, method, plot, fold = section(page, "Effects").items
+    assert "One effect here has an interval." in method.text
     assert len(table.rows) == len(plot.numbers.rows) == 1
     ((row,),) = (pairs.table.rows for pairs in fold.items)
     assert row[1].text.startswith("tensorflow 2.16.1 (nhwc) ÷ torch")

@@ -156,7 +156,7 @@ def test_the_contents_stand_beside_the_page_and_the_first_table_on_the_first_scr
     page = opened("dlperf-v1.0", viewport={"width": 1400, "height": 900})
     contents, heading = page.locator("nav").bounding_box(), page.locator("h1").bounding_box()
     assert contents["x"] + contents["width"] <= heading["x"]
-    rows = page.locator(".sortable tbody tr")
+    rows = page.locator("tbody tr")
     assert rows.first.bounding_box()["y"] < 900
     assert "oneflow" in rows.first.inner_text()
     assert page.evaluate("document.documentElement.scrollHeight") < 15_000
@@ -180,6 +180,86 @@ def test_on_a_phone_the_contents_are_on_the_first_screen_and_one_tap_away(opened
     page.wait_for_function("document.querySelector('nav').getBoundingClientRect().bottom < 0")
     page.locator(".to-contents").click()
     page.wait_for_function("document.querySelector('nav').getBoundingClientRect().top >= 0")
+
+
+QUESTIONS = {
+    "fastest at 4n8d for BERT, fp32, batch 32": (
+        None,
+        ".tile",
+        "bert-base · 4n8d · fp32 · batch 32",
+        "1.29× torch",
+    ),
+    "how far the fastest leads for ResNet-50 on 1n1d": (
+        "Fastest framework",
+        "tr",
+        r"resnet50\s*128\s*fp32",
+        "oneflow 397.6, 1.01× mxnet",
+    ),
+    "fastest at 4n8d for ResNet-50 with AMP": (
+        None,
+        ".tile",
+        "resnet50 · 4n8d · amp-fp16 · batch 256",
+        "1.20× mxnet",
+    ),
+    "does XLA help, by how much, how certain": (
+        "Effects",
+        "tr",
+        "xla ÷ none, resnet50",
+        "5 of 5 pairs faster",
+    ),
+    "what gains what from AMP": ("Effects", "tr", "fp32, bert-base", "oneflow 2.68×, mxnet 2.72×"),
+    "what gradient clipping costs": ("Effects", "tr", "clip norm 1.0 ÷ 0.0", "0.93×"),
+    "what scales worst, and from where": ("Scaling", "p", "scales worst", "steepest drop is 1n1d → 1n4d"),
+    "best batch size of ResNet-50 for torch": (
+        "Sweeps: resnet50",
+        "p",
+        "one batch size only",
+        "torch fp32 (128)",
+    ),
+    "best batch size of ResNet-50 for TensorFlow": (
+        "Sweeps: resnet50",
+        "tr",
+        "128, 256, 320",
+        "320: 7,115 img/s",
+    ),
+    "how often the source contradicts itself": (
+        "Disagreements in the source",
+        "caption",
+        "DLPerf v1.0",
+        "76 places with a disagreement",
+    ),
+}
+"""Question → the link that is followed, the element with the answer, its beginning, and the answer."""
+
+
+@pytest.mark.parametrize("viewport", [(1400, 900), (390, 844)], ids=["desktop", "phone"])
+def test_ten_questions_are_answered_on_a_screen_one_click_away(opened, viewport):
+    width, height = viewport
+    page = opened("dlperf-v1.0", viewport={"width": width, "height": height}, is_mobile=width < 500)
+    unanswered = []
+    for question, (link, kind, beginning, answer) in QUESTIONS.items():
+        page.evaluate("window.scrollTo(0, 0)")
+        if link:
+            page.locator("nav a", has_text=re.compile(f"^{re.escape(link)}$")).click()
+        element = page.locator(f"main {kind}").filter(has_text=re.compile(beginning)).first
+        assert answer in element.inner_text(), question
+        # The innermost element that has the whole answer.
+        box = element.evaluate(
+            """(element, answer) => {
+              let inner = element;
+              for (;;) {
+                const child = [...inner.children].find((each) => each.innerText && each.innerText.includes(answer));
+                if (!child) break;
+                inner = child;
+              }
+              const { top, bottom } = inner.getBoundingClientRect();
+              return { top, bottom };
+            }""",
+            answer,
+        )
+        if not 0 <= box["top"] < box["bottom"] <= height:
+            unanswered.append((question, box))
+    assert unanswered == []
 
 
 def test_on_a_phone_tables_and_legends_are_complete(opened):

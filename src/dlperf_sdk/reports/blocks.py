@@ -65,6 +65,8 @@ class Column:
     right: bool = False
     whole: bool = False
     """Its cells are not broken into lines; those of numbers never are."""
+    key: bool = False
+    """Its cells name the row: on a narrow screen they stand together, as the row's heading."""
 
 
 @frozen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from dlperf_sdk.analysis.case import Case, key
@@ -21,6 +22,7 @@ _NAMED = ("topology", "model", "batch_size", "precision")
 """Facts that have a column; others are named where rankings differ in them."""
 _OWN_ROWS = ("precision", "hardware")
 _MAX_EXCLUDED = 6
+_IN_PARENTHESES = re.compile(r" \([^)]*\)")
 
 
 def fastest_table(rankings: Sequence[Ranking]) -> Table:
@@ -39,11 +41,11 @@ def fastest_table(rankings: Sequence[Ranking]) -> Table:
         for ranking, facts in zip(rankings, equal, strict=True)
     ]
     columns = (
-        Column("topology", whole=True),
-        Column("model", whole=True),
-        Column("batch", right=True),
-        Column("precision", whole=True),
-        *([Column("also equal")] if any(equal) else []),
+        Column("topology", whole=True, key=True),
+        Column("model", whole=True, key=True),
+        Column("batch", right=True, key=True),
+        Column("precision", whole=True, key=True),
+        *([Column("also equal", key=True)] if any(equal) else []),
         Column("fastest"),
         Column("throughput", right=True),
         Column("lead"),
@@ -51,6 +53,51 @@ def fastest_table(rankings: Sequence[Ranking]) -> Table:
         Column("not compared"),
     )
     return Table(columns, tuple(rows), f"The fastest of {format_count(len(rankings), 'comparison')}")
+
+
+def overview_table(rankings: Sequence[Ranking]) -> Table:
+    """Return a row per workload and precision: the fastest framework of each topology, and its lead."""
+    rows: dict[tuple[str, ...], dict[str, Cell]] = {}
+    for ranking in rankings:
+        facts = [str(ranking.facts.get(name, "")) for name in _NAMED[1:]]
+        cells = rows.setdefault((*facts, list_shared_facts(ranking, rankings)), {})
+        cells[str(ranking.facts["topology"])] = _summarize(ranking)
+    topologies = sorted(
+        {ranking.entries[0].topology for ranking in rankings},
+        key=lambda topology: (topology.devices, topology.nodes),
+    )
+    has_facts = any(facts for *_, facts in rows)
+    columns = (
+        Column("model", whole=True, key=True),
+        Column("batch", right=True, key=True),
+        Column("precision", whole=True, key=True),
+        *([Column("also equal", key=True)] if has_facts else []),
+        *(Column(str(topology)) for topology in topologies),
+    )
+    models, precisions = (list(dict.fromkeys(about[at] for about in rows)) for at in (0, 2))
+    ordered = sorted(
+        rows.items(),
+        key=lambda row: (models.index(row[0][0]), precisions.index(row[0][2]), int(row[0][1]), row[0][3]),
+    )
+    units = ", ".join(sorted({ranking.entries[0].unit for ranking in rankings}))
+    return Table(
+        columns,
+        tuple(
+            (
+                *(about if has_facts else about[:-1]),
+                *(cells.get(str(topology), "") for topology in topologies),
+            )
+            for about, cells in ordered
+        ),
+        f"Fastest framework, its throughput ({units}) and its lead over the second",
+    )
+
+
+def _summarize(ranking: Ranking) -> Cell:
+    """Return the fastest framework, its throughput and its lead, without the reasons for doubt in full."""
+    first, text = ranking.entries[0], lead(ranking)
+    value = common_scale([first.throughput], "").own(first.throughput)
+    return Cell(f"{first.facts.get(ranking.of)} {value}, {_IN_PARENTHESES.sub('', text.text)}", text.tone)
 
 
 def list_shared_facts(ranking: Ranking, rankings: Iterable[Ranking]) -> str:

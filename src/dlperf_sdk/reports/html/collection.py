@@ -33,7 +33,7 @@ def page(collection: Collection) -> Page:
         leaders.section(ranked),
         scaling.section(by_workload),
         effects.section([run.case for run in merged], FACTORS),
-        sweeps.section(merged),
+        *sweeps.sections(merged),
         Section(
             "Disagreements in the source",
             (Sortable(wrong, page_rows=_PAGE_ROWS) if isinstance(wrong, Table) else wrong,),
@@ -95,9 +95,9 @@ def _figures(figures: Figures, among: Sequence[Case]) -> Section:
         groups.setdefault((str(case.facts.get("model")), case.batch_size), []).append(case)
     rows = [_row(figure, groups[figure.model, figure.batch_size]) for figure in figures]
     columns = (
-        *(Column(name) for name in ("framework", "model", "topology")),
-        Column("batch", right=True),
-        Column("precision"),
+        *(Column(name, key=True) for name in ("framework", "model", "topology")),
+        Column("batch", right=True, key=True),
+        Column("precision", key=True),
         Column("throughput", right=True),
         Column("unit"),
         Column("speedup", right=True),

@@ -35,6 +35,8 @@ MOST = 16
 """Effects that are plotted."""
 _MOST_MODELS = 2
 """Models that the name of an effect lists."""
+_MOST_UNITS = 6
+"""Frameworks of an effect whose own ratios are stated."""
 MOST_PAIRS = 1000
 """Pairs that are listed: each takes half a kilobyte of the page."""
 MOST_CASES = 2000
@@ -52,18 +54,23 @@ def section(cases: Sequence[Case], factors: Sequence[str] = ()) -> Section:
         return Section(title, ())
     tested = sum(estimate.low is not None for estimate in estimates)
     lede = (
-        "Does a setting help, by how much, and how certain is it? Cases that differ in this setting only are pairs. "
-        "Pairs of one framework are alike, so each framework counts once, with its median pair (between frameworks: "
-        "each model). The ratio is the median of these; above 1 the first of the two is faster. A 95 % interval takes "
-        f"six frameworks, or the repeats of a single pair. {_describe_multiplicity(tested)}"
+        "Does a setting help, by how much, and how certain is it? The two cases of a pair differ in this setting only; "
+        "above 1 the first is faster."
     )
-    return Section(title, _items(estimates), lede)
+    method = Paragraph(
+        "Pairs of one framework are alike, so each framework counts once, with its median pair (between frameworks: "
+        "each model), and the ratio is the median of these. A 95 % interval takes six frameworks, or the repeats of a "
+        f"single pair. {_describe_multiplicity(tested)}",
+        "quiet",
+    )
+    answers, *details = _items(estimates)
+    return Section(title, (answers, method, *details), lede)
 
 
 def _describe_multiplicity(tested: int) -> str:
     """Return the sentence on the number of effects that were tested together."""
     if tested == 0:
-        return "No effect here has so many: the pairs describe these cases, and no others."
+        return "No effect here has them: the pairs describe these cases only."
     if tested == 1:
         return "One effect here has an interval."
     return (
@@ -200,12 +207,12 @@ def _answers(named: Sequence[tuple[str, Effect]]) -> Table:
     ordered = sorted(named, key=lambda entry: entry[1].of == "batch_size")
     rows = []
     for name, estimate in ordered:
-        interval = Cell("–", "quiet")
+        interval = ""
         if estimate.low is not None and estimate.high is not None:
-            interval = Cell(f"{estimate.low:.2f} – {estimate.high:.2f}")
+            interval = f"{estimate.low:.2f} – {estimate.high:.2f}"
         rows.append((name, f"{estimate.median:.2f}×", interval, _certainty(estimate)))
     columns = (
-        Column("effect"),
+        Column("effect", key=True),
         Column("ratio", right=True),
         Column("95 % interval", right=True),
         Column("how certain"),
@@ -254,7 +261,11 @@ def _units_of(estimate: Effect) -> str:
 def _describe_units(estimate: Effect) -> str:
     """Return the frameworks or models of the pairs: `all of torch`, `of 2 frameworks`."""
     names = list(estimate.units)
-    return f"all of {names[0]}" if len(names) == 1 else f"of {len(names)} {estimate.unit}s"
+    if len(names) == 1:
+        return f"all of {names[0]}"
+    ratios = ", ".join(f"{name} {ratio:.2f}×" for name, ratio in list(estimate.units.items())[:_MOST_UNITS])
+    more = f" and {len(names) - _MOST_UNITS} more" if len(names) > _MOST_UNITS else ""
+    return f"of {len(names)} {estimate.unit}s ({ratios}{more})"
 
 
 def _table(named: Sequence[tuple[str, Effect]]) -> Table:

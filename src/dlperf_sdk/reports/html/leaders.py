@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlperf_sdk.analysis.ranking import Ranking
-from dlperf_sdk.reports.fastest import LEDE, TITLE, fastest_table
-from dlperf_sdk.reports.html.page import Section, Sortable
+from dlperf_sdk.reports.fastest import LEDE, TITLE, fastest_table, overview_table
+from dlperf_sdk.reports.html.page import Folded, Section, Sortable
 
 _PAGE_ROWS = 10
 
 
 def section(rankings: Sequence[Ranking]) -> Section:
-    """Return a row per ranking, to be filtered by topology, model, batch size and precision."""
+    """Return a row per ranking, to be filtered; of more than a page, below an overview of all topologies."""
     if not rankings:
         return Section(TITLE, ())
     filters = ("topology", "model", "batch", "precision", "also equal")
-    return Section(TITLE, (Sortable(fastest_table(rankings), filters, _PAGE_ROWS),), LEDE)
+    table = Sortable(fastest_table(rankings), filters, _PAGE_ROWS)
+    if len(rankings) <= _PAGE_ROWS:
+        return Section(TITLE, (table,), LEDE)
+    details = Folded("Each comparison: versions, all others, and what is not compared", (table,))
+    return Section(TITLE, (overview_table(rankings), details), LEDE)

@@ -70,7 +70,7 @@ def page(
         rates.section(by_workload),
         scaling.section(by_workload, reference),
         scaling.strong(strong_workloads(merged), by_workload),
-        sweeps.section(merged, sweeps.memory_of(results)),
+        *sweeps.sections(merged, sweeps.memory_of(results)),
         effects.section([run.case for run in merged]),
         *([] if published is None else [published_comparison.section(results, published)]),
         verdicts.section(results),

@@ -55,8 +55,8 @@ def numbers_table(
         )
         reasons += [note for note in after.notes if note not in reasons]
     columns = (
-        Column("series"),
-        Column("topology"),
+        Column("series", key=True),
+        Column("topology", key=True),
         Column("devices", right=True),
         Column(f"throughput, {how.unit}", right=True),
         Column("interval", right=True),
@@ -73,7 +73,10 @@ def table_by_devices(series: Sequence[Series], rows_of: Callable[[Series], list[
     for curve in series:
         values = {row["devices"]: row["shown"] for row in reversed(rows_of(curve))}
         rows.append((curve.name, *(values.get(count, Cell("–", "quiet")) for count in counts)))
-    columns = (Column("series"), *(Column(format_count(count, "device"), right=True) for count in counts))
+    columns = (
+        Column("series", key=True),
+        *(Column(format_count(count, "device"), right=True) for count in counts),
+    )
     return Table(columns, tuple(rows))
 
 
@@ -148,9 +151,9 @@ def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tup
     if best is not worst:
         text += f". {best[1]} ({best[0]}) scales best: {best[4]}"
     columns = (
-        Column("workload"),
-        Column("case"),
-        Column("topology", whole=True),
+        Column("workload", key=True),
+        Column("case", key=True),
+        Column("topology", whole=True, key=True),
         Column("speedup", right=True),
         Column("efficiency", right=True),
         Column("steepest drop of efficiency"),

@@ -6,40 +6,125 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.interfaces.measurer import Metric
-from dlperf_sdk.reports.blocks import Cell, Column, Table
+from dlperf_sdk.reports.blocks import Block, Cell, Column, Paragraph, Table
 from dlperf_sdk.reports.html import line_charts
 from dlperf_sdk.reports.html.chart_parts import MOST_SERIES
 from dlperf_sdk.reports.html.page import Abreast, Plot, Section
 from dlperf_sdk.reports.html.rates import MOST, fold_workloads
-from dlperf_sdk.reports.numbers import Scale, common_scale, format_count
+from dlperf_sdk.reports.numbers import Scale, common_scale, format_count, quantity
 from dlperf_sdk.reports.series import Merged, labels
 from dlperf_sdk.reports.sweeps import Sweep, size_of, sweeps
 from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec.values import TopologySpec
 
 _TITLE = "Sweeps"
+_MOST_MODELS = 4
+"""Models that have a section each."""
 MEMORY = "peak-device-memory"
 
 
-def section(merged: Sequence[Merged], memory: Mapping[str, Metric] | None = None) -> Section:
-    """Return a plot of throughput, and one of memory, for each swept size of a model, topology and precision.
+def sections(merged: Sequence[Merged], memory: Mapping[str, Metric] | None = None) -> list[Section]:
+    """Return a section for each model that is swept; of many models, one section for all.
+
+    Each has the best batch sizes, and a plot of throughput, and one of memory, for each swept size of a topology and
+    precision.
 
     Args:
         merged: The cases.
         memory: The peak device memory of results, by their names.
     """
+    every = sweeps(merged)
+    swept = {str(sweep.case.facts.get("model", "")) for sweep in every}
+    by_model: dict[str, list[Merged]] = {}
+    for run in merged:
+        by_model.setdefault(str(run.case.facts.get("model", "")), []).append(run)
+    if not 1 < len(swept) <= _MOST_MODELS:
+        runs = [run for model in by_model if model in swept for run in by_model[model]]
+        return [_section(_TITLE, runs, every, memory or {})]
+    return [
+        _section(f"{_TITLE}: {model}", by_model[model], sweeps(by_model[model]), memory or {})
+        for model in by_model
+        if model in swept
+    ]
+
+
+def _section(
+    title: str, merged: Sequence[Merged], every: Sequence[Sweep], memory: Mapping[str, Metric]
+) -> Section:
     groups: dict[tuple[str, ...], list[Sweep]] = {}
-    for sweep in sweeps(merged):
+    for sweep in every:
         facts = sweep.case.facts
         about = (str(facts.get("model", "")), str(sweep.case.topology), str(facts.get("precision", "")))
         groups.setdefault((sweep.of, *about, sweep.case.unit), []).append(sweep)
     ordered = sorted(groups.items(), key=lambda group: (-_distinct(group[1]), -len(group[1])))
     parts = [
-        (_title(*about), (Abreast(tuple(_plots(_title(*about), group, memory or {}))),))
+        (_title(*about), (Abreast(tuple(_plots(_title(*about), group, memory))),))
         for (*about, _), group in ordered[:MOST]
     ]
     lede = "One case with different sizes is one curve. Different sizes are different work: a curve is no ranking."
-    return Section(_TITLE, fold_workloads(parts, len(ordered)), lede)
+    return Section(title, (*_best_batch_sizes(merged), *fold_workloads(parts, len(ordered))), lede)
+
+
+def _best_batch_sizes(merged: Sequence[Merged]) -> list[Block]:
+    """Return the batch sizes of the highest throughput by topology, and the cases that have one batch size only."""
+    names = labels([run.case for run in merged], ("topology", "batch_size"))
+    runs: dict[str, dict[TopologySpec, list[Case]]] = {}
+    for name, run in zip(names, merged, strict=True):
+        runs.setdefault(name, {}).setdefault(run.case.topology, []).append(run.case)
+    sizes = {
+        name: sorted({case.batch_size for cases in places.values() for case in cases})
+        for name, places in runs.items()
+    }
+    swept = sorted(
+        (name for name in runs if len(sizes[name]) > 1), key=lambda name: (-len(sizes[name]), name)
+    )
+    if not swept:
+        return []
+    topologies = sorted(
+        {topology for name in swept for topology in runs[name]}, key=lambda one: (one.devices, one.nodes)
+    )
+    columns = (
+        Column("case", key=True),
+        Column("batch sizes"),
+        *(Column(str(topology)) for topology in topologies),
+    )
+    rows = tuple(
+        (
+            name,
+            ", ".join(map(str, sizes[name])),
+            *(_best(runs[name].get(topology, ())) for topology in topologies),
+        )
+        for name in swept
+    )
+    title = "Best batch sizes per device (within 1 %), their throughput, and its ratio to that of the smallest size"
+    blocks: list[Block] = [Table(columns, rows, title)]
+    single: dict[str, set[int]] = {}
+    for name, places in runs.items():
+        if len(sizes[name]) == 1:
+            facts = next(iter(places.values()))[0].facts
+            single.setdefault(f"{facts.get('framework')} {facts.get('precision')}", set()).update(sizes[name])
+    if single:
+        listed = [f"{name} ({', '.join(map(str, sorted(batches)))})" for name, batches in single.items()]
+        blocks.append(Paragraph(f"Cases of one batch size only: {', '.join(listed)}.", "quiet"))
+    return blocks
+
+
+def _best(cases: Sequence[Case]) -> str:
+    """Return the best batch sizes of a case, with their throughput and its ratio to that of the smallest."""
+    if not cases:
+        return ""
+    ordered = sorted(cases, key=lambda case: case.batch_size)
+    most = max(ordered, key=lambda case: case.throughput)
+    best = dict.fromkeys(
+        str(case.batch_size) for case in ordered if case.throughput >= 0.99 * most.throughput
+    )
+    text = f"{', '.join(best)}: {quantity(most.throughput, most.unit)}"
+    smallest = ordered[0]
+    if len({case.batch_size for case in cases}) == 1:
+        return f"{text} (only one)"
+    return f"{text} ({most.throughput / smallest.throughput:.2f}×)"
 
 
 def memory_of(results: Iterable[Result]) -> dict[str, Metric]:

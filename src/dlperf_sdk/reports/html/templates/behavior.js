@@ -49,7 +49,8 @@
     const stacked = table.classList.contains("stacked");
     const labels = heads.map((head) => head.textContent.trim());
     const title = (table.caption && table.caption.textContent) || "the table";
-    const whole = [...table.querySelectorAll("tbody tr:first-child td")].map((td) => td.classList.contains("whole"));
+    const kinds = [...table.querySelectorAll("tbody tr:first-child td")].map((td) =>
+      ["right", "whole", "key"].filter((kind) => td.classList.contains(kind)).join(" "));
     const text = (row, at) => cells[at][row[at]][0];
     const state = { column: null, down: false, words: "", wanted: new Map(), from: 0, found: rows, all: false };
 
@@ -104,8 +105,7 @@
       const to = state.all ? state.found.length : Math.min(state.from + step, state.found.length);
       const shown = state.found.slice(state.from, to).map((row) => make("tr", {}, ...row.map((cell, at) => {
         const [said, tone] = cells[at][cell];
-        const extra = right[at] ? " right" : whole[at] ? " whole" : "";
-        const cellElement = make("td", { className: tone + extra, textContent: said });
+        const cellElement = make("td", { className: `${tone} ${kinds[at]}`, textContent: said });
         if (stacked) cellElement.dataset.label = labels[at];
         return cellElement;
       })));
