@@ -2,7 +2,7 @@
 
 
 def negative_log_likelihood(F, logits):
-    """Return -log p over the last axis.
+    """Return -log p of logits over the last axis, of the same shape.
 
     With a temperature, be it 1, MXNet takes its own operator instead of oneDNN's, whose fp32 is off by 2e-6.
     """

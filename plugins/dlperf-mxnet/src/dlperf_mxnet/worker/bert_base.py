@@ -15,12 +15,12 @@ NO_ATTENTION = -1e30
 
 
 def linear(inputs, outputs):
-    """Return a layer for x·Wᵀ + b over the last axis."""
+    """Return a layer from `inputs` to `outputs` features, for x·Wᵀ + b over the last axis."""
     return nn.Dense(outputs, in_units=inputs, flatten=False)
 
 
 def norm(hidden):
-    """Return a layer norm over the last axis."""
+    """Return a layer norm over the last axis, of `hidden` features."""
     return nn.LayerNorm(epsilon=LAYER_NORM_EPSILON, in_channels=hidden)
 
 
@@ -57,7 +57,7 @@ class Attention(HybridBlock):
         self.dropout = nn.Dropout(dropout)
 
     def hybrid_forward(self, F, x, mask):
-        """Attend: (B, S, H), and the addend of the scores, (B, 1, 1, S) → (B, S, H)."""
+        """Apply self-attention to x, (B, S, H), with the mask (B, 1, 1, S) added to the scores: → (B, S, H)."""
         query, key, value = (self.split(projection(x)) for projection in (self.query, self.key, self.value))
         scores = F.batch_dot(query * self.scale, key, transpose_b=True)
         scores = F.broadcast_add(F.reshape(scores, (-4, -1, self.heads, -2)), mask)
@@ -67,7 +67,7 @@ class Attention(HybridBlock):
         return self.norm(x + self.dropout(self.output(context)))
 
     def split(self, x):
-        """Split the heads: (B, S, H) → (B · heads, S, D)."""
+        """Split the heads of x: (B, S, H) → (B · heads, S, D)."""
         return x.reshape((0, 0, self.heads, -1)).transpose((0, 2, 1, 3)).reshape((-3, -2))
 
 
@@ -84,7 +84,7 @@ class Layer(HybridBlock):
         self.dropout = nn.Dropout(dropout)
 
     def hybrid_forward(self, F, x, mask):
-        """Apply the layer: (B, S, H) → (B, S, H)."""
+        """Apply attention and feed-forward to x, with the mask of the scores: (B, S, H) → (B, S, H)."""
         x = self.attention(x, mask)
         return self.norm(x + self.dropout(self.output(self.gelu(self.intermediate(x)))))
 
@@ -102,7 +102,7 @@ class MaskedLM(HybridBlock):
         self.bias = self.params.get("bias", shape=(words,), init="zeros")
 
     def hybrid_forward(self, F, x, decoder, bias):
-        """Predict words: (B · P, H) → (B · P, V)."""
+        """Return the logits of masked words: (B · P, H) → (B · P, V), with a decoder of (V, H) and a bias of (V,)."""
         return F.FullyConnected(self.norm(self.gelu(self.transform(x))), decoder, bias, num_hidden=self.words)
 
 
@@ -121,7 +121,10 @@ class Bert(HybridBlock):
         self.masked_lm = MaskedLM(words, hidden, self.embeddings.word.weight)
 
     def hybrid_forward(self, F, input_ids, segment_ids, attention_mask, masked_positions):
-        """Compute logits: (B, S) three times, (B, P) → words (B · P, V), next sentence (B, 2)."""
+        """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
+
+        The first three inputs are (B, S); `masked_positions` is (B, P).
+        """
         x = self.embeddings(input_ids, segment_ids)
         mask = ((1 - attention_mask) * NO_ATTENTION).expand_dims(1).expand_dims(1)
         for layer in self.encoder:
@@ -140,7 +143,10 @@ class Loss(HybridBlock):
     """Return the mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
 
     def hybrid_forward(self, F, words, follows, masked_ids, masked_weights, next_sentence_label):
-        """Compute the loss: (B · P, V), (B, 2), (B, P) twice, (B,) → (1,)."""
+        """Return the sum of both heads' losses, (1,).
+
+        The logits are (B · P, V) and (B, 2); the labels (B, P), their weights (B, P), and (B,).
+        """
         weights = masked_weights.reshape((-1,))
         per_token = F.pick(negative_log_likelihood(F, words), masked_ids.reshape((-1,)))
         masked = (weights * per_token).sum() / weights.sum()
@@ -151,7 +157,7 @@ class BertBaseTrainer(MXNetTrainer):
     """Sequences to the words that were masked, and whether their second part follows the first."""
 
     def build(self, options):
-        """Build BERT with the request's sizes."""
+        """Return the BERT network with the sizes of the model's options."""
         return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],
@@ -167,13 +173,13 @@ class BertBaseTrainer(MXNetTrainer):
         return Loss()
 
     def outputs(self, network, batch):
-        """Return the logits (B · P, V) and (B, 2)."""
+        """Return the network's logits of words, (B · P, V), and of the next sentence, (B, 2), for a micro-batch."""
         return network(
             batch["input_ids"], batch["segment_ids"], batch["attention_mask"], batch["masked_positions"]
         )
 
     def loss(self, outputs, batch):
-        """Return the sum of both means."""
+        """Return the mean loss of the predictions in use plus that of the next-sentence labels, (1,)."""
         return self.criterion(
             *outputs, batch["masked_ids"], batch["masked_weights"], batch["next_sentence_label"]
         )

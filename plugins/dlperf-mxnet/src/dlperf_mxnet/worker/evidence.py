@@ -8,13 +8,13 @@ from mxnet.contrib.amp.amp import bfloat16 as BFLOAT16
 
 
 def type_of(output):
-    """Return the name of an output's data type."""
+    """Return the name of an output's data type, such as `float32`."""
     return "bfloat16" if np.dtype(output.dtype) == BFLOAT16 else str(np.dtype(output.dtype))
 
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Restore batch norm's running statistics when the context is left."""
+    """Save the running statistics of the network's batch norms, and restore them when the context is left."""
     saved = [
         (parameter, [values.copy() for values in parameter.list_data()])
         for parameter in network.collect_params().values()
@@ -28,7 +28,7 @@ def preserve_state(network):
 
 
 def widen_outputs(values):
-    """Return outputs as float64 NumPy arrays."""
+    """Return arrays of outputs as float64 NumPy arrays."""
     return [_numbers(value.asnumpy()).astype(np.float64) for value in values]
 
 

@@ -17,7 +17,7 @@ class Loader(loading.Loader):
     """An endless iterator over the batches of one replica: dicts of float32 arrays in shared memory."""
 
     def open(self, dataset, draws, request):
-        """Return a DataLoader, whose processes end with this one."""
+        """Return a DataLoader over the dataset in the order of `draws`; its processes end with this one."""
         loader = DataLoader(
             dataset,
             batch_sampler=([keys] for keys in draws),

@@ -10,7 +10,10 @@ PIECE = 1 << 18
 
 
 def updates_of(parameters, numbers, scales_loss):
-    """Return gluon's Trainer of these parameters, which updates each replica's weights, perhaps with a loss scaler."""
+    """Return gluon's Trainer of these parameters, with the optimizer of a request's `numbers`.
+
+    It updates each replica's weights. With `scales_loss` it has a dynamic loss scaler.
+    """
     # SGD updates four parameters in one loop over the largest one's elements: its threads share the work evenly where
     # the four are of a size.
     by_size = sorted(parameters, key=lambda parameter: np.prod(parameter.shape))
@@ -21,7 +24,7 @@ def updates_of(parameters, numbers, scales_loss):
 
 
 def clip(updates, parameters, parts):
-    """Clip each replica's gradients, which are sums over `parts`, by their common norm."""
+    """Clip each replica's gradients by their global norm; they are sums over `parts` micro-batches and replicas."""
     updates.optimizer.rescale_grad = updates._scale / parts
     for gradients in zip(*(parameter.list_grad() for parameter in parameters)):
         updates.optimizer.clip(gradients)
@@ -33,7 +36,7 @@ def arrays_of(state):
 
 
 def reset(updates):
-    """Set what gluon's Trainer keeps of earlier steps to the beginning."""
+    """Set what gluon's Trainer `updates` keeps of earlier steps to its state before the first step."""
     for updater in updates._updaters:
         for state in updater.states.values():
             for values in arrays_of(state):
@@ -46,7 +49,7 @@ def reset(updates):
 
 
 def optimizer(numbers):
-    """Return the optimizer of a request (`Request.optimizer`)."""
+    """Return the framework's optimizer with the numbers of the request; the manifest decides which parameters decay."""
     rate, decay = numbers["learning_rate"], numbers["weight_decay"]
     if numbers["kind"] == "sgd":
         return SGD(learning_rate=rate, momentum=numbers["momentum"], wd=decay)
@@ -68,14 +71,14 @@ class SGD(mx.optimizer.SGD):
         self._states = []
 
     def create_state(self, index, weight):
-        """Return zeros for -rate·v; None without momentum."""
+        """Return the zeros of the state -rate·v for one weight; None without momentum."""
         state = super().create_state(index, weight)
         if state is not None:
             self._states.append(state)
         return state
 
     def set_learning_rate(self, lr):
-        """Set the rate of the following steps."""
+        """Set the learning rate of the following steps."""
         if lr != self.lr:
             for state in self._states:
                 state[:] = state * (lr / self.lr)
@@ -106,11 +109,11 @@ class AdamW(mx.optimizer.Optimizer):
         self._shrink[context] = mx.nd.minimum(self.clip_norm / norm, 1.0)
 
     def create_state(self, index, weight):
-        """Return zeros for m and v."""
+        """Return the zeros of the moments m and v for one weight."""
         return tuple(mx.nd.zeros(weight.shape, weight.context, dtype=weight.dtype) for _ in range(2))
 
     def update(self, index, weight, grad, state):
-        """Update one parameter."""
+        """Update one weight, in place, with its gradient and state; gluon's Trainer calls it."""
         self._update_count(index)
         t = self._index_update_count[index]
         first, second = 1 - self.beta1**t, (1 - self.beta2**t) ** 0.5

@@ -9,7 +9,7 @@ def convert_to_network_layout(values, layout):
 
 
 def convert_to_manifest_layout(values, layout):
-    """Return a network's values as the manifest has them, in C order."""
+    """Return a parameter's NumPy values in the manifest's layout, C order; `layout` is the network's."""
     return np.ascontiguousarray(
         values.transpose(0, 3, 1, 2) if layout == "nhwc" and values.ndim == 4 else values
     )
@@ -24,7 +24,7 @@ def configure(parameters, request):
 
 
 def map_parameters(network):
-    """Return the network's trainable parameters under the manifest's names; one that is shared, once."""
+    """Return the network's trainable parameters by the manifest's names; a shared parameter appears once."""
     renamed = {"gamma": "weight", "beta": "bias"}
     parameters, ids = {}, set()
     for path, parameter in network._collect_params_with_prefix().items():

@@ -11,12 +11,12 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(inputs, outputs, kernel, stride, layout):
-    """Return a convolution without bias, padded on all sides by half its kernel."""
+    """Return a `kernel` × `kernel` convolution without bias, padded on all sides by half its kernel."""
     return nn.Conv2D(outputs, kernel, stride, kernel // 2, use_bias=False, in_channels=inputs, layout=layout)
 
 
 def batch_norm(channels, layout):
-    """Return a batch norm over this replica's micro-batch."""
+    """Return a batch norm of `channels` over this replica's micro-batch."""
     return nn.BatchNorm(
         axis=layout.index("C"),
         epsilon=BATCH_NORM_EPSILON,
@@ -86,7 +86,7 @@ class Loss(HybridBlock):
         self.smoothing = smoothing
 
     def hybrid_forward(self, F, logits, label):
-        """Compute the loss: (B, classes), (B,) → (1,)."""
+        """Return the smoothed cross entropy, (1,), of logits (B, classes) and labels (B,)."""
         per_class = negative_log_likelihood(F, logits)
         per_sample = (1 - self.smoothing) * F.pick(per_class, label) + self.smoothing * per_class.mean(axis=1)
         return per_sample.mean()
@@ -96,7 +96,7 @@ class ResNet50Trainer(MXNetTrainer):
     """Images to classes, cross entropy with label smoothing."""
 
     def build(self, options):
-        """Build ResNet-50 with `num_classes`."""
+        """Return the ResNet-50 network with `num_classes` of the model's options."""
         return ResNet50(options["num_classes"], self.layout.upper())
 
     def build_criterion(self, options):
@@ -104,9 +104,9 @@ class ResNet50Trainer(MXNetTrainer):
         return Loss(options["label_smoothing"])
 
     def outputs(self, network, batch):
-        """Return the logits (B, classes)."""
+        """Return the network's logits of a micro-batch, a sequence of one array (B, classes)."""
         return (network(batch["image"]),)
 
     def loss(self, outputs, batch):
-        """Return the mean over the batch."""
+        """Return the mean over the batch of the smoothed cross entropy, (1,)."""
         return self.criterion(*outputs, batch["label"])

@@ -26,10 +26,10 @@ class MXNetRuntime(Runtime):
         """Parameter → its key in the kvstore."""
 
     def start(self):
-        """Take the devices, and join the other replicas.
+        """Select the devices, and join the other replicas.
 
         Raises:
-            Unsupported: the devices are not there.
+            Unsupported: a device is not available.
         """
         request = self.request
         if request.device == "cuda" and mx.context.num_gpus() < len(self.contexts):
@@ -95,7 +95,7 @@ class MXNetRuntime(Runtime):
         mx.nd.waitall()
 
     def wait(self, loss):
-        """Wait for the last update of the step: `MXNetTrainer.step` leaves its trace in the handle."""
+        """Wait for the last update of a step; `loss` is the handle that `MXNetTrainer.step` returned."""
         _, updated = loss
         for trace in updated:
             trace.wait_to_read()
@@ -118,7 +118,7 @@ class MXNetRuntime(Runtime):
         return report
 
     def is_out_of_memory(self, error):
-        """Recognize the interpreter's exception, and MXNet's messages."""
+        """Return True for a MemoryError, and for an error whose message MXNet gives when memory runs out."""
         if isinstance(error, MemoryError):
             return True
         return isinstance(error, mx.MXNetError) and any(message in str(error) for message in _OUT_OF_MEMORY)

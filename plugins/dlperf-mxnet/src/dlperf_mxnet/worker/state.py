@@ -14,25 +14,25 @@ class ReplicaState(BaseTrainer):
     """The hooks of a trainer that read and set its state. Convolutions' weights are in the network's layout."""
 
     def assign(self, name, parameter, values):
-        """Set a parameter on all its devices."""
+        """Set a parameter on all devices to NumPy values in the manifest's layout."""
         parameter.set_data(mx.nd.array(convert_to_network_layout(values, self.layout)))
 
     def read_parameter(self, name, replica):
-        """Return one replica's values of a parameter."""
+        """Return one replica's values of a parameter: float32, in the manifest's layout, C order."""
         return convert_to_manifest_layout(self.named[name].list_data()[replica].asnumpy(), self.layout)
 
     def running_means(self, replica):
-        """Yield the running mean of every batch norm."""
+        """Yield the name and the running mean, a NumPy array (channels,), of every batch norm of a replica."""
         for name, parameter in self.network._collect_params_with_prefix().items():
             if name.endswith("running_mean"):
                 yield name, parameter.list_data()[replica].asnumpy()
 
     def moments(self, replica):
-        """Yield the optimizer's moments."""
+        """Yield the name and the NumPy values of each moment that the optimizer keeps for a replica."""
         for index, state in self.updates._updaters[replica].states.items():
             for number, values in enumerate(arrays_of(state)):
                 yield "%s.%d" % (self.updates._params[index].name, number), values.asnumpy()
 
     def count_updates(self):
-        """Return the optimizer's count."""
+        """Return the number of updates that the optimizer counted."""
         return self.updates.optimizer.num_update

@@ -63,51 +63,54 @@ class MXNetTrainer(ReplicaState):
         return [{name: values.astype(np.float32) for name, values in batch.items()} for batch in batches]
 
     def place(self, batches):
-        """Return each replica's batch on its device."""
+        """Return each replica's batch of NumPy arrays on its device."""
         return [
             {name: mx.nd.array(values, ctx=context, dtype="float32") for name, values in batch.items()}
             for context, batch in zip(self.contexts, batches)
         ]
 
     def receive(self, batches):
-        """Return each replica's batch on its device; on a CPU it is there."""
+        """Return each replica's batch of the loader on its device; on a CPU it is there already."""
         return [
             {name: values.as_in_context(context) for name, values in batch.items()}
             for context, batch in zip(self.contexts, batches)
         ]
 
     def slice_batch(self, batch, start, stop):
-        """Return a part of each replica's samples."""
+        """Return the samples from `start` to `stop` of each replica's batch."""
         return [{name: values[start:stop] for name, values in shard.items()} for shard in batch]
 
     def labels(self, batch):
-        """Return those of each replica."""
+        """Return the labels of each replica's batch, on its device; None if no input of the model tells samples apart."""
         return None if self.label_name is None else [shard[self.label_name] for shard in batch]
 
     def read_labels(self, labels):
-        """Return those of each replica."""
+        """Return the labels of each replica as NumPy arrays."""
         return [shard.asnumpy() for shard in labels]
 
     # The step.
 
     def train(self, batch, rate):
-        """Train one step. The engine works on after this returns, except where a loss scaler looks at the gradients."""
+        """Run one step with a learning rate; return the handle of its losses.
+
+        The engine works on after this returns, except where a loss scaler looks at the gradients.
+        """
         losses = super().train(batch, rate)
         # The first parameter's update is the last that the engine does: its gradient comes last.
         return losses, [weight.reshape((-1,))[:1] * 1.0 for weight in self.trained[0].list_data()]
 
     def set_learning_rate(self, rate):
-        """Set it in gluon's Trainer."""
+        """Set the learning rate of the next update in gluon's Trainer."""
         self.updates.set_learning_rate(rate)
 
     def clear_gradients(self):
-        """Set to zero what micro-batches add to; otherwise the backward pass overwrites."""
+        """Set gradients to zero where micro-batches are accumulated; otherwise the backward pass overwrites them."""
         if self.request.accumulation > 1:
             for parameter in self.trained:
                 parameter.zero_grad()
 
     def backward(self, piece, parts, is_last):
-        """Add the gradients of one micro-batch of every replica; return their shares of the losses."""
+        """Add the gradients of one micro-batch of every replica; return the losses, each divided by `parts`."""
         with autograd.record():
             losses = [self.loss(self.outputs(self.network, shard), shard) for shard in piece]
             if self.scales_loss:
@@ -119,11 +122,11 @@ class MXNetTrainer(ReplicaState):
         return [loss.detach() / parts + 0.0 for loss in losses]
 
     def add_losses(self, loss, other):
-        """Return each replica's sum."""
+        """Return the sum of two micro-batches' losses for each replica, as a list of arrays."""
         return [value + addend for value, addend in zip(loss, other)]
 
     def update(self):
-        """Update all weights with the mean over replicas and micro-batches."""
+        """Clip the gradients and update all weights with their mean over replicas and micro-batches."""
         parts = self.runtime.sum_gradients(self.trained) * self.request.accumulation
         if self.request.optimizer.get("clip_norm") is not None:
             clip(self.updates, self.trained, parts)
@@ -133,11 +136,11 @@ class MXNetTrainer(ReplicaState):
         self.skipped += self.updates.optimizer.num_update == before
 
     def reset_optimizer(self):
-        """Set the moments and counts to zero, and the loss scale to the first."""
+        """Set the moments and counts to zero, and the loss scale to its first value."""
         reset(self.updates)
 
     def read_loss(self, loss):
-        """Return the loss of each replica."""
+        """Return the loss of each replica of this process, as a list of floats."""
         return [float(total.asscalar()) for total in loss[0]]
 
     # Evidence for what was in effect.
@@ -160,7 +163,7 @@ class MXNetTrainer(ReplicaState):
             return self.outputs(network, self.micro_batches(batch)[0][0])
 
     def widen(self, value):
-        """Return it: it is a float64 array on the host."""
+        """Return the output unchanged: it is a float64 array on the host."""
         return value
 
     def observe_settings(self):

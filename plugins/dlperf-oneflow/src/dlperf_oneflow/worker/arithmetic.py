@@ -4,7 +4,10 @@ import oneflow as flow
 
 
 def negative_log_softmax(logits):
-    """Return -log p over the last axis, written out: the fp32 of oneDNN's log-softmax is off by 2e-6."""
+    """Return -log p of logits over the last axis, of the same shape.
+
+    It is written out, because the fp32 of oneDNN's log-softmax is off by 2e-6.
+    """
     shifted = logits - flow.max(logits, dim=-1, keepdim=True)[0].detach()
     return shifted.exp().sum(dim=-1, keepdim=True).log() - shifted
 

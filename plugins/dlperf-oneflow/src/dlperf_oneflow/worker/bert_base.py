@@ -48,7 +48,7 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, mask):
-        """Attend: (B, S, H), and the addend of the scores, (B, 1, 1, S) → (B, S, H)."""
+        """Apply self-attention to x, (B, S, H), with the mask (B, 1, 1, S) added to the scores: → (B, S, H)."""
         query, key, value = (
             projection(x).reshape(x.shape[0], x.shape[1], self.heads, -1).transpose(1, 2)
             for projection in (self.query, self.key, self.value)
@@ -71,7 +71,7 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, mask):
-        """Apply the layer: (B, S, H) → (B, S, H)."""
+        """Apply attention and feed-forward to x, with the mask of the scores: (B, S, H) → (B, S, H)."""
         x = self.attention(x, mask)
         return self.norm(x + self.dropout(self.output(F.gelu(self.intermediate(x)))))
 
@@ -86,7 +86,7 @@ class MaskedLM(nn.Module):
         self.bias = nn.Parameter(flow.zeros(words))
 
     def forward(self, x, word_embeddings):
-        """Predict words: (B · P, H), (V, H) → (B · P, V)."""
+        """Return the logits of masked words: x (B · P, H), embeddings (V, H) → (B · P, V)."""
         return F.linear(self.norm(F.gelu(self.transform(x))), word_embeddings, self.bias)
 
 
@@ -102,7 +102,10 @@ class Bert(nn.Module):
         self.masked_lm = MaskedLM(words, hidden)
 
     def forward(self, input_ids, segment_ids, attention_mask, masked_positions):
-        """Compute logits: (B, S) three times, (B, P) → words (B · P, V), next sentence (B, 2)."""
+        """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
+
+        The first three inputs are (B, S); `masked_positions` is (B, P).
+        """
         x = self.embeddings(input_ids, segment_ids)
         mask = additive(attention_mask)
         for layer in self.encoder:
@@ -126,7 +129,7 @@ class BertBaseTrainer(OneFlowTrainer):
     """Sequences to the words that were masked, and whether their second part follows the first."""
 
     def build(self, options):
-        """Build BERT with the request's sizes."""
+        """Return the BERT network with the sizes of the model's options."""
         return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],
@@ -137,13 +140,16 @@ class BertBaseTrainer(OneFlowTrainer):
         )
 
     def outputs(self, network, batch):
-        """Return the logits (B · P, V) and (B, 2)."""
+        """Return the network's logits of words, (B · P, V), and of the next sentence, (B, 2), for a micro-batch."""
         return network(
             batch["input_ids"], batch["segment_ids"], batch["attention_mask"], batch["masked_positions"]
         )
 
     def loss(self, outputs, batch):
-        """Return the mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
+        """Return the mean of -log p over the predictions in use, plus that over the next-sentence labels: a scalar.
+
+        `outputs` are the logits (B · P, V) and (B, 2); `batch` has the labels and weights.
+        """
         words, follows = outputs
         # A row for each replica whose predictions are in this batch: they are not all in use on each as often.
         weights = batch["masked_weights"].reshape(self.replicas, -1)

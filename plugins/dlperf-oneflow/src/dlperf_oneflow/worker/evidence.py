@@ -7,7 +7,7 @@ from oneflow import nn
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Disable dropout, and restore the buffers (batch norm's running statistics) when the context is left."""
+    """Disable the network's dropout, and restore its buffers (batch norm's statistics) when the context is left."""
     buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
     dropouts = [(module, module.p) for module in network.modules() if isinstance(module, nn.Dropout)]
     for module, _ in dropouts:

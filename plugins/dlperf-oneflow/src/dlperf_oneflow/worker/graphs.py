@@ -18,14 +18,14 @@ def placement(device, replicas):
 
 
 def spread(batch, placement):
-    """Return each replica's samples as a part of one global batch."""
+    """Return one global batch on the placement, of which each replica's batch is its part."""
     return {
         name: value.to_global(placement=placement, sbp=flow.sbp.split(0)) for name, value in batch.items()
     }
 
 
 def to_local(value):
-    """Return this replica's part of a global tensor, in the same memory; any other tensor unchanged."""
+    """Return this replica's part of a global tensor, as a view of its memory; return any other tensor unchanged."""
     return value.to_local() if value.is_global else value
 
 

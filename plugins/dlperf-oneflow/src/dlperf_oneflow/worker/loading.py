@@ -16,7 +16,7 @@ class Loader(loading.Loader):
     """An endless iterator over the batches of one replica: dicts of NumPy arrays."""
 
     def open(self, dataset, draws, request):
-        """Return a DataLoader, whose processes end with this one."""
+        """Return a DataLoader over the dataset in the order of `draws`; its processes end with this one."""
         return DataLoader(
             dataset,
             batch_size=None,

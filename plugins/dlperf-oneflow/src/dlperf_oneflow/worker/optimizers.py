@@ -7,7 +7,7 @@ from dlperf_sdk.worker.schedule import decay_groups
 
 
 def optimizer(parameters, request):
-    """Return the optimizer with the request's numbers, and weight decay where the manifest says so."""
+    """Return the framework's optimizer with the numbers of the request; the manifest decides which parameters decay."""
     numbers = request.optimizer
     groups = [
         {"params": group, "weight_decay": decay}
@@ -35,9 +35,10 @@ def moments(optimizer, graph):
 
 
 def warm_up(optimizer, numbers):
-    """Return the warm-up of `dlperf_sdk.worker.schedule` for a graph: (step + 1) / W of the rate, at most 1.
+    """Return the learning rate schedule of a graph with the warm-up of `dlperf_sdk.worker.schedule`.
 
-    OneFlow's line goes from a factor at step 0 to 1 at step n: from 1 / W in W - 1 steps.
+    Its factor is (step + 1) / W, at most 1. OneFlow's line goes from a factor at step 0 to 1 at step n: from 1 / W in
+    W - 1 steps.
     """
     steps = numbers["warmup_steps"]
     return flow.optim.lr_scheduler.WarmUpLR(
@@ -46,7 +47,10 @@ def warm_up(optimizer, numbers):
 
 
 def clip_(parameters, norm):
-    """Clip gradients by their common norm, g ← g · min(1, norm / ‖g‖), without waiting for the device."""
+    """Clip the parameters' gradients in place by their global norm, without waiting for the device.
+
+    g ← g · min(1, norm / ‖g‖).
+    """
     gradients = [parameter.grad for parameter in parameters]
     squares = flow.stack([(gradient * gradient).sum() for gradient in gradients])
     shrink = flow.clamp(norm / squares.sum().sqrt(), max=1.0)

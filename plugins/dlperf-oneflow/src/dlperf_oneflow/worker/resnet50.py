@@ -13,12 +13,12 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(inputs, outputs, kernel, stride=1):
-    """Return a convolution without bias, padded on all sides by half its kernel."""
+    """Return a `kernel` × `kernel` convolution without bias, padded on all sides by half its kernel."""
     return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
 
 
 def batch_norm(channels):
-    """Return a batch norm over this replica's micro-batch."""
+    """Return a batch norm of `channels` over this replica's micro-batch."""
     norm = nn.BatchNorm2d(channels, eps=BATCH_NORM_EPSILON, momentum=BATCH_NORM_MOMENTUM)
     # Batches are counted for a cumulative average, which a fixed momentum does not use: one kernel less.
     norm.num_batches_tracked = None
@@ -73,15 +73,18 @@ class ResNet50Trainer(OneFlowTrainer):
     """Images to classes, cross entropy with label smoothing."""
 
     def build(self, options):
-        """Build ResNet-50 with `num_classes`."""
+        """Return the ResNet-50 network with `num_classes` of the model's options."""
         return ResNet50(options["num_classes"])
 
     def outputs(self, network, batch):
-        """Return the logits (B, classes)."""
+        """Return the network's logits of a micro-batch, a sequence of one array (B, classes)."""
         return (network(batch["image"]),)
 
     def loss(self, outputs, batch):
-        """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
+        """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch: a scalar.
+
+        `outputs` holds the logits (B, classes); `batch["label"]` is (B,).
+        """
         smoothing = self.request.model_options["label_smoothing"]
         per_class = negative_log_softmax(outputs[0])
         label = flow.gather(per_class, 1, batch["label"].unsqueeze(-1)).mean()

@@ -26,10 +26,10 @@ class OneFlowRuntime(Runtime):
         self.device = flow.device("%s:%s" % (request.device, os.environ.get("LOCAL_RANK", "0")))
 
     def start(self):
-        """Take the device and set the arithmetic; importing OneFlow has joined the other processes.
+        """Select the device and set the arithmetic; importing OneFlow has joined the other processes.
 
         Raises:
-            Unsupported: the device is not there, or the others are not.
+            Unsupported: the device is not available, or another process did not join.
         """
         request = self.request
         precision = precision_named(request.precision, PRECISIONS)
@@ -52,7 +52,7 @@ class OneFlowRuntime(Runtime):
         flow._oneflow_internal.eager.Sync()
 
     def wait(self, loss):
-        """Wait for the last update of the step: `OneFlowTrainer.step` leaves its trace in the handle."""
+        """Wait for the last update of a step; `loss` is the handle that `OneFlowTrainer.step` returned."""
         loss[1].numpy()
 
     def facts(self):
@@ -70,7 +70,7 @@ class OneFlowRuntime(Runtime):
         return report
 
     def is_out_of_memory(self, error):
-        """Recognize the interpreter's exception, and OneFlow's messages."""
+        """Return True for a MemoryError, and for an error whose message OneFlow gives when memory runs out."""
         if isinstance(error, MemoryError):
             return True
         return isinstance(error, RuntimeError) and any(message in str(error) for message in _OUT_OF_MEMORY)

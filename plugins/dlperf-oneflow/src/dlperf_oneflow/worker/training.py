@@ -53,21 +53,22 @@ class OneFlowTrainer(ReplicaState):
     # Batches.
 
     def place(self, batches):
-        """Return this replica's batch on its device."""
+        """Return this replica's batch of NumPy arrays as tensors on its device."""
         (batch,) = batches
         placed = {name: flow.from_numpy(values).to(self.device) for name, values in batch.items()}
         return placed if self.placement is None else spread(placed, self.placement)
 
     def read_labels(self, labels):
-        """Return those of this process's one replica."""
+        """Return the labels of this process's one replica, a list of one NumPy array."""
         return [to_local(labels).numpy()]
 
     # The step.
 
     def train(self, batch, rate):
-        """Train eagerly or by the graph; OneFlow's virtual machine works on while this returns.
+        """Run one step, eagerly or by the graph, and return the handle of its loss.
 
-        The learning rate is inside the graph. Its outputs are few buffers, which later steps write to.
+        OneFlow's virtual machine works on while this returns. A graph's learning rate is inside the graph. Its outputs
+        are few buffers, which later steps write to.
         """
         if self.graph is None:
             loss = super().train(batch, rate)
@@ -79,20 +80,20 @@ class OneFlowTrainer(ReplicaState):
         return loss, trace
 
     def set_learning_rate(self, rate):
-        """Set it in all groups of parameters."""
+        """Set the learning rate of the next update in all groups of parameters."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
     def clear_gradients(self):
-        """Set them to zero, not to None: DistributedDataParallel adds to what its buckets hold."""
+        """Set gradients to zero, not to None: DistributedDataParallel adds to what its buckets hold."""
         self.optimizer.zero_grad()
 
     def forward(self, piece):
-        """Return the loss of a micro-batch."""
+        """Return the loss of a micro-batch in the precision of the request: a scalar tensor with a gradient."""
         return self.loss(self.outputs(self.network, piece), piece)
 
     def update(self):
-        """Update all weights."""
+        """Clip the gradients and update all weights."""
         if self.averages_at_the_end:
             self._average()
         clip = self.request.optimizer.get("clip_norm")
@@ -108,7 +109,7 @@ class OneFlowTrainer(ReplicaState):
         self._averaged = True
 
     def reset_optimizer(self):
-        """Set the moments and the count to zero; the warm-up of a graph's learning rate cannot be begun again."""
+        """Set the moments and the count to zero; the warm-up of a graph's learning rate is not restarted."""
         if self.graph is not None and self.request.optimizer["policy"] == "warmup":
             raise NotImplementedError("the schedule of a graph cannot be begun again")
         for _, values in moments(self.optimizer, self.graph):
@@ -116,7 +117,7 @@ class OneFlowTrainer(ReplicaState):
         self.optimizer._state["step"] = 0
 
     def read_loss(self, loss):
-        """Return the loss of this process's one replica."""
+        """Return the loss of this process's one replica, a list of one float."""
         return [loss[0].item()]
 
     # Evidence for what was in effect.
@@ -138,7 +139,7 @@ class OneFlowTrainer(ReplicaState):
                 return outputs, self.outputs(self.network, batch)
 
     def widen(self, value):
-        """Return this replica's part of it in float64, on the host."""
+        """Return this replica's part of an output in float64, on the host."""
         return to_local(value).detach().numpy().astype(np.float64)
 
     def observe_settings(self):

@@ -42,7 +42,7 @@ class Attention(nn.Layer):
         self.norm = nn.LayerNorm(hidden, epsilon=LAYER_NORM_EPSILON)
 
     def forward(self, x, mask, dropout):
-        """Attend: (B, S, H), and the addend of the scores, (B, 1, 1, S) → (B, S, H)."""
+        """Apply self-attention to x, (B, S, H), with the mask (B, 1, 1, S) added to the scores: → (B, S, H)."""
         query, key, value = (
             projection(x).reshape([0, 0, self.heads, self.width]).transpose([0, 2, 1, 3])
             for projection in (self.query, self.key, self.value)
@@ -64,7 +64,7 @@ class Layer(nn.Layer):
         self.norm = nn.LayerNorm(hidden, epsilon=LAYER_NORM_EPSILON)
 
     def forward(self, x, mask, dropout):
-        """Apply the layer: (B, S, H) → (B, S, H)."""
+        """Apply attention and feed-forward to x, with the mask of the scores: (B, S, H) → (B, S, H)."""
         x = self.attention(x, mask, dropout)
         return self.norm(x + F.dropout(self.output(F.gelu(self.intermediate(x))), dropout))
 
@@ -79,7 +79,7 @@ class MaskedLM(nn.Layer):
         self.bias = self.create_parameter([words], is_bias=True)
 
     def forward(self, x, word_embeddings):
-        """Predict words: (B · P, H), (V, H) → (B · P, V)."""
+        """Return the logits of masked words: x (B · P, H), embeddings (V, H) → (B · P, V)."""
         x = self.norm(F.gelu(self.transform(x)))
         return paddle.matmul(x, word_embeddings, transpose_y=True) + self.bias
 
@@ -96,7 +96,10 @@ class Bert(nn.Layer):
         self.masked_lm = MaskedLM(words, hidden)
 
     def forward(self, input_ids, segment_ids, attention_mask, masked_positions, dropout):
-        """Compute logits: (B, S) three times, (B, P) → words (B · P, V), next sentence (B, 2)."""
+        """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
+
+        The first three inputs are (B, S); `masked_positions` is (B, P).
+        """
         x = self.embeddings(input_ids, segment_ids, dropout)
         mask = paddle.where(attention_mask == 0, float("-inf"), 0.0).unsqueeze([1, 2])
         for layer in self.encoder:
@@ -116,7 +119,7 @@ class BertBaseTrainer(PaddleTrainer):
     """Sequences to the words that were masked, and whether their second part follows the first."""
 
     def build(self, options):
-        """Build BERT with the request's sizes."""
+        """Return the BERT network with the sizes of the model's options."""
         return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],
@@ -126,7 +129,7 @@ class BertBaseTrainer(PaddleTrainer):
         )
 
     def outputs(self, network, batch):
-        """Return the logits (B · P, V) and (B, 2)."""
+        """Return the network's logits of words, (B · P, V), and of the next sentence, (B, 2), for a micro-batch."""
         return network(
             batch["input_ids"],
             batch["segment_ids"],
@@ -136,7 +139,10 @@ class BertBaseTrainer(PaddleTrainer):
         )
 
     def loss(self, outputs, batch):
-        """Return the mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
+        """Return the mean of -log p over the predictions in use, plus that over the next-sentence labels: a scalar.
+
+        `outputs` are the logits (B · P, V) and (B, 2); `batch` has the labels and weights.
+        """
         words, follows = (logits.astype("float32") for logits in outputs)
         weights = batch["masked_weights"].flatten()
         per_token = F.cross_entropy(words, batch["masked_ids"].flatten(), reduction="none").flatten()

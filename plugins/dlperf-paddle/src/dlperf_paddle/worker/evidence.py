@@ -29,7 +29,7 @@ def layouts(network):
 
 @contextlib.contextmanager
 def watch_products(network, note):
-    """Call `note` with what the network's convolutions and linear layers give out."""
+    """Call `note(output)` with each output of the network's convolutions and linear layers while the context lasts."""
     layers = [layer for layer in network.sublayers() if isinstance(layer, (nn.Conv2D, nn.Linear))]
     hooks = [layer.register_forward_post_hook(lambda layer, inputs, output: note(output)) for layer in layers]
     try:
@@ -41,7 +41,7 @@ def watch_products(network, note):
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Restore batch norm's running statistics, which have no gradient, when the context is left."""
+    """Save the running statistics of the network's batch norms, and restore them when the context is left."""
     statistics = [value for _, value in network.named_parameters() if value.stop_gradient]
     before = [value.numpy() for value in statistics]
     try:
@@ -66,7 +66,7 @@ def eager(network):
 
 @contextlib.contextmanager
 def use_plain_fp32(device):
-    """Compute float32 arithmetic in the full width of float32 while the context lasts."""
+    """Compute float32 products in the full width of float32, without TF32, while the context lasts."""
     if device != "cuda":
         yield
         return

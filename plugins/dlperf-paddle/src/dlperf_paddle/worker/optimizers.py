@@ -8,7 +8,7 @@ from dlperf_sdk.worker.schedule import decay_groups
 
 
 def optimizer(parameters, request):
-    """Return Paddle's optimizer with the request's numbers, and weight decay as in the manifest."""
+    """Return the framework's optimizer with the numbers of the request; the manifest decides which parameters decay."""
     numbers = request.optimizer
     decays = {entry["name"] for entry in request.parameters if entry["decay"]}
     clip = numbers.get("clip_norm")
@@ -38,10 +38,10 @@ def optimizer(parameters, request):
 
 
 def rounding_of_adamw(beta1, beta2):
-    """Yield the exact √(1 - β₂ᵗ) / (1 - β₁ᵗ) over that of Paddle's AdamW, for t = 1, 2, …: a factor of the rate.
+    """Yield the factor of the rate that corrects the rounding of Paddle's AdamW, for step t = 1, 2, ….
 
-    Paddle multiplies βᵗ up in float32. There 1 - 0.999³ is off by 1.3e-5, and half as much each weight's step.
-    (β itself is rounded alike in everything that it is in, which cancels.)
+    It is the exact √(1 - β₂ᵗ) / (1 - β₁ᵗ) over Paddle's. Paddle multiplies βᵗ up in float32: there 1 - 0.999³ is off
+    by 1.3e-5, and the step of each weight by half as much. (The rounding of β itself cancels.)
     """
     betas = np.array([beta1, beta2], np.float32)
     exact, rounded = betas.astype(np.float64), betas.copy()

@@ -11,14 +11,17 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(inputs, outputs, kernel, stride, layout):
-    """Return a convolution without bias, padded on all sides by half its kernel."""
+    """Return a `kernel` × `kernel` convolution without bias, padded on all sides by half its kernel."""
     return nn.Conv2D(
         inputs, outputs, kernel, stride, padding=kernel // 2, bias_attr=False, data_format=layout
     )
 
 
 def batch_norm(channels, layout):
-    """Return a batch norm over this replica's micro-batch; Paddle's momentum is the share of the old statistics."""
+    """Return a batch norm of `channels` over this replica's micro-batch.
+
+    Paddle's momentum is the share of the old statistics.
+    """
     return nn.BatchNorm2D(
         channels, momentum=1 - BATCH_NORM_MOMENTUM, epsilon=BATCH_NORM_EPSILON, data_format=layout
     )
@@ -78,14 +81,17 @@ class ResNet50Trainer(PaddleTrainer):
     """Images to classes, cross entropy with label smoothing."""
 
     def build(self, options):
-        """Build ResNet-50 with `num_classes`."""
+        """Return the ResNet-50 network with `num_classes` of the model's options."""
         return ResNet50(options["num_classes"], self.layout.upper())
 
     def outputs(self, network, batch):
-        """Return the logits (B, classes)."""
+        """Return the network's logits of a micro-batch, a sequence of one array (B, classes)."""
         return (network(batch["image"]),)
 
     def loss(self, outputs, batch):
-        """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
+        """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch: a scalar.
+
+        `outputs` holds the logits (B, classes); `batch["label"]` is (B,).
+        """
         smoothing = self.request.model_options["label_smoothing"]
         return F.cross_entropy(outputs[0].astype("float32"), batch["label"], label_smoothing=smoothing)

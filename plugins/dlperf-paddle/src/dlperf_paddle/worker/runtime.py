@@ -23,10 +23,10 @@ class PaddleRuntime(Runtime):
         """True if gradients are averaged with other processes'."""
 
     def start(self):
-        """Take the device, set the arithmetic, and join the other processes.
+        """Select the device, set the arithmetic, and join the other processes.
 
         Raises:
-            Unsupported: the device is not there, or cannot do what was requested.
+            Unsupported: the device is not available, or cannot do what was requested.
         """
         request = self.request
         if request.device == "cuda":
@@ -78,11 +78,11 @@ class PaddleRuntime(Runtime):
         return event
 
     def elapsed(self, marks):
-        """Return the seconds between neighboring events."""
+        """Return the seconds between neighboring events of `marks`, one fewer than there are events."""
         return [earlier.elapsed_time(later) / 1e3 for earlier, later in pairwise(marks)]
 
     def reset_peak_memory(self):
-        """Forget the allocator's peak."""
+        """Reset the peak that `peak_memory` returns to the memory in use now."""
         if self.request.device == "cuda":
             paddle.device.cuda.reset_max_memory_allocated()
 
@@ -112,7 +112,7 @@ class PaddleRuntime(Runtime):
         return report
 
     def is_out_of_memory(self, error):
-        """Recognize the interpreter's exception, and the name of Paddle's own in its message."""
+        """Return True for a MemoryError, and for an error whose message names Paddle's ResourceExhausted."""
         return isinstance(error, MemoryError) or (
             isinstance(error, (RuntimeError, SystemError)) and "ResourceExhaustedError" in str(error)
         )

@@ -71,26 +71,26 @@ class PaddleTrainer(ReplicaState):
     # Batches.
 
     def place(self, batches):
-        """Return this replica's batch on its device."""
+        """Return this replica's batch of NumPy arrays as tensors on its device."""
         (batch,) = batches
         return {name: paddle.to_tensor(values) for name, values in batch.items()}
 
     def receive(self, batches):
-        """Return the loader's batch, which is on the device."""
+        """Return the loader's batch unchanged: it is on the device."""
         return batches[0]
 
     # The step.
 
     def set_learning_rate(self, rate):
-        """Set it with what corrects AdamW's rounding."""
+        """Set the learning rate of the next update, times the factor that corrects AdamW's rounding."""
         self.optimizer.set_lr(rate * self._rate_factor)
 
     def clear_gradients(self):
-        """Give their memory back."""
+        """Set gradients to None, which releases their memory."""
         self.optimizer.clear_grad()
 
     def forward(self, piece):
-        """Return the loss of a micro-batch."""
+        """Return the loss of a micro-batch in the precision of the request: a scalar tensor with a gradient."""
         with self.autocast():
             outputs = self.outputs(self.trained, piece)
         return self.loss(outputs, piece)
@@ -103,7 +103,7 @@ class PaddleTrainer(ReplicaState):
         )
 
     def scale_loss(self, loss):
-        """Scale it, where gradients may underflow."""
+        """Return the loss times the loss scale where the precision needs one, else the loss unchanged."""
         return self.scaler.scale(loss)
 
     def defer_synchronization(self):
@@ -111,9 +111,10 @@ class PaddleTrainer(ReplicaState):
         return self.trained.no_sync() if self.runtime.syncs_gradients else contextlib.nullcontext()
 
     def update(self):
-        """Update all weights.
+        """Clip the gradients and update all weights.
 
-        A loss scaler skips that where a gradient is not finite: Paddle's optimizer itself waits for the device to see.
+        A loss scaler skips the update if a gradient is not finite: Paddle's optimizer itself waits for the device to
+        see.
         """
         self.scaler.step(self.optimizer)
         # The optimizer has waited for this, and leaves it on the host; `state_dict`, the public way to see the
@@ -126,7 +127,7 @@ class PaddleTrainer(ReplicaState):
             self._rate_factor = next(self._rate_factors)  # AdamW's powers of beta have moved on
 
     def reset_optimizer(self):
-        """Set the moments to zero, and the powers of beta to the first."""
+        """Set the moments to zero, and the powers of beta to their first values."""
         for kind, values in self.optimizer._accumulators.items():
             first = self.request.optimizer[kind[: -len("_pow_acc")]] if kind.endswith("_pow_acc") else 0.0
             for value in values.values():
@@ -154,11 +155,11 @@ class PaddleTrainer(ReplicaState):
                 return outputs, self.outputs(self.network, batch)
 
     def note_output(self, output):
-        """Note its type as the table of precisions has it: `float32` of `paddle.float32`."""
+        """Add the output's data type, such as `float32`, to the types seen in `deviation`."""
         self.product_types.append(str(output.dtype).rpartition(".")[2])
 
     def widen(self, value):
-        """Return it in float64, where it is."""
+        """Return an output in float64, on its device."""
         return value.astype("float64")
 
     def observe_settings(self):

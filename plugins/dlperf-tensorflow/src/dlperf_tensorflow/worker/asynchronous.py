@@ -26,9 +26,9 @@ def servers(job):
 
 
 def read_max_status(name):
-    """Return the maximum over all processes of the cluster of a value in bytes in their kernel status.
+    """Return the largest value in bytes of a field of /proc/PID/status over all processes of the cluster.
 
-    `VmHWM` is the peak of used memory, `VmData` the allocated memory.
+    The field `name` is `VmHWM`, the peak of used memory, or `VmData`, the allocated memory.
     """
     return max(_status(device.name)[name] for device in tf.config.list_logical_devices("CPU"))
 
@@ -68,7 +68,7 @@ class Scheduled:
         self._graph = None
 
     def placed(self, batches):
-        """Return None: the workers hold the canonical shards."""
+        """Return None, whatever the batches: the workers hold the canonical shards."""
 
     def step(self, batch, rate):
         """Schedule one function per replica; the handle is a list of TensorFlow's RemoteValues, the losses.
@@ -89,7 +89,7 @@ class Scheduled:
         return self._replica_step(_select_shard(iterator, shard), rate)
 
     def graph(self, batch):
-        """Return the graph that the workers run; None before the first step."""
+        """Return the graph that the workers run; None before the first step. `batch` is not used."""
         return self._graph
 
     def traced_outputs(self, function, batch):

@@ -137,12 +137,12 @@ class Bert(tf.Module):
 
 
 def gelu(x):
-    """Return the exact GELU, with erf."""
+    """Return the exact GELU of each element, x · Φ(x), computed with erf."""
     return tf.nn.gelu(x, approximate=False)
 
 
 def apply_dropout(x, rate):
-    """Apply `tf.nn.dropout`; return the input unchanged if the rate is 0."""
+    """Drop elements of x with the probability `rate` by `tf.nn.dropout`; return x unchanged if the rate is 0."""
     return tf.nn.dropout(x, rate) if rate else x
 
 
@@ -150,11 +150,11 @@ class BertBaseTrainer(TensorFlowTrainer):
     """Sequences to the words that were masked, and whether their second part follows the first."""
 
     def build(self, options):
-        """Build BERT; the weights give all sizes except the numbers of heads and layers."""
+        """Return the BERT network; `options` gives heads and layers, the weights give all other sizes."""
         return Bert(self.weights, options["heads"], options["layers"])
 
     def outputs(self, network, batch):
-        """Return the logits (B · P, V) and (B, 2)."""
+        """Return the network's logits of words, (B · P, V), and of the next sentence, (B, 2), for a micro-batch."""
         return network(
             batch["input_ids"],
             batch["segment_ids"],
@@ -165,7 +165,10 @@ class BertBaseTrainer(TensorFlowTrainer):
         )
 
     def loss(self, outputs, batch):
-        """Return the mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
+        """Return the mean of -log p over the predictions in use, plus that over the next-sentence labels: a scalar.
+
+        `outputs` are the logits (B · P, V) and (B, 2); `batch` has the labels and weights.
+        """
         words, follows = (tf.cast(logits, tf.float32) for logits in outputs)
         weights = tf.reshape(batch["masked_weights"], (-1,))
         per_token = cross_entropy(tf.reshape(batch["masked_ids"], (-1,)), words)
@@ -174,5 +177,5 @@ class BertBaseTrainer(TensorFlowTrainer):
 
 
 def cross_entropy(labels, logits):
-    """Return -log p[label] of each row."""
+    """Return -log p[label] of each row: labels (N,), logits (N, K) → (N,)."""
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)

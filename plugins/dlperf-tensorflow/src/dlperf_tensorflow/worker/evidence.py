@@ -19,11 +19,11 @@ class GraphEvidence:
         self._products = [node for node in self._nodes if node.op in _PRODUCTS]
 
     def product_types(self):
-        """Return the types of products."""
+        """Return the data types of the graph's convolutions and matrix products, one for each operation."""
         return [tf.as_dtype(_type_of(node)) for node in self._products]
 
     def compiler(self):
-        """Return `xla` if XLA must compile any part of the graph."""
+        """Return `xla` if XLA must compile any part of the graph, else `none`."""
         return "xla" if any(node.attr["_XlaMustCompile"].b for node in self._nodes) else "none"
 
     def layout(self):
@@ -46,7 +46,7 @@ def allows_tf32(device):
 
 @contextlib.contextmanager
 def preserve_state(strategy, statistics):
-    """Restore the variables `statistics`, in every replica's copy, when the context is left."""
+    """Restore the variables `statistics`, in the copy of every replica of `strategy`, when the context is left."""
     copies = [copy for variable in statistics for copy in strategy.experimental_local_results(variable)]
     before = [copy.numpy() for copy in copies]
     try:
@@ -58,7 +58,7 @@ def preserve_state(strategy, statistics):
 
 @contextlib.contextmanager
 def use_plain_fp32():
-    """Compute float32 arithmetic in the full width of float32 while the context lasts."""
+    """Compute float32 products in the full width of float32, without TF32, while the context lasts."""
     before = tf.config.experimental.tensor_float_32_execution_enabled()
     tf.config.experimental.enable_tensor_float_32_execution(False)
     try:

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 
 def split(batch, count):
-    """Return every input with a new first axis, of micro-batches."""
+    """Return every input of a batch, (B, …), split into micro-batches: (count, B / count, …)."""
     return {
         name: tf.reshape(value, (count, value.shape[0] // count, *value.shape[1:]))
         for name, value in batch.items()
@@ -12,7 +12,10 @@ def split(batch, count):
 
 
 def accumulate(gradients_of, batch, count, variables):
-    """Return the mean of the micro-batches' losses and gradients; `gradients_of` gives those of one."""
+    """Return the mean loss and gradients over `count` micro-batches of a batch.
+
+    `gradients_of(micro_batch)` returns the loss and the gradients of one, in the order of `variables`.
+    """
     if count == 1:
         return gradients_of(batch)
     pieces = split(batch, count)

@@ -19,7 +19,7 @@ ATTEMPTS = 10
 
 
 def load_images(trainer):
-    """Load JPEGs, which TensorFlow decodes."""
+    """Return the iterator of the trainer's batches of JPEGs, which TensorFlow decodes."""
     return trainer.load(JpegPipeline)
 
 
@@ -43,7 +43,7 @@ class JpegPipeline:
         }
 
     def keys_of(self, draws):
-        """Return paths, labels and seeds."""
+        """Return the lists of paths, labels and seeds of these draws, by name."""
         images = self.images
         return {
             "path": [os.path.join(images.root, images.paths[sample]) for _, sample in draws],
@@ -52,7 +52,7 @@ class JpegPipeline:
         }
 
     def pipeline(self, keys, workers):
-        """Return the dataset of batches."""
+        """Return the `tf.data.Dataset` of batches of these keys, made by `workers` threads."""
         return keys.unbatch().map(self._load, workers).batch(self.request.batch_size, drop_remainder=True)
 
     def _load(self, key):
@@ -62,7 +62,7 @@ class JpegPipeline:
         return {"image": image, "label": key["label"]}
 
     def explain(self, draws, error):
-        """Return what was wrong with a batch: the first image that does not decode."""
+        """Return the error of a batch in words: the path of the first image of `draws` that does not decode."""
         for path in self.keys_of(draws)["path"]:
             fault = _fault(path)
             if fault is not None:
@@ -90,12 +90,12 @@ def augment(encoded, height, width, seed):
 
 
 def decode(encoded):
-    """Decode a JPEG at its full size: (H, W, 3) bytes."""
+    """Decode a JPEG, a string tensor, at its full size: (H, W, 3) bytes."""
     return tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE")
 
 
 def normalize(pixels):
-    """Normalize by ImageNet's mean and deviation; white is 255."""
+    """Return pixels from 0 to 255 normalized by ImageNet's mean and standard deviation, as float32."""
     return (pixels - [255 * value for value in MEAN]) / [255 * value for value in STD]
 
 

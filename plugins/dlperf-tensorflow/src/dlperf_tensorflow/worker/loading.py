@@ -21,7 +21,7 @@ class Loader(loading.Loader):
         return loading.PREFETCH
 
     def open(self, dataset, draws, request):
-        """Return the pipeline's iterator."""
+        """Return the iterator of the dataset's pipeline in the order of `draws`."""
         self._dataset, self._pending = dataset, deque()
 
         def keys():

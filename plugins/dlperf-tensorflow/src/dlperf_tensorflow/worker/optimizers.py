@@ -12,9 +12,13 @@ GROWTH_STEPS = 2000
 
 
 def optimizer_for(numbers, variables, decays, place_near):
-    """Create the optimizer of a request.
+    """Return the optimizer of a request.
 
-    `decays` states for each variable whether it has weight decay. `place_near(variable)` is the scope of its update.
+    Args:
+        numbers: `Request.optimizer`.
+        variables: The trainable variables.
+        decays: For each variable, whether it has weight decay.
+        place_near: Function of a variable; returns the device scope of its update.
     """
     kinds = {"sgd": Momentum, "adamw": AdamW}
     if numbers["kind"] in kinds:
@@ -116,7 +120,7 @@ class ConstantScale:
         self._scale = scale
 
     def initial_values(self):
-        """Return nothing: no variable is kept."""
+        """Return an empty list: a constant scale keeps no variable."""
         return ()
 
     def scaled(self, loss):

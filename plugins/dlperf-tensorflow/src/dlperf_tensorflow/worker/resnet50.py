@@ -134,15 +134,18 @@ class ResNet50Trainer(TensorFlowTrainer):
     """Images to classes, cross entropy with label smoothing."""
 
     def build(self, options):
-        """Build ResNet-50; the weights give the number of classes."""
+        """Return the ResNet-50 network; the weights give the number of classes."""
         return ResNet50(self.weights)
 
     def outputs(self, network, batch):
-        """Return the logits (B, classes)."""
+        """Return the network's logits of a micro-batch, a sequence of one array (B, classes)."""
         return (network(tf.cast(batch["image"], self.dtype)),)
 
     def loss(self, outputs, batch):
-        """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
+        """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch: a scalar.
+
+        `outputs` holds the logits (B, classes); `batch["label"]` is (B,).
+        """
         smoothing = self.request.model_options["label_smoothing"]
         minus_log = -tf.nn.log_softmax(tf.cast(outputs[0], tf.float32))
         per_sample = tf.gather(minus_log, batch["label"], batch_dims=1)

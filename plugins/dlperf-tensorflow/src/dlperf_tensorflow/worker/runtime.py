@@ -31,10 +31,10 @@ class TensorFlowRuntime(Runtime):
         """TensorFlow's `ClusterCoordinator`, where servers compute."""
 
     def start(self):
-        """Take the devices, set threads and arithmetic, and join the other processes.
+        """Select the devices, set threads and arithmetic, and join the other processes.
 
         Raises:
-            Unsupported: a device is not there, or cannot do the requested precision.
+            Unsupported: a device is not available, or cannot do the requested precision.
         """
         request, count = self.request, max(1, len(self.process.devices))
         threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
@@ -119,7 +119,7 @@ class TensorFlowRuntime(Runtime):
         return self.strategy.experimental_local_results(handle)
 
     def wait(self, loss):
-        """Wait for the loss of every replica of this process; with servers, for its update as well."""
+        """Wait for the losses of a step in every replica of this process; with servers, for its update as well."""
         for value in self.losses(loss):
             value.numpy()
 
@@ -129,7 +129,7 @@ class TensorFlowRuntime(Runtime):
         )
 
     def reset_peak_memory(self):
-        """Forget the allocators' peaks."""
+        """Reset the peak that `peak_memory` returns to the memory in use now."""
         for device in self._gpus():
             tf.config.experimental.reset_memory_stats(device)
 
@@ -139,7 +139,7 @@ class TensorFlowRuntime(Runtime):
         return sum(tf.config.experimental.get_memory_info(gpu)["peak"] for gpu in gpus) if gpus else None
 
     def peak_host_memory(self):
-        """Return the peak of this process; with servers, the largest of all processes."""
+        """Return the peak bytes of this process in host memory; with servers, the largest of all processes."""
         return asynchronous.read_max_status("VmHWM") if self.served else super().peak_host_memory()
 
     def facts(self):
@@ -184,7 +184,7 @@ class TensorFlowRuntime(Runtime):
         return "memory" if isinstance(self.strategy, tf.distribute.MirroredStrategy) else "grpc"
 
     def is_out_of_memory(self, error):
-        """Recognize TensorFlow's own exception, and the interpreter's."""
+        """Return True for TensorFlow's ResourceExhaustedError and for a MemoryError."""
         return isinstance(error, (tf.errors.ResourceExhaustedError, MemoryError))
 
 

@@ -37,7 +37,7 @@ class MirroredReplicas:
         )
 
     def step(self, batch, rate):
-        """Run one step of all replicas; the handle has a loss per replica."""
+        """Run one step of all replicas with a learning rate; return the handle of a loss per replica."""
         return self._train(batch, tf.constant(rate, tf.float32))
 
     def _one_step(self, batch, rate):
@@ -53,7 +53,7 @@ class MirroredReplicas:
         return self._of_all_replicas(traced(batch))
 
     def plain_outputs(self, function, batch):
-        """Return them with the function run eagerly, in float32 without TF32."""
+        """Return the outputs of `function` for all replicas' batches, run eagerly in float32 without TF32."""
         with evidence.use_plain_fp32():
             return self._of_all_replicas(self._strategy.run(function, (batch,)))
 

@@ -6,7 +6,7 @@ from dlperf_sdk.worker.loading import TokenArrays
 
 
 def load_text(trainer):
-    """Load the arrays that were prepared of text."""
+    """Return the iterator of the trainer's batches of the arrays that were prepared of text."""
     return trainer.load(TokenPipeline)
 
 
@@ -18,11 +18,11 @@ class TokenPipeline(TokenArrays):
         self.signature = tf.TensorSpec((request.batch_size,), tf.int64)
 
     def keys_of(self, draws):
-        """Return the samples."""
+        """Return the dataset's elements of these draws: the samples' indices."""
         return [sample for _, sample in draws]
 
     def pipeline(self, keys, workers):
-        """Return the dataset of batches."""
+        """Return the `tf.data.Dataset` of batches of these keys, made by `workers` threads."""
         return keys.map(self._load, workers)
 
     def _load(self, samples):
@@ -38,5 +38,5 @@ class TokenPipeline(TokenArrays):
         return list(self.batch([(0, sample) for sample in samples]).values())
 
     def explain(self, draws, error):
-        """Return what was wrong with a batch."""
+        """Return the error of a batch in words."""
         return "The prepared text cannot be read: %s." % error.message

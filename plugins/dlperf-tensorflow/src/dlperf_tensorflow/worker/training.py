@@ -76,13 +76,13 @@ class TensorFlowTrainer(ReplicaState):
         return self._replicas.placed(batches)
 
     def read_labels(self, labels):
-        """Return those of each replica."""
+        """Return the labels of each replica as NumPy arrays."""
         return [value.numpy() for value in self.strategy.experimental_local_results(labels)]
 
     # The step: micro-batches are in the graph.
 
     def train(self, batch, rate):
-        """Run one step of all replicas of this process."""
+        """Run one step of all replicas of this process with a learning rate; return the handle of their losses."""
         return self._replicas.step(batch, rate)
 
     def _replica_step(self, batch, rate):
@@ -121,17 +121,17 @@ class TensorFlowTrainer(ReplicaState):
         self.weights.round_masters(self.place_near)
 
     def reset_optimizer(self):
-        """Set every replica's moments, counts and loss scale to the beginning."""
+        """Set every replica's moments, counts and loss scale to their values before the first step."""
         for variable, value in (*self.optimizer.initial_values(), *self.scaler.initial_values()):
             for copy in self.strategy.experimental_local_results(variable):
                 copy.assign(tf.fill(copy.shape, tf.cast(value, copy.dtype)))
 
     def skipped_steps(self):
-        """Return how many steps had scaled gradients that were not finite."""
+        """Return how many steps were skipped, because a scaled gradient was not finite."""
         return int(self.strategy.experimental_local_results(self.scaler.skipped)[0])
 
     def read_loss(self, loss):
-        """Return the losses of this process's replicas."""
+        """Return the loss of each replica of this process, as a list of floats."""
         return [float(value.numpy()) for value in self.runtime.losses(loss)]
 
     # Evidence for what was in effect.
@@ -158,7 +158,7 @@ class TensorFlowTrainer(ReplicaState):
         return self.outputs(network, {name: value[0] for name, value in pieces.items()})
 
     def widen(self, value):
-        """Return it in float64, on the host."""
+        """Return an output in float64, on the host."""
         return value.numpy().astype("float64")
 
     def observe_settings(self):

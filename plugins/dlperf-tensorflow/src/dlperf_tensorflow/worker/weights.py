@@ -42,14 +42,17 @@ class Weights:
         return variable
 
     def statistic(self, name, initial):
-        """Return a variable that is not trained; every network has the same."""
+        """Return a variable of the initial value that is not trained; every network that asks for a name shares it."""
         if name in self.statistics:
             return self.statistics[name]
         variable = self.statistics[name] = tf.Variable(initial, trainable=False, name=name)
         return variable
 
     def assign(self, name, values):
-        """Set every replica's copy: with several workers, the first one's initial value goes to all."""
+        """Set every replica's copy of a parameter to values in the manifest's layout.
+
+        With several workers, all copies take the initial value of the first worker.
+        """
         axes = self._axes[name]
         for variable in (self.variables[name], self.trained[name]):
             for copy in self._strategy.experimental_local_results(variable):
@@ -58,7 +61,10 @@ class Weights:
                 )
 
     def round_masters(self, place_near):
-        """Set the narrow variables to their master weights, rounded; `place_near(variable)` is the scope for that."""
+        """Set the narrow variables to their master weights, rounded.
+
+        `place_near(variable)` returns the device scope for that.
+        """
         for name, variable in self.trained.items():
             if variable is not self.variables[name]:
                 with place_near(variable):

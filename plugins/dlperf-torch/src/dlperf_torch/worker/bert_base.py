@@ -44,7 +44,7 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, mask):
-        """Attend: (B, S, H), and the addend of the scores, (B, 1, 1, S) → (B, S, H)."""
+        """Apply self-attention to x, (B, S, H), with the mask (B, 1, 1, S) added to the scores: → (B, S, H)."""
         layers = (self.query, self.key, self.value)
         projected = levers.apply_packed(x, layers) if self.packed else [layer(x) for layer in layers]
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in projected)
@@ -66,7 +66,7 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, mask):
-        """Apply the layer: (B, S, H) → (B, S, H)."""
+        """Apply attention and feed-forward to x, with the mask of the scores: (B, S, H) → (B, S, H)."""
         x = self.attention(x, mask)
         return self.norm(x + self.dropout(self.output(F.gelu(self.intermediate(x)))))
 
@@ -82,7 +82,7 @@ class MaskedLM(nn.Module):
         self.bias = nn.Parameter(torch.zeros(words))
 
     def forward(self, x, word_embeddings):
-        """Predict words: (B · P, H), (V, H) → (B · P, V)."""
+        """Return the logits of masked words: x (B · P, H), embeddings (V, H) → (B · P, V)."""
         x = self.norm(F.gelu(self.transform(x)))
         return levers.apply_padded_linear(x, word_embeddings, self.bias, self.multiple)
 
@@ -101,7 +101,10 @@ class Bert(nn.Module):
         self.masked_lm = MaskedLM(words, hidden, multiple)
 
     def forward(self, input_ids, segment_ids, attention_mask, masked_positions):
-        """Compute logits: (B, S) three times, (B, P) → words (B · P, V), next sentence (B, 2)."""
+        """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
+
+        The first three inputs are (B, S); `masked_positions` is (B, P).
+        """
         x = self.embeddings(input_ids, segment_ids)
         mask = additive(attention_mask, x)
         for layer in self.encoder:
@@ -132,7 +135,7 @@ class BertBaseTrainer(TorchTrainer):
     """Sequences to the words that were masked, and whether their second part follows the first."""
 
     def build(self, options):
-        """Build BERT with the request's sizes."""
+        """Return the BERT network with the sizes of the model's options."""
         chosen = self.request.framework_options
         levers.probe_attention(
             chosen["attention"],
@@ -155,13 +158,16 @@ class BertBaseTrainer(TorchTrainer):
         )
 
     def outputs(self, network, batch):
-        """Return the logits (B · P, V) and (B, 2)."""
+        """Return the network's logits of words, (B · P, V), and of the next sentence, (B, 2), for a micro-batch."""
         return network(
             batch["input_ids"], batch["segment_ids"], batch["attention_mask"], batch["masked_positions"]
         )
 
     def loss(self, outputs, batch):
-        """Return the mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
+        """Return the mean of -log p over the predictions in use, plus that over the next-sentence labels: a scalar.
+
+        `outputs` are the logits (B · P, V) and (B, 2); `batch` has the labels and weights.
+        """
         words, follows = outputs
         weights = batch["masked_weights"].flatten()
         per_token = F.cross_entropy(words, batch["masked_ids"].flatten(), reduction="none")

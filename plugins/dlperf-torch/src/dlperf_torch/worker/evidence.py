@@ -15,7 +15,7 @@ ANY_ATTENTION = [
 
 
 def layout_of(value):
-    """Return the memory layout of a batch of images or a convolution's weights: `nhwc` or `nchw`."""
+    """Return the memory layout of a 4-D tensor, images or a convolution's weights: `nhwc` or `nchw`."""
     return "nhwc" if value.is_contiguous(memory_format=torch.channels_last) else "nchw"
 
 
@@ -25,7 +25,7 @@ def layouts_of_weights(network):
 
 
 def weight_types(network):
-    """Return the data types of the weights of convolutions, linear layers and embeddings."""
+    """Return the set of data types of the weights of convolutions, linear layers and embeddings."""
     kinds = (nn.Conv2d, nn.Linear, nn.Embedding)
     return {module.weight.dtype for module in network.modules() if isinstance(module, kinds)}
 
@@ -37,7 +37,7 @@ def allows_tf32(device):
 
 @contextlib.contextmanager
 def watch_products(network, note):
-    """Call `note` with what the network's convolutions and linear layers give out."""
+    """Call `note(output)` with each output of the network's convolutions and linear layers while the context lasts."""
     layers = [module for module in network.modules() if isinstance(module, (nn.Conv2d, nn.Linear))]
     hooks = [layer.register_forward_hook(lambda module, args, output: note(output)) for layer in layers]
     try:
@@ -49,7 +49,7 @@ def watch_products(network, note):
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Disable dropout, and restore the buffers (batch norm's running statistics) when the context is left."""
+    """Disable the network's dropout, and restore its buffers (batch norm's statistics) when the context is left."""
     buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
     dropouts = [(module, module.p) for module in network.modules() if isinstance(module, nn.Dropout)]
     for module, _ in dropouts:

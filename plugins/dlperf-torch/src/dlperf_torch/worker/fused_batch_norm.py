@@ -229,7 +229,7 @@ class FusedBatchNorm(BatchNorm):
         return self._apply_fused(x, None, relu=False)
 
     def activate(self, x, shortcut=None):
-        """Return ReLU of the normalized input, with the shortcut, if any, added before."""
+        """Return the rectified batch norm of x, (B, C, H, W), with the shortcut, if any, added before the ReLU."""
         return self._apply_fused(x, shortcut, relu=True)
 
     def _apply_fused(self, x, residual, relu):

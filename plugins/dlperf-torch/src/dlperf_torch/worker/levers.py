@@ -21,10 +21,12 @@ ATTENTION = {
 
 
 def check(request):
-    """See that this environment has what the options need; which of them mean something, the plan has asked.
+    """Check that this environment has the libraries that the request's options need.
+
+    The plan has already refused options that have no effect.
 
     Raises:
-        Unsupported: it has not.
+        Unsupported: a library is missing.
     """
     if request.framework_options["fused_batch_norm"] and importlib.util.find_spec("triton") is None:
         raise Unsupported(
@@ -46,7 +48,7 @@ class BatchNorm(nn.BatchNorm2d):
     """Batch norm and what follows it in a network, in torch's own kernels."""
 
     def activate(self, x, shortcut=None):
-        """Return ReLU of the normalized input, with the shortcut, if any, added before."""
+        """Return the rectified batch norm of x, (B, C, H, W), with the shortcut, if any, added before the ReLU."""
         x = self(x)
         if shortcut is not None:
             x = x.add_(shortcut)
@@ -62,7 +64,7 @@ class BatchNormFp32(BatchNorm):
 
 
 def apply_packed(x, layers):
-    """Return a tuple of the outputs of linear layers that share one input, computed as one matrix product."""
+    """Apply linear layers to one input x as one matrix product; return the tuple of their outputs."""
     weight = torch.cat([layer.weight for layer in layers])
     bias = torch.cat([layer.bias for layer in layers])
     return F.linear(x, weight, bias).split([len(layer.weight) for layer in layers], dim=-1)
@@ -100,12 +102,21 @@ def allow_attention(name, dropout=0.0):
 
 
 def probe_attention(name, device, dtype, heads, tokens, size, dropout):
-    """Allow an implementation, and see that it does what is asked of it: mask, dropout, and backwards.
+    """Check that an attention implementation runs with a mask and dropout, forward and backward.
 
-    Of torch's own choice ("auto") nothing needs to be seen.
+    The implementation "auto", torch's own choice, is not checked.
+
+    Args:
+        name: The implementation.
+        device: Where the query is.
+        dtype: Its data type.
+        heads: Number of heads.
+        tokens: Sequence length.
+        size: Features per head.
+        dropout: Probability of dropout.
 
     Raises:
-        Unsupported: this device, type or size is not for it.
+        Unsupported: the implementation does not support this device, type or size.
     """
     if name == "cudnn" and is_rounded(dropout):
         raise Unsupported(

@@ -16,7 +16,7 @@ class Loader(loading.Loader):
     """An endless iterator over the batches of one replica: dicts of CPU tensors, and of an array for labels."""
 
     def open(self, dataset, draws, request):
-        """Open a DataLoader whose processes end with this one."""
+        """Return a DataLoader over the dataset in the order of `draws`; its processes end with this one."""
         # Loaders that are asked to end take their sockets in TMPDIR along; at the interpreter's end they are killed.
         atexit.register(_end, weakref.ref(self))
         return DataLoader(

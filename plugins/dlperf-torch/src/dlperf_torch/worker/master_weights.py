@@ -35,7 +35,7 @@ class MasterWeights:
         return functional_call(self._network, self.named, inputs)
 
     def receive_gradients(self, loss_scale):
-        """Take over the network's gradients, divided by the loss scale."""
+        """Copy the network's gradients to the master weights, divided by the loss scale."""
         if self._narrow:
             torch._foreach_copy_(
                 [parameter.grad for parameter in self._masters],
@@ -45,7 +45,7 @@ class MasterWeights:
             torch._foreach_div_([master.grad for master in self.named.values()], loss_scale)
 
     def round_into_network(self):
-        """Set the network's weights to these, rounded."""
+        """Set the network's weights to the master weights, rounded to the network's type."""
         if self._narrow:
             with torch.no_grad():
                 torch._foreach_copy_(self._narrow, self._masters)

@@ -6,7 +6,7 @@ from dlperf_sdk.worker.schedule import decay_groups
 
 
 def optimizer(parameters, request):
-    """Return torch's optimizer with the request's numbers, and weight decay where the manifest says so."""
+    """Return the framework's optimizer with the numbers of the request; the manifest decides which parameters decay."""
     numbers, fused = request.optimizer, request.framework_options["fused_optimizer"]
     groups = [
         {"params": group, "weight_decay": decay}
@@ -37,7 +37,7 @@ class LossScaler(torch.amp.GradScaler):
         self._first = self.state_dict()
 
     def reset(self):
-        """Return to the first scale."""
+        """Set the loss scale to its first value."""
         self.load_state_dict(self._first)
         self._last = self.scale(self._unit)
 

@@ -49,10 +49,10 @@ class TorchRuntime(Runtime):
         """True if gradients are averaged with other processes'."""
 
     def start(self):
-        """Take the device, set the arithmetic, and join the other processes.
+        """Select the device, set the arithmetic, and join the other processes.
 
         Raises:
-            Unsupported: the device is not there, or cannot do the requested precision.
+            Unsupported: the device is not available, or cannot do the requested precision.
         """
         request = self.request
         self.seed()
@@ -105,11 +105,11 @@ class TorchRuntime(Runtime):
         return event
 
     def elapsed(self, marks):
-        """Return the seconds between neighboring events."""
+        """Return the seconds between neighboring events of `marks`, one fewer than there are events."""
         return [earlier.elapsed_time(later) / 1e3 for earlier, later in pairwise(marks)]
 
     def reset_peak_memory(self):
-        """Forget the allocator's peak."""
+        """Reset the peak that `peak_memory` returns to the memory in use now."""
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
 
@@ -119,7 +119,7 @@ class TorchRuntime(Runtime):
 
     @contextmanager
     def trace(self, path):
-        """Write torch.profiler's Chrome trace of the processor and, if there is one, the GPU."""
+        """Write torch.profiler's Chrome trace of what runs in the context, on the CPU and the GPU, to `path`."""
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self.device.type == "cuda":
             activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -158,7 +158,7 @@ class TorchRuntime(Runtime):
         return report
 
     def is_out_of_memory(self, error):
-        """Recognize torch's exception, the interpreter's, and the messages of libraries without their own."""
+        """Return True for torch's OutOfMemoryError, a MemoryError, and the messages of libraries without own errors."""
         if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
             return True
         if not isinstance(error, RuntimeError):

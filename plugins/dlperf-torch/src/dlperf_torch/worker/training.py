@@ -67,7 +67,10 @@ class TorchTrainer(ReplicaState):
         return [{name: torch.from_numpy(v).pin_memory() for name, v in batch.items()} for batch in batches]
 
     def place(self, batches):
-        """Return this replica's batch on its device. Images are (B, C, H, W) in torch, whatever their layout."""
+        """Return this replica's batch of NumPy arrays as tensors on its device.
+
+        Images are (B, C, H, W) in torch, whatever their memory layout.
+        """
         (batch,) = batches
         placed = {n: torch.as_tensor(v).to(self.device, non_blocking=True) for n, v in batch.items()}
         if self.channels_last:
@@ -75,22 +78,22 @@ class TorchTrainer(ReplicaState):
         return placed
 
     def read_labels(self, labels):
-        """Return those of this process's one replica."""
+        """Return the labels of this process's one replica, a list of one NumPy array."""
         return [labels.cpu().numpy()]
 
     # The step.
 
     def set_learning_rate(self, rate):
-        """Set it in all groups of parameters."""
+        """Set the learning rate of the next update in all groups of parameters."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
     def clear_gradients(self):
-        """Give their memory back."""
+        """Set gradients to None, which releases their memory."""
         self.network.zero_grad(set_to_none=True)
 
     def forward(self, piece):
-        """Return the loss of a micro-batch."""
+        """Return the loss of a micro-batch in the precision of the request: a scalar tensor with a gradient."""
         with self.autocast():
             return self.criterion(self.outputs(self.trained, piece), piece)
 
@@ -102,7 +105,7 @@ class TorchTrainer(ReplicaState):
         return torch.autocast(self.device.type, dtype=self.precision.products, enabled=self.precision.casts)
 
     def scale_loss(self, loss):
-        """Scale it, where gradients may underflow."""
+        """Return the loss times the loss scale where the precision needs one, else the loss unchanged."""
         return self.scaler.scale(super().scale_loss(loss))
 
     def defer_synchronization(self):
@@ -110,7 +113,7 @@ class TorchTrainer(ReplicaState):
         return self.replicated.no_sync() if self.runtime.syncs_gradients else contextlib.nullcontext()
 
     def update(self):
-        """Update all weights; a loss scaler skips that where a gradient is not finite."""
+        """Clip the gradients and update all weights; a loss scaler skips the update if a gradient is not finite."""
         self.masters.receive_gradients(self.loss_scale)
         clip = self.request.optimizer.get("clip_norm")
         if clip is not None:
@@ -121,14 +124,14 @@ class TorchTrainer(ReplicaState):
         self.scaler.update()
 
     def reset_optimizer(self):
-        """Set all that the optimizer and the loss scaler keep to the beginning."""
+        """Set the state of the optimizer and of the loss scaler to that before the first step."""
         for state in self.optimizer.state.values():
             for values in state.values():
                 values.zero_()
         self.scaler.reset()
 
     def reset(self):
-        """Set the master weights as well."""
+        """Return to the canonical weights as in `BaseTrainer.reset`, in the master weights as well."""
         super().reset()
         self.masters.round_into_network()
 
@@ -156,13 +159,13 @@ class TorchTrainer(ReplicaState):
                 return outputs, self.outputs(self.masters, batch)
 
     def note_output(self, output):
-        """Note its layout as well."""
+        """Add the output's data type, and of images the memory layout, to those seen in `deviation`."""
         super().note_output(output)
         if output.dim() == 4 and output.shape[2:].numel() > 1:  # a single pixel lies the same in both
             self.image_layouts.add(evidence.layout_of(output))
 
     def widen(self, value):
-        """Return it in float64, where it is."""
+        """Return an output in float64, on its device."""
         return value.double()
 
     def observe_settings(self):
