@@ -15,7 +15,7 @@ from dlperf_sdk.results.records import Repeat
 
 
 def take_attempt(session: Session, progress: CaseProgress, case: Case) -> None:
-    """Take one attempt at a case and write its line into the journal.
+    """Take one attempt at a case, record it in `progress`, and write its line into the journal.
 
     An attempt that the session's time limit ended is taken anew after a resume; it is no failure of the case.
     """

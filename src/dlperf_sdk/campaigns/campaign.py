@@ -84,7 +84,7 @@ class Block:
     """The `FILE:LINE` of each entry of `include`."""
 
     def locate(self, name: str, value: Any) -> str:
-        """Return the `FILE:LINE` of a field's value; if unknown, that of the field, else that of the matrix."""
+        """Return the `FILE:LINE` of the value of the field `name`; if unknown, of the field, else of the matrix."""
         return self.spots.get((name, str(value))) or self.places.get(name, self.location)
 
 
@@ -145,6 +145,11 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
     A case of a campaign file is checked here, after everything is merged: wherever in the file a value stands, and
     however it is written, it may not decide what is executed or read.
 
+    Args:
+        campaign: The campaign.
+        stamp: Its stamp, which begins the ids of its cases.
+        registry: The plugins; those that are installed, unless given.
+
     Raises:
         CampaignError: a case has an impossible value, or one that a file may not set; there are too many cases, or
             none.
@@ -204,7 +209,10 @@ def digest(spec: RunSpec) -> str:
 
 
 def locate_error(block: Block, fields: Mapping[str, Any], error: Exception) -> str:
-    """Return `FILE:LINE: ` of the field that an error is about, or of the matrix if the field is not known."""
+    """Return `FILE:LINE: ` of the field that an error is about, or of the block's matrix if the field is not known.
+
+    `fields` are those of the case in the block that raised the error.
+    """
     message, kind = str(error), getattr(error, "kind", "").replace(" ", "_")
     for name in fields:
         value = getattr(error, "name", None)

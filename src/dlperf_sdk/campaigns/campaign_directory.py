@@ -62,14 +62,16 @@ class CampaignDirectory:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Become its only controller; raises StoreError if there is another."""
+        """Hold the campaign's lock as its only controller while the context lasts.
+
+        Raises:
+            StoreError: there is another controller, or the lock cannot be made.
+        """
         with journal.lock(self.path / "lock"):
             yield
 
     def set_aside(self, id: str, attempt: int | None = None) -> Path:
-        """Move a run, or one attempt of it, out of the way, so that nothing of it is lost or counted.
-
-        The value is where it lies now.
+        """Move a run, or one attempt of it, to another path, and return that path: nothing of it is lost or counted.
 
         Raises:
             StoreError: it cannot be moved.
@@ -90,10 +92,16 @@ class CampaignDirectory:
 
 
 def create_campaign(path: Path, campaign: Campaign, entries: list[Entry], stamp: str) -> CampaignDirectory:
-    """Make the directory of a new campaign.
+    """Create the directory of a new campaign at a path, with its cases.
+
+    Args:
+        path: The directory, which must not exist.
+        campaign: The campaign.
+        entries: Its cases, planned or refused, as `plan_campaign` returns them.
+        stamp: Its stamp.
 
     Raises:
-        StoreError: there is one already, or it cannot be made.
+        StoreError: the path exists, or the directory cannot be made.
     """
     _check_free(path)
     missing = {e.case.id: e.refusal[1] for e in entries if e.refusal is not None and e.refusal[0] == MISSING}
@@ -148,7 +156,7 @@ def open_campaign(path: Path) -> CampaignDirectory:
 
     Raises:
         StoreError: there is none.
-        DocumentError: its campaign.json is not what it was.
+        DocumentError: its campaign.json was changed.
     """
     file = path / "campaign.json"
     if not file.is_file():
@@ -179,11 +187,15 @@ def reopen_campaign(
 ) -> CampaignDirectory:
     """Open the campaign in a directory to continue it.
 
-    What its cases execute is only what a campaign file may say, or is among `allow`.
+    Args:
+        path: The directory.
+        allow: Settings that decide what is executed, and that a campaign file alone may not make.
+        registry: The plugins; those that are installed, unless given.
 
     Raises:
         StoreError, DocumentError: as `open_campaign` does.
-        SpecError: a case names something else, or this shell lacks the value of a variable that it has the hash of.
+        SpecError: a case has such a setting that is not in `allow`, or this shell lacks the value of a variable
+            whose hash the case has.
     """
     directory = open_campaign(path)
     cases = (case.spec.to_dict() for case in directory.cases)

@@ -117,7 +117,7 @@ class CaseProgress:
 def read_progress(
     cases: Iterable[CampaignCase], entries: Iterable[Mapping[str, Any]]
 ) -> dict[str, CaseProgress]:
-    """Return the progress of each case by the journal alone."""
+    """Return the progress of each case, by its id, from the journal's entries alone."""
     by_id = {case.id: CaseProgress(case) for case in cases}
     for entry in entries:
         progress = by_id.get(entry.get("case", ""))
@@ -154,7 +154,7 @@ def verify_progress(directory: CampaignDirectory) -> dict[str, CaseProgress]:
 
 
 def find_failed(by_id: Mapping[str, CaseProgress], kinds: Iterable[str]) -> list[str]:
-    """List the cases that were concluded with a failure of one of these kinds, or of any (`failed`).
+    """Return the ids of the cases that failed with one of these kinds, or with any if the kinds have `failed`.
 
     Raises:
         UnknownName: there is no such kind.

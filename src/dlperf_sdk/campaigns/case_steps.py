@@ -33,9 +33,10 @@ _OWN_ERRORS = (UsageError, PluginError)
 
 
 def begin_case(session: Session, progress: CaseProgress) -> Case | None:
-    """Begin and prepare a case for its next attempts; where that is impossible the case has a failure.
+    """Begin and prepare a case for its next attempts.
 
-    None where the session's time was up before.
+    Returns:
+        The case, which has a failure if it cannot be run; None if the session's time was up before.
     """
     directory, id = session.directory, progress.case.id
     spec, refusal = progress.case.spec, None
@@ -117,7 +118,7 @@ def _shrink_batch(spec: RunSpec) -> RunSpec:
 
 
 def settle_case(session: Session, progress: CaseProgress, case: Case) -> None:
-    """Retry, continue or conclude a case after an attempt, or instead of one."""
+    """Retry, continue or conclude a case after an attempt, or instead of one, as its progress and protocol say."""
     settings, complete = session.settings, case.failure is None and case.stopping() is not None
     if case.failure is not None and not session.has_exhausted_retries(progress):
         del session.open_cases[case.id]  # it is begun again, with its failed attempt behind it
@@ -139,7 +140,7 @@ def settle_case(session: Session, progress: CaseProgress, case: Case) -> None:
 
 
 def read_environment(path: Path) -> Mapping[str, Any]:
-    """Return the environment that an earlier session recorded; empty where there is none that can be read."""
+    """Return the environment that an earlier session recorded in a file; empty if there is none that can be read."""
     with suppress(DocumentError):
         return load_document(path)
     return {}

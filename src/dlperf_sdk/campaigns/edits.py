@@ -46,7 +46,7 @@ def describe_edits(directory: CampaignDirectory) -> list[str]:
 
 
 def differences(before: Sequence[RunSpec], now: Sequence[RunSpec]) -> list[str]:
-    """Return sentences on the cases that were removed, added, or edited in some fields."""
+    """Return sentences on the cases that were removed, added, or edited between the specs `before` and `now`."""
     old, new = _index_by_text(before), _index_by_text(now)
     removed = [spec for text, spec in old.items() if text not in new]
     added = [spec for text, spec in new.items() if text not in old]

@@ -33,9 +33,11 @@ def remaining_seconds(cases: Iterable[CaseProgress], settings: Settings) -> floa
     """Return the estimated seconds until the campaign is complete.
 
     A case takes as long as its own repeats did; before its first, as long as the repeats of cases with its framework,
-    model and topology; else of its framework and model; else of any; else as guessed. The probes for a largest batch
-    size that is not known yet, and a trace, take as much less as they have fewer steps. Making environments ready and
-    parity runs, which are mostly found in a cache, are not counted.
+    model and topology; else of its framework and model; else of any; else as `default_seconds` says. The probes for a
+    largest batch size that is not known yet, and a trace, take as much less as they have fewer steps. Preparing
+    environments and parity runs, which are mostly found in a cache, are not counted.
+
+    `cases` are the progress of all cases, and `settings` those of the campaign.
     """
     all_cases = list(cases)
     known = _median_times(all_cases)
@@ -75,7 +77,10 @@ def remaining_repeats(progress: CaseProgress) -> int:
 
 
 def seconds_per_repeat(progress: CaseProgress, known: Mapping[tuple[str, ...], float]) -> float:
-    """Return the estimated seconds of one repeat of a case."""
+    """Return the estimated seconds of one repeat of a case.
+
+    `known` has the median seconds of repeats by what cases have in common, for a case without repeats of its own.
+    """
     if progress.times:
         return median(progress.times)
     return next(

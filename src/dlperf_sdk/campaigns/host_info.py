@@ -14,7 +14,7 @@ _PASSING = ("load", "time")
 
 
 def describe_host(registry: Registry) -> dict[str, Any]:
-    """Describe this machine, its driver and devices, and the versions of dlperf-sdk and of the plugins."""
+    """Return the facts of this machine, its driver and devices, and the versions of dlperf-sdk and of the plugins."""
     info: dict[str, Any] = {
         "dlperf-sdk": __version__,
         "python": platform.python_version(),
@@ -29,7 +29,7 @@ def describe_host(registry: Registry) -> dict[str, Any]:
 
 
 def describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each value that has changed."""
+    """Return a sentence for each value that differs between two results of `describe_host`."""
     old, new = _flatten(before), _flatten(now)
     sentences = []
     for name in sorted({*old, *new}):

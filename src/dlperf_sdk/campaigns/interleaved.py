@@ -30,7 +30,7 @@ def load_cases(source: str) -> tuple[list[RunSpec], Settings]:
     """Load the cases of a spec file, a campaign file or a preset, and the settings of a campaign.
 
     Raises:
-        UsageError: it cannot be read, or says what cannot be.
+        UsageError: the source cannot be read, or has impossible values.
     """
     if is_campaign(source):
         campaign = load_campaign(source)
@@ -79,6 +79,11 @@ def make_interleaved(
     candidates: Sequence[RunSpec], baselines: Sequence[RunSpec], settings: Settings
 ) -> Campaign:
     """Make the campaign of both sides, with an order that is drawn anew.
+
+    Args:
+        candidates: The cases of the candidate.
+        baselines: Their partners, in the same order.
+        settings: Those of the candidate's campaign.
 
     Raises:
         UsageError: the two sides of a pair are equal, or do not measure equal work; or the number of repeats is

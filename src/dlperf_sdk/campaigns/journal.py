@@ -67,10 +67,10 @@ class Journal:
         return entries, damages
 
     def append(self, event: str, **details: Any) -> dict[str, Any]:
-        """Write a line, and return it when it is on the disk.
+        """Append an entry of the kind `event` with `details`, and return it once it is on the disk.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: the entry cannot be written.
         """
         entry = {"event": event, "time": datetime.now(UTC).isoformat(timespec="milliseconds"), **details}
         line = json.dumps(entry, allow_nan=False).encode() + b"\n"
@@ -107,7 +107,7 @@ def _complete_length(descriptor: int) -> int:
 
 @contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Hold a file's lock. It ends with the process, however that ends.
+    """Hold a file's lock while the context lasts. It ends with the process, however that ends.
 
     Raises:
         StoreError: another controller holds it, or it cannot be made.
@@ -141,7 +141,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Return True if a controller holds the lock now."""
+    """Return True if a controller holds the lock of this file now."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -164,5 +164,5 @@ def read_holder(path: Path) -> str:
 
 
 def find_last(entries: list[dict[str, Any]], event: str) -> Mapping[str, Any] | None:
-    """Return the last entry of a kind."""
+    """Return the last entry of the kind `event`; None if there is none."""
     return next((entry for entry in reversed(entries) if entry["event"] == event), None)

@@ -58,7 +58,7 @@ def take_snapshot() -> Snapshot:
 
 
 def foreign_load(before: Snapshot, after: Snapshot) -> Foreign:
-    """Return the processor load of other processes between two snapshots.
+    """Return the processor load of other processes between two snapshots, a share of all cores.
 
     All of our own processes must have ended by the second snapshot.
     """
@@ -78,7 +78,7 @@ def foreign_load(before: Snapshot, after: Snapshot) -> Foreign:
 
 
 def note(load: Foreign, period: str) -> str:
-    """Return a note on the load by other processes."""
+    """Return a note on the load by other processes in a period, such as "During attempt 2"."""
     source = f", most of it {load.busiest}" if load.busiest else ""
     return f"{period}, other processes used {100 * load.share:.0f} % of this machine's cores{source}."
 
@@ -112,7 +112,7 @@ def foreign_load_by_node(
 
 
 def describe_node_load(node: int, share: float, period: str) -> str:
-    """Return a note on the load of a node by other processes."""
+    """Return a note on the share of a node's cores that others used in a period, such as "During attempt 2"."""
     return f"{period}, other processes used {100 * share:.0f} % of the cores of node {node}."
 
 
@@ -137,13 +137,17 @@ def count_device_processes(repeat: Repeat) -> dict[tuple[int, str], int]:
 
 
 def describe_device_processes(node: int, device: str, count: int, period: str) -> str:
-    """Return a note on other processes on a device."""
+    """Return a note on `count` other processes on a device in a period, such as "During attempt 2"."""
     users = "another process" if count == 1 else f"{count} other processes"
     return f"{period}, {users} computed on {device} of node {node}."
 
 
 def wait_for_quiet(share: float, timeout: float) -> Foreign | None:
-    """Return when others use less than this share of the cores; or after so many seconds, with what they use."""
+    """Wait until other processes use at most this share of the cores.
+
+    Returns:
+        None; after `timeout` seconds, the load of the other processes.
+    """
     end = time.monotonic() + timeout
     while True:
         before = take_snapshot()

@@ -95,12 +95,12 @@ def _cancel_jobs(launcher: Topology, options: Any, ids: set[str], deadline: floa
 
 
 def wait_for_processes(ids: Iterable[str], timeout: float = AGENT_TIMEOUT) -> bool:
-    """Return when no process on this machine belongs to one of these runs; True if there was one.
+    """Wait until no process on this machine belongs to one of these runs; return True if there was one.
 
     Two attempts of one campaign must not run beside each other: both would be wrong.
 
     Raises:
-        StoreError: some are still there after that time.
+        StoreError: some are still there after `timeout` seconds.
     """
     names, deadline, waited = tuple(ids), time.monotonic() + timeout, False
     while True:

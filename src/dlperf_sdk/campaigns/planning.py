@@ -58,13 +58,14 @@ def stamp() -> str:
 
 
 def plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[Entry]:
-    """Yield the cases one by one.
+    """Yield the campaign's cases one by one, each with its refusal, if the plugins refuse it.
 
-    Cases that differ only in what cannot matter (batch size, seed, protocol, deadlines) are judged once.
+    Cases that differ only in what cannot matter (batch size, seed, protocol, deadlines) are planned once. `stamp`
+    begins the cases' ids.
 
     Raises:
-        CampaignError: a case names what nobody knows, or what is not installed and shall not be skipped; or a predicate
-            asks for a name that neither a case nor a plugin has. The message names file and line.
+        CampaignError: a case has a name that nobody knows, or that is not installed and shall not be skipped; or a
+            predicate asks for a name that neither a case nor a plugin has. The message names file and line.
         PluginError: a plugin that is needed does not work.
     """
     check_predicates(campaign, registry)

@@ -66,10 +66,10 @@ class Predicate:
 
 
 def predicate(plain: Any) -> Predicate:
-    """Read a predicate.
+    """Return the predicate of a mapping from fields to what they must be, as campaign files have it.
 
     Raises:
-        SpecError: it is not of the form above, or asks for a value of another kind than the field's.
+        SpecError: it is not such a mapping, or asks for a value of another kind than the field's.
         UnknownName: it names a field or an operator that does not exist.
     """
     if not isinstance(plain, Mapping) or not plain:
@@ -91,7 +91,7 @@ def predicate(plain: Any) -> Predicate:
 
 
 def value_of(fields: Mapping[str, Any], name: str) -> Any:
-    """Return a field's value in a case given as the fields of its spec; its default if it is left out."""
+    """Return the value of the field `name` in a case given as the fields of its spec; its default if it is left out."""
     if name.startswith("options."):
         return (fields.get("options") or {}).get(name.removeprefix("options."))
     if name in _TOPOLOGY:

@@ -59,7 +59,7 @@ class Session:
         return {id: progress.finished for id, progress in self.cases.items() if progress.status is None}
 
     def seconds_left(self, limit: float = math.inf) -> float:
-        """Return so many seconds, or those until the session's time is up if these are fewer."""
+        """Return the seconds until the session's time is up, and at most `limit`."""
         return min(limit, max(0.0, self.deadline - time.monotonic()))
 
     def is_over(self) -> bool:

@@ -150,7 +150,7 @@ def result_from_dict(
 
 
 def record_from_dict(plain: Mapping[str, Any]) -> Record:
-    """Return the record of a trainer that finished.
+    """Return the record of a trainer that finished, from its JSON document.
 
     Raises:
         DocumentError: It breaks the schema `worker-record`, contradicts itself, or is a failed trainer's.

@@ -15,7 +15,7 @@ from dlperf_sdk.errors import StoreError
 
 @contextmanager
 def explain_os_errors(path: Path, option: str = "--output") -> Iterator[None]:
-    """Raise a StoreError with advice in place of an OSError; `option` is the option that names another place."""
+    """Raise a StoreError with advice in place of an OSError about `path`; `option` sets another place."""
     try:
         yield
     except OSError as error:
@@ -31,7 +31,10 @@ def explain_os_errors(path: Path, option: str = "--output") -> Iterator[None]:
 
 @contextmanager
 def directory_of(root: Path, folder: tuple[str, ...]) -> Iterator[int]:
-    """Open a descriptor of the directory; below `root`, created if missing, refused if it is a link."""
+    """Open a descriptor of the directory of these names below `root`, created if missing, refused if it is a link.
+
+    The context closes it.
+    """
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for name in folder:
@@ -54,9 +57,13 @@ def directory_of(root: Path, folder: tuple[str, ...]) -> Iterator[int]:
 
 
 def write_whole(directory: int, name: str, data: bytes, mode: int = 0o600) -> None:
-    """Write beside the name, then rename: a reader, or a crash, sees the old file or the new one.
+    """Write a file beside its name, then rename it: a reader, or a crash, sees the old file or the new one.
 
-    The user's umask takes from `mode` what it takes from every file.
+    Args:
+        directory: A descriptor of the directory.
+        name: The file's name.
+        data: Its content.
+        mode: Its permissions, from which the user's umask takes what it takes from every file.
     """
     partial = f".{name}.{secrets.token_hex(8)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -73,7 +80,10 @@ def write_whole(directory: int, name: str, data: bytes, mode: int = 0o600) -> No
 
 
 def append(directory: int, name: str, data: bytes, largest: int) -> bool:
-    """Append to a file; return False, and write nothing, if it would exceed `largest` bytes."""
+    """Append to a file; return False, and write nothing, if it would exceed `largest` bytes.
+
+    `directory` is a descriptor of the directory that holds the file `name`.
+    """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, 0o600, dir_fd=directory), "ab") as file:
         fits = os.fstat(file.fileno()).st_size + len(data) <= largest
@@ -92,6 +102,6 @@ def _settle(directory: int) -> None:
 
 
 def remove(directory: int, name: str) -> None:
-    """Remove a file if it exists."""
+    """Remove a file, if it exists, from the directory of this descriptor."""
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=directory)

@@ -59,7 +59,13 @@ def to_arrow(results: Sequence[Result], per: Per = "result") -> Any:
 def to_pandas(results: Sequence[Result], per: Per = "result") -> Any:
     """Return the table as a `pandas.DataFrame`; missing values are NA, in columns of real numbers NaN.
 
-    Args and errors are those of `to_arrow`.
+    Args:
+        results: The results.
+        per: A row per `result`, `repeat` or `step`.
+
+    Raises:
+        UsageError: pandas cannot be imported.
+        UnknownName: there is no such kind of row.
     """
     columns, rows = _table(results, per)
     pandas = import_library("pandas")
@@ -73,7 +79,16 @@ def to_pandas(results: Sequence[Result], per: Per = "result") -> Any:
 
 
 def to_polars(results: Sequence[Result], per: Per = "result") -> Any:
-    """Return the table as a `polars.DataFrame`. Args and errors are those of `to_arrow`."""
+    """Return the table as a `polars.DataFrame`.
+
+    Args:
+        results: The results.
+        per: A row per `result`, `repeat` or `step`.
+
+    Raises:
+        UsageError: polars cannot be imported.
+        UnknownName: there is no such kind of row.
+    """
     columns, rows = _table(results, per)
     polars = import_library("polars")
     kinds = {str: polars.String, int: polars.Int64, float: polars.Float64, bool: polars.Boolean}
@@ -81,7 +96,7 @@ def to_polars(results: Sequence[Result], per: Per = "result") -> Any:
 
 
 def import_library(module: str) -> Any:
-    """Import a library that dlperf-sdk does not depend on.
+    """Return the module of a library that dlperf-sdk does not depend on.
 
     Raises:
         UsageError: It cannot be imported.

@@ -63,7 +63,7 @@ class Answer:
 
 
 def query(store: ResultStore, sql: str) -> Answer:
-    """Run a query on the results of a store. It can read the index's tables and nothing else.
+    """Return the answer of an SQL query on the results of a store. It can read the index's tables and nothing else.
 
     Raises:
         UsageError: The query is not valid, or would do something else than read.

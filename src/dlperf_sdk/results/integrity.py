@@ -38,7 +38,7 @@ class Expected:
 
 
 def complete_records(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
-    """Check that every rank wrote a record, with every replica and all planned steps and samples."""
+    """Check that every rank wrote a record, with every replica and all expected steps and samples."""
     problems = list(_incomplete(repeats, expected))
     if problems:
         remainder = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""

@@ -16,7 +16,7 @@ def samples(repeat: Repeat) -> int:
 
 
 def seconds(repeat: Repeat) -> float:
-    """Return the window of the slowest process."""
+    """Return the seconds of the slowest process's window."""
     return max(record.window.seconds for record in repeat.records)
 
 
@@ -33,7 +33,7 @@ def step_times(repeat: Repeat) -> list[float]:
 
 
 def data_wait(repeat: Repeat) -> float:
-    """Return the fraction of its window that a process waited for its input: of the one that waited longest."""
+    """Return the fraction of its window for which the process that waited longest waited for input."""
     return max(math.fsum(record.data_waits) / record.window.seconds for record in repeat.records)
 
 
@@ -51,7 +51,14 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def metric(name: str, unit: str, repeats: Sequence[float], note: str = "") -> Metric:
-    """Return a metric of one value per repeat: their median, and its distribution-free interval from six repeats on."""
+    """Return a metric of one value per repeat: their median, and its distribution-free interval from six repeats on.
+
+    Args:
+        name: The metric's name.
+        unit: Its unit.
+        repeats: One value per repeat.
+        note: A remark for readers.
+    """
     values = tuple(float(value) for value in repeats)
     low, high = estimate.median_interval(values) or (None, None)
     return Metric(name, unit, estimate.median(values), low, high, values, note)
@@ -60,7 +67,10 @@ def metric(name: str, unit: str, repeats: Sequence[float], note: str = "") -> Me
 def measured_metric(
     name: str, unit: str, repeats: Sequence[float | None], note: str = ""
 ) -> tuple[Metric, ...]:
-    """Return the metric if every repeat has a value, else none: some of the repeats are not the case."""
+    """Return the metric if every repeat has a value, else nothing: some of the repeats would not represent the case.
+
+    The arguments are those of `metric`; None is a repeat without a value.
+    """
     values = [value for value in repeats if value is not None]
     if not values or len(values) < len(repeats):
         return ()

@@ -97,7 +97,7 @@ def spread(repeats: tuple[Repeat, ...]) -> Verdict:
 
 
 def stopping_rule(repeats: tuple[Repeat, ...], protocol: Protocol) -> Verdict:
-    """Check that an adaptive run took the repeats that its first ones showed to be needed."""
+    """Check that an adaptive run took the repeats that its first ones showed to be needed; `protocol` is the case's."""
     name, kind = "stopping-rule", QUALITY
     if protocol.target is None:
         detail = f"The protocol {protocol.name} takes a fixed number of repeats."

@@ -35,7 +35,10 @@ class Recovered:
 
 
 def recover(path: Path) -> Recovered:
-    """Return the contents of a run's directory, with a result or without one."""
+    """Return the spec and the attempts in a run's directory, with a result or without one.
+
+    Files that cannot be read are listed in the value, with the error of each.
+    """
     spec, attempts, unreadable = None, [], []
     folder = path / "attempts"
     entries = folder.iterdir() if folder.is_dir() else ()
@@ -52,10 +55,10 @@ def recover(path: Path) -> Recovered:
 
 
 def repeat(path: Path, number: int) -> Repeat:
-    """Return a finished attempt of the run in this directory as a repeat.
+    """Return the attempt `number` of the run in this directory as a repeat.
 
     Raises:
-        DocumentError: it cannot be read, it failed, or it says that it is another one.
+        DocumentError: the attempt cannot be read, failed, or has another number.
     """
     try:
         attempt = _attempt(path / "attempts" / str(number))

@@ -57,7 +57,10 @@ def redact_result(result: Result, hosts: Iterable[str] = (), users: Iterable[str
 
 
 def redact_text(text: str, hosts: Iterable[str], users: Iterable[str]) -> str:
-    """Remove these names, the names of home directories, and credentials in URLs from a text."""
+    """Return a text without these hosts and users, the names of home directories, and credentials in URLs.
+
+    Each host is replaced by `host-N`, the same one everywhere.
+    """
     return _make_replacer([(host,) for host in hosts], users, _schema_words())(text)
 
 

@@ -263,19 +263,34 @@ class Result:
         return self
 
     def to_arrow(self, per: Per = "result") -> Any:
-        """Return a `pyarrow.Table` with a row per `result`, `repeat` or `step`, see `results.frames.to_arrow`."""
+        """Return a `pyarrow.Table` with a row per `result`, `repeat` or `step`, see `results.frames.to_arrow`.
+
+        Raises:
+            UsageError: pyarrow cannot be imported.
+            UnknownName: there is no such kind of row.
+        """
         from dlperf_sdk.results.frames import to_arrow
 
         return to_arrow([self], per)
 
     def to_pandas(self, per: Per = "result") -> Any:
-        """Return a `pandas.DataFrame` with a row per `result`, `repeat` or `step`, see `results.frames.to_arrow`."""
+        """Return a `pandas.DataFrame` with a row per `result`, `repeat` or `step`, see `results.frames.to_pandas`.
+
+        Raises:
+            UsageError: pandas cannot be imported.
+            UnknownName: there is no such kind of row.
+        """
         from dlperf_sdk.results.frames import to_pandas
 
         return to_pandas([self], per)
 
     def to_polars(self, per: Per = "result") -> Any:
-        """Return a `polars.DataFrame` with a row per `result`, `repeat` or `step`, see `results.frames.to_arrow`."""
+        """Return a `polars.DataFrame` with a row per `result`, `repeat` or `step`, see `results.frames.to_polars`.
+
+        Raises:
+            UsageError: polars cannot be imported.
+            UnknownName: there is no such kind of row.
+        """
         from dlperf_sdk.results.frames import to_polars
 
         return to_polars([self], per)
@@ -288,7 +303,7 @@ class Result:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Result:
-        """Return the result of a document: the inverse of `to_dict`.
+        """Return the result of a JSON document: the inverse of `to_dict`.
 
         Raises:
             DocumentError: The document breaks the schema, or is of a newer major version.

@@ -120,7 +120,11 @@ class RunDirectory:
         self._write_json((), "result.json", document)
 
     def write_trace(self, rank: int, packed: bytes) -> Path:
-        """Write `traces/rank-K.json.gz`, the framework profiler's trace of one rank, and return its path."""
+        """Write `traces/rank-K.json.gz`, the compressed trace of one rank by the framework's profiler; return its path.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
         folder, name = ("traces",), f"rank-{rank}.json.gz"
         path = self.path.joinpath(*folder, name)
         with explain_os_errors(path), directory_of(self.path.parent, (self.id, *folder)) as directory:
@@ -128,7 +132,11 @@ class RunDirectory:
         return path
 
     def write_report(self, text: str) -> None:
-        """Write `report.md`."""
+        """Write the text of `report.md`.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
         self._write((), "report.md", text)
 
     def _write_json(self, folder: tuple[str, ...], name: str, document: Any) -> None:

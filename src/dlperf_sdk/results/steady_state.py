@@ -97,7 +97,10 @@ class SteadyState:
 
 
 def assess(series: Sequence[Sequence[float]]) -> SteadyState:
-    """Assess the step times of repeats of one case, each of at least `FEWEST_STEPS` positive numbers."""
+    """Return what the step times of the repeats of one case say of its steady state.
+
+    `series` has for each repeat at least `FEWEST_STEPS` positive numbers of seconds.
+    """
     steps = min(map(len, series))
     traces = [list(values[:steps]) for values in series]
     result = SteadyState(_deviations(traces), 0)
@@ -150,7 +153,7 @@ def _noise(traces: Sequence[Sequence[float]]) -> float:
 
 
 def spread_periodic_steps(values: Sequence[float]) -> list[float]:
-    """Subtract the periodic part of a trace, without changing its mean level; a copy where there is none.
+    """Return the values without their periodic part, at the same mean level; a copy where there is none.
 
     The profile of a period is the median at each of its steps, which a few slow first steps do not move. It counts if
     it explains more than half of the variance.

@@ -33,7 +33,10 @@ _ROOM = 1024 * 1024
 
 
 def new_run_id(spec: RunSpec, now: datetime) -> str:
-    """Return a name that sorts by time and describes the run: `20250131T101502Z-torch-resnet50-1n2d-3f9ac1`."""
+    """Return a name that sorts by time and describes the run: `20250131T101502Z-torch-resnet50-1n2d-3f9ac1`.
+
+    `now` is the time of its start, with a time zone.
+    """
     return run_id(spec, now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ"), secrets.token_hex(3))
 
 
@@ -49,7 +52,7 @@ def run_id(spec: RunSpec, stamp: str, key: str) -> str:
 
 
 def campaign_of(run_id: str) -> str | None:
-    """Return the stamp of the campaign that a run's name belongs to, or None."""
+    """Return the stamp of the campaign that a run's name belongs to; None if it belongs to none."""
     match = _OF_A_CAMPAIGN.fullmatch(run_id)
     return None if match is None else match[1]
 
@@ -78,10 +81,10 @@ class ResultStore:
                     remove(directory, name)
 
     def open_run(self, run_id: str) -> RunDirectory:
-        """Make the directory of a new run.
+        """Create the directory of a new run.
 
         Raises:
-            StoreError: there is a run of this name, the name is no name, or the directory cannot be made.
+            StoreError: there is a run of this name, the name is invalid, or the directory cannot be made.
         """
         check_id(run_id)
         self.probe()
@@ -99,7 +102,7 @@ class ResultStore:
         """Open the directory of an existing run to add to it.
 
         Raises:
-            UnknownName: there is none of this name.
+            UnknownName: there is no run of this name.
         """
         self._find(run_id)
         return RunDirectory(self.directory, run_id)
@@ -171,7 +174,11 @@ class ResultStore:
 
 
 def check_id(run_id: str) -> None:
-    """Raise StoreError if this cannot be the name of a run."""
+    """Check that a text can be the name of a run.
+
+    Raises:
+        StoreError: it cannot.
+    """
     if not _ID.fullmatch(run_id):
         raise StoreError(
             f"{format_value(run_id)} cannot name a run: use letters, digits, '.', '-' and '_', at most 128."

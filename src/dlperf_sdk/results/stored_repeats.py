@@ -49,7 +49,7 @@ class StoredRepeats(Sequence[Repeat]):
 
 
 def attempts_of(repeats: Sequence[Repeat]) -> tuple[int, ...]:
-    """Return the numbers of the attempts without reading records from the store."""
+    """Return the attempt numbers of these repeats without reading records from the store."""
     if isinstance(repeats, StoredRepeats):
         return repeats.attempts
     return tuple(repeat.attempt for repeat in repeats)

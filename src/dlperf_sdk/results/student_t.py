@@ -8,7 +8,10 @@ from functools import lru_cache
 
 @lru_cache(maxsize=256)
 def quantile(probability: float, freedom: int) -> float:
-    """Return the t value that is exceeded with probability 1 - `probability`, for 0.5 to 1, by bisection."""
+    """Return the t value that is exceeded with probability 1 - `probability`, which must be 0.5 to 1, by bisection.
+
+    `freedom` is the number of degrees of freedom.
+    """
     low, high = 0.0, 1e6
     for _ in range(80):
         middle = (low + high) / 2
@@ -20,7 +23,7 @@ def quantile(probability: float, freedom: int) -> float:
 
 
 def cumulative(t: float, freedom: int) -> float:
-    """Return the probability of a value of at most t, for a whole number of degrees of freedom.
+    """Return the probability that Student's t with `freedom` degrees of freedom, a whole number, is at most `t`.
 
     Source: M. Abramowitz and I. A. Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4.
     """

@@ -201,7 +201,7 @@ def identifier(name: str) -> str:
 
 
 def free_name(name: str, used: set[str]) -> str:
-    """Return the name, with a number appended if another column has it, and take it."""
+    """Return the name, with a number appended if it is in `used`, and add it there."""
     free, count = name, 2
     while free in used:
         free, count = f"{name}_{count}", count + 1

@@ -118,7 +118,7 @@ def judge(
 ) -> tuple[Verdict, ...]:
     """Return all verdicts on a case with at least one finished repeat, in the order of `VERDICTS`; pure.
 
-    `parity` is there where there is evidence for it.
+    `parity` is the evidence of the parity run, if there is any.
     """
     return (
         *integrity_of(repeats, expected),

@@ -14,9 +14,10 @@ from dlperf_sdk.worker.progress import Progress
 def repeat_first_steps(
     runtime: Runtime, trainer: Trainer, protocol: Dict[str, Any], progress: Progress
 ) -> Dict[str, Any]:
-    """Reset the trainer, and return the losses and durations of as many canonical steps as the loop began with.
+    """Reset the trainer, repeat its canonical steps, and return the record's part.
 
-    Both are empty where the trainer cannot be reset.
+    It has the losses of each replica, the seconds of each step, and whether generators were seeded; the first two are
+    empty if the trainer cannot be reset.
     """
     losses: List[List[float]] = []
     seconds: List[float] = []

@@ -23,7 +23,7 @@ class Account:
         """Per replica, the steps whose labels were not those that were due."""
 
     def of_replica(self, index: int) -> Dict[str, Any]:
-        """Return what a record says of one replica."""
+        """Return `compared` and `unexpected`, the record's account of the batches of one replica."""
         return {"compared": self.compared, "unexpected": self.unexpected[index]}
 
 

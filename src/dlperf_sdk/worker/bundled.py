@@ -25,7 +25,10 @@ def contains(bundle: str, name: str) -> bool:
 
 
 def unpack(bundle: str, scratch: str) -> str:
-    """Return the directory that workers import from: the bundle, unpacked."""
+    """Unpack the bundle, a zip archive, into the directory `scratch`; return the directory that workers import from.
+
+    A bundle that is a directory is returned as it is.
+    """
     if os.path.isdir(bundle):
         return bundle
     directory = os.path.join(scratch, "bundle")

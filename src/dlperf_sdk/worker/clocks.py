@@ -18,11 +18,11 @@ class Clock:
     """Stamps a window's steps."""
 
     def begin(self, now: float) -> None:
-        """Note the window's first edge, on the monotonic clock."""
+        """Record the window's first edge, in seconds of the monotonic clock."""
         raise NotImplementedError
 
     def step(self, loss: Any) -> None:
-        """Note that a step, whose handle is `loss`, has been enqueued."""
+        """Record that a step, whose handle is `loss`, has been enqueued."""
         raise NotImplementedError
 
     def seconds(self, end: float) -> List[float]:
@@ -37,12 +37,15 @@ class Blocking(Clock):
         self._stamps: List[float] = []
 
     def begin(self, now: float) -> None:
+        """Record the window's first edge, in seconds of the monotonic clock."""
         self._stamps.append(now)
 
     def step(self, loss: Any) -> None:
+        """Record the time: the step has finished, since the framework blocks."""
         self._stamps.append(monotonic())
 
     def seconds(self, end: float) -> List[float]:
+        """Return the seconds of each step; `end` is not used, for the last step has ended before."""
         return _differences(self._stamps)
 
 
@@ -55,15 +58,18 @@ class Lagged(Clock):
         self._previous: Any = None
 
     def begin(self, now: float) -> None:
+        """Record the window's first edge, in seconds of the monotonic clock."""
         self._stamps.append(now)
 
     def step(self, loss: Any) -> None:
+        """Wait for the step before this one, and record the time."""
         if self._previous is not None:
             self._wait(self._previous)
             self._stamps.append(monotonic())
         self._previous = loss
 
     def seconds(self, end: float) -> List[float]:
+        """Return the seconds of each step; the last one ends at `end`, in seconds of the monotonic clock."""
         return _differences(self._stamps + [end])
 
 
@@ -75,12 +81,15 @@ class Event(Clock):
         self._marks: List[Any] = []
 
     def begin(self, now: float) -> None:
+        """Record an event of the device at the window's first edge."""
         self._marks.append(self._mark())
 
     def step(self, loss: Any) -> None:
+        """Record an event of the device behind the step."""
         self._marks.append(self._mark())
 
     def seconds(self, end: float) -> List[float]:
+        """Return the seconds of each step on the device's clock; `end` is not used."""
         return [float(seconds) for seconds in self._elapsed(self._marks)]
 
 

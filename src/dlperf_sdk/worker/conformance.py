@@ -42,7 +42,10 @@ TRIES = 3
 
 
 def check(task: Task) -> Dict[str, Any]:
-    """Measure, answer the suite's questions, and follow the reference where the bundle has a parity run."""
+    """Measure, answer the suite's questions, and follow the reference if there is one; return the record's part.
+
+    There is a reference if the bundle has a parity run.
+    """
     record = measure(task)
     facts: Dict[str, Any] = {}
     if task.cluster.world_size == 1 or task.runtime.clock != "blocking":  # of others the suite asks nothing
@@ -55,12 +58,12 @@ def check(task: Task) -> Dict[str, Any]:
 
 
 def answer(task: Task) -> Dict[str, Any]:
-    """Answer the suite's questions."""
+    """Answer the suite's questions; return them as the record's facts."""
     return {"facts": {ANSWERS: _answers(task)}}
 
 
 def exhaust(task: Task) -> Dict[str, Any]:
-    """Take steps for which there is no memory: the batch and the network are there, so the framework asks in vain."""
+    """Take steps that need more memory than the process may have, so that the framework reports it."""
     runtime, trainer = task.runtime, task.trainer
     batch = trainer.canonical_batch()
     runtime.synchronize()

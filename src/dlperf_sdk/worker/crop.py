@@ -17,9 +17,10 @@ _ATTEMPTS = 10
 
 
 def crop_box(width: int, height: int, chance: Random) -> Tuple[int, int, int, int]:
-    """Return left, top, right and bottom of a random crop: area uniform in AREA, ratio log-uniform in RATIO.
+    """Return left, top, right and bottom, in pixels, of a random crop of an image of width × height.
 
-    If no crop of ten fits into the image, it is the largest in the middle whose ratio is allowed.
+    Its area is uniform in AREA, its ratio log-uniform in RATIO; `chance` draws both. If no crop of ten fits into the
+    image, it is the largest in the middle whose ratio is allowed.
     """
     low, high = RATIO
     for _ in range(_ATTEMPTS):

@@ -18,7 +18,7 @@ Labels = Callable[[Request, Mapping[str, Any], Sequence[int]], List[Iterator[num
 def of_canonical_batch(
     request: Request, entry: Mapping[str, Any], replicas: Sequence[int]
 ) -> List[Iterator[numpy.ndarray]]:
-    """Return the labels of the canonical batch, step after step."""
+    """Return for each replica an endless iterator of its canonical batch's labels; `entry` is the input."""
     reduced = request._replace(inputs=[dict(entry)])
     return [itertools.repeat(canonical.batch_of(reduced, replica)[entry["name"]]) for replica in replicas]
 
@@ -34,13 +34,13 @@ def _drawn(request: Request, labels: numpy.ndarray, replicas: Sequence[int]) -> 
 def of_images(
     request: Request, entry: Mapping[str, Any], replicas: Sequence[int]
 ) -> List[Iterator[numpy.ndarray]]:
-    """Return the labels of the images that each replica draws."""
+    """Return for each replica an endless iterator of the labels of the images it draws; `entry` is the input."""
     return _drawn(request, numpy.array(data.read_images(request.data).labels, entry["dtype"]), replicas)
 
 
 def of_text(
     request: Request, entry: Mapping[str, Any], replicas: Sequence[int]
 ) -> List[Iterator[numpy.ndarray]]:
-    """Return the labels of the sequences that each replica draws."""
+    """Return for each replica an endless iterator of the labels of the sequences it draws; `entry` is the input."""
     array = data.read_arrays(request.data)[entry["name"]]
     return _drawn(request, numpy.memmap(array.path, array.dtype, "r", shape=array.shape), replicas)

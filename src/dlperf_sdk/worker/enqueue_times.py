@@ -24,9 +24,9 @@ def total_seconds(times: Times) -> float:
 
 
 def remaining_seconds(times: Times) -> float:
-    """Return the seconds of work that were left when `step` had returned.
+    """Return the seconds of work that the device had left when the last `step` returned.
 
-    They come from the device's events or from the host's waiting.
+    They come from the device's events, or else from how long the host waited in `synchronize`.
     """
     waited = times["synchronize"] if times["device"] is None else times["device"] - times["enqueue"]
     return float(waited)

@@ -35,7 +35,10 @@ def failure(
     phase: Optional[str] = None,
     node: Optional[int] = None,
 ) -> Dict[str, Any]:
-    """Return a failure found by an agent or the coordinator, as `dlperf_sdk.results.records.Failure` has it."""
+    """Return a failure that an agent or the coordinator detected, as `dlperf_sdk.results.records.Failure` has it.
+
+    `kind` is a `FailureKind`, `message` says what to do, and `phase` and `node` where it happened, if that is known.
+    """
     return {"kind": kind, "message": message, "phase": phase, "node": node, "rank": None}
 
 
@@ -114,7 +117,10 @@ def explain_worker_failure(
 def explain_service_failure(name: str, exit: Dict[str, Any], kernel_killed: bool) -> Optional[Dict[str, Any]]:
     """Return the failure of a service that ended while trainers needed it; None if its exit code was 0.
 
-    `kernel_killed`: the kernel has killed a process for memory during the attempt.
+    Args:
+        name: The service's name.
+        exit: How it ended, as `Supervised.exit` returns it.
+        kernel_killed: The kernel has killed a process for memory during the attempt.
     """
     if not exit["signal"] and not exit["code"]:
         return None

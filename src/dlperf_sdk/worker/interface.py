@@ -43,7 +43,11 @@ class Runtime:
         self.request, self.cluster, self.process = request, cluster, process
 
     def start(self) -> None:
-        """Import the framework, take the devices, join the other processes."""
+        """Import the framework, select the devices, and join the other processes.
+
+        Raises:
+            Unsupported: this node cannot run the case.
+        """
 
     def seed(self) -> bool:
         """Set the framework's random state to that of the request's seed; return False if that cannot be done.
@@ -68,7 +72,7 @@ class Runtime:
         raise NotImplementedError("a runtime with the clock 'lagged' implements wait()")
 
     def reset_peak_memory(self) -> None:
-        """Forget the peak so far; called at the window's first edge."""
+        """Reset the peak that `peak_memory` returns; called at the window's first edge."""
 
     def peak_memory(self) -> Optional[int]:
         """Return the peak of device memory in bytes since the reset, summed over this process's devices.
@@ -101,7 +105,7 @@ class Runtime:
         return isinstance(error, MemoryError)
 
     def stop(self) -> None:
-        """Leave the other processes, give the devices back."""
+        """Leave the other processes, and release the devices."""
 
 
 class Trainer:

@@ -56,7 +56,7 @@ class JpegImages(Dataset):
         return lay_out(batch, self.layout)
 
     def read(self, path: str, chance: random.Random) -> Any:
-        """Return one image's pixels, (H, W, 3) bytes: decoded, cropped and perhaps mirrored."""
+        """Return one image's pixels, (H, W, 3) bytes: decoded, cropped and mirrored by draws of `chance`."""
         return augment(decode(path), self.width, self.height, chance)
 
     def name_decoder(self) -> str:
@@ -69,7 +69,7 @@ class JpegImages(Dataset):
 
 
 def decode(path: str) -> Any:
-    """Return a JPEG as Pillow's RGB image of its full size."""
+    """Return the JPEG at a path as Pillow's RGB image of its full size."""
     from PIL import Image
 
     with Image.open(path, formats=("JPEG",)) as image:
@@ -77,7 +77,10 @@ def decode(path: str) -> Any:
 
 
 def augment(image: Any, width: int, height: int, chance: random.Random) -> Any:
-    """Return a random crop of Pillow's image, width × height, perhaps mirrored."""
+    """Return a random crop of Pillow's image, resized to width × height pixels, mirrored in half of the cases.
+
+    `chance` draws the crop and the reflection.
+    """
     from PIL import Image
 
     cropped = image.crop(crop_box(image.width, image.height, chance))

@@ -18,7 +18,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def die_with(parent: int) -> None:
-    """Have this process killed when its parent, whose pid it was told, ends."""
+    """Have the kernel kill this process when its parent, of this process id, ends."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)  # the parent ended before the kernel was asked
@@ -52,10 +52,10 @@ def children() -> List[int]:
 
 
 def skip_finalization() -> None:
-    """Have this process end behind its exit functions, once its work is done: for a runtime's `stop`.
+    """End this process behind its exit functions, without finalizing the interpreter: for a runtime's `stop`.
 
-    For frameworks whose threads hold Python objects to the end, and abort the process when they let go of them while
-    the interpreter is taken down. Others take leave of their peers in that very moment, and need it.
+    Some frameworks' threads hold Python objects to the end, and abort the process when they release them while the
+    interpreter is finalized. Other frameworks take leave of their peers in that moment, and need it.
     """
     _left_out.append(True)
 

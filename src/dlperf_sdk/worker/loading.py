@@ -28,6 +28,8 @@ class Dataset:
     def batch(self, keys: Keys) -> Dict[str, numpy.ndarray]:
         """Return the batch of these samples, with the model's inputs by name.
 
+        `keys` are pairs of (draw, sample), as `data.draws` yields them.
+
         Raises:
             DataError: a sample cannot be read.
         """
@@ -57,7 +59,7 @@ class TokenArrays(Dataset):
         }
 
     def batch(self, keys: Keys) -> Dict[str, numpy.ndarray]:
-        """Return the rows of these samples."""
+        """Return the rows of the samples of `keys`, pairs of (draw, sample), by the name of the input."""
         samples = [sample for _, sample in keys]
         return {name: self.arrays[name][samples].astype(dtype) for name, dtype in self.dtypes.items()}
 

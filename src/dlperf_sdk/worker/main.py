@@ -23,7 +23,7 @@ def _limit_memory(request: Request) -> None:
 
 
 def worker(directory: str) -> int:
-    """Run the process that the agent described in `process.json`."""
+    """Run the process that the agent described in the directory's `process.json`; return its exit code."""
     with open(os.path.join(directory, "process.json"), encoding="utf-8") as file:
         order = json.load(file)
     lifetime.die_with(order["agent"])

@@ -5,7 +5,7 @@ from typing import Dict, List, Optional
 
 
 def limit(count: int) -> None:
-    """Let this process and its children allocate at most so many bytes each.
+    """Let this process and its children allocate at most `count` bytes each.
 
     RLIMIT_DATA counts private writable memory, anonymous mappings included, since Linux 4.7; unlike RLIMIT_AS it leaves
     out libraries and files that are only mapped.
@@ -17,7 +17,7 @@ def limit(count: int) -> None:
 
 
 def remove_limit() -> None:
-    """Take this process's bound away: what is left to do is to tell that it was reached, which takes memory, too."""
+    """Remove this process's limit: to report that it was reached takes memory, too."""
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
 

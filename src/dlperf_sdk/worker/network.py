@@ -32,7 +32,7 @@ def port_range(text: str) -> range:
 
 
 def free_ports(host: str, count: int, candidates: Sequence[int] = USUAL) -> List[str]:
-    """Return ports of `candidates` on this address that nobody listens on, nor is likely to until a worker does.
+    """Return `count` ports of `candidates` on the address `host` that nobody listens on, nor is likely to soon.
 
     They follow each other in `candidates` if there is such a block: all nodes are told of them, and a block takes few
     bytes. Other searches begin at other ports.

@@ -42,6 +42,12 @@ def name_precision(
 
     Several types are joined with "+": then no precision was in effect. A type that belongs to no precision is given
     as it is.
+
+    Args:
+        precisions: The framework's table: name → types.
+        weights: The types of stored weights.
+        products: The types that matrix products and convolutions return.
+        tf32: Whether float32 products may be rounded to TF32.
     """
     names = {(known.weights, known.products, known.tf32): name for name, known in precisions.items()}
     return "+".join(

@@ -91,7 +91,7 @@ def names_of(processes: List[Process]) -> List[str]:
 
 
 def cluster_from(plain: Mapping[str, Any]) -> Cluster:
-    """Create a cluster from what its tuples become in JSON."""
+    """Return the cluster from its JSON form, in which tuples are lists."""
     nodes = tuple(
         Node(node["host"], tuple(node["ports"]), tuple(node["devices"]), node["interface"])
         for node in plain["nodes"]
@@ -100,5 +100,5 @@ def cluster_from(plain: Mapping[str, Any]) -> Cluster:
 
 
 def process_from(plain: Mapping[str, Any]) -> Process:
-    """Create a process from what its tuple becomes in JSON."""
+    """Return the process from its JSON form, in which tuples are lists."""
     return Process(**dict(plain, devices=tuple(plain["devices"]), replicas=tuple(plain["replicas"])))

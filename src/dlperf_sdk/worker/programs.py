@@ -38,7 +38,7 @@ class Task(NamedTuple):
 
 
 def measure(task: Task) -> Dict[str, Any]:
-    """Run the measuring loop; behind it, digest the replicas, and audit the trainer."""
+    """Run the measuring loop, digest the replicas, and audit the trainer; return the record's part."""
     trainer, protocol = task.trainer, task.request.protocol
     measured = loop.measure(task.runtime, trainer, protocol, task.progress, task.wait_for_go)
     measured_at = monotonic()
@@ -67,7 +67,7 @@ def measure(task: Task) -> Dict[str, Any]:
 
 
 def follow_reference(task: Task) -> Dict[str, Any]:
-    """Take the parity run's steps. Nobody waits for anybody, since nothing is timed."""
+    """Take the parity run's steps, which are not timed; return the parity record's part."""
     from dlperf_sdk.worker import parity  # it needs NumPy, which a measured run does not ask for
 
     followed = parity.follow(task.runtime, task.trainer, task.request, task.process, task.progress)
@@ -78,7 +78,7 @@ def follow_reference(task: Task) -> Dict[str, Any]:
 
 
 def trace(task: Task) -> Dict[str, Any]:
-    """Take some steps under the framework's profiler. Nothing is timed."""
+    """Take some steps, which are not timed, under the framework's profiler; return the record's part."""
     from dlperf_sdk.worker import tracing
 
     return tracing.follow(task.runtime, task.trainer, task.request, task.progress)

@@ -33,5 +33,6 @@ class Progress:
         return PHASES[min(max(self.counters[0], 0), len(PHASES) - 1)], self.counters[1]
 
     def close(self) -> None:
+        """Release the shared memory."""
         self.counters.release()
         self._map.close()

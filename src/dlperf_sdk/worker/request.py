@@ -123,7 +123,7 @@ class Request(NamedTuple):
 
     @classmethod
     def from_dict(cls, plain: Dict[str, Any]) -> Request:
-        """Return the request of a document.
+        """Return the request of a JSON document.
 
         Raises:
             ValueError: It is of another major version, or has unknown or missing keys.
@@ -148,7 +148,7 @@ class Request(NamedTuple):
 
     @classmethod
     def load(cls, path: str) -> Request:
-        """Return the request in a file; raises ValueError as `from_dict` does."""
+        """Return the request in the JSON file at a path; raises ValueError as `from_dict` does."""
         with open(path, encoding="utf-8") as file:
             return cls.from_json(file.read())
 

@@ -21,24 +21,24 @@ class Source(NamedTuple):
 
 
 def synthetic(trainer: "BaseTrainer") -> Iterator[Any]:
-    """Repeat the canonical batch, which stays on the devices."""
+    """Return the canonical batch, on the devices, without end."""
     return itertools.repeat(trainer.canonical_batch())
 
 
 def synthetic_host(trainer: "BaseTrainer") -> Iterator[Any]:
-    """Copy the canonical batch from the host to the devices for every step."""
+    """Return the canonical batch without end, copied from the host to the devices for every step."""
     return map(trainer.place, itertools.repeat(trainer.stage(trainer.host_batches())))
 
 
 def images(trainer: "BaseTrainer") -> Iterator[Any]:
-    """Load JPEGs, which Pillow decodes."""
+    """Return the batches of JPEGs, which Pillow decodes, on the devices, without end."""
     from dlperf_sdk.worker.jpeg import JpegImages
 
     return trainer.load(JpegImages)
 
 
 def text(trainer: "BaseTrainer") -> Iterator[Any]:
-    """Load the arrays that were prepared of text."""
+    """Return the batches of the arrays that were prepared of text, on the devices, without end."""
     from dlperf_sdk.worker.loading import TokenArrays
 
     return trainer.load(TokenArrays)

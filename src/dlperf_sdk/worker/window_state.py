@@ -23,7 +23,10 @@ def checksums(trainer: Trainer, replica: int) -> Checksums:
 
 
 def compare(before: Checksums, after: Checksums) -> Dict[str, Any]:
-    """Return for each kind of tensor how many there are, and the names of those that stayed the same or zero."""
+    """Return for each kind of tensor how many there are, and the names of those that stayed the same or zero.
+
+    `before` and `after` are the checksums at the two edges of the window.
+    """
     changes = {}
     for kind, tensors in before.items():
         unchanged = [name for name, checksum in tensors.items() if after[kind].get(name, -1) == checksum]

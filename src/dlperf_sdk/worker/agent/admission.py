@@ -32,6 +32,7 @@ class Admission(threading.Thread):
         """A sentence that names the resource which ran out while accepting; empty if none did."""
 
     def run(self) -> None:
+        """Accept connections until the listener is closed, and admit those that prove the secret."""
         _raise_descriptor_limit(self._nodes + _SPARE_DESCRIPTORS)
         while self._listener.fileno() >= 0:
             try:

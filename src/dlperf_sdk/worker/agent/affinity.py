@@ -12,7 +12,13 @@ def share(cpus_by_numa: Mapping[int, Sequence[int]], index: int, count: int) -> 
     if there is any. Of more workers than processors each gets one processor, in turns: workers are started one
     after another, and those that start together do not crowd on one while others have nothing to do.
 
-    Raises ValueError for an index outside 0 … count - 1, or no processors.
+    Args:
+        cpus_by_numa: NUMA node → the numbers of its usable processors.
+        index: The worker, from 0.
+        count: Workers on this host.
+
+    Raises:
+        ValueError: the index is outside 0 … count - 1, or there are no processors.
     """
     nodes = [list(cpus_by_numa[node]) for node in sorted(cpus_by_numa) if cpus_by_numa[node]]
     all_cpus = [cpu for cpus in nodes for cpu in cpus]
@@ -54,6 +60,10 @@ def cpus_by_numa(root: str = "/sys", allowed: Optional[Iterable[int]] = None) ->
     """Return the processors that this process may use, by NUMA node; hardware threads of one core are neighbors.
 
     Where the kernel shows no nodes, all are on node 0; so are processors that belong to none.
+
+    Args:
+        root: Where sysfs is mounted.
+        allowed: The processors to divide; those of this process's affinity by default.
     """
     usable = set(os.sched_getaffinity(0) if allowed is None else allowed)
     by_node: Dict[int, List[int]] = {}
@@ -74,7 +84,10 @@ def cpus_by_numa(root: str = "/sys", allowed: Optional[Iterable[int]] = None) ->
 
 
 def core_count(cpus: Iterable[int], root: str = "/sys") -> int:
-    """Return the number of physical cores of these processors; hardware threads of one core count once."""
+    """Return the number of physical cores of these processors; hardware threads of one core count once.
+
+    `root` is where sysfs is mounted.
+    """
     return len({_core(root, cpu) for cpu in cpus})
 
 

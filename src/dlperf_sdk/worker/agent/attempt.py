@@ -34,7 +34,7 @@ class Attempt:
         self._oom_before = _oom_kills()
 
     def start(self, cluster: Cluster, processes: List[Process], orders: List[Dict[str, Any]]) -> None:
-        """Start them; `orders` holds for each its `name`, `command`, `environment`, `cpus` and `request`."""
+        """Start the processes; `orders` has the `name`, `command`, `environment`, `cpus` and `request` of each."""
         for process, order in zip(processes, orders):
             name = order["name"]
             directory = os.path.join(self.directory, "%d-%s" % (self.number, name))
@@ -56,6 +56,7 @@ class Attempt:
 
     @property
     def trainers(self) -> List[Supervised]:
+        """Return the supervised processes that train: all but the services."""
         return [worker for worker in self.workers if worker.process.role != SERVICE]
 
     def check(self) -> None:
@@ -79,9 +80,11 @@ class Attempt:
                 worker.signal(signal.SIGKILL)
 
     def ready(self) -> bool:
+        """Return True if every trainer waits at the first edge of its window."""
         return all(worker.last_progress[0] == "ready" for worker in self.trainers)
 
     def release(self) -> None:
+        """Let all trainers begin their windows."""
         for worker in self.trainers:
             worker.release()
 

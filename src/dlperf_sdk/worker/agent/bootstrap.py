@@ -44,7 +44,10 @@ def _report_failure(arguments: "list[str]", error: Exception) -> int:
 
 
 def main(arguments: "list[str]") -> int:
-    """Unpack the bundle from standard input and run the agent in it."""
+    """Unpack the bundle from standard input and run the agent in it; return its exit code.
+
+    `arguments` are those of the bundle's `agent`.
+    """
     os.umask(0o077)
     for number in (signal.SIGTERM, signal.SIGHUP):  # until the agent serves: leave nothing behind
         if signal.getsignal(number) is not signal.SIG_IGN:

@@ -50,6 +50,7 @@ class Coordinator(threading.Thread):
         self._roster = Roster(request.nodes, listener, secret, self._beat)
 
     def run(self) -> None:
+        """Run the case to its end: prepare the nodes, take the attempts, and emit every event."""
         try:
             self._roster.gather(self.request.deadlines["start"])
             self._reach()

@@ -19,6 +19,8 @@ def describe(proc: str = "/proc", sys: str = "/sys", library: str = LIBRARY) -> 
     `host`, `boot_id`, `kernel`, `architecture`; `cpu` (`model`, `logical`, `usable`, `sockets`, `cores`,
     `governor`, `turbo`, `limit` in processors), `numa_nodes`; `memory` and `memory_limit` in bytes; `load`
     (1, 5, 15 minutes); `virtualisation` (`hypervisor`, `machine`, `container`); `gpus`.
+
+    `proc` and `sys` are where procfs and sysfs are mounted; `library` is the name or path of NVML.
     """
     return _known(
         {
@@ -38,7 +40,10 @@ def describe(proc: str = "/proc", sys: str = "/sys", library: str = LIBRARY) -> 
 
 
 def cpu_limit(proc: str = "/proc", sys: str = "/sys") -> Optional[float]:
-    """Return the control groups' CPU limit in processors; None without a limit."""
+    """Return the control groups' CPU limit in processors; None without a limit.
+
+    `proc` and `sys` are where procfs and sysfs are mounted.
+    """
     limits = []
     for folder in _groups(proc, sys, "cpu"):
         quota, _, period = (_text(folder, "cpu.max") or "").partition(" ")
@@ -50,7 +55,10 @@ def cpu_limit(proc: str = "/proc", sys: str = "/sys") -> Optional[float]:
 
 
 def memory_limit(proc: str = "/proc", sys: str = "/sys") -> Optional[int]:
-    """Return the control groups' memory limit in bytes; None without a limit."""
+    """Return the control groups' memory limit in bytes; None without a limit.
+
+    `proc` and `sys` are where procfs and sysfs are mounted.
+    """
     limits = []
     for folder in _groups(proc, sys, "memory"):
         text = _text(folder, "memory.max") or _text(folder, "memory.limit_in_bytes") or ""

@@ -16,13 +16,22 @@ END_TIMEOUT = 15.0
 
 
 def main(job: str, command: str) -> int:
-    """Follow or acknowledge the stream of a job."""
+    """Follow or acknowledge the stream of a job on this node; return the exit code.
+
+    Args:
+        job: The job's number.
+        command: `acknowledge`, or the number of bytes of the stream to skip.
+    """
     folder = "/tmp/dlperf-job-%d-%s" % (os.getuid(), job)  # noqa: S108 - made by the job itself, and checked below
     return acknowledge(folder) if command == "acknowledge" else follow(folder, int(command))
 
 
 def follow(folder: str, offset: int) -> int:
-    """Write the stream of a job to standard output until the job ends."""
+    """Write the stream in a job's folder to standard output, from `offset` bytes on, until the job ends; return 0.
+
+    Raises:
+        SystemExit: the folder does not appear within `START_TIMEOUT` seconds, or belongs to another user.
+    """
     deadline = time.monotonic() + START_TIMEOUT
     while not os.path.exists(os.path.join(folder, "stream")):
         if time.monotonic() > deadline:
@@ -46,7 +55,10 @@ def follow(folder: str, offset: int) -> int:
 
 
 def acknowledge(folder: str) -> int:
-    """End the wait of a job that is over; one that is not goes on as it was."""
+    """Mark the stream in a job's folder as read, so that the job need not wait for a reader.
+
+    Returns the exit code: 0, or 1 if the job does not end in time or keeps no stream.
+    """
     deadline = time.monotonic() + END_TIMEOUT
     while not os.path.exists(os.path.join(folder, "over")):
         if time.monotonic() > deadline or not os.path.exists(folder):

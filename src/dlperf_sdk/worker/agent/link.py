@@ -34,7 +34,7 @@ class Link:
         return self.send_line(encode(message))
 
     def send_line(self, line: bytes) -> bool:
-        """Send a message that is encoded already; False if the other side has gone."""
+        """Send an encoded message. Return False if the other side has gone."""
         try:
             with self._lock:
                 self.socket.sendall(line)
@@ -54,6 +54,7 @@ class Link:
             yield message
 
     def close(self) -> None:
+        """Shut the connection down, and close it."""
         try:
             self.socket.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -111,10 +112,10 @@ def _is_equal(left: Any, right: str) -> bool:
 
 
 def connect(address: Any, secret: str, timeout: float) -> Link:
-    """Call the coordinator from an agent, and prove to each other that both hold the bundle's secret.
+    """Connect an agent to the coordinator at `address`; both prove that they hold the bundle's `secret`.
 
     Raises:
-        OSError: nobody listens there, or it is somebody else.
+        OSError: nobody listens there within `timeout` seconds, or the other side does not hold the secret.
     """
     deadline = time.monotonic() + timeout
     connection = socket.create_connection(address, timeout)

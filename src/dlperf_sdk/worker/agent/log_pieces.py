@@ -9,12 +9,12 @@ TAIL = 4000
 
 
 def in_pieces(text: str) -> Iterator[str]:
-    """Yield a log in pieces; an empty log is one empty piece."""
+    """Yield a log in pieces of at most `LONGEST_PIECE` characters; an empty log is one empty piece."""
     for start in range(0, max(1, len(text)), LONGEST_PIECE):
         yield text[start : start + LONGEST_PIECE]
 
 
 def tail_of(pieces: List[Dict[str, Any]], name: str) -> List[Dict[str, str]]:
-    """Return the end of the log with this name, as a list of at most one log."""
+    """Return the last `TAIL` characters of the log with this name, as a list of at most one `name` and `text`."""
     text = "".join(piece["text"] for piece in pieces if piece["name"] == name)
     return [{"name": name, "text": text[-TAIL:]}] if text else []

@@ -30,7 +30,16 @@ def introduce(
     interface: Optional[str] = None,
     ports: Sequence[int] = (),
 ) -> Introduction:
-    """Look at this node, which its peers reach at `address`, or at that of the `interface` which the user named."""
+    """Check this node, and return the `hello` with its facts, the bundle's directory, and the doorbell.
+
+    Args:
+        request: The case.
+        bundle: The bundle's file or directory.
+        scratch: The directory for this node's temporary files.
+        address: Where this node's peers reach it, unless an interface is named.
+        interface: The network interface that the user named.
+        ports: The ports that may be used; any, if there are none.
+    """
     hello: Dict[str, Any] = {"event": "hello", "facts": hardware.describe(), "address": address}
     doorbell = None
     try:
@@ -61,7 +70,7 @@ def _address_of(interface: str) -> str:
 
 
 def prepared(request: Request, node: int, message: Dict[str, Any], ports: Sequence[int]) -> Dict[str, Any]:
-    """Choose devices and ports for the next attempt, as the order `message` asks; the value is the answer."""
+    """Choose devices and ports for the next attempt; return the answer to the order `message`, `ports` limits them."""
     try:
         return _chosen(request, message, ports)
     except Exception as error:

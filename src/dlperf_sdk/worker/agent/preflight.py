@@ -36,9 +36,13 @@ print(json.dumps({"python": "%d.%d.%d" % sys.version_info[:3], "packages": found
 
 
 def unfit(command: Sequence[str], scratch: str) -> Optional[Dict[str, str]]:
-    """Return the `kind` and `message` of the failure if this node cannot run a case with this interpreter, else None.
+    """Return the `kind` and `message` of the failure if this node cannot run a case, else None.
 
     The `message` continues a sentence that starts with the node's name.
+
+    Args:
+        command: The command of the interpreter that the workers will run in.
+        scratch: The directory for this node's temporary files.
     """
     if shutil.which(command[0]) is None:
         message = (
@@ -58,7 +62,11 @@ def unfit(command: Sequence[str], scratch: str) -> Optional[Dict[str, str]]:
 def versions(command: Sequence[str], variables: Dict[str, str]) -> Dict[str, Any]:
     """Return `python` and `packages` of the environment on this node, to compare with the other nodes'.
 
-    Empty if it will not tell: then the workers' own start shows what ails it.
+    Empty if the interpreter fails: the start of the workers then shows why.
+
+    Args:
+        command: The command of the interpreter.
+        variables: Its environment variables.
     """
     try:
         output = subprocess.run(
@@ -123,6 +131,7 @@ class Doorbell:
                 return
 
     def close(self) -> None:
+        """Stop listening."""
         try:
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes who is accepting
         except OSError:

@@ -23,7 +23,10 @@ _RESOLVE_TIMEOUT = 10.0
 
 
 def candidate_ports(secret: str, allowed: Sequence[int] = ()) -> List[int]:
-    """Return the ports to try, in order; `allowed` limits them, where it is not empty."""
+    """Return the ports to try, in an order that follows from the secret.
+
+    `allowed` limits the ports, if it is not empty.
+    """
     allowed = allowed or USUAL
     candidates: List[int] = []
     number = 0
@@ -40,7 +43,7 @@ def listen(host: str, candidates: Sequence[int]) -> socket.socket:
     """Listen on the first candidate that is free on this address, and on no other address.
 
     Raises:
-        OSError: none of them is.
+        OSError: no candidate is free.
     """
     for port in candidates:
         listener = socket.socket()

@@ -93,7 +93,7 @@ class Roster:
         return [self._hellos[node]["facts"] for node in sorted(self._hellos)]
 
     def addresses(self) -> List[Tuple[int, str]]:
-        """Return each node, and the address that the others reach it at."""
+        """Return the number of each node and the address at which the others reach it, sorted."""
         return [(node, self._hellos[node]["address"]) for node in sorted(self._hellos)]
 
     def present(self) -> Set[int]:
@@ -101,13 +101,13 @@ class Roster:
         return set(self._channels)
 
     def order(self, message: Dict[str, Any]) -> None:
-        """Tell all nodes the same."""
+        """Send the same message to all nodes."""
         line = encode(message)
         for channel in list(self._channels.values()):
             channel.put_line(line)
 
     def close(self) -> None:
-        """Tell all nodes to quit, and wait until that is sent; no longer than a node may be silent."""
+        """Send `quit` to all nodes, and wait until that is sent, at most `SILENCE` seconds."""
         self.order({"do": "quit"})
         await_sending(list(self._channels.values()), time.monotonic() + SILENCE)
 
@@ -119,9 +119,10 @@ class Roster:
                 channel.put_line(line)
 
     def order_each(self, message_for: Callable[[int, Dict[str, Any]], Dict[str, Any]]) -> None:
-        """Tell each node its own message.
+        """Send each node its own message.
 
-        It is made from the node's number, its `address`, and its `host_index` among the `host_count` on its machine.
+        `message_for(node, place)` makes it from the node's number and a mapping of its `address`, and its `host_index`
+        among the `host_count` on its machine.
         """
         machines: Dict[Any, List[int]] = {}
         for node in sorted(self._hellos):

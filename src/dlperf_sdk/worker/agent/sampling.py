@@ -36,7 +36,7 @@ class Sampling:
                 self._open.append(sampler)
 
     def look(self, now: float) -> None:
-        """Sample, if it is time to."""
+        """Take one sample of every sampler if the interval has passed at `now`, in seconds of the monotonic clock."""
         if now < self._due:
             return
         self._due = now + PERIOD

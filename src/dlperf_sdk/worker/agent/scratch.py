@@ -43,7 +43,7 @@ def _lock(path: str) -> int:
 
 
 def sweep(sparing: Optional[str] = None) -> None:
-    """Remove what is left of this user's processes that were killed. Nothing else, and nobody waits for it."""
+    """Remove the temporary directories that this user's killed processes left, except `sparing`."""
     folder = os.path.dirname(sparing) if sparing else tempfile.gettempdir()
     try:
         names = os.listdir(folder)

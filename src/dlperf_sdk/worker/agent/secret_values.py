@@ -21,9 +21,9 @@ def secret_values(request: Request, environ: Mapping[str, str]) -> "dict[str, st
 
 
 def replace_values(message: Any, values: Mapping[str, str]) -> Any:
-    """Return a message of JSON values with `<NAME>` in place of each value, the longest first.
+    """Return a message of JSON values with `<NAME>` in place of each secret value, the longest first.
 
-    A value is found as it is, and as Python and JSON quote it.
+    A value is recognized as it is, and as Python and JSON quote it. `values` maps names to values.
     """
     pairs = [
         (form, "<%s>" % name)

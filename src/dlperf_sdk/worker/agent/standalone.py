@@ -25,9 +25,9 @@ EVENTS = "events.jsonl"
 
 
 def first_event(bundle: str, python: Optional[str] = None) -> bytes:
-    """Return the case and the environment it runs in, for readers who have only the stream.
+    """Return the line of the event with the case and its environment, for readers who have only the stream.
 
-    Nothing if it is not told in the bundle.
+    It is empty if the bundle does not describe the case. `python` is the interpreter, if the user named one.
     """
     try:
         case = json.loads(member(bundle, "case.json"))
@@ -43,7 +43,15 @@ def first_event(bundle: str, python: Optional[str] = None) -> bytes:
 
 
 def main(output: str, python: str) -> int:
-    """Run the case with an interpreter that has its framework. The value is 0 if it came to a good end."""
+    """Run the case of the bundle with an interpreter that has its framework, and write its stream into a directory.
+
+    Args:
+        output: The directory, which is made.
+        python: The interpreter's path.
+
+    Returns:
+        The exit code: 0 if the case succeeded.
+    """
     bundle = os.path.abspath(sys.argv[0])
     request = Request.from_json(member(bundle, "request.json"))
     os.makedirs(output, mode=0o700, exist_ok=True)

@@ -21,9 +21,13 @@ class Decision(NamedTuple):
 
 
 def decide(throughputs: List[float], protocol: Dict[str, Any]) -> Decision:
-    """Decide by the protocol's rule whether more repeats are taken.
+    """Return the decision of the protocol's rule to stop or to take more repeats.
 
-    The coordinator decides so after each repeat, a campaign after each attempt of a case.
+    The coordinator asks after each repeat, a campaign after each attempt of a case.
+
+    Args:
+        throughputs: Of the repeats so far, in samples per second.
+        protocol: The request's protocol.
     """
     count, minimum, maximum, target = (
         len(throughputs),

@@ -22,11 +22,11 @@ class Witness:
         self._finished_at: Optional[float] = None
 
     def release(self, now: float) -> None:
-        """Record that from now on the window may begin."""
+        """Record that the worker may begin its window at `now`, in seconds of the monotonic clock."""
         self._released_at = self._started_at = now
 
     def observe_phase(self, phase: str, before: float, after: float) -> None:
-        """Record that between `before` and `after` the worker was in this phase."""
+        """Record the phase of the worker between the readings `before` and `after` of the monotonic clock."""
         if phase == "ready" and self._released_at is not None and self._last is None:
             self._started_at = before  # it has been told, and has not been given a processor yet
         elif phase == "measure":

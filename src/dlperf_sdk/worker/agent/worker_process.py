@@ -35,6 +35,7 @@ class Supervised:
         self._witness = Witness()
 
     def start(self, command: List[str], environment: Dict[str, str], order: Dict[str, Any]) -> None:
+        """Start the process with these variables; `order` is the document that describes it to the worker."""
         work = os.path.join(self.directory, "work")
         os.makedirs(work, mode=0o700)
         self.progress = Progress(os.path.join(self.directory, "progress"))
@@ -59,6 +60,7 @@ class Supervised:
         self.changed = time.monotonic()
 
     def release(self) -> None:
+        """Let the worker begin its window."""
         self._witness.release(time.monotonic())
         try:
             self._stdin.write(b"g")
@@ -102,6 +104,7 @@ class Supervised:
             pass
 
     def exit(self) -> Dict[str, Any]:
+        """Return how the process ended: `node`, `role`, `rank`, `pid`, `code` or `signal`, and its last `phase`."""
         code = self.popen.returncode
         return {
             "node": self.process.node,
@@ -114,7 +117,7 @@ class Supervised:
         }
 
     def record(self) -> Optional[Dict[str, Any]]:
-        """Return its record once it has ended, or None if it left none that can be read."""
+        """Return the worker's record once the process has ended; None if it left none that can be read."""
         if self._record is None:
             self._record = self._read_record()
         return self._record

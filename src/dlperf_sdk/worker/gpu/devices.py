@@ -43,7 +43,7 @@ def choose(
 
 
 def visible(kind: str, identifiers: Sequence[str]) -> Dict[str, str]:
-    """Return the variables that show a worker its own devices and no others."""
+    """Return the environment variables that show a worker only the devices with these identifiers; none for `cpu`."""
     if kind != "cuda":
         return {}
     return {"CUDA_VISIBLE_DEVICES": ",".join(identifiers), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

@@ -46,7 +46,10 @@ class Choice(NamedTuple):
 
 
 def list_gpus(library: str = LIBRARY, root: str = "/sys") -> List[Gpu]:
-    """List all GPUs that this process may see, in the order of their PCI addresses; none without a driver."""
+    """List all GPUs that this process may see, in the order of their PCI addresses; none without a driver.
+
+    `library` is the name or path of NVML, and `root` is where sysfs is mounted.
+    """
     nvml = Nvml.open(library)
     if nvml is None:
         return []
@@ -67,6 +70,11 @@ def holders(uuid: str, library: str = LIBRARY, proc: str = "/proc") -> List[Hold
 
     Memory in use that no visible process accounts for counts as one more holder, with process id 0: in a
     container, the driver hides the processes of other containers, but not their memory.
+
+    Args:
+        uuid: The GPU.
+        library: The name or path of NVML.
+        proc: Where procfs is mounted.
     """
     nvml = Nvml.open(library)
     if nvml is None:
@@ -87,7 +95,7 @@ def holders(uuid: str, library: str = LIBRARY, proc: str = "/proc") -> List[Hold
 
 
 def visible(gpus: Sequence[Gpu], variable: Optional[str]) -> List[Gpu]:
-    """Return the GPUs that `CUDA_VISIBLE_DEVICES` leaves, in its order; all of them if it is not set.
+    """Return the GPUs that `variable`, the value of `CUDA_VISIBLE_DEVICES`, leaves, in its order; all if it is None.
 
     As CUDA reads it: numbers, or UUIDs that may be cut short; the first entry that fits nothing, or that
     names a GPU a second time, hides itself and all that follow. Numbers count in the order of PCI addresses
@@ -146,7 +154,7 @@ def describe(gpu: Gpu) -> Dict[str, Any]:
 
 
 def survey(count: int, on_busy: str, library: str = LIBRARY) -> Choice:
-    """Return the result of `choose` among this node's GPUs as they are now."""
+    """Return the result of `choose` for `count` of this node's GPUs as they are now."""
     gpus = list_gpus(library)
     by_gpu = {gpu.uuid: holders(gpu.uuid, library) for gpu in gpus}
     return choose(count, gpus, by_gpu, on_busy, os.environ.get("CUDA_VISIBLE_DEVICES"))

@@ -79,7 +79,7 @@ class Nvml:
 
     @classmethod
     def open(cls, path: str = LIBRARY) -> "Optional[Nvml]":
-        """Load the library and initialize it; None where either is impossible."""
+        """Load the library at this path and initialize it; None if either is impossible."""
         try:
             library = ctypes.CDLL(path)
         except OSError:
@@ -88,9 +88,11 @@ class Nvml:
         return opened if opened._call("nvmlInit_v2", []) == _SUCCESS else None
 
     def close(self) -> None:
+        """Shut the library down."""
         self._call("nvmlShutdown", [])
 
     def driver_version(self) -> Optional[str]:
+        """Return the driver's version, such as `550.54.15`; None if it cannot be read."""
         return self._text("nvmlSystemGetDriverVersion", [], [])
 
     def devices(self) -> List[Any]:
@@ -109,25 +111,28 @@ class Nvml:
         return handles
 
     def device(self, uuid: str) -> Optional[Any]:
-        """Return the handle of one device, or of one MIG slice."""
+        """Return the handle of the device, or of the MIG slice, with this UUID; None if there is none."""
         handle = c_void_p()
         code = self._call("nvmlDeviceGetHandleByUUID", [c_char_p, c_void_p], uuid.encode(), byref(handle))
         return handle if code == _SUCCESS else None
 
     def uuid(self, device: Any) -> Optional[str]:
+        """Return the device's UUID, such as `GPU-…`; None if it cannot be read."""
         return self._text("nvmlDeviceGetUUID", [c_void_p], [device])
 
     def name(self, device: Any) -> Optional[str]:
+        """Return the device's product name; None if it cannot be read."""
         return self._text("nvmlDeviceGetName", [c_void_p], [device])
 
     def pci_bus_id(self, device: Any) -> Optional[str]:
-        """Return the address as sysfs writes it: `0000:3b:00.0`."""
+        """Return the address as sysfs writes it, `0000:3b:00.0`; None if it cannot be read."""
         pci = self._read("nvmlDeviceGetPciInfo_v3", _Pci, device)
         if pci is None:
             return None
         return "%04x:%02x:%02x.0" % (pci.domain, pci.bus, pci.device)
 
     def memory(self, device: Any) -> Optional[Memory]:
+        """Return the device's total and used memory in bytes; None if they cannot be read."""
         newer = _MemoryV2()
         newer.version = ctypes.sizeof(_MemoryV2) | 2 << 24
         if self._call("nvmlDeviceGetMemoryInfo_v2", [c_void_p, c_void_p], device, byref(newer)) == _SUCCESS:
@@ -136,22 +141,25 @@ class Nvml:
         return None if older is None else Memory(older.total, older.used)
 
     def energy(self, device: Any) -> Optional[float]:
-        """Return the joules since the driver was loaded (Volta and later; the counter is in millijoules)."""
+        """Return the joules since the driver was loaded; None before Volta, or if they cannot be read."""
         millijoules = self._read("nvmlDeviceGetTotalEnergyConsumption", c_ulonglong, device)
         return None if millijoules is None else millijoules.value / 1000.0
 
     def power(self, device: Any) -> Optional[float]:
-        """Return the power in watts. From Ampere on (but the GA100) the mean over the last second."""
+        """Return the power in watts; None if it cannot be read.
+
+        From Ampere on (but the GA100) it is the mean over the last second.
+        """
         milliwatts = self._read("nvmlDeviceGetPowerUsage", c_uint, device)
         return None if milliwatts is None else milliwatts.value / 1000.0
 
     def utilization(self, device: Any) -> Optional[float]:
-        """Return the percentage of the last sample period in which a kernel ran."""
+        """Return the percentage of the last sample period in which a kernel ran; None if it cannot be read."""
         rates = self._read("nvmlDeviceGetUtilizationRates", _Utilization, device)
         return None if rates is None else float(rates.gpu)
 
     def clock(self, device: Any) -> Optional[float]:
-        """Return the streaming multiprocessors' clock in MHz."""
+        """Return the streaming multiprocessors' clock in MHz; None if it cannot be read."""
         value = c_uint(0)
         code = self._call(
             "nvmlDeviceGetClockInfo", [c_void_p, c_int, c_void_p], device, _CLOCK_SM, byref(value)
@@ -159,7 +167,7 @@ class Nvml:
         return float(value.value) if code == _SUCCESS else None
 
     def temperature(self, device: Any) -> Optional[float]:
-        """Return the temperature in degrees Celsius."""
+        """Return the temperature in degrees Celsius; None if it cannot be read."""
         value = c_uint(0)
         code = self._call(
             "nvmlDeviceGetTemperature", [c_void_p, c_int, c_void_p], device, _SENSOR_GPU, byref(value)
@@ -167,7 +175,7 @@ class Nvml:
         return float(value.value) if code == _SUCCESS else None
 
     def throttle_reasons(self, device: Any) -> Optional[int]:
-        """Return the bit mask of reasons: see `POWER_CAP` and `SLOWDOWNS`."""
+        """Return the bit mask of reasons, see `POWER_CAP` and `SLOWDOWNS`; None if it cannot be read."""
         reasons = self._read("nvmlDeviceGetCurrentClocksThrottleReasons", c_ulonglong, device)
         return None if reasons is None else reasons.value
 

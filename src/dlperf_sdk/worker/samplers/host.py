@@ -18,9 +18,11 @@ class Sampler:
         self._ticks = ticks or os.sysconf("SC_CLK_TCK")
 
     def open(self) -> bool:
+        """Return True if this node's processors, load or memory can be read."""
         return bool(self.sample())
 
     def sample(self) -> List[_Sample]:
+        """Return one sample of every series: (name, device, unit, kind, value)."""
         sampled: List[_Sample] = []
         readers: List[Callable[[], List[_Sample]]] = [self._processors, self._load, self._memory]
         for read in readers:

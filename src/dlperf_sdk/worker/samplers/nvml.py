@@ -20,6 +20,7 @@ class Sampler:
         self._handles: List[Tuple[str, Any]] = []
 
     def open(self) -> bool:
+        """Open NVML; return True if it knows any of the devices."""
         self._nvml = Nvml.open(self._path) if self._uuids else None
         if self._nvml is None:
             return False
@@ -30,6 +31,7 @@ class Sampler:
         return bool(self._handles)
 
     def sample(self) -> List[Tuple[str, str, str, str, float]]:
+        """Return one sample of every series: (name, device, unit, kind, value)."""
         nvml = self._nvml
         if nvml is None:
             return []
@@ -53,6 +55,7 @@ class Sampler:
         return sampled
 
     def close(self) -> None:
+        """Shut NVML down."""
         if self._nvml is not None:
             self._nvml.close()
         self._nvml, self._handles = None, []

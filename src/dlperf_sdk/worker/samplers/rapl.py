@@ -24,6 +24,7 @@ class Sampler:
         self._total: Dict[str, int] = {}
 
     def open(self) -> bool:
+        """Return True if the energy of any package can be read."""
         for path in sorted(glob.glob(os.path.join(self._root, "class/powercap/intel-rapl:*"))):
             name = _text(os.path.join(path, "name"))
             if name is None:
@@ -44,6 +45,7 @@ class Sampler:
         return bool(self._zones)
 
     def sample(self) -> List[Tuple[str, str, str, str, float]]:
+        """Return one sample of every series: (name, device, unit, kind, value)."""
         sampled = []
         for name in sorted(self._zones):
             reading = _number(self._zones[name], "energy_uj")
@@ -57,6 +59,7 @@ class Sampler:
         return sampled
 
     def close(self) -> None:
+        """Release the zones."""
         self._zones.clear()
 
 

@@ -81,7 +81,7 @@ class MXNetTrainer(ReplicaState):
         return [{name: values[start:stop] for name, values in shard.items()} for shard in batch]
 
     def labels(self, batch):
-        """Return the labels of each replica's batch, on its device; None if no input of the model tells samples apart."""
+        """Return each replica's labels, on its device; None if no input of the model tells samples apart."""
         return None if self.label_name is None else [shard[self.label_name] for shard in batch]
 
     def read_labels(self, labels):
