@@ -23,7 +23,7 @@ CASE = {"framework": "jax", "model": "resnet50", "device": "cpu"}
     ],
 )
 def test_refuses(change, option, word):
-    reason = Jax().refuses(RunSpec(**CASE | change), Jax.Options(one_process_per_node=option))
+    reason = Jax().explain_refusal(RunSpec(**CASE | change), Jax.Options(one_process_per_node=option))
     assert reason is None if word is None else word in reason
 
 
@@ -31,9 +31,9 @@ def test_lacks_explains_what_capabilities_omit():
     can = Jax.capabilities
     asked_for = {"nchw", "parameter_server", "parameter_server_async", "horovod"}
     asked_for |= {"inductor", "xla", "cinn", "graph"}
-    assert asked_for == set(Jax.lacks)
+    assert asked_for == set(Jax.unsupported)
     assert not asked_for & (can.precisions | can.layouts | can.strategies | can.compilers)
-    assert all(reason.endswith(".") for reason in Jax.lacks.values())
+    assert all(reason.endswith(".") for reason in Jax.unsupported.values())
 
 
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.14"])

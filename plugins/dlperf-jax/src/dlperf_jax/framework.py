@@ -37,7 +37,7 @@ class Jax(Framework):
         data={"synthetic", "synthetic-host", "images", "text"},
         accumulation=True,
     )
-    lacks: ClassVar[Mapping[str, str]] = {
+    unsupported: ClassVar[Mapping[str, str]] = {
         "nchw": "XLA chooses the memory layout itself, and arrays are NHWC in this plugin; leave the layout at auto.",
         "parameter_server": _NO_SERVERS,
         "parameter_server_async": _NO_SERVERS,
@@ -65,6 +65,6 @@ class Jax(Framework):
             return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")
         return EnvironmentSpec(_PYTHON, _CUDA)
 
-    def refuses(self, spec: RunSpec, options: Any) -> str | None:
+    def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return the reason why JAX cannot run a combination of offered capabilities; None if it can."""
         return reason_to_refuse(options, spec)

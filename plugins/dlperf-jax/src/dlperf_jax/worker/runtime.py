@@ -26,9 +26,9 @@ class JaxRuntime(Runtime):
     def __init__(self, request, cluster, process):
         super().__init__(request, cluster, process)
         self.precision = precision_named(request.precision, PRECISIONS)
-        self.meets = request.strategy == "all_reduce" and cluster.world_size > 1
+        self.syncs_gradients = request.strategy == "all_reduce" and cluster.world_size > 1
         """True if gradients are averaged with other replicas'."""
-        self.is_distributed = self.meets and len(process.devices) < cluster.world_size
+        self.is_distributed = self.syncs_gradients and len(process.devices) < cluster.world_size
         """True if some of these replicas are other processes'."""
         self.replicas = None
         """The replicas that train together, this process's among them."""
@@ -55,7 +55,7 @@ class JaxRuntime(Runtime):
             host = self.cluster.nodes[self.process.node].host
             distributed.join(self.request.device, host, patience)
         self._require_devices(count)
-        self.replicas = Replicas(jax.devices() if self.meets else jax.local_devices()[:count])
+        self.replicas = Replicas(jax.devices() if self.syncs_gradients else jax.local_devices()[:count])
         if self.is_distributed and self.request.device == "cpu":
             distributed.connect(self.replicas, patience)
 
@@ -132,7 +132,7 @@ class JaxRuntime(Runtime):
         return report
 
     def _transport(self):
-        if not self.meets:
+        if not self.syncs_gradients:
             return None
         if self.request.device == "cuda":
             return "nccl"

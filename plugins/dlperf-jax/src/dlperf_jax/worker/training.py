@@ -165,7 +165,7 @@ class JaxTrainer(ReplicaState):
         """Return it in float64."""
         return value.astype(np.float64)
 
-    def in_effect(self):
+    def observe_settings(self):
         """Return what the program that `step` runs says."""
         products = list(evidence.find_products(self._traced.jaxpr))
         self.product_types = [operand.aval.dtype for product in products for operand in product.invars]
@@ -174,5 +174,5 @@ class JaxTrainer(ReplicaState):
             "precision": self.name_precision(self.weight_types, tf32),
             "compiler": "none",
             "layout": "+".join(sorted(evidence.name_layouts(products))) or None,
-            "strategy": "all_reduce" if self.runtime.meets else None,
+            "strategy": "all_reduce" if self.runtime.syncs_gradients else None,
         }
