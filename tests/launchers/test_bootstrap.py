@@ -7,17 +7,20 @@ import json
 import os
 import subprocess
 import sys
+import time
 import zipfile
 
 import pytest
 
 from dlperf_sdk.launchers import agent_command
+from dlperf_sdk.worker.agent import scratch
 
 # -- the program that takes the bundle
 
 
-def bootstrapped(bundle, size, tmp_path, *words):
-    command = [sys.executable, "-I", "-S", "-c", agent_command.bootstrap_program(), str(size), *words]
+def bootstrapped(bundle, size, tmp_path, *words, before=""):
+    program = before + agent_command.bootstrap_program()
+    command = [sys.executable, "-I", "-S", "-c", program, str(size), *words]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     return subprocess.run(
         command, input=bundle, capture_output=True, check=False, env=environment, timeout=60
@@ -32,6 +35,56 @@ def test_a_bundle_is_taken_from_standard_input_unpacked_and_run(tmp_path):
     bundle = packed.getvalue()
     done = bootstrapped(bundle + b"the rest", len(bundle), tmp_path, "agent", "--node", "1")
     assert done.stdout.decode().strip() == "['agent', '--node', '1', '--scratch'] 0o40700 the rest"
+    assert list(tmp_path.iterdir()) == []
+
+
+AFTER_MAKING = """\
+import os, signal, tempfile
+make = tempfile.mkdtemp
+def mkdtemp(**arguments):
+    folder = make(**arguments)
+    os.kill(os.getpid(), signal.SIGTERM)
+    return folder
+tempfile.mkdtemp = mkdtemp
+"""
+WHILE_REMOVING = """\
+import os, shutil, signal
+remove = shutil.rmtree
+def rmtree(*arguments, **more):
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        os.kill(os.getpid(), number)
+    remove(*arguments, **more)
+shutil.rmtree = rmtree
+"""
+
+
+@pytest.mark.parametrize("before", [AFTER_MAKING, WHILE_REMOVING], ids=["after-making", "while-removing"])
+def test_no_signal_leaves_the_folder_behind(tmp_path, before):
+    """The launcher and the end of standard input may both send one, at any moment."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr(
+            "__main__.py", "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\nprint('late')\n"
+        )
+    bundle = packed.getvalue()
+    done = bootstrapped(bundle, len(bundle), tmp_path, "agent", "--node", "1", before=before)
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_of_a_process_that_was_killed_while_it_reads_is_removed_by_the_next(tmp_path, monkeypatch):
+    """srun sends the bundle when all agents have started, and kills the others if one does not."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    command = [sys.executable, "-I", "-S", "-c", agent_command.bootstrap_program(), "9", "agent"]
+    process = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(tmp_path)}, stdin=subprocess.PIPE)
+    with process:
+        while not list(tmp_path.glob("dlperf-*/lock")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        scratch.sweep()
+        assert list(tmp_path.glob("dlperf-*/lock"))
+        process.kill()
+    scratch.sweep()
     assert list(tmp_path.iterdir()) == []
 
 

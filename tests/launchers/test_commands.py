@@ -28,7 +28,10 @@ from dlperf_sdk.launchers.hosts import HostOptions
 from dlperf_sdk.launchers.slurm import jobs, launcher, submission
 from dlperf_sdk.launchers.slurm.options import SlurmOptions
 from dlperf_sdk.launchers.stream_events import parse_event
+from dlperf_sdk.planning.bundle import build
+from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.planning.spec_file import load_spec
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.store import campaign_of, new_run_id, run_id
 
 # -- the commands
@@ -152,6 +155,22 @@ def test_the_batch_script_has_the_steps_words_as_they_are(step):
         node.elts for node in ast.walk(tree) if isinstance(node, ast.List) and len(node.elts) == 8
     )
     assert (linger.value, ast.literal_eval(words.value)) == ("7", step)
+
+
+def test_a_signal_while_a_job_starts_leaves_no_folder_behind(tmp_path, monkeypatch):
+    """As soon as Slurm has started the script, it may be told to end the job."""
+    request = make_plan(RunSpec(framework="numpy", model="linear"), Registry()).request(
+        "case", (sys.executable,), {}, {"source": "synthetic"}
+    )
+    bundle = build(request, tmp_path / "case.pyz").path.read_bytes()
+    script = submission.batch_script((sys.executable, "-c", "print('too late')"), 0, bundle)
+    mark = "os.mkdir(folder, 0o700)\n"
+    assert mark in script
+    script = script.replace(mark, f"{mark}os.kill(os.getpid(), signal.SIGTERM)\n")
+    monkeypatch.setenv("SLURM_JOB_ID", str(10**9 + os.getpid()))
+    folder = Path(f"/tmp/dlperf-job-{os.getuid()}-{os.environ['SLURM_JOB_ID']}")
+    done = subprocess.run([sys.executable, "-"], input=script.encode(), check=False, timeout=60)
+    assert (done.returncode, folder.exists()) == (1, False)
 
 
 def test_whom_to_log_in_as_is_for_ssh_alone(job):

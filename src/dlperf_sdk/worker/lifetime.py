@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import sys
 from typing import Any, Callable, List
 
 _PR_SET_PDEATHSIG = 1
@@ -29,6 +30,23 @@ def handle_termination(handler: Callable[..., Any]) -> None:
     signal.signal(signal.SIGTERM, handler)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, handler)
+
+
+def exit_on_termination() -> None:
+    """Exit with code 1 at the first SIGTERM or SIGHUP, even if it was blocked until now.
+
+    Later ones have no effect: the scheduler and the tether may both send one, and the second must not interrupt the
+    removal of a directory.
+    """
+    signals: List[Any] = []
+
+    def exit_once(*received: Any) -> None:
+        signals.append(received)
+        if len(signals) == 1:
+            sys.exit(1)
+
+    handle_termination(exit_once)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGHUP))
 
 
 def adopt_orphans() -> None:

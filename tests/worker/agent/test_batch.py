@@ -1,8 +1,9 @@
-"""What a batch job ends with: how its run ended, whatever becomes of the step behind its last event."""
+"""How a batch job ends: with the outcome of its run, and without files of its agents on its node."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -36,12 +37,25 @@ STEP = "import sys; print({said!r}); sys.exit({code})"
     ],
 )
 def test_a_job_ends_as_its_run_has_ended(tmp_path, output, code, ends):
+    assert run_job(tmp_path, STEP.format(said=output, code=code)).returncode == ends
+
+
+def test_a_job_removes_the_folder_of_an_agent_that_was_killed(tmp_path):
+    """Slurm kills the agents that it has started if it fails to start another."""
+    folder = tmp_path / "dlperf-ab12cd34"
+    step = f"import os; os.mkdir({str(folder)!r}); open({str(folder / 'lock')!r}, 'w').close()"
+    assert run_job(tmp_path, step).returncode == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["case.pyz"]
+
+
+def run_job(tmp_path, program):
+    """Run a batch job whose step is a Python program."""
     spec = RunSpec(framework="numpy", model="linear")
     request = make_plan(spec, Registry()).request("case", (sys.executable,), {}, {"source": "synthetic"})
     bundle = build(request, tmp_path / "case.pyz")
     folder = tmp_path / "job"
     folder.mkdir()
-    step = (sys.executable, "-c", STEP.format(said=output, code=code))
-    words = ("batch", "--folder", str(folder), "--linger", "0", "--", *step)
-    done = subprocess.run([sys.executable, str(bundle.path), *words], timeout=60, check=False)
-    assert done.returncode == ends
+    words = ("batch", "--folder", str(folder), "--linger", "0", "--", sys.executable, "-c", program)
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, str(bundle.path), *words]
+    return subprocess.run(command, timeout=60, check=False, env=environment)

@@ -39,7 +39,8 @@ MAX_SCRIPT_SIZE = 4_000_000
 """Bytes; Slurm's own limit is 4 MiB (`max_script_size`)."""
 _SCRIPT = Template("""\
 #!/usr/bin/env python3
-import base64, os, runpy, shutil, sys
+import base64, os, runpy, shutil, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGHUP))  # until `batch` handles them
 os.umask(0o077)
 folder = "/tmp/dlperf-job-%d-%s" % (os.getuid(), os.environ["SLURM_JOB_ID"])
 os.mkdir(folder, 0o700)

@@ -16,7 +16,7 @@ from typing import List, Optional
 from dlperf_sdk.worker import lifetime
 from dlperf_sdk.worker.agent import tether
 from dlperf_sdk.worker.agent.diagnostics import diagnostics_event
-from dlperf_sdk.worker.agent.scratch import scratch
+from dlperf_sdk.worker.agent.scratch import scratch, sweep
 from dlperf_sdk.worker.agent.standalone import first_event
 
 _GRACE = 10.0
@@ -33,7 +33,7 @@ def main(folder: str, linger_seconds: float, step: List[str]) -> int:
         The exit code, which the scheduler reports as the job's: 0 if the run succeeded. The step's own code says less:
         the end of the tether, and the grace period, may reach agents that have nothing left to do.
     """
-    lifetime.handle_termination(lambda *_: sys.exit(1))
+    lifetime.exit_on_termination()
     process: Optional["subprocess.Popen[bytes]"] = None
     code: Optional[int] = None
     stopped = threading.Event()
@@ -78,6 +78,7 @@ def main(folder: str, linger_seconds: float, step: List[str]) -> int:
             except subprocess.TimeoutExpired:
                 process.kill()
         lock.close()
+        sweep()  # what is left of an agent on this node: srun kills those it has started if it fails to start another
 
 
 def _exit_code(line: bytes) -> int:

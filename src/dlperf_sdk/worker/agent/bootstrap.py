@@ -4,6 +4,7 @@ The secret is never on a command line, and no file system is shared. What follow
 agent's tether. A node that cannot even take the bundle says so in the form of the stream's last event.
 """
 
+import fcntl
 import io
 import json
 import os
@@ -19,6 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # this source travels on a command line, and typing costs milliseconds
     from collections.abc import Iterator
 
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+
 
 def _read_bundle(missing: int) -> "Iterator[bytes]":
     while missing:
@@ -27,6 +30,12 @@ def _read_bundle(missing: int) -> "Iterator[bytes]":
             raise OSError("standard input ended %d bytes before the bundle did" % missing)
         missing -= len(part)
         yield part
+
+
+def _lock(path: str) -> None:
+    """Hold a lock, as `scratch.py` does, until this process ends: a folder without its owner is removed."""
+    fcntl.flock(os.open(path + ".new", os.O_RDWR | os.O_CREAT, 0o600), fcntl.LOCK_EX)
+    os.rename(path + ".new", path)
 
 
 def _node(arguments: "list[str]") -> "int | None":
@@ -49,14 +58,24 @@ def main(arguments: "list[str]") -> int:
     `arguments` are those of the bundle's `agent`.
     """
     os.umask(0o077)
-    for number in (signal.SIGTERM, signal.SIGHUP):  # until the agent serves: leave nothing behind
+    signals = []
+
+    def exit_once(*received: object) -> None:
+        signals.append(received)
+        if len(signals) == 1:  # another one must not interrupt the removal of the folder
+            sys.exit(1)
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # until the folder is one that is removed
+    for number in _ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda *_: sys.exit(1))
+            signal.signal(number, exit_once)
     folder = None
     try:
         try:
             # Not where `tempfile` would go when this place is full: that may be shared, or a working directory.
             folder = tempfile.mkdtemp(prefix="dlperf-", dir=os.environ.get("TMPDIR") or "/tmp")  # noqa: S108
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+            _lock(os.path.join(folder, "lock"))
             path = os.path.join(folder, "bundle")
             # Unpacked, for the agent as for its workers: from an archive everything would be compiled anew.
             with zipfile.ZipFile(io.BytesIO(b"".join(_read_bundle(int(arguments[0]))))) as archive:

@@ -33,7 +33,7 @@ def main(
     """Run the agent of a node, as the bundle's `agent --help` describes, and return its exit code."""
     os.umask(0o077)
     lifetime.adopt_orphans()
-    lifetime.handle_termination(lambda *_: sys.exit(1))  # until it serves: leave no directory behind
+    lifetime.exit_on_termination()  # until it serves: leave no directory behind
     if stops_with_input:
         threading.Thread(target=tether.watch, daemon=True).start()
     with scratch_directory(scratch) as directory:
