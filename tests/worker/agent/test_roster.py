@@ -55,17 +55,21 @@ class Agents:
             file.close()
 
 
-def test_silence_is_judged_with_an_empty_inbox_only(nodes):
-    """The coordinator was busy: what the node said meanwhile lies in the inbox."""
-    nodes._last_heartbeats[0] = time.monotonic() - 10 * roster.SILENCE
-    nodes._inbox.put({"event": "heartbeat", "node": 0})
-    nodes._inbox.put({"event": "ready", "node": 0})
-    assert nodes.next(60)["event"] == "ready"
+def test_what_has_not_been_read_is_no_silence(nodes):
+    """The machine was busy: what the node said meanwhile lies in its connection."""
+    now = time.monotonic()
+    nodes._last_heartbeats[0] = now - 10 * roster.SILENCE
+    nodes._exchange.complete_until = now - 9.5 * roster.SILENCE
     assert nodes.next(0) is None
+    nodes._exchange.complete_until = now
+    with pytest.raises(Failed, match="has not been heard"):
+        nodes.next(60)
 
 
 def test_a_node_is_silent_once_the_inbox_is_empty(nodes):
-    nodes._last_heartbeats[1] = time.monotonic() - 10 * roster.SILENCE
+    now = time.monotonic()
+    nodes._last_heartbeats[1] = now - 10 * roster.SILENCE
+    nodes._exchange.complete_until = now
     nodes._inbox.put({"event": "ready", "node": 0})
     assert nodes.next(60)["event"] == "ready"
     with pytest.raises(Failed) as error:

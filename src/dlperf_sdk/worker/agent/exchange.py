@@ -11,6 +11,8 @@ from dlperf_sdk.worker.agent import link
 
 _CHUNK = 256 * 1024
 """Bytes that are read from one node before the others have their turn."""
+_LOOK = 1.0
+"""Seconds after which an exchange that waits has looked at all nodes again."""
 
 
 class Channel:
@@ -56,6 +58,8 @@ class Exchange(threading.Thread):
     ) -> None:
         super().__init__(daemon=True)
         self._receive, self._lose = receive, lose
+        self.complete_until = 0.0
+        """A time on the monotonic clock: all that had arrived by then has been passed on."""
         self._is_woken = False
         self._added: Deque[Channel] = collections.deque()
         self._sending: Deque[Channel] = collections.deque()
@@ -84,15 +88,17 @@ class Exchange(threading.Thread):
 
     def run(self) -> None:
         while True:
-            for key, events in self._selector.select():
+            looked = time.monotonic()
+            for key, events in self._selector.select(_LOOK):
                 channel = key.data
                 if channel is None:
                     self._take_requests()
                     continue
                 if events & selectors.EVENT_READ:
                     self._read(channel)
-                if events & selectors.EVENT_WRITE:
+                if events & selectors.EVENT_WRITE and channel.is_open:
                     self._send(channel)
+            self.complete_until = looked
 
     def _take_requests(self) -> None:
         self._wakeup.recv(64)
@@ -102,7 +108,7 @@ class Exchange(threading.Thread):
             channel.link.socket.setblocking(False)
             self._selector.register(channel.link.socket, selectors.EVENT_READ, channel)
         while self._sending:
-            self._send(self._sending.popleft())
+            self._watch(self._sending.popleft(), selectors.EVENT_READ | selectors.EVENT_WRITE)
 
     def _read(self, channel: Channel) -> None:
         """Pass on the lines that have arrived; close the channel behind the last, or at one that is no message."""
@@ -129,9 +135,7 @@ class Exchange(threading.Thread):
                 self._close(channel)
 
     def _send(self, channel: Channel) -> None:
-        """Send what waits, as far as the node takes it now; go on when it takes more."""
-        if not channel.is_open:
-            return
+        """Send what waits, as far as the node takes it now."""
         try:
             while channel.waiting:
                 line = channel.waiting[0]
@@ -141,7 +145,6 @@ class Exchange(threading.Thread):
                 else:
                     channel.waiting[0] = line[sent:]
         except BlockingIOError:
-            self._watch(channel, selectors.EVENT_READ | selectors.EVENT_WRITE)
             return
         except OSError:
             self._close(channel)
@@ -149,7 +152,7 @@ class Exchange(threading.Thread):
         self._watch(channel, selectors.EVENT_READ)
 
     def _watch(self, channel: Channel, events: int) -> None:
-        if self._selector.get_key(channel.link.socket).events != events:
+        if channel.is_open:
             self._selector.modify(channel.link.socket, events, channel)
 
     def _close(self, channel: Channel) -> None:

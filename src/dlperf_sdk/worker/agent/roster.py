@@ -13,6 +13,8 @@ from dlperf_sdk.worker.failures import Failed, failure
 
 BEAT = 2.0
 """Seconds between two signs of life to the nodes: an agent that hears none for `SILENCE` ends itself."""
+_JUDGE = 1.0
+"""Seconds between two searches for silent nodes."""
 
 
 class Roster:
@@ -28,7 +30,7 @@ class Roster:
         self._channels: Dict[int, Channel] = {}
         self._last_heartbeats: Dict[int, float] = {}
         self._hellos: Dict[int, Dict[str, Any]] = {}
-        self._beat = 0.0
+        self._beat = self._judged = 0.0
 
     def gather(self, patience: float) -> None:
         """Wait for a hello from every node. Raises Failed if some have not come after `patience` seconds."""
@@ -153,7 +155,6 @@ class Roster:
                 continue
             if message["event"] == "gone":
                 raise self._lost(message["node"], "has gone")
-            self._last_heartbeats[message["node"]] = time.monotonic()
             if message["event"] != "heartbeat":
                 return message
 
@@ -161,16 +162,18 @@ class Roster:
         """Return the next message in the inbox, or None. Only with an empty inbox a node can count as silent.
 
         Raises:
-            Failed: a node has not been heard for too long.
+            Failed: a node was silent for too long, and nothing of it waits to be read.
         """
         try:
             return self._inbox.get_nowait()
         except queue.Empty:
             pass
-        now = time.monotonic()
-        for node, last_message in list(self._last_heartbeats.items()):
-            if now - last_message > SILENCE:
-                raise self._lost(node, "has not been heard for %.0f s" % SILENCE)
+        complete_until = self._exchange.complete_until
+        if complete_until - self._judged >= _JUDGE:
+            self._judged = complete_until
+            for node, last_message in list(self._last_heartbeats.items()):
+                if complete_until - last_message > SILENCE:
+                    raise self._lost(node, "has not been heard for %.0f s" % SILENCE)
         try:
             return self._inbox.get(timeout=timeout)
         except queue.Empty:
@@ -190,6 +193,7 @@ class Roster:
             return False
         channel.node = node
         self._channels.setdefault(node, channel)
+        self._last_heartbeats[node] = time.monotonic()
         if isinstance(message.get("time"), float):
             message["skew"] = preflight.skewed(message["time"])
         self._inbox.put(message)
