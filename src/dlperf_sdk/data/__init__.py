@@ -27,10 +27,10 @@ from dlperf_sdk.worker.request import resolve
 
 
 def check_exists(data: DataSpec) -> None:
-    """Refuse a mistyped folder before anything is stored; a folder that is lost later fails its case.
+    """Check that the data's folder exists, before anything is stored; a folder that is lost later fails its case.
 
     Raises:
-        SpecError: the folder is not there, or is no folder.
+        SpecError: the folder does not exist, or is not a folder.
     """
     if data.path is not None:
         try:

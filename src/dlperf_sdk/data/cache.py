@@ -17,7 +17,7 @@ Progress = Callable[[str, int, int], None]
 
 
 def ignore_progress(stage: str, done: int, total: int) -> None:
-    """Ignore progress."""
+    """Do nothing with a report of progress: the default callback."""
 
 
 def directory() -> Path:

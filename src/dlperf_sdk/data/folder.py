@@ -21,10 +21,10 @@ class File(NamedTuple):
 
 
 def resolved_folder(folder: str, source: str) -> Path:
-    """Return the folder with all links resolved.
+    """Return the folder of a data source with all links resolved; `source` names the source in messages.
 
     Raises:
-        Unavailable: it is not there, or no folder.
+        Unavailable: it does not exist, or is not a folder.
     """
     path = folders.expand_home(folder)
     if not path.is_dir():
@@ -52,10 +52,10 @@ def entries(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def check_inside(root: Path, entry: os.DirEntry[str]) -> None:
-    """Refuse a link that leads out of the root: data is what lies in the folder that was named.
+    """Check that an entry of a folder is no link that leads out of the root.
 
     Raises:
-        DocumentError: it does.
+        DocumentError: it is such a link.
     """
     if entry.is_symlink():
         target = Path(os.path.realpath(entry.path))

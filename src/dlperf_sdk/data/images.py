@@ -57,11 +57,11 @@ def scan(root: Path) -> tuple[Path, Classes]:
 
 
 def check_jpeg(path: Path) -> None:
-    """Look at a file's first and last bytes; whether it decodes is the loader's business.
+    """Check a file's first and last bytes; whether it decodes is the loader's business.
 
     Raises:
         Unavailable: it cannot be read.
-        DocumentError: it is no JPEG, or breaks off.
+        DocumentError: it is not a JPEG, or is truncated.
     """
     try:
         with path.open("rb") as file:
@@ -93,7 +93,10 @@ def prepare_images(
     seed: int,
     on_progress: cache.Progress,
 ) -> dict[str, Any]:
-    """Scan a folder, look at each image once, write the index. Arguments, errors: see `data.prepare`."""
+    """Scan a folder, check each image once, write the index, and return the data's facts for the request.
+
+    Arguments and errors are those of `data.prepare`.
+    """
     limit = int(model_options["num_classes"])
     root = folder.resolved_folder(path, "images")
     parent, classes = scan(root)

@@ -88,11 +88,14 @@ def _find_end(document: Document, begin: int, minimum: int) -> int:
 def pairs(documents: Sequence[Document], length: int, source: Source) -> Iterator[Pair]:
     """Yield pairs that fill a sequence of `length` tokens as far as their documents allow.
 
-    Needs two documents or more.
-
     Sentences are collected until they fill a sequence, and are cut in two behind one of them by chance; a
     single one is cut in the middle, and is not used if it has one token only. What a pair from elsewhere
     does not use goes into the next.
+
+    Args:
+        documents: Two documents or more, each a list of sentences of token numbers.
+        length: Tokens of a sequence, special ones included.
+        source: The generator of random numbers.
     """
     room = length - 3
     for excluded, document in enumerate(documents):

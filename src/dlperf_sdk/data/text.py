@@ -39,7 +39,7 @@ _BATCH = 4096
 
 
 def split(text: str) -> Iterator[list[str]]:
-    """Yield the documents of a file, each as its sentences."""
+    """Yield the documents of a text, each as its sentences; empty lines separate documents."""
     for document in _BLANK_LINES.split(text.replace("\r\n", "\n").replace("\r", "\n")):
         sentences = [stripped for part in _SENTENCE_END.split(document) if (stripped := part.strip())]
         if sentences:
@@ -88,7 +88,16 @@ def _read_own_vocabulary(root: Path, limit: int) -> tuple[str, ...] | None:
 def tokenize(
     texts: Sequence[Sequence[str]], pieces: Sequence[str], longest: int, on_progress: cache.Progress
 ) -> list[Document]:
-    """Convert documents to token numbers. A sentence of more than `longest` tokens is cut, an empty one left out."""
+    """Convert documents, lists of sentences, to token numbers.
+
+    A sentence of more than `longest` tokens is cut, an empty one left out.
+
+    Args:
+        texts: The documents.
+        pieces: The vocabulary.
+        longest: Tokens of a sequence.
+        on_progress: Called with the stage, the documents done, and their number.
+    """
     tokenizer = wordpiece.tokenizer(pieces)
     flat = [(number, sentence) for number, sentences in enumerate(texts) for sentence in sentences]
     documents: list[list[array[int]]] = [[] for _ in texts]
@@ -108,6 +117,13 @@ def sequences(
     """Yield samples of the model's inputs: each a flat list, padded with zeros to its length.
 
     An unused prediction has position, id and weight 0. The special pieces are never a replacement.
+
+    Args:
+        documents: Sentences of token numbers.
+        pieces: The vocabulary.
+        length: Tokens of a sequence.
+        predictions: Masked tokens of a sequence at most.
+        seed: Of the random choices.
     """
     numbers = {piece: number for number, piece in enumerate(pieces)}
     cls, sep, hidden = (numbers[piece] for piece in (wordpiece.CLS, wordpiece.SEP, wordpiece.MASK))
@@ -195,7 +211,10 @@ def prepare_text(
     seed: int,
     on_progress: cache.Progress,
 ) -> dict[str, Any]:
-    """Tokenize and mask a folder's text, or find that done. For arguments and errors see `data.prepare`."""
+    """Tokenize and mask a folder's text, unless the cache has that, and return the data's facts for the request.
+
+    Arguments and errors are those of `data.prepare`.
+    """
     shapes = {entry["name"]: tuple(entry["shape"]) for entry in inputs}
     root = folder.resolved_folder(path, "text")
     limit = int(model_options["vocabulary_size"])

@@ -42,7 +42,7 @@ def _library() -> Any:
 
 
 def read_vocabulary(path: Path) -> tuple[str, ...]:
-    """Read a vocabulary in BERT's format: one piece per line, whose number is the line's, from 0.
+    """Return a vocabulary in BERT's format: one piece per line, whose number is the line's, from 0.
 
     Raises:
         Unavailable: the file cannot be read.
@@ -77,10 +77,10 @@ def read_vocabulary(path: Path) -> tuple[str, ...]:
 
 
 def fit(pieces: Sequence[str], limit: int, origin: str) -> None:
-    """Refuse a vocabulary with more pieces than the model has embeddings.
+    """Check that the model has embeddings for all pieces of a vocabulary: at most `limit`.
 
     Raises:
-        SpecError: it has.
+        SpecError: it has more; the message names the vocabulary by `origin`.
     """
     if len(pieces) > limit:
         raise SpecError(

@@ -85,10 +85,10 @@ def parse_json(data: bytes, source: str) -> Any:
 
 
 def check_memory(data: bytes, source: str) -> None:
-    """Refuse JSON whose values would take much more memory than its text: it is counted before it is parsed.
+    """Check that the values of a JSON document do not take much more memory than its text, before it is parsed.
 
     Raises:
-        DocumentError: it would.
+        DocumentError: they would; the message names the document by `source`.
     """
     memory = len(data) + sum(data.count(mark) * size for mark, size in _BYTES_OF.items())
     if memory > _MOST_MEMORY:
@@ -169,10 +169,10 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a regular file. Without O_NONBLOCK, to open a named pipe would wait for its writer.
+    """Return a regular file opened for reading. Without O_NONBLOCK, to open a named pipe would wait for its writer.
 
     Raises:
-        DocumentError: it cannot be read, or is no regular file.
+        DocumentError: it cannot be opened, or is not a regular file.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

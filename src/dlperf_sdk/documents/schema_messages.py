@@ -71,7 +71,7 @@ def _describe_pattern(schema: Mapping[str, Any]) -> str:
 
 
 def explain(error: ValidationError, unknown: Sequence[str]) -> str:
-    """Describe what was expected and what was found; `unknown` is the unknown key, if that is the error."""
+    """Return in words what was expected and what the document has; `unknown` are the unknown keys, if any."""
     schema: Any = error.schema
     if error.validator == "required":
         missing = [key for key in schema["required"] if key not in error.instance]  # type: ignore[operator]

@@ -19,7 +19,10 @@ _ODD = re.compile(r"NaN|-?Infinity|-?[0-9]{1000,}")
 
 
 def lines_of(text: str, suffix: str) -> Mapping[Place, int]:
-    """Return the line, counted from 1, of every key and list item of a document that has been read without errors."""
+    """Return the line, counted from 1, of every key and list item of a document that has been read without errors.
+
+    `suffix` is the file's: `.toml`, `.json` or YAML's.
+    """
     find: Callable[[str], Iterator[tuple[Place, int]]] = {
         ".toml": _toml_positions,
         ".json": _json_positions,
@@ -36,7 +39,7 @@ def line_of(lines: Mapping[Place, int], place: Place) -> int:
 
 
 def location(path: Path | str, lines: Mapping[Place, int], place: Place) -> str:
-    """Return `FILE:LINE`."""
+    """Return `FILE:LINE` of a place in a document, by the `lines` of `lines_of`."""
     return f"{path}:{line_of(lines, place)}"
 
 

@@ -29,7 +29,11 @@ class PlainLoader(yaml.SafeLoader):
         self._depth = self._nodes = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Compose one value. PyYAML calls it for every node of the document, before anything is constructed."""
+        """Return the node of one value, checked. PyYAML calls it for every node, before anything is constructed.
+
+        Raises:
+            ComposerError: the document has an anchor, an alias or a tag, too many nodes, or is nested too deeply.
+        """
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise ComposerError(
@@ -49,7 +53,11 @@ class PlainLoader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """Construct a mapping with text keys; PyYAML's own takes the last of equal keys."""
+        """Return a mapping with text keys, none of them twice; PyYAML's own takes the last of equal keys.
+
+        Raises:
+            ConstructorError: a key is not a text, or occurs twice.
+        """
         value: dict[Any, Any] = {}
         for key_node, value_node in node.value:
             if key_node.tag != "tag:yaml.org,2002:str":
@@ -64,7 +72,11 @@ class PlainLoader(yaml.SafeLoader):
         return value
 
     def construct_yaml_int(self, node: Any) -> int:
-        """Construct a decimal number; PyYAML's own reads octal and base 60 as well."""
+        """Return a decimal number; PyYAML's own reads octal and base 60 as well.
+
+        Raises:
+            ConstructorError: the number is too long.
+        """
         try:
             return int(node.value)
         except ValueError as error:  # Python reads no number of thousands of digits

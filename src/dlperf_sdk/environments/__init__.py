@@ -38,10 +38,10 @@ __all__ = [
 
 
 def must_be_there(python: str) -> None:
-    """See that an interpreter that somebody names runs, before anything is started with it.
+    """Check that an interpreter that the user names runs, before anything is started with it.
 
     Raises:
-        UsageError: it is not there, or does not run.
+        UsageError: it does not exist, or does not run.
     """
     from dlperf_sdk.environments import given
 

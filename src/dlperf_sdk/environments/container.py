@@ -114,7 +114,14 @@ _RUNNERS = {"podman": _podman, "docker": _docker, "apptainer": _apptainer, "enro
 def make_container_environment(
     framework: str, spec: EnvironmentSpec, device: str, command: tuple[str, ...], variables: Mapping[str, str]
 ) -> PreparedEnvironment:
-    """Return the environment that `command`, a container's prefix and its Python, starts here.
+    """Return the environment that `command`, a container's prefix and its Python, starts on this machine.
+
+    Args:
+        framework: The framework, for messages.
+        spec: The plugin's environment.
+        device: The kind of device.
+        command: The prefix and the Python.
+        variables: The environment variables of workers.
 
     Raises:
         EnvironmentFailed: it does not start, has the wrong Python, or lacks requirements; names each.

@@ -81,7 +81,7 @@ class Installer:
     on_progress: Progress
 
     def venv(self, python: Path, folder: Path) -> None:
-        """Make an empty virtual environment of an interpreter.
+        """Make an empty virtual environment of an interpreter in a folder.
 
         Raises:
             UvFailed: uv ended with an error.

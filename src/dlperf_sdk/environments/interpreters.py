@@ -62,15 +62,15 @@ class _Search:
 
 
 def find(specifier: str, environ: Mapping[str, str]) -> Interpreter:
-    """Find a CPython whose version satisfies a specifier: the running one if it does, else the newest that is found.
+    """Return a CPython whose version satisfies a specifier: the running one if it does, else the newest one.
 
-    Looked at are the running interpreter, `python`, `python3` and `python3.*` on PATH (an inactive pyenv shim
-    does not answer, and is passed over), pyenv's versions, and those that uv has installed. What was found is found
-    again in this process as long as it answers as it did.
+    The candidates are the running interpreter, `python`, `python3` and `python3.*` on PATH (an inactive pyenv shim
+    does not answer, and is passed over), pyenv's versions, and those that uv has installed. The answer is kept
+    in this process as long as the interpreter answers as it did. `environ` has the variables to start them with.
 
     Raises:
-        EnvironmentFailed: there is none; says what is wanted and where it was looked for.
-        PluginError: the text is no specifier.
+        EnvironmentFailed: there is none; says what is required and where it was searched.
+        PluginError: the text is not a specifier.
     """
     plain = {name: value for name, value in environ.items() if not name.startswith("PYTHON")}
     key = (specifier, sys.executable, *sorted(item for item in environ.items() if _PLACES.match(item[0])))

@@ -19,12 +19,15 @@ class Locked(Exception):
 
 @contextmanager
 def hold_lock(path: Path, *, shared: bool, waiting: Callable[[], None] | None) -> Iterator[int]:
-    """Hold a lock; the value is the descriptor that holds it.
+    """Hold a lock on a file while the context lasts; the value is the descriptor that holds it.
 
-    `waiting` is called before waiting for somebody else; None: do not wait.
+    Args:
+        path: The file.
+        shared: Whether others may hold the lock as well, shared.
+        waiting: Called before waiting for another holder; None: do not wait.
 
     Raises:
-        Locked: somebody else has it, and `waiting` is None.
+        Locked: another process has it, and `waiting` is None.
     """
     descriptor = _acquire(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, waiting)
     try:
@@ -62,9 +65,9 @@ def _names(path: Path, descriptor: int) -> bool:
 
 
 def list_holders(path: Path) -> list[int]:
-    """Return the running processes that hold a lock on a file, as far as the kernel's table shows them.
+    """Return the ids of the running processes that hold a lock on a file, as far as the kernel's table shows them.
 
-    A lock may be held by a child of one that has gone: then there is none to name.
+    A lock may be held by a child of a process that has ended: then there is none to name.
     """
     try:
         inode = path.stat().st_ino

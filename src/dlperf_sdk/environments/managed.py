@@ -93,7 +93,7 @@ def home() -> Path:
 
 
 def lock_file(name: str) -> Path:
-    """Return the file whose lock guards an environment."""
+    """Return the file whose lock guards the managed environment of this name."""
     return home() / f"{name}.lock"
 
 
@@ -151,7 +151,15 @@ def use_environment(environment: PreparedEnvironment) -> Iterator[None]:
 def obtain_with_lock(
     framework: str, device: str, minor: str, lock: str, on_progress: Progress
 ) -> PreparedEnvironment | None:
-    """Return a complete environment that has exactly the versions of a lock, whatever it was made from."""
+    """Return a complete environment that has exactly the versions of a lock; None if there is none.
+
+    Args:
+        framework: The framework of the environment.
+        device: The kind of device.
+        minor: The version of Python, such as `3.11`.
+        lock: The pins, one a line.
+        on_progress: Called with a line of text.
+    """
     for folder in sorted(home().iterdir()):
         metadata = marker.read(folder) if folder.is_dir() else None
         if metadata is None or (metadata.framework, metadata.device) != (framework, device):
@@ -165,7 +173,7 @@ def obtain_with_lock(
 
 
 def interpreter_path(folder: Path) -> Path:
-    """Return the interpreter of a managed environment."""
+    """Return the path of the interpreter in a managed environment's folder."""
     return folder / "venv" / "bin" / "python"
 
 

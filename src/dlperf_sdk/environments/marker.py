@@ -37,7 +37,7 @@ class Marker:
 
 
 def write(folder: Path, marker: Marker) -> None:
-    """Write the marker, so that at any moment there is all of it or none of it."""
+    """Write the marker of an environment's folder: a reader sees all of it or nothing."""
     text = json.dumps({"version": VERSION, **attrs.asdict(marker)}, indent=2, ensure_ascii=False) + "\n"
     new = folder / f".{FILE}.{os.getpid()}"
     with new.open("w", encoding="utf-8") as file:
@@ -66,7 +66,7 @@ def read(folder: Path) -> Marker | None:
 
 
 def touch(folder: Path) -> None:
-    """Note that the environment is being used now."""
+    """Record in the marker's file that the environment is being used now."""
     os.utime(folder / FILE)
 
 

@@ -51,6 +51,11 @@ def config_files(environ: Mapping[str, str], prefix: Path, etc: Path = Path("/et
 
     Global, then the user's (left out where PIP_CONFIG_FILE names a file), then that of the virtual
     environment `prefix`, then PIP_CONFIG_FILE; `PIP_CONFIG_FILE=/dev/null` stands for none at all.
+
+    Args:
+        environ: The environment variables.
+        prefix: The folder of the virtual environment.
+        etc: Where the global file is.
     """
     config_file = environ.get("PIP_CONFIG_FILE")
     if config_file == os.devnull:
@@ -70,12 +75,10 @@ def config_files(environ: Mapping[str, str], prefix: Path, etc: Path = Path("/et
 
 
 def read(environ: Mapping[str, str], prefix: Path, etc: Path = Path("/etc")) -> dict[str, str]:
-    """Return pip's settings for an installation, option name (`extra-index-url`) → text.
-
-    They are as pip itself would see them.
+    """Return pip's settings for an installation, option name (`extra-index-url`) → text, as pip itself reads them.
 
     A section `[install]` of any file beats every file's `[global]`, and a `PIP_*` variable beats both; empty
-    values count as not given.
+    values count as not given. The arguments are those of `config_files`.
 
     Raises:
         EnvironmentFailed: a file is not in pip's format; pip does not start with such a file either.

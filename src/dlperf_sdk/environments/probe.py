@@ -94,7 +94,10 @@ class Facts:
 
 
 def version_of(path: Path, environ: Mapping[str, str]) -> Interpreter | None:
-    """Return the interpreter at a path, or None if it does not answer (an inactive pyenv shim, a broken link)."""
+    """Return the interpreter at a path; None if it does not answer (an inactive pyenv shim, a broken link).
+
+    `environ` has the variables to start it with.
+    """
     try:
         answer = subprocess.run(
             [str(path), "-c", _VERSION],
@@ -112,7 +115,7 @@ def version_of(path: Path, environ: Mapping[str, str]) -> Interpreter | None:
 
 
 def ask(path: Path, environ: Mapping[str, str]) -> Facts:
-    """Query a Python 3.7 or later for its facts, started as a worker is: isolated, with a worker's variables.
+    """Return the facts of a Python 3.7 or later, started as a worker is: isolated, with a worker's variables.
 
     Raises:
         EnvironmentFailed: the interpreter does not start, fails, or prints an invalid answer.
@@ -143,7 +146,7 @@ def ask(path: Path, environ: Mapping[str, str]) -> Facts:
 
 
 def facts_from(plain: Mapping[str, Any]) -> Facts:
-    """Parse the answer of the probe. Raises KeyError, TypeError if it is malformed."""
+    """Return the facts in the answer of the probe. Raises KeyError, TypeError if it is malformed."""
     return Facts(
         version=str(plain["version"]),
         prefix=Path(plain["prefix"]),

@@ -31,7 +31,10 @@ def headers(path: Path) -> dict[str, str]:
 
 
 def origin(record: Path) -> str:
-    """Return the origin of a distribution: `editable`, `folder`, `archive`, `vcs`, or empty for an index."""
+    """Return the origin of the distribution with this metadata folder: `editable`, `folder`, `archive` or `vcs`.
+
+    It is empty for a distribution from an index.
+    """
     try:
         direct = json.loads((record / "direct_url.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -44,7 +47,10 @@ def origin(record: Path) -> str:
 
 
 def list_installed(folders: list[Path]) -> list[dict[str, str]]:
-    """Return `name`, `version` and `origin` of each distribution; as in an import, the first on the path counts."""
+    """Return `name`, `version` and `origin` of each distribution in these folders of the import path.
+
+    As in an import, the first one of a name counts.
+    """
     links = {link.stem.lower() for folder in folders for link in folder.glob("*.egg-link")}
     distributions: dict[str, dict[str, str]] = {}
     for folder in folders:

@@ -30,12 +30,18 @@ def obtain_from_lock(
 ) -> PreparedEnvironment:
     """Return a managed environment with exactly the versions of a lock: an existing one, or a new one.
 
-    `python_version` is the version that the lock was taken from; another patch release of it will do. `requested`
-    and `uv_options` are the plugin's `requirements` and `uv_options`, if it is installed here.
+    Args:
+        framework: The framework of the environment.
+        device: The kind of device.
+        python_version: The version that the lock was taken from; another patch release of it will do.
+        lock_text: The lock, in the format of `PreparedEnvironment.lock`.
+        requested: The plugin's `requirements`, if it is installed here.
+        uv_options: The plugin's `uv_options`, if it is installed here.
+        on_progress: Called with a line of text.
 
     Raises:
-        DocumentError: the lock is not in the format of `PreparedEnvironment.lock`, or the version is none.
-        EnvironmentFailed: something in it did not come from an index, or cannot be had any more.
+        DocumentError: the lock is not in that format, or the version is invalid.
+        EnvironmentFailed: a distribution did not come from an index, or is no longer available.
     """
     pins = _pins(lock_text)
     minor = ".".join(python_version.split(".")[:2])

@@ -35,7 +35,7 @@ class Resolution:
     """The extra arguments for uv that it took to find them."""
 
     def write(self, path: Path) -> None:
-        """Write a requirements file."""
+        """Write the pins to a requirements file."""
         path.write_text("".join(f"{pin}\n" for pin in self.pins), encoding="utf-8")
 
 

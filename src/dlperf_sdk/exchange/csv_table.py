@@ -26,7 +26,7 @@ def to_csv(results: Sequence[Result]) -> str:
 
 
 def csv_text(header: Sequence[str], lines: Iterable[Iterable[Value]]) -> str:
-    """Return any table as CSV, with the rules of `to_csv`."""
+    """Return any table as CSV, with the rules of `to_csv`: a header, and the values of each line."""
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\r\n")
     writer.writerow(map(_escape, header))
@@ -48,10 +48,10 @@ def _escape(text: str) -> str:
 
 
 def read_csv(text: str) -> list[Row]:
-    """Read the rows of a table that `to_csv` wrote.
+    """Return the rows of a table that `to_csv` wrote.
 
     Raises:
-        DocumentError: it is no such table; the message names the line.
+        DocumentError: the text is not such a table; the message names the line.
     """
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     kinds = {column.name: column.kind for column in COLUMNS}

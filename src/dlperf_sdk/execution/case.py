@@ -90,6 +90,15 @@ class Case:
         A case that was begun before continues under its `run_id`: the attempts on disk are read back. One with a
         `refusal` has failed already, and is not planned.
 
+        Args:
+            spec: The case.
+            store: Where its directory is made; None keeps nothing.
+            observers: Objects with hook implementations.
+            registry: The plugins.
+            run_id: The run's name; a new one, unless given.
+            started_at: The start of a case that was begun before, as its journal has it.
+            refusal: The failure of a case that cannot be run.
+
         Raises:
             UsageError, PluginError: the case cannot be understood, or the store cannot be written.
         """
@@ -134,12 +143,12 @@ class Case:
     def measure(self, attempt: int | None = None, deadline: float | None = None) -> None:
         """Take all repeats of the protocol, or only the one numbered `attempt`, each in new processes.
 
-        All of them have ended when this returns or raises. At the `deadline` on the monotonic clock the case fails with
-        a timeout.
+        All processes have ended when this returns or raises. At the `deadline`, in seconds of the monotonic clock, the
+        case fails with a timeout.
 
         Raises:
-            KeyboardInterrupt: as it was, recorded as the case's failure; finished repeats are kept.
-            StoreError: what came back cannot be written.
+            KeyboardInterrupt: Ctrl-C was pressed; it is recorded as the case's failure, and finished repeats are kept.
+            StoreError: the records cannot be written.
         """
         if self._prepared is None or self.failure is not None:
             return
@@ -160,10 +169,10 @@ class Case:
         self.note(take_trace(self.id, self._prepared, self.registry, self.directory))
 
     def conclude(self, *, write: bool = True) -> Result:
-        """Return the result of everything that was recorded; write it first, unless told otherwise.
+        """Return the result of everything that was recorded, written to the store unless `write` is False.
 
         Raises:
-            StoreError: it cannot be written, and no observer has been told.
+            StoreError: it cannot be written; the observers have not been notified.
             InvalidRecord: it breaks its own schema, and nothing was written.
         """
         result = summarize(self)
@@ -187,7 +196,7 @@ class Case:
         return self.conclude()
 
     def report(self, stage: str, detail: str) -> None:
-        """Tell the observers one line of progress for a stage."""
+        """Notify the observers of a line of progress, `detail`, in a stage."""
         self.observers.notify("dlperf_stage", run_id=self.id, stage=stage, detail=remove_secrets(detail))
 
     def announce(self) -> None:
@@ -242,7 +251,11 @@ class Case:
             self.failure = failure
 
     def record_environment(self, environment: Environment) -> None:
-        """Record what the workers run in; raises StoreError if it cannot be written."""
+        """Record the environment of the workers, and write it to the run's directory.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
         self.environment = environment
         if self.directory is not None:
             self.directory.write_environment(environment)

@@ -21,7 +21,7 @@ from dlperf_sdk.worker.request import Request
 
 
 def bundle_metadata(plan: Plan, parity: Parity | None = None) -> dict[str, Any]:
-    """Return what a bundle says of its case: `replay` makes a result of the stream by it."""
+    """Return the facts of a case that its bundle holds, from which `replay` makes a result of the stream."""
     known = {} if parity is None else {"parity": to_plain(parity)}
     return {"spec": plan.spec.to_dict(), "plugin": plan.plugin, **known}
 

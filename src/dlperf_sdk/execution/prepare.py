@@ -37,7 +37,7 @@ class PreparedCase:
     """Properties of the prepared data."""
 
     def request(self, run_id: str, attempt: int | None = None) -> Request:
-        """Return what the nodes are to do: all repeats, or one with the number `attempt`."""
+        """Return the request for the nodes: for all repeats, or for one with the number `attempt`."""
         request = self.plan.request(run_id, self.environment.command, self.variables, self.data)
         if attempt is None:
             return request
@@ -57,10 +57,15 @@ class PreparedCase:
 
 
 def prepare_case(plan: Plan, environment_from: Environment | None, report: Report) -> PreparedCase:
-    """Prepare what a case trains on and what it runs in; `environment_from` is an earlier result's, to be rebuilt.
+    """Prepare a case's data and environment.
+
+    Args:
+        plan: The plan of the case.
+        environment_from: The environment of an earlier result, to be rebuilt; None for the plugin's own.
+        report: Called with a stage and a line of progress.
 
     Raises:
-        RunFailed: an environment or the data cannot be had.
+        RunFailed: an environment or the data is not available.
         SpecError: of a variable's value only the hash is known.
         PluginError: the plugin's specification of its environment cannot be understood.
     """
@@ -77,6 +82,13 @@ def check_parity(
     """Return the evidence of parity, from the cache or from a run of its own.
 
     Where launches wait in a queue, return the run instead: the first launch takes it along.
+
+    Args:
+        run_id: The case's run.
+        prepared: The prepared case.
+        reference_case: The name of the reference case.
+        registry: The plugins.
+        report: Called with a stage and a line of progress.
 
     Raises:
         RunFailed: the run failed for a reason that ends the case as well.

@@ -41,12 +41,18 @@ def replay(
     observers: Iterable[Any] = (),
     registry: Registry | None = None,
 ) -> Result:
-    """Replay the run of a stream, and store its result as if it had been run from here.
+    """Replay the run of a stream, and store its result as if it had been run on this machine.
 
-    What the store already has of it, because its controller was lost in the middle, is kept.
+    Attempts that the store already has, because the controller was lost in the middle, are kept.
+
+    Args:
+        lines: The lines of the stream.
+        store: Where the run's directory is written.
+        observers: Objects with hook implementations.
+        registry: The plugins; those that are installed, unless given.
 
     Raises:
-        DocumentError: the stream does not say which case it belongs to.
+        DocumentError: the stream does not name its case.
         SpecError: the case names a file that planning it here would read.
         UsageError, PluginError: the case cannot be planned here, or the store cannot be written.
     """
@@ -161,8 +167,13 @@ def _take(case: Case, events: Iterable[dict[str, Any]]) -> None:
 def pack(spec: RunSpec, path: Path, registry: Registry | None = None) -> bundle.Bundle:
     """Write a case as one file, which a machine without dlperf can run: `python FILE run -o OUT`.
 
+    Args:
+        spec: The case.
+        path: The file.
+        registry: The plugins; those that are installed, unless given.
+
     Raises:
-        UsageError: its data lies in a folder here, or it names a container, which will not be there.
+        UsageError: its data lies in a folder of this machine, or it names a container.
         RunFailed: the case cannot be run.
     """
     if spec.data.path is not None:

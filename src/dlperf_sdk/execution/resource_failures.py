@@ -11,7 +11,7 @@ from dlperf_sdk.results.records import Failure
 
 
 def resource_failure(error: BaseException) -> Failure | None:
-    """Return the failure that an exception stands for if a resource of this machine ran out; None if none did."""
+    """Return the failure for an exception that shows that a resource of this machine ran out; None for others."""
     message = None
     if isinstance(error, MemoryError):
         message = _memory("no memory left")

@@ -22,10 +22,13 @@ STEPS = 5
 
 
 def take_trace(run_id: str, prepared: PreparedCase, registry: Registry, directory: RunDirectory) -> str:
-    """Trace a case in an extra attempt, write the traces, and return a note on them or on why there are none.
+    """Trace a case in an extra attempt, and write the traces into the run's directory.
+
+    Returns:
+        A note on the traces, or on why there are none.
 
     Raises:
-        KeyboardInterrupt: as it was.
+        KeyboardInterrupt: Ctrl-C was pressed.
     """
     try:
         with environments.use_environment(prepared.environment):
@@ -48,10 +51,10 @@ def _make_trace_request(request: Request) -> Request:
 
 
 def read_traces(events: Generator[Mapping[str, Any], None, None]) -> dict[int, bytes]:
-    """Return rank → its trace in Chrome's format, compressed with gzip, which Perfetto opens as it is.
+    """Return rank → its trace in Chrome's format, compressed with gzip, from the events of an attempt.
 
     Raises:
-        RunFailed: the attempt failed; Unsupported where the framework has no profiler to offer.
+        RunFailed: the attempt failed; the subclass Unsupported if the framework has no profiler.
     """
     traces: dict[int, bytes] = {}
     with closing(events) as stream:

@@ -63,7 +63,7 @@ class Verification:
 
 
 def exit_code(verifications: Iterable[Verification]) -> int:
-    """Return 0 if all that applies passed, 1 if one failed, 3 if nothing, 5 if not everything could be decided."""
+    """Return 0 if all that applies passed, 1 if one failed, 3 if nothing applies, 5 if not everything was decided."""
     rows = [row for verification in verifications for row in verification.rows]
     outcomes = [row.outcome for row in rows if row.outcome != NOT_APPLICABLE]
     if FAIL in outcomes:

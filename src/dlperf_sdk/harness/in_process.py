@@ -111,7 +111,7 @@ def small_request(
     framework_options: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> Request:
-    """Return `request` with the options of `SMALL` below the given ones."""
+    """Return the request of a small case: `request` with the model's options of `SMALL` below the given ones."""
     return request(plugin, model, {**SMALL[model], **(options or {})}, framework_options, **changes)
 
 

@@ -70,7 +70,14 @@ def train_shard(
     rank: int,
     batch: Callable[[Trainer], Any] = lambda trainer: trainer.canonical_batch(),
 ) -> dict[str, Any]:
-    """Train some steps on the canonical shard, or on another `batch`, and return one process's values by replica."""
+    """Train some steps in this process, and return its values by replica.
+
+    Args:
+        request: The case.
+        ports: The ports of the cluster.
+        rank: The process.
+        batch: Function of the trainer that returns the batch; by default the canonical shard.
+    """
     runtime, trainer = in_process.start(request, ports, rank)
     deviation, shard = trainer.deviation(), batch(trainer)
     losses = losses_of(trainer, shard)

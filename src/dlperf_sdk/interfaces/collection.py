@@ -70,7 +70,7 @@ class Figures:
         """Return the distinct values of a field or an option, in the order in which they occur.
 
         Raises:
-            UnknownName: it is neither.
+            UnknownName: the name is neither.
         """
         return tuple(dict.fromkeys(figure.value(name) for figure in self.figures))
 

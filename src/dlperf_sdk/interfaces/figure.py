@@ -164,10 +164,10 @@ class PublishedFigure:
         return {**fields, **{name: OPTION_ROLES[name] for name in self.options}}
 
     def value(self, name: str) -> Any:
-        """Return a field or an option; None for an option that the source does not state.
+        """Return the value of a field or an option; None for an option that the source does not state.
 
         Raises:
-            UnknownName: it is neither.
+            UnknownName: the name is neither.
         """
         if name in OPTION_ROLES:
             return self.options.get(name)
@@ -190,7 +190,7 @@ class PublishedFigure:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> PublishedFigure:
-        """Check a document against the schema and build a figure; the inverse of `to_dict`.
+        """Return the figure of a JSON document; the inverse of `to_dict`.
 
         Raises:
             DocumentError: the document breaks the schema `published`.
@@ -202,7 +202,7 @@ class PublishedFigure:
 
     @classmethod
     def from_valid(cls, plain: Mapping[str, Any]) -> PublishedFigure:
-        """Build a figure from a document that follows the schema `published`: that is not checked again."""
+        """Return the figure of a document that follows the schema `published`, which is not checked again."""
         fields = {name: value for name, value in plain.items() if name != "schema_version"}
         fields["source"] = Source(**fields["source"])
         return cls(**fields)

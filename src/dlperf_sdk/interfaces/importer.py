@@ -84,11 +84,11 @@ class Log:
         return self._hash.hexdigest()
 
     def error_at(self, line: int, problem: str) -> DocumentError:
-        """Return an error that names file and line: `run.log, line 12: …`."""
+        """Return an error about a problem in a line: `run.log, line 12: …`."""
         return DocumentError(f"{self.path}, line {line}: {problem}.")
 
     def error_missing(self, missing: str) -> DocumentError:
-        """Return an error about something that the log does not contain."""
+        """Return an error about something that the log lacks: `run.log ends after line 12 without …`."""
         return DocumentError(f"{self.path} ends after line {self.line_count} without {missing}.")
 
 

@@ -64,4 +64,4 @@ class Measurer(ABC):
 
     @abstractmethod
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
-        """Return the metrics of a case; pure."""
+        """Return the metrics of a case from what was measured; none that was not measured; pure."""

@@ -48,6 +48,11 @@ def agent_command(job: Job, python: str, placement: PlacementArguments) -> tuple
     """Return the command to run on a node with the bundle on its standard input; pure.
 
     The agent needs the standard library only, so `-S` skips the site packages of its Python.
+
+    Args:
+        job: The case, its bundle and its options.
+        python: The interpreter that runs the agent.
+        placement: The agent's arguments.
     """
     optional = {"--interface": placement.interface, "--ports": placement.ports}
     return (
@@ -60,10 +65,11 @@ def agent_command(job: Job, python: str, placement: PlacementArguments) -> tuple
 
 
 def reporting_command(job: Job, python: str, placement: PlacementArguments, node: str) -> tuple[str, ...]:
-    """Return the command of an agent that a parallel launcher starts: a node whose Python does not run says so.
+    """Return the command of an agent for a parallel launcher, which reports a Python that does not run; pure.
 
     Such launchers wait for the other nodes, or end them, and name none. `node` is the variable with the node's number.
-    In a container the Python is not tried, which would start the container twice.
+    In a container the Python is not tried, which would start the container twice. The other arguments are those of
+    `agent_command`.
     """
     message = (
         f"{python.replace('%', '%%')}, which runs the agents, cannot be started on node %s: it is missing there, or "

@@ -22,15 +22,18 @@ class CommandLauncher(Topology):
         """
 
     def explain_failures(self, job: Job, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield the lines of a stream; where it ends early, its last line may say why the agents did not start."""
+        """Yield the lines of a stream; if it ends early, the last line may explain why the agents did not start."""
         return lines
 
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        """Return the commands with the program's source left out."""
+        """Return the commands that start the agents, with the program's source left out, to be shown to users; pure."""
         return tuple(abbreviate(command) for command in self.agent_commands(job))
 
     @contextmanager
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
-        """Run the commands here; their standard input is the agents' tether."""
+        """Run the commands on this machine; the context's value is agent 0's stream, line by line.
+
+        The commands' standard input is the agents' tether: its end stops them.
+        """
         with run_commands(self.agent_commands(job), job.bundle) as lines:
             yield self.explain_failures(job, lines)

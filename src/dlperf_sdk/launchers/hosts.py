@@ -39,16 +39,16 @@ class HostOptions(AgentOptions):
     launcher_flags: str = flags("More arguments for ssh or mpirun.")
 
     def placement(self, node: str, hosts: list[str]) -> PlacementArguments:
-        """Return an agent's arguments; to each other, hosts are names without the user to log in as.
+        """Return the arguments of the agent of `node`; in them, hosts are names without the user to log in as.
 
-        An agent is told of the first two hosts only: all connect to the first, which chooses its address towards the
+        An agent receives the first two hosts only: all connect to the first, which chooses its address towards the
         second. A command line that named thousands would be too long.
         """
         names = ",".join(host.rpartition("@")[2] for host in hosts[:2])
         return PlacementArguments(node, names, self.interface, self.ports)
 
     def select_hosts(self, nodes: int) -> list[str]:
-        """Return the first so many hosts.
+        """Return the first `nodes` hosts.
 
         Raises:
             Unavailable: there are fewer, one is invalid or named twice, or the file cannot be read.
@@ -99,12 +99,16 @@ class HostLauncher(CommandLauncher):
     Options = HostOptions
 
     def validate_options(self, nodes: int, options: HostOptions) -> None:
-        """Check that the hosts are enough, and valid names."""
+        """Check that there are enough hosts for the nodes, and that their names are valid.
+
+        Raises:
+            SpecError: there are not, or one is not.
+        """
         try:
             options.select_hosts(nodes)
         except Unavailable as error:
             raise SpecError(str(error)) from error
 
     def explain_failures(self, job: Job, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """Name the Python that could not be started; the stream is that of node 0's command."""
+        """Yield the lines of node 0's stream; if it ends early, the last line names the Python that did not start."""
         return explain_start_failure(lines, job.options.agent_python, node=0)

@@ -19,7 +19,7 @@ class Local(CommandLauncher):
     name = "local"
 
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Count the GPUs, or the cores for devices without hardware of their own."""
+        """Return the reason why this machine has too few GPUs, or cores for `cpu`; None if it has enough."""
         shape, workers = f"{nodes}n{devices_per_node}d", nodes * devices_per_node
         alternative = f"place the case on other machines: {shape}@LAUNCHER."
         if device == "cuda":
@@ -41,7 +41,7 @@ class Local(CommandLauncher):
         )
 
     def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
-        """Return one command per node; a container is entered with its own Python."""
+        """Return the command of each node's agent; a container is entered with its own Python."""
         python = "python3" if job.prefix else sys.executable
         return [
             agent_command(job, python, PlacementArguments(str(node), "127.0.0.1"))

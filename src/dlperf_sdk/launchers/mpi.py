@@ -28,7 +28,7 @@ class Mpi(HostLauncher):
     placement_variables = (_RANK,)
 
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Look for an mpirun that can carry the bundle."""
+        """Return the reason why there is no mpirun that can carry the bundle; None if there is one."""
         if not shutil.which("mpirun"):
             return "There is no mpirun here. Load or install OpenMPI, or choose another launcher."
         if is_hydra():
@@ -39,7 +39,7 @@ class Mpi(HostLauncher):
         return None
 
     def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
-        """Return the one command.
+        """Return the one command, an mpirun.
 
         Its standard input goes to every rank: the bundle, and then the signs of life. Ranks are not bound to a core,
         which the workers would inherit. The coordinator decides what a lost agent means, so mpirun tolerates it.
@@ -58,7 +58,10 @@ class Mpi(HostLauncher):
         return [command]
 
     def explain_failures(self, job: Job, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """Name the Python or the host; mpirun starts all agents or none."""
+        """Yield the lines of a stream; if it ends early, the last line names the Python or the host that failed.
+
+        An mpirun starts all agents or none.
+        """
         options: HostOptions = job.options
         return explain_start_failure(lines, options.agent_python, options.select_hosts(job.nodes))
 

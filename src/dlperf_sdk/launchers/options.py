@@ -28,7 +28,7 @@ def _validate_flags(_: Any, attribute: Any, value: str) -> None:
 
 
 def flags(help: str) -> Any:
-    """Return an option that holds more arguments for a program, as a shell would split them."""
+    """Return an option, with this help, that holds more arguments for a program, as a shell would split them."""
     return attrs.field(default="", validator=_validate_flags, metadata={"help": help, "executes": True})
 
 

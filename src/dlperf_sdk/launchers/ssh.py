@@ -20,13 +20,13 @@ class Ssh(HostLauncher):
     name = "ssh"
 
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Look for ssh."""
+        """Return the reason why there is no ssh; None if there is one."""
         if shutil.which("ssh"):
             return None
         return "There is no ssh here. Install it, or choose another launcher."
 
     def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
-        """Return one command per node; its last word is split again by a shell on the node."""
+        """Return the command of each node's agent; its last word is split again by a shell on the node."""
         options: HostOptions = job.options
         hosts = options.select_hosts(job.nodes)
         connect = max(1, int(min(_LONGEST_CONNECT, job.start_timeout / 2)))

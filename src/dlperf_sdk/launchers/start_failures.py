@@ -92,7 +92,7 @@ def _host_failure(hosts: Sequence[str], output: str) -> bytes | None:
 
 
 def find_unreached_host(hosts: Sequence[str], output: str) -> int | None:
-    """Return the first host that a remote shell names in an error, or None.
+    """Return the index of the first host that a remote shell names in an error of this output; None if there is none.
 
     OpenMPI's `target node:` is another host: the one that could not be told of the failure.
     """

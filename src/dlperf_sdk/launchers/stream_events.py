@@ -22,7 +22,7 @@ class LineBuffer:
         return not self._parts
 
     def add(self, data: bytes) -> list[bytes]:
-        """Return the lines that a part completes, without their ends."""
+        """Append a part of a stream, and return the lines that it completes, without their ends."""
         *lines, rest = data.split(b"\n")
         if lines:
             lines[0] = b"".join((*self._parts, lines[0]))
@@ -42,7 +42,10 @@ def parse_event(line: bytes) -> dict[str, Any] | None:
 
 
 def ended_event(kind: str, message: str, node: int | None = None) -> bytes:
-    """Return the stream's last event, of a run whose failure the launcher has found."""
+    """Return the last event of a stream, for a failure that the launcher detected.
+
+    `kind` and `message` are the failure's, and `node` is the node that it happened on, if that is known.
+    """
     failure = {"kind": kind, "message": message, "phase": None, "node": node, "rank": None}
     return json.dumps({"event": "ended", "status": kind, "failure": failure}).encode()
 

@@ -27,7 +27,7 @@ def process_memory(plan: Plan) -> int | None:
 
 
 def host_memory(processes: int) -> int:
-    """Return this machine's bytes for each of so many processes, by rlimit, cgroup and free memory."""
+    """Return the bytes of this machine that each of `processes` may use, by rlimit, cgroup and free memory."""
     limits = [psutil.virtual_memory().available * HEADROOM / processes]
     limits += [(limit - used) * HEADROOM / processes for limit, used in _cgroups()]
     for limit_kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):

@@ -38,7 +38,7 @@ def read(key: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def write(key: Mapping[str, Any], size: int, probes: int) -> None:
-    """Write an entry. A cache that cannot be written is no failure."""
+    """Write the entry of a key: the largest size, and the probes that it took. A failure to write is ignored."""
     with suppress(OSError, Unavailable):
         directory().mkdir(mode=0o700, parents=True, exist_ok=True)
         document = {"key": _to_plain(key), "size": size, "probes": probes}

@@ -42,7 +42,9 @@ class _SearchFailed(Exception):
 def begin_case(
     spec: RunSpec, store: ResultStore | str | Path | None, observers: Observers, registry: Registry
 ) -> Case:
-    """Begin a case with the largest batch size that fits; that none was found is the case's failure.
+    """Begin a case with the largest batch size that fits; if none was found, that is the case's failure.
+
+    The arguments are those of `Case.begin`.
 
     Raises:
         UsageError, PluginError: as `Case.begin` does.
@@ -145,7 +147,10 @@ def _probe(
 
 
 def cache_key(plan: Plan, limit: int | None) -> dict[str, Any]:
-    """Return everything that the largest batch size depends on; variables, which may be secrets, as a digest."""
+    """Return everything that the largest batch size depends on; variables, which may be secrets, as a digest.
+
+    `limit` is the limit of a process's memory in bytes; None without one.
+    """
     spec = plan.spec
     recorded = redact_variables(list_requested_variables(spec), plan.secrets)
     variables = json.dumps(recorded, sort_keys=True).encode()

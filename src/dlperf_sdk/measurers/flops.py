@@ -22,7 +22,7 @@ class Flops(Measurer):
     name: ClassVar[str] = "flops"
 
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
-        """Return the metrics; none for a model that does not declare its arithmetic."""
+        """Return the metrics of floating-point operations; none for a model that does not declare its arithmetic."""
         if not measured.flops_per_sample or not measured.repeats:
             return ()
         rates = [

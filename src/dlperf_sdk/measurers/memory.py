@@ -14,7 +14,7 @@ class Memory(Measurer):
     name: ClassVar[str] = "memory"
 
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
-        """Return the metrics; device memory is absent if one of the processes did not report it."""
+        """Return the metrics of memory; device memory is absent if one of the processes did not report it."""
         host = [max(record.peak_host_memory for record in repeat.records) for repeat in measured.repeats]
         device: list[float | None] = []
         for repeat in measured.repeats:

@@ -40,7 +40,7 @@ class Power(Measurer):
     )
 
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
-        """Return the metrics of the samples."""
+        """Return the metrics of energy, power and utilization, from the agents' samples; none that was not sampled."""
         results = list(_energy_metrics("device", measured.repeats, _device_energy, "all devices"))
         for name, unit, value, note in _QUANTITIES:
             values = [value(repeat) for repeat in measured.repeats]

@@ -28,7 +28,7 @@ def growth(series: Series, window: Window) -> float | None:
 def integral(series: Series, window: Window) -> float | None:
     """Return a gauge's integral over the window, by trapezoids, in its unit times seconds.
 
-    None where the looks do not tell.
+    None if the samples do not cover the window.
     """
     start, end = _interpolate(series, window.start, window), _interpolate(series, window.end, window)
     if start is None or end is None:

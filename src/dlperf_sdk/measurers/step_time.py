@@ -17,7 +17,7 @@ class StepTime(Measurer):
     name: ClassVar[str] = "step-time"
 
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
-        """Return the metrics; none without repeats."""
+        """Return the metrics of step times; none without repeats."""
         if not measured.repeats:
             return ()
         times = [metrics.step_times(repeat) for repeat in measured.repeats]

@@ -15,7 +15,7 @@ class Throughput(Measurer):
     name: ClassVar[str] = "throughput"
 
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
-        """Return the metrics; none without repeats."""
+        """Return the metrics of throughput; none without repeats."""
         rates = [metrics.throughput(repeat) for repeat in measured.repeats]
         skipped = [max(record.skipped_steps for record in repeat.records) for repeat in measured.repeats]
         if not rates:

@@ -70,7 +70,10 @@ def fetch(key: str) -> CacheEntry | None:
 
 
 def keep(key: str, records: list[Any], made_at: str) -> None:
-    """Keep the documents of a parity run. Where that is not possible, the next run does it again."""
+    """Store the records of a parity run under its key. If they cannot be stored, the next run repeats it.
+
+    `made_at` is the time of the run: UTC, ISO 8601.
+    """
     folder = directory()
     if folder is None:
         return

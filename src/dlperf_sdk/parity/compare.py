@@ -37,9 +37,14 @@ class Comparison:
 def expected_trajectories(
     case: ReferenceCase, strategy: str, replicas: int
 ) -> tuple[Trajectory, ...] | Comparison:
-    """Return the trajectory of each replica, or the reason that there is none.
+    """Return the expected trajectory of each replica, or the reason that there is none.
 
     A replica trains on the canonical shard of its index mod 2.
+
+    Args:
+        case: The case of the reference.
+        strategy: The strategy by which replicas synchronize.
+        replicas: Their number.
     """
     if STRATEGIES[strategy].is_asynchronous:
         reason = "Asynchronous updates have no one trajectory that could be right."
@@ -60,7 +65,15 @@ def expected_trajectories(
 def compare(
     records: Sequence[ParityRecord], case: ReferenceCase, tolerance: Tolerance, strategy: str, replicas: int
 ) -> Comparison:
-    """Hold a run's records against a case of a reference; pure."""
+    """Compare the records of a parity run with a case of a reference; pure.
+
+    Args:
+        records: The record of each rank.
+        case: The case of the reference.
+        tolerance: The tolerances of the precision.
+        strategy: The strategy by which replicas synchronize.
+        replicas: Their number.
+    """
     right = expected_trajectories(case, strategy, replicas)
     if isinstance(right, Comparison):
         return right

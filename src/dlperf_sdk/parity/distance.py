@@ -17,17 +17,18 @@ fingerprint's estimate of a norm is good to a factor of two."""
 
 
 def deviation(actual: float, expected: float) -> float:
-    """Return the relative deviation of a loss; infinite if ours is not finite."""
+    """Return the relative deviation of a loss; infinite if `actual` is not finite."""
     relative = abs(actual - expected) / abs(expected) if expected else abs(actual)
     return relative if math.isfinite(relative) else math.inf
 
 
 def distance(actual: Fingerprint, expected: Fingerprint, usual: float = 0.0) -> float:
-    """Estimate ‖a - b‖ / ‖b‖ of the arrays that the fingerprints are of; infinite if ours is not finite.
+    """Estimate ‖a - b‖ / ‖b‖ of the arrays of two fingerprints, a being `actual` and b `expected`.
 
     Exact to the extent that eight products can tell: the root mean square of their differences has the expectation
     ‖a - b‖, and is within a factor of two of it in 99 of 100 cases. Two norms differ by ‖a - b‖ at most, so
-    their difference is a lower bound. `usual` is a norm that stands in place of a smaller ‖b‖.
+    their difference is a lower bound. It is infinite if a is not finite. `usual` is a norm that stands in place of a
+    smaller ‖b‖.
     """
     squares = sum((a - b) ** 2 for a, b in zip(actual[1:], expected[1:], strict=True)) / (len(expected) - 1)
     difference = max(math.sqrt(squares) if squares >= 0 else math.inf, abs(actual[0] - expected[0]))
@@ -58,7 +59,10 @@ Pairs = Iterable[tuple[Mapping[str, Fingerprint], Mapping[str, Fingerprint]]]
 
 
 def largest_distances(pairs: Pairs) -> dict[str, float]:
-    """Return the largest distance over the replicas, by name, in the model's order."""
+    """Return the largest distance over the replicas of each array, by name, in the model's order.
+
+    `pairs` has for each replica the actual and the expected fingerprints.
+    """
     maxima: dict[str, float] = {}
     for actual, expected in pairs:
         for name, value in distances_by_name(actual, expected).items():
@@ -69,7 +73,8 @@ def largest_distances(pairs: Pairs) -> dict[str, float]:
 def combined_distance(pairs: Pairs) -> float | None:
     """Return the distance of all of a replica's arrays as one; the largest over the replicas; None without any.
 
-    What hardly moves hardly counts, so that noise does not hide in numbers.
+    An array that hardly changes hardly counts, so that its noise does not decide. `pairs` are as in
+    `largest_distances`.
     """
     distances: list[float] = []
     for actual, expected in pairs:

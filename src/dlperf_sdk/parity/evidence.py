@@ -156,7 +156,7 @@ def evaluate_parity(run: ParityRun, attempt: Mapping[str, Any]) -> Parity:
 
 
 def make_unknown_parity(detail: str) -> Parity:
-    """Return inconclusive evidence, with the reason why there is no better."""
+    """Return inconclusive evidence, with the reason, `detail`, why there is none."""
     return _make_parity_without_trajectory(INCONCLUSIVE, REFERENCE_CASE, detail)
 
 

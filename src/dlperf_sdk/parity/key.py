@@ -23,18 +23,24 @@ SEARCHED = ("PATH", "LD_LIBRARY_PATH")
 
 
 def key_of(plan: Plan, request: Request, prepared: PreparedEnvironment, reference: str) -> str:
-    """Return the SHA-256 over the `parts`."""
+    """Return the key of a parity run, the SHA-256 of its `parts`, in hexadecimal."""
     return _digest(json.dumps(parts(plan, request, prepared, reference), sort_keys=True).encode())
 
 
 def parts(plan: Plan, request: Request, prepared: PreparedEnvironment, reference: str) -> dict[str, Any]:
-    """Return everything that parity evidence depends on.
+    """Return everything that parity evidence depends on, as JSON values.
 
     This is the request without its context, all code in the bundle, the environment's lock and interpreter, the
-    container, the variables that were asked for and those of `SEARCHED` as this shell gives them to a worker, the
+    container, the variables that were requested and those of `SEARCHED` as this shell gives them to a worker, the
     launcher, the names of processor and GPUs, the plugin's distribution and version, and the reference's digest.
 
     Shell and devices are this machine's: of nodes that a launcher places elsewhere, only the launcher is known here.
+
+    Args:
+        plan: The plan of the case.
+        request: The request of the parity run.
+        prepared: The environment.
+        reference: The digest of the reference.
     """
     fields = {name: value for name, value in request.to_dict().items() if name not in CONTEXT}
     fields["variables"] = redact_variables(request.variables, request.secrets)

@@ -23,7 +23,15 @@ def list_followed_errors(
     syncs_gradients: bool,
     skipped: bool,
 ) -> tuple[str, ...]:
-    """Return the known errors whose trajectories the run follows, the nearest first."""
+    """Return the names of the known errors whose trajectories the run follows, the nearest first.
+
+    Args:
+        followers: The run's replicas.
+        case: The case of the reference.
+        tolerance: The tolerances of the precision.
+        syncs_gradients: Whether replicas synchronize their gradients.
+        skipped: Whether a loss scaler skipped steps.
+    """
     known: list[tuple[str, tuple[Trajectory, ...]]] = [
         (mistake.name, mistake.replicas)
         for mistake in case.mistakes

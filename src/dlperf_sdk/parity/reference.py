@@ -124,10 +124,10 @@ class Reference:
 
 @cache
 def load(path: Path) -> Reference:
-    """Read a reference.
+    """Return the reference in a file.
 
     Raises:
-        DocumentError: It cannot be read, or breaks the schema `reference`.
+        DocumentError: The file cannot be read, or breaks the schema `reference`.
     """
     document = load_document(path, MAX_BYTES)
     schema.check("reference", document)

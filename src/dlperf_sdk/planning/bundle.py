@@ -100,11 +100,17 @@ def build(
     case: Mapping[str, Any] | None = None,
     parity: Request | None = None,
 ) -> Bundle:
-    """Write the bundle of a request, with these packages beside those that it refers to.
+    """Write the bundle of a request, a zip archive that only its owner can read: it holds the agents' secret.
 
     Bytecode for this Python lies beside the sources: not every process on a node compiles them. Another Python passes
-    it over. `case` turns the stream of a run into a result where the one who planned it is not there: see `replay`.
-    `parity` is a run that comes before it, on the same agents. Only its owner can read it: it holds the agents' secret.
+    it over.
+
+    Args:
+        request: The request.
+        path: The file.
+        packages: Packages to include beside those that the request refers to.
+        case: The facts of the case from which `replay` makes a result of the stream, without the one who planned it.
+        parity: The request of a parity run that comes first, on the same agents.
     """
     files = contents(request, packages)
     if parity is not None:

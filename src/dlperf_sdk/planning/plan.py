@@ -65,7 +65,14 @@ class Plan:
         variables: Mapping[str, str | None],
         data: Mapping[str, Any],
     ) -> Request:
-        """Return what the nodes are told: the arguments, and of the plan and its spec the fields of the same names."""
+        """Return the request for the nodes.
+
+        Args:
+            run_id: The run's name.
+            command: The command of the interpreter of workers.
+            variables: Environment variables of workers, by name; None hands on the value on the node.
+            data: The facts of the data source.
+        """
         topology, precision = self.spec.topology, PRECISIONS[self.spec.precision]
         values = ChainMap(
             {"id": run_id, "command": command, "variables": variables, "data": data},

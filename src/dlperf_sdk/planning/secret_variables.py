@@ -39,7 +39,7 @@ def list_requested_variables(spec: RunSpec) -> dict[str, str]:
 
 
 def redact_variables(variables: Mapping[str, str | None], secrets: Collection[str]) -> dict[str, str]:
-    """Return the variables as documents hold them, without those that are None."""
+    """Return the variables as documents hold them: without those that are None, and secrets as a salted hash."""
     return {
         name: conceal(name, value) if name in secrets else value
         for name, value in variables.items()

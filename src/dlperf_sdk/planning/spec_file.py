@@ -179,7 +179,7 @@ def declarations(registry: Registry) -> LookUp:
 
 
 def tunes_only(name: str, tuning_variables: Collection[str]) -> bool:
-    """Return True if a variable is known to tune only, in general or by its plugin's declaration."""
+    """Return True if the variable is known only to tune, in general or among the plugin's `tuning_variables`."""
     return name in tuning_variables or TUNING.fullmatch(name) is not None
 
 

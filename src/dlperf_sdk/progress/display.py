@@ -59,13 +59,14 @@ class Lines:
         return None
 
     def print(self, text: str, style: str = "") -> None:
-        """Print a permanent line."""
+        """Print a permanent line in a style of Rich."""
         self.console.print(
             Text(replace_control_characters(text), style), soft_wrap=not self.console.is_terminal
         )
 
     @hookimpl
     def dlperf_run_started(self, run_id: str, plan: Any, directory: str | None) -> None:
+        """Begin the display of a run."""
         spec = plan.spec
         self.advance = Advance(course_of(plan))
         self.print(
@@ -78,6 +79,7 @@ class Lines:
 
     @hookimpl
     def dlperf_stage(self, stage: str, detail: str) -> None:
+        """Show a stage outside the repeats, and record its time."""
         self.stage = f"{stage}: {detail}"
         if self.advance is not None:
             self.advance.record_stage(stage, self.clock())
@@ -89,18 +91,21 @@ class Lines:
 
     @hookimpl
     def dlperf_repeat_started(self, attempt: int) -> None:
+        """Record the start of a repeat."""
         self.stage = ""
         if self.advance is not None:
             self.advance.repeat_started(attempt, self.clock())
 
     @hookimpl
     def dlperf_worker_started(self, attempt: int, node: int, name: str, pid: int) -> None:
+        """Show the process of a worker, if the display is verbose."""
         if self.verbose:
             self.print(f"repeat {attempt}: node {node} started {name} as process {pid}", "dim")
 
     @hookimpl
     def dlperf_step_progress(self, node: int, phase: str, step: int) -> None:
         # Synchronous workers advance together: the first node's stands for all.
+        """Show the phase and the step of node 0's first worker."""
         if self.advance is None or node != 0:
             return
         before = self.advance.phase
@@ -134,6 +139,7 @@ class Lines:
 
     @hookimpl
     def dlperf_repeat_ended(self, attempt: int, status: str, throughput: float | None) -> None:
+        """Show the throughput of a repeat, or its failure, and its duration."""
         advance = self.advance
         if advance is None:
             return
@@ -176,6 +182,7 @@ class Drawn(Lines):
         self._live.stop()
 
     def show_stage(self, stage: str, detail: str) -> None:
+        """Show the stage as a permanent line if it is a note or the display is verbose; else in the live part."""
         if stage == "note" or self.verbose:
             super().show_stage(stage, detail)
 
@@ -207,5 +214,8 @@ class Drawn(Lines):
 
 
 def display(console: Console, *, live: bool, verbose: bool = False, redact: bool = False) -> Lines:
-    """Return the display for the console: `live` on a terminal that can overwrite lines."""
+    """Return the display for the console: `live` on a terminal that can overwrite lines.
+
+    `verbose` shows every line of an installation and every process; `redact` omits names of hosts and users.
+    """
     return (Drawn if live else Lines)(console, verbose=verbose, redact=redact)

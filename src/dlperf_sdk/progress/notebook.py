@@ -26,11 +26,12 @@ class InNotebook(Lines):
         self._cell: Any = None
 
     def print(self, text: str, style: str = "") -> None:
-        """Add a permanent line."""
+        """Add a permanent line; `style` is not used."""
         self._lines.append(text)
         self._draw()
 
     def show_stage(self, stage: str, detail: str) -> None:
+        """Add a note as a permanent line; show another stage in the part that is redrawn."""
         if stage == "note":
             super().show_stage(stage, detail)
         else:

@@ -78,20 +78,20 @@ class Advance:
     _last: tuple[float, int] | None = None
 
     def record_stage(self, stage: str, now: float) -> None:
-        """Record that a stage outside the repeats has begun."""
+        """Record that a stage outside the repeats has begun at `now`, in seconds of the display's clock."""
         if stage == "parity" and self._parity_started_at is None:
             self._parity_started_at = now
         elif stage != "parity" and self._parity_started_at is not None and self.parity is None:
             self.parity = now - self._parity_started_at
 
     def repeat_started(self, attempt: int, now: float) -> None:
-        """Record the start of a repeat."""
+        """Record that the repeat numbered `attempt` has started at `now`, in seconds of the display's clock."""
         self.attempt, self.started_at = attempt, now
         self._entered = {}
         self._enter("start", now)
 
     def record_step(self, phase: str, step: int, now: float) -> None:
-        """Record that a worker is in a phase and has finished `step` of its steps."""
+        """Record that a worker is in a phase at `now`, and has finished `step` of its steps."""
         if phase != self.phase:
             self._enter(phase, now)
         self.step = step
@@ -102,7 +102,7 @@ class Advance:
         self._last = (now, step)
 
     def repeat_ended(self, throughput: float | None, now: float) -> None:
-        """Record the end of a repeat; `throughput` is None if it failed."""
+        """Record that a repeat has ended at `now`, with a throughput in samples per second; None if it failed."""
         self.durations.append(now - self.started_at)
         for phase, entered in self._entered.items():
             self._rests.setdefault(phase, []).append(now - entered)
@@ -143,7 +143,7 @@ class Advance:
         return None if self.pace is None else self.pace * self.course.global_batch_size
 
     def seconds_left(self, now: float) -> float | None:
-        """Return the estimated seconds until the minimum number of repeats is done; None if it is not known.
+        """Return the estimated seconds from `now` until the minimum number of repeats is done; None if not known.
 
         The first repeat is estimated by the parity run, which starts the same workers, until the pace of its steps is
         known; later ones by the repeats before, phase by phase.

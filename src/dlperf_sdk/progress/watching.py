@@ -55,28 +55,33 @@ class Caller:
 
     @hookimpl
     def dlperf_run_started(self, run_id: str, plan: Any) -> None:
+        """Record the run and its plan."""
         self.run_id, self.advance = run_id, Advance(course_of(plan))
 
     @hookimpl
     def dlperf_stage(self, stage: str, detail: str) -> None:
+        """Report a stage outside the repeats to the callback."""
         if self.advance is not None:
             self.advance.record_stage(stage, self.clock())
             self._call(self.advance, stage, detail)
 
     @hookimpl
     def dlperf_repeat_started(self, attempt: int) -> None:
+        """Report the start of a repeat to the callback."""
         if self.advance is not None:
             self.advance.repeat_started(attempt, self.clock())
             self._call(self.advance, self.advance.phase)
 
     @hookimpl
     def dlperf_step_progress(self, node: int, phase: str, step: int) -> None:
+        """Report the phase and the step of node 0's first worker to the callback."""
         if self.advance is not None and node == 0:  # synchronous workers advance together
             self.advance.record_step(phase, step, self.clock())
             self._call(self.advance, phase)
 
     @hookimpl
     def dlperf_repeat_ended(self, throughput: float | None) -> None:
+        """Report the end of a repeat to the callback."""
         if self.advance is not None:
             self.advance.repeat_ended(throughput, self.clock())
             self._call(self.advance, "done")

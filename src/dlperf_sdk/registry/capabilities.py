@@ -101,10 +101,10 @@ def check_data_source(source: str, model: Model, sources: Iterable[str]) -> None
 
 
 def check_combination(spec: RunSpec, device: str, framework: Framework, options: Any) -> None:
-    """Refuse a combination of offered capabilities that the plugin cannot run; `options` are the plugin's.
+    """Check that the plugin can run a combination of offered capabilities; `options` are the plugin's.
 
     Raises:
-        Unsupported: the plugin refuses it.
+        Unsupported: the plugin refuses it; the message is the plugin's reason.
     """
     reason = framework.explain_refusal(attrs.evolve(spec, device=device), options)
     if reason:

@@ -26,7 +26,7 @@ class ModelDescription:
 
 
 def describe_model(model: Model, options: Any, global_batch_size: int) -> ModelDescription:
-    """Ask a model for its description.
+    """Return a model's description of itself with these options, for a global batch.
 
     Raises:
         SpecError: the options give it an impossible shape.

@@ -208,15 +208,15 @@ class Registry:
         return tuple(self.load("measurers", name) for name in self.names("measurers"))
 
     def distribution(self, group: str, name: str) -> str:
-        """Return name and version of the distribution that registers a plugin."""
+        """Return name and version of the distribution that registers a plugin; `unknown` if none does."""
         return next((row.distribution for row in self.rows(group) if row.name == name), "unknown")
 
     @contextmanager
     def wrap_plugin_errors(self, group: str, name: str, action: str) -> Iterator[None]:
-        """Convert errors of a plugin's own code to `… cannot {doing}`.
+        """Convert the errors of a plugin's own code in the context to a `PluginError`: `… cannot {action}: …`.
 
         Raises:
-            PluginError: in place of whatever it raises that is not ours.
+            PluginError: in place of every exception that is not dlperf's own.
         """
         try:
             yield

@@ -33,7 +33,7 @@ _COUNT = re.compile("[1-9][0-9]{0,5}")
 
 
 def copy_mapping(value: Any) -> Any:
-    """Copy a mapping for the spec, so that a later change by the caller does not change the spec."""
+    """Return a copy of a mapping, so that the caller cannot change the spec later; any other value unchanged."""
     return dict(value) if isinstance(value, Mapping) else value
 
 
@@ -62,7 +62,12 @@ def _items(attribute: Any, value: Any, names: re.Pattern[str], subject: str) -> 
     additionalProperties=False,
 )
 def deadlines(_: Any, attribute: Any, value: Any) -> None:
-    """Validate seconds per phase."""
+    """Validate seconds per phase.
+
+    Raises:
+        UnknownName: there is no such phase.
+        SpecError: a value is not a positive number of seconds, or the whole not a mapping.
+    """
     for phase, seconds in _items(attribute, value, NAME, "a phase"):
         if phase not in PHASES:
             raise UnknownName("deadline", phase, PHASES)
@@ -78,7 +83,12 @@ def deadlines(_: Any, attribute: Any, value: Any) -> None:
     expected=alternatives(f"{runner}:IMAGE" for runner in CONTAINER_RUNNERS),
 )
 def container(_: Any, attribute: Any, value: Any) -> None:
-    """Validate a runner and an image."""
+    """Validate a container: its runner and its image.
+
+    Raises:
+        SpecError: it is not `RUNNER:IMAGE`.
+        UnknownName: there is no such runner.
+    """
     runner, _, image = value.partition(":") if isinstance(value, str) else ("", "", "")
     if not _IMAGE.fullmatch(image):
         raise SpecError(
@@ -91,7 +101,11 @@ def container(_: Any, attribute: Any, value: Any) -> None:
 
 @state_bounds(pattern=f"^{_DEVICE_FILES.pattern}$", expected="paths below /dev, with commas between them")
 def device_files(_: Any, attribute: Any, value: Any) -> None:
-    """Validate comma-separated paths below /dev."""
+    """Validate comma-separated paths below /dev.
+
+    Raises:
+        SpecError: a path is none.
+    """
     if not isinstance(value, str) or not _DEVICE_FILES.fullmatch(value):
         raise SpecError(
             f"container_devices is {format_value(value)}; write paths below /dev, with commas: "
@@ -100,7 +114,11 @@ def device_files(_: Any, attribute: Any, value: Any) -> None:
 
 
 def variables(_: Any, attribute: Any, value: Any) -> None:
-    """Validate environment variables, each a text or none."""
+    """Validate environment variables, each a text or None.
+
+    Raises:
+        SpecError: a name or a value is none.
+    """
     for name, content in _items(attribute, value, _VARIABLE, "an environment variable"):
         if content is not None and (not isinstance(content, str) or "\0" in content):
             raise SpecError(
@@ -114,7 +132,11 @@ def variables(_: Any, attribute: Any, value: Any) -> None:
 
 
 def options(_: Any, attribute: Any, value: Any) -> None:
-    """Validate names with plain values."""
+    """Validate the mapping of option names to plain values.
+
+    Raises:
+        SpecError: a name or a value is none.
+    """
     for name, content in _items(attribute, value, _OPTION, "an option"):
         if content is None or isinstance(content, str):
             continue
@@ -133,7 +155,11 @@ def options(_: Any, attribute: Any, value: Any) -> None:
     expected=MAX_BATCH,
 )
 def batch_size(instance: Any, attribute: Any, value: Any) -> None:
-    """Validate a number of samples, or `max`."""
+    """Validate a number of samples, or `max`.
+
+    Raises:
+        SpecError: it is neither.
+    """
     if value == MAX_BATCH:
         return
     try:

@@ -45,7 +45,11 @@ class DataSource:
         return fits and (self.model_option is None or self.model_option in options)
 
     def check_folder(self, path: str | None) -> None:
-        """Raise SpecError if a folder is missing, or given where none belongs."""
+        """Check that a folder is given if the source takes one, and only then; `path` is None without a folder.
+
+        Raises:
+            SpecError: it is missing, or the source takes none.
+        """
         if self.takes_folder and path is None:
             raise SpecError(f"data is {self.name!r}; name the folder as well: {self.usage}.")
         if path is not None and not self.takes_folder:

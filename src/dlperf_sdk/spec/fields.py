@@ -64,23 +64,33 @@ def _field(
 
 
 def workload(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
-    """Return a field that must match for two results to be compared; see `_field` for its attributes."""
+    """Return an attrs field that must match for two results to be compared.
+
+    Args:
+        help: What the field means, for users.
+        default: Its default; without one it is required.
+        attributes: See `_field`.
+    """
     return _field("workload", help, default, **attributes)
 
 
 def factor(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
-    """Return a field that is a column of a comparison; see `_field` for its attributes."""
+    """Return an attrs field that is a column of a comparison; the arguments are those of `workload`."""
     return _field("factor", help, default, **attributes)
 
 
 def context(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
-    """Return a field that is a footnote of a comparison; see `_field` for its attributes."""
+    """Return an attrs field that is a footnote of a comparison; the arguments are those of `workload`."""
     return _field("context", help, default, **attributes)
 
 
 @state_bounds(**keywords_of_type(Name))
 def check_name(_: Any, attribute: Any, value: Any) -> None:
-    """Validate a name in the form of `NAME`."""
+    """Validate a name in the form of `NAME`.
+
+    Raises:
+        SpecError: the value has another form.
+    """
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise SpecError(
             f"{attribute.name} is {format_value(value)}; it must be a name in lower-case letters, digits, '.', '-' "
@@ -89,7 +99,10 @@ def check_name(_: Any, attribute: Any, value: Any) -> None:
 
 
 def whole_number(minimum: int, maximum: int) -> Validator:
-    """Return a validator of a whole number between these, both included."""
+    """Return a validator of a whole number from `minimum` to `maximum`, both included.
+
+    The validator raises SpecError for any other value.
+    """
 
     @state_bounds(minimum=minimum, maximum=maximum)
     def check(_: Any, attribute: Any, value: Any) -> None:
@@ -102,7 +115,10 @@ def whole_number(minimum: int, maximum: int) -> Validator:
 
 
 def number(*, upper: float = math.inf) -> Validator:
-    """Return a validator of a finite number, 0 or more and less than `upper`."""
+    """Return a validator of a finite number, 0 or more and less than `upper`.
+
+    The validator raises SpecError for any other value.
+    """
     limits = "0 or more" + ("" if upper == math.inf else f", and less than {upper:g}")
 
     def check(_: Any, attribute: Any, value: Any) -> None:
@@ -113,7 +129,11 @@ def number(*, upper: float = math.inf) -> Validator:
 
 
 def check_boolean(_: Any, attribute: Any, value: Any) -> None:
-    """Validate true or false, not a number."""
+    """Validate true or false, not a number.
+
+    Raises:
+        SpecError: the value is neither.
+    """
     if not isinstance(value, bool):
         raise SpecError(f"{attribute.name} is {format_value(value)}; it must be true or false.")
 
@@ -125,7 +145,11 @@ def is_positive(value: Any, maximum: float) -> bool:
 
 @state_bounds(exclusiveMinimum=0, maximum=1)
 def check_fraction(_: Any, attribute: Any, value: Any) -> None:
-    """Validate a number above 0, and at most 1."""
+    """Validate a number above 0, and at most 1.
+
+    Raises:
+        SpecError: the value is no such number.
+    """
     if not is_positive(value, 1):
         raise SpecError(
             f"{attribute.name} is {format_value(value)}; it must be a number above 0, and at most 1."
@@ -134,7 +158,11 @@ def check_fraction(_: Any, attribute: Any, value: Any) -> None:
 
 @state_bounds(**keywords_of_type(PathText))
 def check_text(_: Any, attribute: Any, value: Any) -> None:
-    """Validate text that is not empty."""
+    """Validate text that is not empty.
+
+    Raises:
+        SpecError: the value is not text, or empty.
+    """
     if not isinstance(value, str) or not value or "\0" in value:
         raise SpecError(f"{attribute.name} is {format_value(value)}; it must be text.")
 

@@ -262,7 +262,7 @@ class RunSpec:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> RunSpec:
-        """Create a spec from the values of `to_dict`; keys that are left out take their defaults.
+        """Return the spec of the values of `to_dict`; keys that are left out take their defaults.
 
         Raises:
             UnknownName: a key is no field.

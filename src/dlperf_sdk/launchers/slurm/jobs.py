@@ -34,12 +34,12 @@ _TIMEOUT = 60.0
 
 
 def job_label(number: str) -> str:
-    """Return what users call a job."""
+    """Return a job's name for users: `Slurm job 4711`."""
     return f"Slurm job {number}"
 
 
 def run_slurm(command: Sequence[str], text: str = "") -> str:
-    """Run one of Slurm's commands and return its output.
+    """Run one of Slurm's commands with `text` on its standard input, and return its output.
 
     Raises:
         Unavailable: it failed; the message holds its error.
@@ -91,7 +91,7 @@ def query_job(number: str) -> dict[str, str]:
 
 
 def query_job_or(previous: dict[str, str], number: str) -> dict[str, str]:
-    """Return what `query_job` does, or the previous answer if Slurm's controller is busy or restarting."""
+    """Return what `query_job` does, or the `previous` answer if Slurm's controller is busy or restarting."""
     try:
         return query_job(number)
     except Unavailable:

@@ -37,7 +37,7 @@ class Slurm(CommandLauncher):
     placement_variables = (_NODE, _NODES)
 
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Look for Slurm's commands, and count the nodes of the allocation that this runs in."""
+        """Return the reason why Slurm's commands, or nodes of the allocation, are missing; None if they are not."""
         if not shutil.which("srun"):
             return (
                 "There is no srun here. Run on a machine that submits to Slurm, or choose another launcher."
@@ -73,7 +73,7 @@ class Slurm(CommandLauncher):
         )
 
     def cancel_orphaned_jobs(self, ids: Set[str], options: SlurmOptions) -> Mapping[str, str]:
-        """Cancel by the names of the jobs."""
+        """Cancel the jobs whose names have these ids; return the states of those that are still there."""
         return submission.cancel_orphaned_jobs(ids)
 
     def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
@@ -94,7 +94,7 @@ class Slurm(CommandLauncher):
         return [step]
 
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        """Return the srun, or the sbatch that submits a script with it."""
+        """Return the srun, or the sbatch that submits a script with it, to be shown to users."""
         return (submission.sbatch_command(job),) if self.has_queue() else super().commands(job)
 
     def script(self, job: Job) -> str | None:
@@ -118,7 +118,7 @@ class Slurm(CommandLauncher):
 
 
 def explain_allocation_end(lines: Iterator[bytes], number: str) -> Iterator[bytes]:
-    """Yield the lines of a step; if they ended because Slurm ended the allocation, the last event says so.
+    """Yield the lines of a step of the job `number`; if Slurm ended the allocation, the last event says so.
 
     Slurm ends the agents and their workers one after another, so the coordinator may still have the time to report a
     lost node or a dead worker.

@@ -51,7 +51,7 @@ _CASE = b'"event": "case"'
 def follow_job(number: str) -> Iterator[bytes]:
     """Yield the stream of a job from its beginning, whoever submitted it; to stop reading does not harm the job.
 
-    Once agents have started it is silent for `SILENCE_TIMEOUT` seconds at most: then its node is lost.
+    Once agents have started, it yields a line at least every `SILENCE_TIMEOUT` seconds, or the job's node is lost.
 
     Raises:
         Unavailable: there is no such job, or Slurm does not answer.
@@ -104,9 +104,9 @@ def follow_job(number: str) -> Iterator[bytes]:
 
 
 def await_final_state(number: str) -> Generator[bytes, None, str]:
-    """Return a job's state, as `RUNNING` or `TIMEOUT`, or an empty text if Slurm does not answer.
+    """Return a job's state, such as `RUNNING` or `TIMEOUT`; an empty text if Slurm does not answer.
 
-    While Slurm is ending the job, its cause is not known yet: wait for it, and yield heartbeats meanwhile.
+    While Slurm is ending the job, its cause is not known yet: this waits for it, and yields heartbeats meanwhile.
     """
     deadline = time.monotonic() + _END_TIMEOUT
     while True:
@@ -118,7 +118,7 @@ def await_final_state(number: str) -> Generator[bytes, None, str]:
 
 
 def waiting_event(number: str, reason: str) -> bytes:
-    """Return an event that shows Slurm's reason why a job waits, as Resources or PartitionNodeLimit."""
+    """Return an event that shows Slurm's reason why a job waits, such as Resources or PartitionNodeLimit."""
     text = f"{job_label(number)} is waiting" + ("" if reason == "None" else f": {reason}")
     return json.dumps({"event": "waiting", "text": text}).encode()
 
@@ -170,7 +170,7 @@ def _start_follower(
 
 
 def acknowledge(number: str) -> None:
-    """Tell a job that its stream is stored, so that it need not wait any longer.
+    """Notify a job that its stream is stored, so that it need not wait any longer.
 
     A job that is not over, or cannot be reached, stays as it is: it ends by itself after its `linger`.
     """

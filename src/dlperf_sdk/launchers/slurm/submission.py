@@ -56,7 +56,7 @@ finally:
 
 
 def sbatch_command(job: Job) -> tuple[str, ...]:
-    """Return the sbatch that reads the script from its standard input; pure."""
+    """Return the sbatch that reads the job's script from its standard input; pure."""
     options: SlurmOptions = job.options
     flags = {
         "partition": options.partition,
@@ -75,7 +75,13 @@ def sbatch_command(job: Job) -> tuple[str, ...]:
 
 
 def batch_script(step: Sequence[str], linger_seconds: int, bundle: bytes) -> str:
-    """Return the batch script, in Python: nothing in it is read by a shell; pure."""
+    """Return the batch script, in Python: nothing in it is read by a shell; pure.
+
+    Args:
+        step: The command of the step.
+        linger_seconds: How long the job waits for its stream to be acknowledged.
+        bundle: The bundle's content; empty to show the script without it.
+    """
     text = base64.b64encode(bundle).decode()
     return _SCRIPT.substitute(bundle=repr(text) if text else "…", linger=linger_seconds, step=list(step))
 
