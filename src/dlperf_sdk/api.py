@@ -110,6 +110,15 @@ def rerun(
     flags of launchers, and as `lock` distributions that the plugin's own environment lacks) is executed where `allow`
     has its name: `rerun(result, allow=["container"])`. An interpreter that was named gives way to the lock.
 
+    Args:
+        result: The result.
+        allow: Names of settings that decide what is executed.
+        store: As in `run`, like the arguments below.
+        observers: Objects with hook implementations.
+        registry: The plugins.
+        raise_on_failure: Raise the failure of a case instead of returning it.
+        progress: Whether and where to show the progress.
+
     Raises:
         UsageError: the result has no environment: its case failed before it had one.
         SpecError: it names what is executed, and that is not among `allow`; or this shell lacks the value of a
@@ -169,6 +178,8 @@ def dry_run(
     **fields: Any,
 ) -> Plan:
     """Return the plan that `run` would execute, without creating or starting anything.
+
+    The arguments are those of `run`.
 
     Raises:
         UsageError, PluginError: as `run` does.
@@ -236,10 +247,16 @@ def resume(
     registry: Registry | None = None,
     watch: Watch = lambda entry: None,
 ) -> Outcome:
-    """Go on with a campaign where it was left: what is there is checked, and what is missing is measured.
+    """Continue a campaign: check what was measured, and measure what is missing.
 
-    `retry` names kinds of failure (`out-of-memory`, `crashed`, …), or `failed` for all: cases that had ended so are
-    tried again, and keep the repeats that they had finished. `allow` is as `rerun` has it.
+    Args:
+        directory: The campaign's directory.
+        retry: Kinds of failure (`out-of-memory`, `crashed`, …), or `failed` for all: cases that failed so are measured
+            again, and keep the repeats that they had finished.
+        allow: Names of settings that decide what is executed, see `rerun`.
+        observers: Objects with hook implementations, notified of every case.
+        registry: The plugins; those that are installed, unless given.
+        watch: Called with every entry of the journal when it is on the disk.
 
     Raises:
         SpecError: a case names what is executed, and that is not among `allow`.
@@ -265,9 +282,12 @@ def spec_from(
     keywords: Iterable[str] = (),
     registry: Registry | None = None,
 ) -> RunSpec:
-    """Return the run spec that the arguments of `run` describe; raises UsageError.
+    """Return the run spec that the arguments of `run` describe.
 
-    `keywords` are what the caller takes beside the fields: what is none of these was meant for one of both.
+    `keywords` are the caller's arguments beside the fields, for suggestions.
+
+    Raises:
+        UsageError: an argument has no meaning, or an impossible value.
     """
     fields = dict(fields or {})
     for name in fields:

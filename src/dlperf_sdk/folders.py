@@ -18,12 +18,12 @@ CAMPAIGNS = Path("dlperf-campaigns")
 
 
 def expand_home(text: str | Path) -> Path:
-    """Replace `~` or `~USER` at the beginning of a path; unchanged if the system does not know the user."""
+    """Return a path with the home directory in place of a leading `~` or `~USER`; unchanged for an unknown user."""
     return Path(os.path.expanduser(text))  # noqa: PTH111 - pathlib's raises where nobody is known
 
 
 def home(environ: Mapping[str, str]) -> Path | None:
-    """Return the home directory: HOME, else the system's entry; None if there is none."""
+    """Return the home directory: HOME in the variables `environ`, else the system's entry; None if there is none."""
     directory = Path(environ.get("HOME") or expand_home("~"))
     return directory if directory.is_absolute() else None
 

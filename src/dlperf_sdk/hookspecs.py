@@ -73,7 +73,7 @@ class Hooks:
 
     @hookspec
     def dlperf_repeat_started(self, run_id: str, attempt: int) -> None:
-        """Handle the start of a repeat; `attempt` counts from 1.
+        """Handle the start of a repeat of the run; `attempt` counts from 1.
 
         Fires before each repeat, when its new processes are about to be started.
         """
@@ -82,7 +82,8 @@ class Hooks:
     def dlperf_worker_started(self, run_id: str, attempt: int, node: int, name: str, pid: int) -> None:
         """Handle the start of a worker process.
 
-        Fires once per process and repeat; `name` is `rank-0`, `service-1`, …
+        Fires once per process and repeat; `node` counts from 0, `name` is `rank-0`, `service-1`, …, and `pid` is the
+        process id on its node.
         """
 
     @hookspec
@@ -91,14 +92,15 @@ class Hooks:
     ) -> None:
         """Handle progress of the first trainer of a node. Fires at most four times a second and node.
 
-        The `phase` `measure` is the window. The worker sends nothing during it: the agent observes it from outside.
+        The `phase` `measure` is the window, and `step` the finished steps of the phase. The worker sends nothing during
+        the window: the agent observes it from outside.
         """
 
     @hookspec
     def dlperf_repeat_ended(self, run_id: str, attempt: int, status: str, throughput: float | None) -> None:
         """Handle the end of a repeat; `throughput` is in samples/s, None if it failed.
 
-        Fires after each repeat; with a store, the repeat is on disk.
+        `status` is `ok` or the kind of the failure. Fires after each repeat; with a store, the repeat is on disk.
         """
 
     @hookspec
@@ -173,7 +175,11 @@ class Observers:
         return cls(listeners(observers))
 
     def forward(self, run_id: str, event: Mapping[str, Any]) -> None:
-        """Hand on an agent's event that has a hook of its own; raises KeyError where it lacks a field."""
+        """Notify the hook of an agent's event, if there is one for its kind.
+
+        Raises:
+            KeyError: the event lacks a field.
+        """
         if event["event"] in _EVENTS:
             hook, names = _EVENTS[event["event"]]
             self.notify(hook, run_id=run_id, **{name: event[name] for name in names})

@@ -23,7 +23,7 @@ _TONES: dict[str, Tone] = {"ok": "good", "pending": "quiet", "under way": "plain
 
 
 def show_progress(status: Status, all: bool) -> list[Block]:
-    """Return the progress of a campaign: a summary, then a table with one row per case."""
+    """Return the progress of a campaign: a summary, then a table with one row per case, or, unless `all`, the first."""
     stand = Counter(map(status.condition, status.cases.values()))
     counts = ", ".join(f"{count:,} {condition}" for condition, count in sorted(stand.items()))
     pairs: list[tuple[str, Cell | str]] = [("cases", counts)]
@@ -74,7 +74,12 @@ def plan_of(
 ) -> list[Block]:
     """Return the plan of a campaign: its cases and repeats, and the cases to skip with the reasons.
 
-    `seconds` is the estimated duration in all, and `basis` a phrase that says what the estimate is based on.
+    Args:
+        campaign: The campaign.
+        entries: Its cases, planned or refused.
+        seconds: The estimated duration in all.
+        basis: A phrase that says what the estimate is based on.
+        all: Whether to list all cases; else the first ones.
     """
     skipped = [entry for entry in entries if entry.refusal is not None]
     runnable = [entry for entry in entries if entry.refusal is None]

@@ -60,7 +60,7 @@ class CampaignLines:
         return None
 
     def print(self, text: str, style: str = "") -> None:
-        """Print a permanent line."""
+        """Print a permanent line in a style of Rich."""
         self.console.print(
             Text(replace_control_characters(text), style), soft_wrap=not self.console.is_terminal
         )
@@ -100,7 +100,7 @@ class CampaignLines:
                 )
 
     def show_end(self, case: str, entry: Mapping[str, Any]) -> None:
-        """Show the end of an attempt."""
+        """Show the end of an attempt at a case; `entry` is the journal's."""
         self.advance = None
         seconds = duration(entry["seconds"]) if entry.get("seconds") else ""
         if entry["status"] == "ok":
@@ -127,10 +127,12 @@ class CampaignLines:
 
     @hookimpl
     def dlperf_run_started(self, run_id: str, plan: Any) -> None:
+        """Record the phases that the run will take."""
         self.courses[run_id] = course_of(plan)
 
     @hookimpl
     def dlperf_stage(self, run_id: str, stage: str, detail: str) -> None:
+        """Show a stage outside the repeats."""
         activity = f"{stage}: {detail}"
         if self.advance is None:
             self.enter(self.cases.get(run_id, self.current), activity)
@@ -140,6 +142,7 @@ class CampaignLines:
     @hookimpl
     def dlperf_step_progress(self, node: int, phase: str, step: int) -> None:
         # Synchronous workers advance together: the first node's stands for all.
+        """Show the phase and the step of node 0's first worker."""
         if node == 0 and self.advance is not None:
             self.advance.record_step(phase, step, time.monotonic())
             self.activity = describe_activity(self.advance)
@@ -167,7 +170,7 @@ class CampaignDrawn(CampaignLines):
         self._live.stop()
 
     def render(self) -> RenderableType:
-        """Draw total progress, current case, throughput so far, failures and time left; no line wraps."""
+        """Return total progress, current case, throughput so far, failures and time left; no line wraps."""
         total = max(1, sum(self.repeats.values()))
         # What is concluded has no more repeats to come, however many it has finished.
         completed = sum(

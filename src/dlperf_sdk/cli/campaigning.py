@@ -228,10 +228,12 @@ def _carry_out(directory: CampaignDirectory, quiet: bool, common: Common, retry:
 
 
 def run_shown(directory: CampaignDirectory, quiet: bool, retry: tuple[str, ...] = ()) -> Outcome:
-    """Run a campaign and show its progress.
+    """Run a campaign, show its progress unless `quiet`, and return its outcome.
+
+    `retry` names the kinds of failure whose cases are measured again.
 
     Raises:
-        KeyboardInterrupt: with a message that says how to go on.
+        KeyboardInterrupt: Ctrl-C was pressed; the message says how to continue.
     """
     from dlperf_sdk.campaigns.runner import run_campaign
     from dlperf_sdk.cli.campaign_view import view

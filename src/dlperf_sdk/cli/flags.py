@@ -103,10 +103,10 @@ REPEATED = tuple(_MAPPINGS)
 
 
 def parse_entries(field: str, texts: Sequence[str]) -> dict[str, Any]:
-    """Return the mapping that a repeated flag gives.
+    """Return the mapping that the entries of a repeated flag give, such as `--env NAME=VALUE`; `field` is the spec's.
 
     Raises:
-        SpecError: an entry is not of the flag's form, or names the same thing as another.
+        SpecError: an entry does not have the flag's form, or names the same thing as another.
     """
     flag, _, read = _MAPPINGS[field]
     fields: dict[str, Any] = {}
@@ -119,9 +119,9 @@ def parse_entries(field: str, texts: Sequence[str]) -> dict[str, Any]:
 
 
 def option_values(written: Mapping[str, str], *owners: Any) -> dict[str, Scalar]:
-    """Convert the values of `--set`: unchanged if an owner declares the option as text, else by `parse_scalar`.
+    """Return the values of `--set`: unchanged if an owner declares the option as text, else by `parse_scalar`.
 
-    The owners are plugins with `Options`; that an option is one of theirs is not seen to here.
+    The owners are plugins with `Options`; that an option is one of theirs is not checked here.
     """
     texts = {
         field.name
@@ -142,7 +142,7 @@ def collect_fields(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def add_case_flags(function: Callable[..., int]) -> Callable[..., int]:
-    """Give a command a flag for each field of `RunSpec`, in place of its `**given`."""
+    """Return the command with a flag for each field of `RunSpec`, in place of its `**given`."""
     signature = inspect.signature(function)
     common_flags = [
         parameter

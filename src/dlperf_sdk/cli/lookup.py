@@ -27,9 +27,9 @@ class Matches:
 
 
 def find(selection: tuple[str, ...], directory: Path) -> Matches:
-    """Find results by the names of runs in `directory`, or by the paths of files, runs and stores.
+    """Return results by the names of runs in `directory`, or by the paths of files, runs and stores.
 
-    What cannot be read is among the errors, by name.
+    Results that cannot be read are among the value's errors, by name.
     """
     from dlperf_sdk.results.store import ResultStore
 

@@ -39,7 +39,7 @@ def manifest_of(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
 
 
 def blocks(page: str, manifest: list[dict[str, Any]]) -> Iterator[Block]:
-    """Yield the blocks of docstring and manifest."""
+    """Yield the blocks of a model's docstring, `page`, and of its manifest."""
     if page:
         yield Heading("What is computed")
         yield from map(Paragraph, paragraphs(page))

@@ -10,14 +10,18 @@ from dlperf_sdk.cli.screen import Common, emit, say, write
 
 
 def write_text(text: str) -> None:
-    """Write text to standard output without control characters for the terminal; raises as `emit` does."""
+    """Write text to standard output without control characters for the terminal.
+
+    Raises:
+        UsageError: standard output cannot be written.
+    """
     from dlperf_sdk.reports.terminal import escape_lines
 
     write(escape_lines(text) if sys.stdout.isatty() else text)
 
 
 def write_file(file: Path, data: bytes, common: Common) -> None:
-    """Write bytes to a file and report it.
+    """Write bytes to a file and report it, as the common options say.
 
     Raises:
         StoreError: it cannot be written.

@@ -39,9 +39,14 @@ def redact_local(result: Result) -> Result:
 
 
 def write_redacted(matches: Matches, selection: Iterable[str], output: Path) -> Callable[[str], str]:
-    """Redact what was found by `named`, paths or names in `output`; the value does so with a sentence about it.
+    """Redact the results and errors that were found, in place; return a function that redacts a sentence about them.
 
-    It leaves out the folders that lead there: others' names may be among them.
+    The folders that lead to them are left out: others' names may be among them.
+
+    Args:
+        matches: The results and errors.
+        selection: The paths or names by which they were found.
+        output: The directory of runs.
     """
     from dlperf_sdk.results.redact import redact_result
 

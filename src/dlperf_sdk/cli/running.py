@@ -190,7 +190,11 @@ def rerun(
 
 
 def spec_of(case: str, model: str | None, flags: dict[str, Any]) -> RunSpec:
-    """Return the case that the arguments and flags describe; raises UsageError."""
+    """Return the case that the arguments and flags describe.
+
+    Raises:
+        UsageError: they describe none.
+    """
     from dlperf_sdk import api
     from dlperf_sdk.registry.plugins import Registry
 

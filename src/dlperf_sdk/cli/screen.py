@@ -99,16 +99,20 @@ def reserve_stdout() -> Iterator[None]:
 
 
 def emit(document: Any) -> None:
-    """Write one JSON object to standard output.
+    """Write one JSON object to standard output; nothing if its reader has gone.
 
     Raises:
-        UsageError: standard output takes no more, for another reason than that nobody reads it.
+        UsageError: standard output cannot be written for another reason.
     """
     write(json.dumps(document, indent=1, allow_nan=False) + "\n")
 
 
 def write(text: str) -> None:
-    """Write text to standard output unchanged; raises as `emit` does."""
+    """Write text to standard output unchanged; nothing if its reader has gone.
+
+    Raises:
+        UsageError: standard output cannot be written for another reason.
+    """
     stdout = _reserved[-1] if _reserved else sys.stdout
     try:
         stdout.write(text)
@@ -121,7 +125,11 @@ def write(text: str) -> None:
 
 
 def write_bytes(data: bytes) -> None:
-    """Write bytes to standard output; raises as `emit` does."""
+    """Write bytes to standard output; nothing if its reader has gone.
+
+    Raises:
+        UsageError: standard output cannot be written for another reason.
+    """
     stdout = _reserved[-1] if _reserved else sys.stdout
     try:
         stdout.buffer.write(data)
@@ -134,14 +142,18 @@ def write_bytes(data: bytes) -> None:
 
 
 def show(blocks: Iterable[Block]) -> None:
-    """Print blocks to standard output; raises as `emit` does."""
+    """Print blocks to standard output; nothing if its reader has gone.
+
+    Raises:
+        UsageError: standard output cannot be written for another reason.
+    """
     from dlperf_sdk.reports import terminal
 
     write(terminal.text_of(blocks, styled=sys.stdout.isatty()))
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a paragraph to standard error; errors in writing it are ignored."""
+    """Print a paragraph in a style of Rich to standard error; errors in writing it are ignored."""
     from dlperf_sdk.documents.json_values import replace_control_characters
 
     with suppress(OSError):
@@ -170,7 +182,7 @@ def complain(error: BaseException, common: Common, exit_code: int) -> int:
 
 
 def command(function: Callable[..., int]) -> Callable[..., int]:
-    """Wrap a command of the CLI: its errors become a paragraph and an exit code."""
+    """Return a command of the CLI whose errors become a paragraph and an exit code."""
 
     @wraps(function)
     def run_guarded(*args: Any, **kwargs: Any) -> int:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 def read_unfinished(store: ResultStore, run_id: str, redact_text: Callable[[str], str]) -> list[Block]:
     """Return the finished repeats of a run without a result, and a note on each file that cannot be read.
 
-    `redact_text` redacts messages that name files.
+    Args:
+        store: The store that has the run.
+        run_id: The run's name.
+        redact_text: Redacts messages that name files.
     """
     from dlperf_sdk.cli.lookup import unit_of
     from dlperf_sdk.registry.plugins import Registry

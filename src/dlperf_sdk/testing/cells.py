@@ -68,7 +68,7 @@ class Cell:
 
 
 def list_single_replica_cells(models: tuple[str, ...], capabilities: Capabilities) -> tuple[Cell, ...]:
-    """Return the cells of one replica."""
+    """Return the combinations of models, precisions and compilers that one replica must train with."""
     required = [
         Cell((model,), precision)
         for precision in _put_first(PRECISIONS.default, capabilities.precisions)
@@ -83,7 +83,7 @@ def list_single_replica_cells(models: tuple[str, ...], capabilities: Capabilitie
 
 
 def list_pair_cells(models: tuple[str, ...], capabilities: Capabilities) -> tuple[Cell, ...]:
-    """Return the cells of two replicas whose gradients are synchronized."""
+    """Return the combinations that two replicas whose gradients are synchronized must train with."""
     strategies = sorted(name for name in capabilities.strategies if STRATEGIES[name].syncs_gradients)
     required = [Cell((model,), strategy=strategy) for strategy in strategies for model in models]
     special = [

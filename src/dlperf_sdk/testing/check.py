@@ -57,11 +57,17 @@ def check(
     passed: Collection[str] = (),
     **members: Any,
 ) -> tuple[Check, ...]:
-    """Hold an installed plugin to the suite of its group; `members` are what a subclass would set.
+    """Run the conformance suite of a group on an installed plugin; return the outcome of each test.
 
-    `only` chooses the tests whose names contain one of these words, parameters in brackets included, and `skip` leaves
-    such tests out; those in `passed` are left out by their whole names. `on_start` is told a test's name, its number
-    from 1, and how many there are; `on_check` how it came out. What they raise ends the check, and is raised.
+    Args:
+        group: The plugin's group.
+        name: The plugin's name.
+        on_check: Called with the outcome of each test; an exception that it raises ends the check, and is raised.
+        only: The tests to run: those whose names, parameters in brackets included, contain one of these words.
+        on_start: Called with a test's name, its number from 1, and how many there are; exceptions as in `on_check`.
+        skip: The tests to leave out: those whose names contain one of these words.
+        passed: The whole names of tests to leave out.
+        members: Attributes of the suite's subclass for the plugin.
 
     Raises:
         UsageError: No test is left.

@@ -11,7 +11,7 @@ MARKER = "pairwise: a combination of declared values; without these tests each v
 
 
 def advice(problem: str, reason: str, change: str) -> str:
-    """Return the text of a failure: what is wrong, why it matters, what to change."""
+    """Return the message of a failed test: the problem, the reason why it matters, and what to change."""
     return f"{problem}\n  Why it matters: {reason}\n  What to change: {change}"
 
 
@@ -40,7 +40,7 @@ class Conformance:
         return ()
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Give each test the values of the axes that it names.
+        """Give each test the values of the axes that it names, as parameters.
 
         Combinations get the marker `pairwise`. With pytest-xdist all tests of one value run in one process, since they
         share what is run for it.

@@ -30,7 +30,7 @@ class PassedChecks:
         return True
 
     def record(self, name: str, *, passed: bool) -> None:
-        """Record the outcome of a test. A cache that cannot be written only costs the repetition."""
+        """Record whether the test of this name passed. A cache that cannot be written only costs the repetition."""
         self.names = [other for other in self.names if other != name] + [name] * passed
         document = {"arguments": self._arguments, "passed": self.names}
         with suppress(OSError):

@@ -14,7 +14,7 @@ _TEXT = (
 
 
 def images(folder: Path) -> None:
-    """Write `IMAGES` photographs in each of `CLASSES` classes: the same one, which is 96 × 64."""
+    """Write `IMAGES` JPEGs in each of `CLASSES` classes into a folder: the same photograph, of 96 × 64 pixels."""
     content = Path(__file__).with_name("sample.jpg").read_bytes()
     for label in range(CLASSES):
         place = folder / f"n{label:02d}"
@@ -24,7 +24,7 @@ def images(folder: Path) -> None:
 
 
 def sentences(folder: Path) -> None:
-    """Write a text of some hundred sentences, in paragraphs."""
+    """Write some hundred sentences, in paragraphs, to `text.txt` in a folder."""
     draw = random.Random(0)  # noqa: S311 - nobody's secret
     paragraphs = [
         " ".join(

@@ -215,7 +215,7 @@ class FrameworkSubject(Conformance):
         return result
 
     def run_case(self, spec: RunSpec, observers: Sequence[Any] = ()) -> Result:
-        """Return the result of a case as `run` gives it, but for parity, which has its own tests."""
+        """Return the result of a case as `run` does, but without parity, which has its own tests."""
         self._skip_unfinished("run", spec)
         case = self._begin_case(spec, observers)
         case.prepare(reference_case=None)
@@ -265,10 +265,10 @@ class FrameworkSubject(Conformance):
         return self._answers[key]
 
     def skip_if_unfinished(self, failed: Failure | str | None) -> None:
-        """Skip the test where a worker came to what is still to be filled in: one test lists it all.
+        """Skip the test if a failure, or its traceback, shows that a worker reached code that is still to be filled in.
 
-        And where it says that this machine cannot do it, such as a processor without 16-bit products (never the
-        plainest case).
+        Skip it as well if the worker says that this machine cannot do it, such as a processor without 16-bit products
+        (never the plainest case).
         """
         if isinstance(failed, Failure) and failed.kind == "unsupported":
             pytest.skip(f"not on this machine: {failed.message}")
@@ -321,7 +321,7 @@ def _key(spec: RunSpec) -> str:
 
 
 def reference_case(references: Path | None, compiler: str) -> str:
-    """Return the case of a model's reference that conformance runs parity on."""
+    """Return the name of the case of a model's reference for parity with this compiler; `references` is its file."""
     compiled = compiler != NONE and references is not None and COMPILED in load(references).cases
     return COMPILED if compiled else REFERENCE_CASE
 

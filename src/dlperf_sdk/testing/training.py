@@ -212,8 +212,8 @@ class Training(FrameworkSubject):
 def is_loss_of(step: int, loss: float, losses: list[float], precision: str) -> bool:
     """Return True if a run's loss equals that of the same step in another run, whose losses are `losses`.
 
-    They are equal if only the last bits differ. A larger deviation is allowed where the loss is still nearer to that
-    step's loss than to any other's.
+    They are equal if only the last bits differ, as far as the precision allows. A larger deviation is allowed where the
+    loss is still nearer to that step's loss than to any other's.
     """
     of = PRECISIONS[precision]
     return math.isclose(loss, losses[step], rel_tol=of.loss_tolerance) or (

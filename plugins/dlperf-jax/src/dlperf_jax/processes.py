@@ -6,7 +6,7 @@ from dlperf_sdk.worker.processes import TRAINER, Cluster, Process, one_per_devic
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the trainers; where several average gradients, with the variables of `jax.distributed`.
+    """Return the trainers of a case; where several average gradients, with the variables of `jax.distributed`.
 
     NCCL is told which interface reaches the others; gloo gets this node's address in the worker.
     """

@@ -31,14 +31,14 @@ class Mismatch:
     reason: str
 
     def to_disagreement(self) -> Disagreement:
-        """Return it as the interface of collections has it."""
+        """Return the mismatch in the form that the interface of collections has."""
         cell = self.cell
         place = "speedup" if cell.row.endswith(f":{cell.line}") else f"{cell.row}, {cell.column}"
         return Disagreement(cell.document, cell.line, place, cell.text, self.computed, self.reason)
 
 
 def grids(figures: Figures) -> tuple[Grid, ...]:
-    """Regenerate the tables of a collection's documents."""
+    """Return the tables of a collection's documents, computed from its figures."""
     return _TABLES[figures.collection](figures)
 
 
@@ -83,7 +83,7 @@ def numbers(text: str) -> list[tuple[float, int]]:
 
 
 def agrees(number: float, decimals: int, value: Value) -> bool:
-    """Return True if a printed number is the computed one, rounded to the printed decimals."""
+    """Return True if a printed number is the computed value, rounded to `decimals`."""
     return abs(number - value.number) <= 0.5 * 10.0**-decimals + 1e-9
 
 

@@ -16,7 +16,7 @@ _NGC = "NVIDIADeepLearningExamples"
 
 
 def footnotes(figures: Figures) -> tuple[Observation, ...]:
-    """Derive the footnotes of a collection's summaries, in their order; only DLPerf's has some."""
+    """Return the footnotes of a collection's summaries, each with what the figures show; only DLPerf's has some."""
     result = []
     for cell in load_printed_cells(figures.collection):
         if cell.table == "footnotes":

@@ -36,7 +36,7 @@ class Observation:
 
 
 def observations(figures: Figures) -> tuple[Observation, ...]:
-    """Derive the spreadsheet's observations, in its order."""
+    """Return the spreadsheet's observations, in its order, each with what the figures show."""
     result = []
     for cell in load_printed_cells(figures.collection):
         if cell.table == "observations":

@@ -27,7 +27,7 @@ _FACTORS: dict[str, dict[str, Any]] = {
 
 
 def tables(figures: Figures) -> tuple[Grid, ...]:
-    """Regenerate the throughputs, speedups and efficiencies, and the four tables of paired ratios."""
+    """Return the throughputs, speedups and efficiencies, and the four tables of paired ratios, from the figures."""
     return (
         _throughputs(figures),
         _scale_grid(figures, "speedup", speedup, "x", 1),
@@ -70,7 +70,7 @@ def _levels(factor: str) -> tuple[Any, Any]:
 
 
 def columns(excluded_factor: str = "") -> list[tuple[str, dict[str, Any]]]:
-    """Return the columns' titles and the facts that select their figures, without one factor."""
+    """Return the columns' titles and the facts that select their figures, without `excluded_factor`."""
     factors = {name: values for name, values in _FACTORS.items() if name != excluded_factor}
     return [
         (" ".join(words), {name: factors[name][word] for name, word in zip(factors, words, strict=True)})

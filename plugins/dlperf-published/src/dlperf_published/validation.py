@@ -65,7 +65,7 @@ class Summary:
 
 
 def predict_topologies(figures: Iterable[PublishedFigure]) -> tuple[Trial, ...]:
-    """Return a trial for each three topologies of a series that differ in nodes, or in devices of one node.
+    """Return a trial for each three topologies of a series of figures that differ in nodes, or in devices of one node.
 
     The growth is learned from the series of other releases only: the prediction sees neither the published throughput
     nor one of the same release.

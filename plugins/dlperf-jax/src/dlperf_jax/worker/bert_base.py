@@ -19,7 +19,7 @@ gelu = partial(jax.nn.gelu, approximate=False)
 
 
 def layer_norm(scope, name, x):
-    """Apply layer norm over the last axis."""
+    """Apply the layer norm of this name over the last axis of x, in float32; return x's type."""
     wide = x.astype(jnp.float32)
     centered = wide - wide.mean(-1, keepdims=True)
     normal = centered * lax.rsqrt(jnp.square(centered).mean(-1, keepdims=True) + LAYER_NORM_EPSILON)
@@ -37,9 +37,9 @@ def embed(scope, input_ids, segment_ids):
 
 
 def attention(scope, name, x, mask, heads):
-    """Let every token attend to every token, in several heads; then apply the residual sum and its norm.
+    """Apply self-attention of `heads` heads to x, (B, S, H), then the residual sum and its norm: → (B, S, H).
 
-    (B, S, H), and what is added to the scores, (B, 1, 1, S) → (B, S, H).
+    The mask, (B, 1, 1, S), is added to the scores; `name` is the layer's in the manifest.
     """
     query, key, value = (
         linear(scope, "%s.%s" % (name, part), x).reshape(*x.shape[:2], heads, -1)
@@ -52,7 +52,10 @@ def attention(scope, name, x, mask, heads):
 
 
 def layer(scope, name, x, mask, heads):
-    """Apply attention, then the feed-forward block: (B, S, H) → (B, S, H)."""
+    """Apply attention, then the feed-forward block: (B, S, H) → (B, S, H).
+
+    The mask, (B, 1, 1, S), is added to the scores; `name` is the layer's in the manifest.
+    """
     x = attention(scope, name + ".attention", x, mask, heads)
     wide = gelu(linear(scope, name + ".intermediate", x))
     return layer_norm(scope, name + ".norm", x + scope.dropout(linear(scope, name + ".output", wide)))
@@ -87,12 +90,15 @@ class BertBaseTrainer(JaxTrainer):
         return partial(bert, heads=options["heads"], layers=options["layers"])
 
     def outputs(self, network, batch):
-        """Return the logits (B · P, V) and (B, 2)."""
+        """Return the network's logits of words, (B · P, V), and of the next sentence, (B, 2), for a micro-batch."""
         names = ("input_ids", "segment_ids", "attention_mask", "masked_positions")
         return network(*(batch[name] for name in names))
 
     def loss(self, outputs, batch):
-        """Return the mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
+        """Return the mean of -log p over the predictions in use, plus that over the next-sentence labels: a scalar.
+
+        `outputs` are the logits (B · P, V) and (B, 2); `batch` has the labels and weights.
+        """
         words, follows = outputs
         weights = batch["masked_weights"].reshape(-1)
         masked = (weights * cross_entropy(words, batch["masked_ids"].reshape(-1))).sum() / weights.sum()
@@ -100,6 +106,6 @@ class BertBaseTrainer(JaxTrainer):
 
 
 def cross_entropy(logits, labels):
-    """Return -log p[label] of each row, in float32."""
+    """Return -log p[label] of each row, in float32: logits (N, K), labels (N,) → (N,)."""
     log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
     return -jnp.take_along_axis(log_p, labels[:, None], axis=-1)[:, 0]

@@ -12,10 +12,15 @@ from dlperf_jax.worker.replicas import SPLIT
 
 
 def join(device, host, timeout):
-    """Join the other processes, which the launch variables name; `host` is this node's address.
+    """Join the other processes, which the launch variables name.
 
     Workers may compile for different lengths of time, so no process is taken for dead before `timeout` seconds; the
     agents enforce the tighter deadlines.
+
+    Args:
+        device: The kind of device.
+        host: This node's address.
+        timeout: Seconds.
     """
     jax.distributed.initialize(
         num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
@@ -32,7 +37,7 @@ def join(device, host, timeout):
 
 
 def connect(replicas, timeout):
-    """Open gloo's connections, with all processes here.
+    """Open gloo's connections, once all processes are here; wait for them up to `timeout` seconds.
 
     gloo connects in the first collective and waits 30 seconds for the others, which may still compile at that time.
     """

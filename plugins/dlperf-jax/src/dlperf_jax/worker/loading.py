@@ -13,7 +13,7 @@ class Loader(loading.Loader):
     """
 
     def open(self, dataset, draws, request):
-        """Yield batches in the order of their draws; `prefetched` of them are in the making meanwhile."""
+        """Yield the dataset's batches in the order of their draws; `prefetched` of them are prepared meanwhile."""
         pool, ahead = ThreadPoolExecutor(self.workers), deque()
         try:
             for keys in draws:

@@ -15,7 +15,7 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(scope, name, x, stride=1):
-    """Apply a convolution without bias, padded on all sides by half its kernel."""
+    """Apply the convolution of this name, without bias, padded on all sides by half its kernel: (B, H, W, C)."""
     kernel = scope[name + ".weight"].astype(x.dtype)
     pad = kernel.shape[0] // 2
     return lax.conv_general_dilated(
@@ -24,7 +24,7 @@ def convolution(scope, name, x, stride=1):
 
 
 def batch_norm(scope, name, x):
-    """Apply batch norm over this replica's micro-batch."""
+    """Apply the batch norm of this name over this replica's micro-batch, (B, H, W, C)."""
     wide = x.astype(jnp.float32)
     mean = wide.mean((0, 1, 2))
     variance = jnp.square(wide - mean).mean((0, 1, 2))
@@ -50,7 +50,7 @@ def bottleneck(scope, name, x, stride, projects):
 
 
 def max_pool(x):
-    """Apply 3×3 max-pooling with stride 2, padded on all sides by one."""
+    """Apply 3×3 max-pooling with stride 2, padded on all sides by one: (B, H, W, C) → (B, H / 2, W / 2, C)."""
     padding = ((0, 0), (1, 1), (1, 1), (0, 0))
     return lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), padding)
 
@@ -77,11 +77,14 @@ class ResNet50Trainer(JaxTrainer):
         return resnet50
 
     def outputs(self, network, batch):
-        """Return the logits (B, classes)."""
+        """Return the network's logits of a micro-batch, a sequence of one array (B, classes)."""
         return (network(batch["image"]),)
 
     def loss(self, outputs, batch):
-        """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
+        """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch: a scalar.
+
+        `outputs` holds the logits (B, classes); `batch["label"]` is (B,).
+        """
         smoothing = self.request.model_options["label_smoothing"]
         minus_log = -jax.nn.log_softmax(outputs[0].astype(jnp.float32))
         per_sample = jnp.take_along_axis(minus_log, batch["label"][:, None], axis=-1)[:, 0]

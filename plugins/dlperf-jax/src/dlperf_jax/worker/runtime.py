@@ -36,10 +36,10 @@ class JaxRuntime(Runtime):
         """The trainer's state, as the newest step returns it: what `synchronize` waits for."""
 
     def start(self):
-        """Take the devices, set threads and arithmetic, and join the other processes.
+        """Select the devices, set threads and arithmetic, and join the other processes.
 
         Raises:
-            Unsupported: a device is not there, or cannot do the requested precision.
+            Unsupported: a device is not available, or cannot do the requested precision.
         """
         count, patience = len(self.process.devices), int(max(self.request.deadlines.values()))
         jax.config.update("jax_platforms", self.request.device)
@@ -102,7 +102,7 @@ class JaxRuntime(Runtime):
 
     @contextmanager
     def trace(self, path):
-        """Record with JAX's profiler, which writes a folder of files; one of them is the trace, compressed."""
+        """Write the trace of JAX's profiler, in Chrome's format, of what runs in the context to `path`."""
         with TemporaryDirectory(dir=os.path.dirname(path)) as folder:
             with jax.profiler.trace(folder):
                 yield

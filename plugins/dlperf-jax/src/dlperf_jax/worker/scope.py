@@ -32,12 +32,12 @@ class Scope:
         return self._weights[name]
 
     def move_statistic(self, name, initial, value, momentum):
-        """Move a running statistic towards a new value by that share."""
+        """Move the running statistic of this name, at first `initial`, by the share `momentum` towards a new value."""
         before = self.statistics.get(name, jnp.full_like(value, initial))
         self.statistics[name] = (1 - momentum) * before + momentum * value
 
     def dropout(self, x):
-        """Set a random part of the values to zero, and scale the others up; nothing at all where the rate is 0."""
+        """Set a random part of x to zero, and scale the rest up; return x unchanged if the rate of dropout is 0."""
         if not self._dropout:
             return x
         self._key, key = jax.random.split(self._key)
@@ -46,6 +46,9 @@ class Scope:
 
 
 def linear(scope, name, x):
-    """Return x · Wᵀ + b, with W (out, in) as in the manifest: XLA transposes nothing for it."""
+    """Return x · Wᵀ + b of the layer of this name.
+
+    W is (out, in) as in the manifest: XLA transposes nothing for it.
+    """
     product = jnp.einsum("...i,oi->...o", x, scope[name + ".weight"].astype(x.dtype))
     return product + scope[name + ".bias"].astype(x.dtype)

@@ -21,23 +21,23 @@ class ReplicaState(BaseTrainer):
     """The hooks of a trainer that read and set its state. Kernels are HWIO; all else has the manifest's axes."""
 
     def assign(self, name, parameter, values):
-        """Set every replica's copy."""
+        """Set every replica's copy of a parameter to NumPy values in the manifest's layout."""
         values = values.transpose(2, 3, 1, 0) if values.ndim == 4 else values
         self.state["weights"][name] = self._place(values, COPIED)
 
     def read_parameter(self, name, replica):
-        """Return a replica's values of a parameter."""
+        """Return one replica's values of a parameter: float32, in the manifest's layout, C order."""
         values = self.replicas.read(self.state["weights"][name])[replica]
         return np.ascontiguousarray(values.transpose(3, 2, 0, 1)) if values.ndim == 4 else values
 
     def running_means(self, replica):
-        """Yield the running mean of every batch norm."""
+        """Yield the name and the running mean, a NumPy array (channels,), of every batch norm of a replica."""
         for name, value in self.state["statistics"].items():
             if name.endswith("running_mean"):
                 yield name, self.replicas.read(value)[replica]
 
     def moments(self, replica):
-        """Yield the optimizer's moments: what it keeps of each parameter."""
+        """Yield the name and the NumPy values of each moment that the optimizer keeps for a replica."""
         for path, value in jax.tree_util.tree_leaves_with_path(self.state["optimizer"]):
             if value.ndim:
                 yield jax.tree_util.keystr(path), self.replicas.read(value)[replica]

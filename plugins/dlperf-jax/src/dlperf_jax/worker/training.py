@@ -59,13 +59,13 @@ class JaxTrainer(ReplicaState):
         return {name: self.replicas.place([batch[name] for batch in batches], SPLIT) for name in batches[0]}
 
     def read_labels(self, labels):
-        """Return those of each replica."""
+        """Return the labels of each replica as NumPy arrays."""
         return self.replicas.read(labels)
 
     # The step: one program, micro-batches included.
 
     def train(self, batch, rate):
-        """Enqueue one step of all replicas; the handle has a loss per replica."""
+        """Enqueue one step of all replicas with a learning rate; return the handle of a loss per replica."""
         if self._step is None:
             self._step = self._traced.lower().compile()
         self.state, loss = self._step(self.state, batch, np.float32(rate))
@@ -162,7 +162,7 @@ class JaxTrainer(ReplicaState):
         return [part for result in results for part in self.replicas.read(result)]
 
     def widen(self, value):
-        """Return it in float64."""
+        """Return an output in float64, on the host."""
         return value.astype(np.float64)
 
     def observe_settings(self):

@@ -35,7 +35,9 @@ class Format:
     """Parses the group `clock`."""
 
     def tick(self, text: str, global_batch: int) -> tuple[str, Tick] | None:
-        """Return the epoch and the content of the line; None for a line in another format.
+        """Return the epoch and the content of a line of the log; None for a line in another format.
+
+        `global_batch` converts a rate to a time.
 
         Raises:
             ValueError: a stamp that is no date, or a rate of 0.

@@ -43,10 +43,12 @@ class TfCnnBenchmarks(Importer):
     version = "2"
 
     def read(self, log: Log, stated: Mapping[str, Any]) -> Reading:
-        """Return the total of one training run.
+        """Return the facts and the total throughput of one training run.
+
+        `stated` are facts that the user states.
 
         Raises:
-            DocumentError: it is no such log, not of a training run, of more than one, or cut short.
+            DocumentError: the log is another program's, not of a training run, of more than one, or truncated.
         """
         header: dict[str, tuple[int, str]] = {}
         per_device: tuple[int, int] | None = None

@@ -79,7 +79,7 @@ class LogWindow:
     """The largest iteration of which a line was kept."""
 
     def take(self, line: int, tick: Tick) -> None:
-        """Add the next line about an iteration of the first epoch.
+        """Add the tick of the line with this number, about an iteration of the first epoch.
 
         Raises:
             DocumentError: it is one too many of its iteration, or the line of another run; or a number in it is none.
@@ -122,7 +122,9 @@ class LogWindow:
         return bool(self._lines) and self._reached >= self._end
 
     def estimate(self, global_batch: int) -> Estimate:
-        """Estimate the throughput by the lines' stamps, else by their times, else by their rates.
+        """Estimate the throughput, in samples per second, by the lines' stamps, else their times, else their rates.
+
+        `global_batch` is the samples of an iteration.
 
         Raises:
             DocumentError: the log ends before the window does, leaves out iterations that are needed, or has lines
