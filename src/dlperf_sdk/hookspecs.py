@@ -171,7 +171,11 @@ class Observers:
 
     @classmethod
     def load(cls, observers: Iterable[Any] = ()) -> Observers:
-        """Return the given observers and the installed ones; raises PluginError where one cannot be used."""
+        """Return the given observers and the installed ones.
+
+        Raises:
+            PluginError: one of them cannot be used.
+        """
         return cls(listeners(observers))
 
     def forward(self, run_id: str, event: Mapping[str, Any]) -> None:
@@ -185,7 +189,7 @@ class Observers:
             self.notify(hook, run_id=run_id, **{name: event[name] for name in names})
 
     def notify(self, hook: str, **arguments: Any) -> None:
-        """Call a hook on every observer."""
+        """Call a hook on every observer with these arguments."""
         for name, manager in list(self._managers.items()):
             try:
                 getattr(manager.hook, hook)(**arguments)

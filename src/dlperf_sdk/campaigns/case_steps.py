@@ -99,7 +99,7 @@ def record_own_failures(case: Case) -> Iterator[None]:
     """Record an error of a plugin or of the case's values as the case's failure: the campaign goes on.
 
     Raises:
-        StoreError: as it was: what comes after could not be written either.
+        StoreError: the store cannot be written; later cases could not be written either.
     """
     try:
         yield

@@ -24,7 +24,7 @@ _PROBE: dict[str, Any] = {**SHORT, "target": None, "max_repeats": None}
 
 
 def default_seconds(spec: RunSpec) -> float:
-    """Return the estimated seconds of one repeat of which nothing similar has been measured: an order of magnitude."""
+    """Return the estimated seconds of one repeat if nothing similar has been measured: an order of magnitude."""
     protocol = spec.resolved_protocol()
     return START + STEP * (protocol.canonical_steps + protocol.warmup + protocol.steps)
 

@@ -43,7 +43,7 @@ class Foreign:
 
 
 def take_snapshot() -> Snapshot:
-    """Return the current state. Takes a few milliseconds."""
+    """Return the processor load of this machine and of its processes now. Takes a few milliseconds."""
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0) + getattr(times, "steal", 0.0)
     guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # is in user already

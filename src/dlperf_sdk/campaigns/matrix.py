@@ -54,7 +54,11 @@ def _zips(_: Any, attribute: Any, value: Any) -> None:
 
 
 def check_field(name: Any) -> None:
-    """Raise UnknownName if a case has no such field; `options.NAME` sets one option."""
+    """Check that a case has a field of this name; `options.NAME` sets one option.
+
+    Raises:
+        UnknownName: it has none.
+    """
     if name not in FIELDS and not (isinstance(name, str) and name.startswith("options.")):
         raise UnknownName("field of a run spec", str(name), (*FIELDS, "options.NAME"))
 

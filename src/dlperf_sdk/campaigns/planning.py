@@ -102,10 +102,10 @@ def plan_campaign(campaign: Campaign, registry: Registry) -> tuple[str, list[Ent
 
 
 def check_predicates(campaign: Campaign, registry: Registry) -> None:
-    """Refuse a predicate that asks for a name which no case has and nobody knows: it would silently never hold.
+    """Check that every predicate asks for a name that a case has or a plugin knows: another would silently never hold.
 
     Raises:
-        CampaignError: with file and line.
+        CampaignError: a predicate does not, with file and line.
     """
     predicates = [(condition.when, condition.location) for condition in campaign.exclude]
     predicates += [(override.when, location) for override, location in campaign.overrides if override.when]

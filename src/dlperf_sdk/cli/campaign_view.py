@@ -45,7 +45,7 @@ class CampaignLines:
         self.count()
 
     def count(self) -> None:
-        """Count the cases, and those that are done."""
+        """Update the numbers of cases, and of those that are done."""
         for id, progress in read_progress(self.directory.cases, self.directory.journal.read()).items():
             self.cases[id] = progress.case.spec.label
             self.repeats[id] = progress.case.spec.resolved_protocol().repeats

@@ -46,7 +46,11 @@ def list_plugins(
 
 
 def group_named(name: str) -> str:
-    """Return the group for a name, which may be in the singular."""
+    """Return the group of plugins of this name, which may be in the singular.
+
+    Raises:
+        UnknownName: there is no such group.
+    """
     group_name = next((group.name for group in GROUPS.values() if group.singular == name), name)
     if group_name not in GROUPS:
         raise UnknownName("group of plugins", name, GROUPS)

@@ -244,14 +244,14 @@ def open_missing_streams() -> None:
 
 
 def replace_unprintable() -> None:
-    """Write `?` for what the terminal's encoding does not have, instead of failing."""
+    """Have the standard streams write `?` for what the terminal's encoding does not have, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
 
 
 def flush() -> None:
-    """Write what is left, while a failure can still be dealt with."""
+    """Flush the standard streams, while a failure can still be reported."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -41,7 +41,7 @@ def gather_errors(errors: list[str]) -> Iterator[None]:
 
 
 def join_errors(errors: Iterable[str]) -> str:
-    """Join errors to one message, a line each, without duplicates: at most ten, and the number of the others."""
+    """Return errors as one message, a line each, without duplicates: at most ten, and the number of the others."""
     lines = list(dict.fromkeys(errors))
     if len(lines) <= MAX_LISTED:
         return "\n".join(lines)

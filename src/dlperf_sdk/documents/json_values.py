@@ -42,12 +42,12 @@ def now() -> str:
 
 
 def number(value: float | str) -> float:
-    """Return a number as a document has it: JSON has no NaN, so the three that are not finite are text."""
+    """Return a number as a float; documents write the three that are not finite, which JSON does not have, as text."""
     return _NON_FINITE[value] if isinstance(value, str) else float(value)
 
 
 def numbers(values: Sequence[float | str]) -> tuple[float, ...]:
-    """Return numbers as a document has them; fast if all of them are floats, as usual."""
+    """Return numbers as floats; documents write those that are not finite as text."""
     return tuple(values) if set(map(type, values)) == {float} else tuple(map(number, values))  # type: ignore[arg-type]
 
 

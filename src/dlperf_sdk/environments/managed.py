@@ -124,9 +124,7 @@ def obtain(recipe: Recipe, on_progress: Progress) -> PreparedEnvironment:
 
 @contextmanager
 def use_environment(environment: PreparedEnvironment) -> Iterator[None]:
-    """Keep a managed environment from being removed or made anew while workers run in it.
-
-    Others need no keeping.
+    """Keep a managed environment from being removed or replaced while the context lasts; others need no lock.
 
     Raises:
         EnvironmentFailed: it has been removed since it was prepared.

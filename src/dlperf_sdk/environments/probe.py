@@ -156,7 +156,7 @@ def facts_from(plain: Mapping[str, Any]) -> Facts:
 
 
 def python_specifier(text: str) -> SpecifierSet:
-    """Parse a plugin's range of Python versions.
+    """Return a plugin's range of Python versions as a specifier.
 
     Raises:
         PluginError: the text is no version specifier.
@@ -168,7 +168,7 @@ def python_specifier(text: str) -> SpecifierSet:
 
 
 def requirement(text: str) -> Requirement:
-    """Parse one of a plugin's requirements.
+    """Return one of a plugin's requirements, parsed.
 
     Raises:
         PluginError: the text is no requirement.

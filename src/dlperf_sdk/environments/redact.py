@@ -12,7 +12,7 @@ _MASK = "***"
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """Replace the user part of every URL, and every one of the given secrets, by `***`."""
+    """Return a text with the user part of every URL, and each of the given secrets, replaced by `***`."""
     text = _USER.sub(rf"\g<scheme>{_MASK}@", text)
     for secret in sorted(set(secrets), key=len, reverse=True):
         if secret:

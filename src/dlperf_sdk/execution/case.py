@@ -200,7 +200,7 @@ class Case:
         self.observers.notify("dlperf_stage", run_id=self.id, stage=stage, detail=remove_secrets(detail))
 
     def announce(self) -> None:
-        """Write the plan, then tell the observers that the case starts."""
+        """Write the plan, then notify the observers that the case starts."""
         if self.plan is None:
             return
         if self.directory is not None:
@@ -213,11 +213,11 @@ class Case:
         self.notes += map(remove_secrets, sentences)
 
     def fail(self, failure: Failure | None) -> None:
-        """Record why the case fails; the first reason counts, and None is no reason."""
+        """Record a failure of the case, unless it has one already; None is no failure."""
         self.failure = self.failure or failure
 
     def withdraw_failure(self) -> None:
-        """Let the case continue after a failure that was not its own."""
+        """Remove the recorded failure, which was not the case's own, so that the case continues."""
         self.failure = None
 
     def lose_store(self, error: StoreError) -> None:
@@ -268,7 +268,7 @@ class Case:
             self.parity = parity
 
     def stopping(self) -> Stopping | None:
-        """Return how the protocol's stopping rule ended the repeats, or None if more are to be taken."""
+        """Return how the protocol's stopping rule ended the repeats; None if more are to be taken."""
         rates = [metrics.throughput(repeat) for repeat in self.repeats]
         decision = decide(rates, attrs.asdict(self.spec.resolved_protocol()))
         return Stopping(decision.rule, decision.met, decision.detail) if decision.stop else None

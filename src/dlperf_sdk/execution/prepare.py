@@ -109,7 +109,7 @@ def check_parity(
 
 
 def prepare_own_environment(plan: Plan, on_progress: Callable[[str], None]) -> PreparedEnvironment:
-    """Prepare the environment that a case asks for, whatever earlier results ran in.
+    """Return the environment that the case itself requests, prepared, whatever earlier results ran in.
 
     Raises:
         EnvironmentFailed, PluginError: as `environments.prepare` does.

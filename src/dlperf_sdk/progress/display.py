@@ -133,7 +133,7 @@ class Lines:
         return describe_activity(self.advance)
 
     def time_left(self) -> str:
-        """Return the estimated time left; empty if it is not known."""
+        """Return the estimated time left as text; empty if it is not known."""
         seconds = None if self.advance is None else self.advance.seconds_left(self.clock())
         return "" if seconds is None else f"{duration(seconds)} left"
 
@@ -190,7 +190,7 @@ class Drawn(Lines):
         """Show the progress of a worker; `before` is its previously reported phase."""
 
     def render(self) -> RenderableType:
-        """Render the current activity: the repeat, its phase, and a progress bar if the number of steps is known."""
+        """Return the current activity: the repeat, its phase, and a progress bar if the number of steps is known."""
         advance = self.advance
         if advance is None or not advance.attempt or len(advance.durations) >= advance.attempt:
             return self._line(Text(replace_control_characters(self.stage) or "preparing", "dim"))

@@ -104,10 +104,10 @@ class Caller:
 
 @contextmanager
 def watching(progress: ProgressOption) -> Iterator[list[Any]]:
-    """Yield the observers that show the progress of a run as asked for.
+    """Yield the observers that show the progress of a run as `progress` of `run` says.
 
     Raises:
-        UsageError: it is none of the possible values.
+        UsageError: it has none of the possible values.
     """
     if callable(progress):
         yield [Caller(progress)]

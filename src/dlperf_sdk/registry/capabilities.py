@@ -91,10 +91,10 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
 
 
 def check_data_source(source: str, model: Model, sources: Iterable[str]) -> None:
-    """Refuse a data source that is none of the `sources` that can feed the model.
+    """Check that a data source is among the `sources` that can feed the model.
 
     Raises:
-        Unsupported: the model has other inputs.
+        Unsupported: it is not; the model has other inputs.
     """
     if source not in sources:
         raise Unsupported(f"{model.name} cannot be fed from {source!r}; it takes {listed(sources)}.")

@@ -36,7 +36,11 @@ def split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
 
 
 def options_of(owner: Any, spec: RunSpec) -> Any:
-    """Return the options of one owner, as far as the spec sets them; raises SpecError for an impossible value."""
+    """Return the options of one owner, as far as the spec sets them.
+
+    Raises:
+        SpecError: an option has an impossible value.
+    """
     return _options(owner, spec, {field.name for field in attrs.fields(owner.Options)})
 
 

@@ -44,7 +44,7 @@ class Group:
         return f"dlperf_sdk.{self.name}"
 
     def interface(self) -> type[Any]:
-        """Import and return the interface."""
+        """Return the class that the group's plugins implement, imported."""
         module, _, name = self.path.partition(":")
         return cast(type[Any], getattr(import_module(f"dlperf_sdk.interfaces.{module}"), name))
 
@@ -121,7 +121,7 @@ class Registry:
         return tuple(sorted(set(installed + extra), key=lambda row: (row.name, row.distribution)))
 
     def names(self, group: str) -> tuple[str, ...]:
-        """Return the names in a group, in order."""
+        """Return the names in a group, sorted."""
         return tuple(sorted({row.name for row in self.rows(group)}))
 
     def load(self, group: str, name: str) -> Any:

@@ -13,7 +13,7 @@ from dlperf_sdk.results.records import Failure, Repeat
 
 
 def attempt_outcome(event: Mapping[str, Any]) -> Repeat | Failure:
-    """Return the finished repeat of an event `attempt-ended`, or why there is none: its records may be invalid."""
+    """Return the finished repeat of an event `attempt-ended`, or its failure: the records may be invalid."""
     if event["failure"] is not None:
         return failure_from(event["failure"])
     try:

@@ -60,7 +60,7 @@ def list_contradictions_by_result(results: Sequence[Result]) -> list[tuple[str, 
 
 
 def list_own_contradictions(result: Result) -> tuple[str, ...]:
-    """Return the `list_contradictions` that show without the records: in the metrics, and in imported values."""
+    """Return a sentence for each contradiction that shows without the records: in metrics and imported values."""
     problems = [*_medians(result.metrics)]
     if result.imported is not None:
         problems += _check_imported(result)

@@ -97,7 +97,7 @@ class SteadyState:
 
 
 def assess(series: Sequence[Sequence[float]]) -> SteadyState:
-    """Return what the step times of the repeats of one case say of its steady state.
+    """Return whether the step times of the repeats of one case are steady, with the deviations from a steady pace.
 
     `series` has for each repeat at least `FEWEST_STEPS` positive numbers of seconds.
     """

@@ -66,7 +66,7 @@ class ResultStore:
         self.directory = Path(directory)
 
     def probe(self) -> None:
-        """Find out whether results can be written, before hours are spent on measuring them.
+        """Check that results can be written, before hours are spent on measuring them.
 
         Raises:
             StoreError: the directory cannot be made or written, or its disk is full.

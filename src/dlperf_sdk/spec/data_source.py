@@ -40,7 +40,7 @@ class DataSource:
         return f"{self.name}:FOLDER" if self.takes_folder else self.name
 
     def feeds(self, inputs: Collection[str], options: Collection[str]) -> bool:
-        """Return True if it can feed a model with these inputs and options."""
+        """Return True if the source can feed a model with these inputs and options."""
         fits = self.inputs is None or self.inputs == set(inputs)
         return fits and (self.model_option is None or self.model_option in options)
 

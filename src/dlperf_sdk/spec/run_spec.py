@@ -228,7 +228,7 @@ class RunSpec:
         return " ".join(parts if self.data == usual["data"].default else [*parts, self.data.source])
 
     def resolved_protocol(self) -> Protocol:
-        """Return the named protocol with this spec's own numbers in place of its.
+        """Return the spec's protocol, with the spec's own numbers of steps and repeats in place of the protocol's.
 
         Raises:
             SpecError: `target` or `max_repeats` is given for a protocol that has a fixed number of repeats,

@@ -46,7 +46,7 @@ class TopologySpec:
 
     @classmethod
     def parse(cls, text: str | TopologySpec) -> TopologySpec:
-        """Read `2n8d` or `2n8d@launcher`.
+        """Return the topology of a text, `2n8d` or `2n8d@launcher`.
 
         Raises:
             SpecError: the text is no topology, or names zero nodes or devices.
@@ -86,7 +86,7 @@ class DataSpec:
 
     @classmethod
     def parse(cls, text: str | DataSpec) -> DataSpec:
-        """Read `SOURCE` or `SOURCE:FOLDER`.
+        """Return the data source of a text, `SOURCE` or `SOURCE:FOLDER`.
 
         Raises:
             SpecError: the text is empty, or the source is no name.

@@ -24,7 +24,7 @@ PATIENCE = 5.0
 def check_leftovers(run: Callable[[Mapping[str, str]], object]) -> None:
     """Check that a run leaves nothing: no process, no temporary file, no shared memory.
 
-    `run` is called with variables for the environment of all its processes, and sees for itself that it ends well.
+    `run` is called with variables for the environment of all its processes, and checks itself that it succeeds.
     """
     mark, before = uuid.uuid4().hex, list_shared_memory()
     with TemporaryDirectory(prefix="dlperf-conformance-") as folder:

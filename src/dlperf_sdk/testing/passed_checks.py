@@ -19,7 +19,7 @@ class PassedChecks:
         self.names: list[str] = []
 
     def read(self) -> bool:
-        """Read the names that the last check left; return False if it was none of this plugin and these arguments."""
+        """Read the names that the last check stored; return False if it was not of this plugin and these arguments."""
         try:
             document = json.loads(self._path.read_bytes())
             if document["arguments"] != self._arguments:

@@ -87,7 +87,11 @@ class FrameworkSubject(Conformance):
         return self.registry.framework(self.framework)
 
     def models_to_test(self) -> tuple[str, ...]:
-        """Return the models to test; raises PluginError."""
+        """Return the names of the models to test.
+
+        Raises:
+            PluginError: the plugin, or an installed model, cannot be loaded.
+        """
         if self.models is not None:
             return self.models
         plugin, installed = self.plugin, self.registry.names("models")
@@ -327,7 +331,7 @@ def reference_case(references: Path | None, compiler: str) -> str:
 
 
 def verdict(result: Result, name: str) -> Verdict:
-    """Return the verdict of that name."""
+    """Return the verdict of that name, which the result must have."""
     return next(verdict for verdict in result.verdicts if verdict.name == name)
 
 

@@ -138,7 +138,7 @@ class BaseTrainer(Trainer):
         raise NotImplementedError("a framework's trainer implements set_learning_rate()")
 
     def clear_gradients(self) -> None:
-        """Forget the gradients of the step before."""
+        """Set the gradients to zero or None before a step."""
         raise NotImplementedError("a framework's trainer implements clear_gradients()")
 
     def forward(self, piece: Any) -> Any:

@@ -16,7 +16,7 @@ def measure(
     progress: Progress,
     wait_for_go: Callable[[], None],
 ) -> Dict[str, Any]:
-    """Run one repeat and return what the record says about it.
+    """Run one repeat and return the measured part of its record, as JSON values.
 
     `wait_for_go` returns when every worker of the case stands at its window's first edge. The window holds the fetching
     of the batch, the step, and one or two readings of the clock; the device is synchronized at its edges only.

@@ -67,7 +67,7 @@ def run_slurm(command: Sequence[str], text: str = "") -> str:
 
 
 def is_busy(error: Unavailable) -> bool:
-    """Return whether a command failed because Slurm's controller is busy or restarting: it may answer later."""
+    """Return True if a command failed because Slurm's controller is busy or restarting: it may answer later."""
     return re.search(_BUSY, str(error)) is not None
 
 

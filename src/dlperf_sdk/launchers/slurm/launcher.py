@@ -48,11 +48,15 @@ class Slurm(CommandLauncher):
         return None
 
     def has_queue(self) -> bool:
-        """Return True outside of an allocation."""
+        """Return True outside of an allocation, where each launch submits a job."""
         return "SLURM_JOB_ID" not in os.environ
 
     def attach(self, job: str) -> AttachedJob:
-        """Follow a job by its number."""
+        """Return the job of this number, to follow its stream.
+
+        Raises:
+            Unavailable: there is no such job of dlperf, it is over, or Slurm does not answer.
+        """
         facts = query_job(job)
         name, state = facts.get("JobName", ""), facts.get("JobState", "")
         if not name.startswith(NAME_PREFIX):
@@ -106,7 +110,7 @@ class Slurm(CommandLauncher):
 
     @contextmanager
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
-        """Run the step, or submit the job and follow it."""
+        """Run the step, or submit the job; the context's value is agent 0's stream, line by line."""
         (step,) = self.agent_commands(job)
         python = job.options.agent_python
         if self.has_queue():

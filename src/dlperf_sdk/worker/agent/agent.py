@@ -71,7 +71,7 @@ class Agent:
         self._beat = 0.0
 
     def serve(self) -> int:
-        """Serve until the coordinator says quit, or is gone, or this process is asked to end. Returns the exit code."""
+        """Serve until the coordinator sends `quit` or is gone, or a signal ends this process; return the exit code."""
         lifetime.handle_termination(lambda *_: self._inbox.put({"do": "abandon"}))
         signal.signal(signal.SIGINT, lambda *_: self._inbox.put({"do": "abandon"}))
         signal.signal(signal.SIGCHLD, lambda *_: self._inbox.put({}))

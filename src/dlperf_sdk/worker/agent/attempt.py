@@ -60,7 +60,7 @@ class Attempt:
         return [worker for worker in self.workers if worker.process.role != SERVICE]
 
     def check(self) -> None:
-        """Look at everyone. A worker past its deadline is ended."""
+        """Check every worker, and end those that are past a deadline."""
         for worker in self.workers:
             if worker.ended:
                 continue
@@ -132,7 +132,7 @@ class Attempt:
         return bool(self.trainers) and all(worker.ended for worker in self.trainers)
 
     def end(self) -> None:
-        """End whoever is left: ask, wait a little, kill; and then their orphans."""
+        """End the remaining workers: signal them, wait a little, kill them; and then their orphans."""
         running = [worker for worker in self.workers if worker.popen.poll() is None]
         for worker in running:
             worker.signal(signal.SIGTERM)

@@ -36,12 +36,12 @@ class Channel:
         self.put_line(link.encode(message))
 
     def put_line(self, line: bytes) -> None:
-        """Send a message that is encoded already, as `put` does."""
+        """Enqueue an encoded message to be sent, as `put` does; return at once."""
         self.waiting.append(memoryview(line))
         self._exchange.request_sending(self)
 
     def is_idle(self) -> bool:
-        """Return True if nothing waits to be sent, or nobody is there to take it."""
+        """Return True if no message waits to be sent, or the other side has gone."""
         return not self.waiting or not self.is_open
 
 
@@ -65,7 +65,7 @@ class Exchange(threading.Thread):
         self._sending: Deque[Channel] = collections.deque()
 
     def start(self) -> None:
-        """Start the thread, which goes on for as long as the process."""
+        """Start the thread, which runs for as long as the process."""
         self._selector = selectors.DefaultSelector()
         self._wakeup, self._waker = socket.socketpair()
         self._selector.register(self._wakeup, selectors.EVENT_READ, None)
@@ -77,7 +77,7 @@ class Exchange(threading.Thread):
         self._wake()
 
     def request_sending(self, channel: Channel) -> None:
-        """Send what waits in a channel."""
+        """Have the thread send the messages that wait in a channel."""
         self._sending.append(channel)
         self._wake()
 
@@ -87,6 +87,7 @@ class Exchange(threading.Thread):
             self._waker.send(b"\0")
 
     def run(self) -> None:
+        """Send and receive the messages of all links, without end."""
         while True:
             looked = time.monotonic()
             for key, events in self._selector.select(_LOOK):
@@ -164,6 +165,6 @@ class Exchange(threading.Thread):
 
 
 def await_sending(channels: List[Channel], deadline: float) -> None:
-    """Wait until nothing waits in any of the channels, or until a time on the monotonic clock."""
+    """Wait until no message waits in any of the channels, or until `deadline`, in seconds of the monotonic clock."""
     while not all(channel.is_idle() for channel in channels) and time.monotonic() < deadline:
         time.sleep(0.002)

@@ -140,7 +140,7 @@ class Doorbell:
 
 
 def select_doorbells(node: int, doorbells: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
-    """Return the doorbells that a node tries: all, or among many those 1, 2, 4, … places behind its own.
+    """Return the doorbells, `(node, address, port)`, that a node tries: all, or among many those 1, 2, 4, … places on.
 
     So each node tries about log2 of their number, and is tried by as many.
     """

@@ -100,7 +100,7 @@ class AdamW(mx.optimizer.Optimizer):
         self._shrink = {}
 
     def clip(self, gradients):
-        """Take the norm of one replica's gradients (times `rescale_grad`); its next updates are shrunk by it.
+        """Compute the norm of one replica's gradients (times `rescale_grad`), which scales its next updates down.
 
         Nothing here waits for the device.
         """
