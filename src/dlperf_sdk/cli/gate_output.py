@@ -77,7 +77,7 @@ def blocks_of(gate: Gate) -> list[Block]:
     )
     blocks: list[Block] = [
         Heading("gate", Cell(*verdict[gate.exit_code])),
-        Paragraph(_describe_coverage(gate), "doubt" if gate.missing or gate.unreadable else "plain"),
+        Paragraph(describe_coverage(gate), "doubt" if gate.missing or gate.unreadable else "plain"),
         *(Paragraph(f"Left out: {reason}", "doubt") for reason in gate.unreadable),
         Paragraph(summary, "quiet"),
         *(Paragraph(f"Design: {basis}.") for basis in bases),
@@ -87,7 +87,7 @@ def blocks_of(gate: Gate) -> list[Block]:
     return [*blocks, Notes(tuple(notes))] if notes else blocks
 
 
-def _describe_coverage(gate: Gate) -> str:
+def describe_coverage(gate: Gate) -> str:
     """Return the sentence on the cases compared, with what to do about missing ones."""
     advice = " If a case is meant to be missing, name it with --expect-missing." if gate.missing else ""
     return gate.describe_coverage() + advice

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
-from dlperf_sdk.errors import StoreError, UsageError
+from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write
+from dlperf_sdk.errors import DlperfError, StoreError, UnknownName, UsageError
 
 if TYPE_CHECKING:
+    from dlperf_sdk.analysis.gate_outcome import Gate
     from dlperf_sdk.results.result import Result
 
+_FORMATS = ("terminal", "github")
 _SIDES = (
     "BASELINE and CANDIDATE: a campaign's or a store's directory, a run's directory, or a result.json. With --against: "
     "the CANDIDATE alone, a spec or campaign file. Alone: the directory of an interleaved gate."
@@ -66,6 +68,12 @@ def gate(
             "repeated). Any other missing case makes the gate incomplete.",
         ),
     ] = (),
+    format: Annotated[
+        str,
+        Parameter(
+            help="terminal, or github: annotations of the workflow's run, and the table in the summary of the job."
+        ),
+    ] = "terminal",
     junit: Annotated[
         Path | None, Parameter(metavar="FILE", help="Also write JUnit XML to this file.")
     ] = None,
@@ -84,40 +92,63 @@ def gate(
     is missing on a side, or a result could not be read; 6 inconclusive: the repeats of a case neither show nor rule out
     a slowdown by the minimum effect.
     """
-    from dlperf_sdk.analysis.gate import gate as decide
-    from dlperf_sdk.analysis.gate import gate_interleaved
     from dlperf_sdk.analysis.gate_outcome import UNFINISHED
+    from dlperf_sdk.cli import github
     from dlperf_sdk.cli.gate_output import blocks_of, junit_of
-    from dlperf_sdk.cli.interleaved_gate import measure_interleaved, pairs_in
+    from dlperf_sdk.cli.interleaved_gate import measure_interleaved
     from dlperf_sdk.reports import markdown as as_markdown
 
-    limits = {
-        "minimum_effect": fraction(minimum_effect, "--minimum-effect"),
-        "level": fraction(level, "--level"),
-    }
-    _check_sides(sides, against, (repeats, output, quiet or None))
-    unreadable: list[str] = []
-    if len(sides) == 2:
-        before, after = (list(results_in(side, unreadable)) for side in sides)
-        _check_distinct_runs(before, after)
-        outcome = decide(before, after, **limits, expect_missing=expect_missing, unreadable=unreadable)
-    else:
-        (path,) = sides
+    if format not in _FORMATS:
+        raise UnknownName("format of a gate", format, _FORMATS)
+    if format == "github" and common.json:
+        raise UsageError("--json prints one object, and --format github prints annotations: leave one out.")
+    token = github.stop_commands() if format == "github" else None
+    try:
+        limits = {
+            "minimum_effect": fraction(minimum_effect, "--minimum-effect"),
+            "level": fraction(level, "--level"),
+        }
+        _check_sides(sides, against, (repeats, output, quiet or None))
         if against:
-            path = measure_interleaved(str(path), against, repeats, output, quiet).path
-        pairs, unfinished = pairs_in(path)
-        outcome = gate_interleaved(pairs, **limits, expect_missing=expect_missing, unfinished=unfinished)
-    if junit is not None:
-        _write(junit, junit_of(outcome))
-    if markdown is not None:
-        _write(markdown, as_markdown.text_of(blocks_of(outcome)))
-    if common.json:
-        emit(outcome.to_dict())
-    else:
-        show(blocks_of(outcome))
+            sides = (measure_interleaved(str(sides[0]), against, repeats, output, quiet).path,)
+        outcome = _decide(sides, limits, expect_missing)
+        if junit is not None:
+            _write(junit, junit_of(outcome))
+        if markdown is not None:
+            _write(markdown, as_markdown.text_of(blocks_of(outcome)))
+        if common.json:
+            emit(outcome.to_dict())
+        else:
+            show(blocks_of(outcome))
+        if token is not None:
+            github.append_summary(outcome)
+    except DlperfError as error:
+        if token is None:
+            raise
+        github.resume_commands(token)
+        write(github.annotation("error", "dlperf gate", str(error)))
+        return error.exit_code
     if any(decision.outcome == UNFINISHED for decision in outcome.missing):
-        say(f"Go on with `dlperf campaign resume {path}`, then `dlperf gate {path}`.", "yellow")
+        say(f"Go on with `dlperf campaign resume {sides[0]}`, then `dlperf gate {sides[0]}`.", "yellow")
+    if token is not None:
+        github.resume_commands(token)
+        write(github.annotations_of(outcome))
     return outcome.exit_code
+
+
+def _decide(sides: tuple[Path, ...], limits: Mapping[str, float], expect_missing: tuple[str, ...]) -> Gate:
+    """Decide from two sides, or from the directory of an interleaved gate."""
+    from dlperf_sdk.analysis.gate import gate as decide
+    from dlperf_sdk.analysis.gate import gate_interleaved
+    from dlperf_sdk.cli.interleaved_gate import pairs_in
+
+    if len(sides) == 1:
+        pairs, unfinished = pairs_in(sides[0])
+        return gate_interleaved(pairs, **limits, expect_missing=expect_missing, unfinished=unfinished)
+    unreadable: list[str] = []
+    before, after = (list(results_in(side, unreadable)) for side in sides)
+    _check_distinct_runs(before, after)
+    return decide(before, after, **limits, expect_missing=expect_missing, unreadable=unreadable)
 
 
 def _check_sides(sides: tuple[Path, ...], against: tuple[str, ...], settings: tuple[object, ...]) -> None:

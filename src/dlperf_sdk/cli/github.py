@@ -1,0 +1,113 @@
+"""A gate as GitHub Actions shows it: annotations, and a summary of the job.
+
+Every line that a step prints may be a workflow command, and names and reasons come from files of results. So whatever
+is printed before the annotations stands between `::stop-commands::` and a random token, and in annotations the
+characters that end a command or a property are escaped.
+
+Source: https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from dlperf_sdk.cli.gate_output import blocks_of, describe_coverage
+from dlperf_sdk.cli.screen import write
+from dlperf_sdk.documents.json_values import replace_control_characters
+from dlperf_sdk.errors import UsageError
+from dlperf_sdk.reports import markdown
+from dlperf_sdk.reports.blocks import Heading
+
+if TYPE_CHECKING:
+    from dlperf_sdk.analysis.gate_outcome import Decision, Gate
+
+Level = Literal["error", "warning", "notice"]
+_LEVELS: dict[int, Level] = {0: "notice", 1: "error", 2: "error", 5: "warning", 6: "warning"}
+"""Exit code of a gate → the level of its first annotation."""
+_OF_OUTCOMES: dict[str, Level] = {
+    "regression": "error",
+    "broken": "error",
+    "refused": "error",
+    "inconclusive": "warning",
+    "vanished": "warning",
+    "new": "warning",
+    "unmeasured": "warning",
+    "unfinished": "warning",
+}
+_MOST = 9
+"""Cases that are annotated at each level: GitHub shows ten annotations of a level and step, and one is the gate's."""
+_LARGEST_SUMMARY = 1_000_000
+"""Bytes of a summary; GitHub refuses more than 1 MiB for a step."""
+
+
+def stop_commands() -> str:
+    """Turn workflow commands off, and return the token that `resume_commands` takes."""
+    token = secrets.token_hex(16)
+    write(f"::stop-commands::{token}\n")
+    return token
+
+
+def resume_commands(token: str) -> None:
+    """Turn workflow commands on again."""
+    write(f"::{token}::\n")
+
+
+def annotation(level: Level, title: str, text: str) -> str:
+    """Return the workflow command that annotates the run."""
+    return f"::{level} title={_escape_property(title)}::{_escape(text)}\n"
+
+
+def annotations_of(gate: Gate) -> str:
+    """Return an annotation for the gate, and one for each case that failed, is missing or could not be decided."""
+    heading = next(block for block in blocks_of(gate) if isinstance(block, Heading))
+    lines = [
+        annotation(_LEVELS[gate.exit_code], f"dlperf gate: {heading.aside.text}", describe_coverage(gate))
+    ]
+    counts: Counter[Level] = Counter()
+    for decision in gate.decisions:
+        level = _level_of(decision)
+        if level is None:
+            continue
+        counts[level] += 1
+        if counts[level] <= _MOST:
+            lines.append(annotation(level, f"{decision.outcome}: {decision.name}", decision.detail))
+    return "".join(lines)
+
+
+def append_summary(gate: Gate) -> None:
+    """Append the gate as Markdown to the summary of the job, if this is one.
+
+    Raises:
+        UsageError: the summary's file cannot be written.
+    """
+    name = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not name:
+        return
+    blocks = blocks_of(gate)
+    text = markdown.text_of(blocks)
+    if len(text.encode("utf-8", "replace")) > _LARGEST_SUMMARY:
+        text = markdown.text_of(blocks[:2])
+    try:
+        with Path(name).open("a", encoding="utf-8", errors="replace") as file:
+            file.write(text + "\n")
+    except OSError as error:
+        raise UsageError(
+            f"{name}, which GITHUB_STEP_SUMMARY names, cannot be written: {error.strerror}."
+        ) from error
+
+
+def _level_of(decision: Decision) -> Level | None:
+    return None if decision.is_expected else _OF_OUTCOMES.get(decision.outcome)
+
+
+def _escape(text: str) -> str:
+    plain = replace_control_characters(text.replace("\r", " "))
+    return plain.replace("%", "%25").replace("\n", "%0A")
+
+
+def _escape_property(text: str) -> str:
+    return _escape(text).replace(":", "%3A").replace(",", "%2C")
