@@ -203,22 +203,22 @@ def test_an_effect_pairs_what_is_equal_otherwise():
         for speed, topology in [(100, "1n1d"), (190, "1n2d"), (370, "1n4d")]
         for precision in ("amp-bf16", "fp32")
     ]
-    actual = effect(many, of="precision")
+    actual = effect(many, factor="precision")
     assert actual.levels == ("amp-bf16", "fp32")
     assert [pair.ratio for pair in actual.pairs] == [2, 2, 2]
     assert actual.holding == ("strategy", "topology")
     assert (actual.median, actual.low, actual.significant, actual.unpaired) == (2, None, None, 0)
-    assert effect(many[1:], of="precision", levels=("amp-bf16", "fp32")).unpaired == 1
-    assert effect(many, of="precision", levels=("fp32", "amp-bf16")).median == 0.5
+    assert effect(many[1:], factor="precision", levels=("amp-bf16", "fp32")).unpaired == 1
+    assert effect(many, factor="precision", levels=("fp32", "amp-bf16")).median == 0.5
 
 
 def test_an_effect_of_one_pair_has_the_test_of_its_repeats():
     pair = a_case(110, tuple(range(107, 114))), a_case(100, tuple(range(97, 104)), precision="tf32")
-    actual, compared = effect(pair, of="precision"), compare(*pair)
+    actual, compared = effect(pair, factor="precision"), compare(*pair)
     assert (actual.low, actual.high, actual.p) == (compared.low, compared.high, compared.p)
     assert actual.significant
     few = (a_case(110, (109.0, 110.0, 111.0)), a_case(100, (99.0, 100.0, 101.0), precision="tf32"))
-    assert effect(few, of="precision").significant is None
+    assert effect(few, factor="precision").significant is None
 
 
 def case_of(framework, precision, batch_size, speed):
@@ -239,17 +239,17 @@ def pairs_of_frameworks(ratios):
 def test_pairs_of_one_framework_are_one_unit():
     """Eighteen pairs of six frameworks are six observations, and nine of three are too few."""
     ratios = {"a": 1.1, "b": 1.2, "c": 1.3, "d": 1.4, "e": 1.5, "f": 1.6}
-    actual = effect(pairs_of_frameworks(ratios), of="precision", levels=("tf32", "fp32"))
+    actual = effect(pairs_of_frameworks(ratios), factor="precision", levels=("tf32", "fp32"))
     assert actual.units == pytest.approx(ratios) and actual.unit == "framework"
     assert (len(actual.pairs), actual.median) == (18, pytest.approx(1.35))
     assert (actual.low, actual.high, actual.p) == (pytest.approx(1.1), pytest.approx(1.6), 2 / 2**6)
     assert actual.significant
     three = pairs_of_frameworks({"a": 1.1, "b": 1.2, "c": 1.3})
-    actual = effect(three, of="precision", levels=("tf32", "fp32"))
+    actual = effect(three, factor="precision", levels=("tf32", "fp32"))
     assert (len(actual.pairs), actual.low, actual.significant) == (9, None, None)
-    actual = effect(three, of="precision", levels=("tf32", "fp32"), pairs_are_units=True)
+    actual = effect(three, factor="precision", levels=("tf32", "fp32"), pairs_are_units=True)
     assert actual.significant and actual.p == 2 / 2**9
-    actual = effect(pairs_of_frameworks({"a": 1.1, "b": 1.2})[1::2], of="framework", levels=("a", "b"))
+    actual = effect(pairs_of_frameworks({"a": 1.1, "b": 1.2})[1::2], factor="framework", levels=("a", "b"))
     assert (actual.unit, len(actual.units), actual.significant) == ("model", 1, None)
 
 
@@ -257,8 +257,8 @@ def test_effects_that_are_shown_together_are_adjusted_together():
     """Interval and test still agree, and effects without an interval do not count."""
     repeats = tuple(range(107, 114)), tuple(range(103, 110))
     pair = a_case(110, repeats[0]), a_case(106, repeats[1], precision="tf32")
-    alone = effect(pair, of="precision")
-    untested = effect((a_case(110), a_case(100, precision="tf32")), of="precision")
+    alone = effect(pair, factor="precision")
+    untested = effect((a_case(110), a_case(100, precision="tf32")), factor="precision")
     assert alone.significant and adjust_effects([alone, untested]) == (alone, untested)
     few, many = (adjust_effects(number * [alone])[0] for number in (2, 9))
     assert few.p == 2 * alone.p and few.significant == (few.low > 1)
@@ -269,7 +269,7 @@ def test_effects_that_are_shown_together_are_adjusted_together():
 
 def test_an_effect_names_what_cannot_be_told_apart_from_it():
     table = Registry().collection("tf-cnn-2017").figures
-    actual = effect(table, of="hardware", levels=("Tesla P100", "Tesla K80"), pairs_are_units=True)
+    actual = effect(table, factor="hardware", levels=("Tesla P100", "Tesla K80"), pairs_are_units=True)
     assert actual.confounded == ("machine",)
     assert len(actual.pairs) == 32
     assert actual.unpaired == 0
@@ -279,14 +279,14 @@ def test_an_effect_names_what_cannot_be_told_apart_from_it():
 
 def test_what_does_not_pair_is_refused():
     with pytest.raises(UnknownName, match="Did you mean 'precision'"):
-        effect([a_case()], of="precison")
+        effect([a_case()], factor="precison")
     with pytest.raises(AnalysisError, match="has 1 values here"):
-        effect([a_case()], of="precision")
+        effect([a_case()], factor="precision")
     with pytest.raises(AnalysisError, match="must be two of the values"):
-        effect([a_case()], of="precision", levels=("fp32", "tf32"))
+        effect([a_case()], factor="precision", levels=("fp32", "tf32"))
     twice = [a_case(driver="1"), a_case(driver="2"), a_case(precision="tf32", driver="1")]
     with pytest.raises(AnalysisError, match="same side of a pair: they differ in driver"):
-        effect(twice, of="precision")
+        effect(twice, factor="precision")
     apart = [
         a_case(),
         a_case(topology="1n2d"),
@@ -294,7 +294,7 @@ def test_what_does_not_pair_is_refused():
         a_case(precision="tf32", topology="1n8d"),
     ]
     with pytest.raises(AnalysisError, match="has a partner"):
-        effect(apart, of="precision")
+        effect(apart, factor="precision")
 
 
 # -- comparing
@@ -327,7 +327,7 @@ def test_what_is_not_comparable_is_refused_by_default_and_footnoted_on_request(o
         compare(a_case(), a_case(**other))
     assert caught.value.reasons == (reason,)
     assert compare(a_case(), a_case(**other), footnoted=True).reasons == (reason,)
-    assert compare(a_case(), a_case(**other), of=tuple(other)).reasons == ()
+    assert compare(a_case(), a_case(**other), factors=tuple(other)).reasons == ()
 
 
 def test_what_only_one_states_is_a_footnote():
@@ -355,7 +355,9 @@ def test_a_step_s_time_is_divided():
     alone = a_case(320, batch_size=32)
     synthetic = a_case(1024, topology="1n4d")
     real = a_case(800, topology="1n4d", data="images")
-    actual = attribute(real=real, synthetic=synthetic, alone=alone, input_only=1000, communication_only=0.05)
+    actual = attribute(
+        real=real, synthetic=synthetic, single_device=alone, input_only=1000, communication_only=0.05
+    )
     assert actual.step == 0.16
     assert actual.input_stall == pytest.approx(0.035)
     assert actual.input_hidden == pytest.approx(0.128 - 0.035)
@@ -389,7 +391,7 @@ def test_version_and_default_layout_belong_to_the_framework():
     compared = compare(torch, tensorflow)
     assert compared.factors == ("framework: torch 2.4.1 (nchw) against tensorflow 2.16.1 (nhwc)",)
     assert (compared.reasons, compared.footnotes) == ((), ())
-    estimate = effect([torch, tensorflow], of="framework")
+    estimate = effect([torch, tensorflow], factor="framework")
     assert (len(estimate.pairs), estimate.confounded, estimate.holding) == (1, (), ())
 
 

@@ -45,9 +45,9 @@ def test_no_analysis_takes_a_throughput_that_is_none(value):
         lambda: cases([fine, odd]),
         lambda: speedup(fine, [odd]),
         lambda: efficiency(odd, [fine]),
-        lambda: effect([fine, odd], of="topology"),
+        lambda: effect([fine, odd], factor="topology"),
         lambda: compare(odd, fine),
-        lambda: attribute(synthetic=fine, alone=odd),
+        lambda: attribute(synthetic=fine, single_device=odd),
         lambda: predict([fine, odd], topology="8n8d", reference=[fine]),
         lambda: cost(odd, price=Price(per_device_hour=1)),
     ):
@@ -160,4 +160,4 @@ def test_a_largest_batch_that_was_not_found_is_shown_and_compared_with_nothing()
 
 def test_every_refusal_is_one_of_ours():
     with pytest.raises(DlperfError):
-        effect([rated(1.0)], of="precision")
+        effect([rated(1.0)], factor="precision")

@@ -436,11 +436,13 @@ def test_other_sizes_are_swept_as_well(name):
         for size in (512, 64, 128)
     ]
     expected = [] if name == "image_size" else [(name, [64, 128, 512])]
-    assert [(sweep.of, [sweep.value(run) for run in sweep.runs]) for sweep in sweeps.sweeps(runs)] == expected
+    assert [
+        (sweep.factor, [sweep.value(run) for run in sweep.runs]) for sweep in sweeps.sweeps(runs)
+    ] == expected
     for item in runs:
         del item.case.facts["predictions_per_sequence"], item.case.roles["predictions_per_sequence"]
     ((sweep),) = sweeps.sweeps(runs)
-    assert (sweep.of, [sweep.value(run) for run in sweep.runs]) == (name, [64, 128, 512])
+    assert (sweep.factor, [sweep.value(run) for run in sweep.runs]) == (name, [64, 128, 512])
 
 
 def test_efficiencies_are_ranked_on_one_topology():

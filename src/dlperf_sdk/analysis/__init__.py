@@ -5,7 +5,7 @@
     from dlperf_sdk.analysis import cases, compare, effect, efficiency, speedup
 
     measured = cases(results)
-    effect(measured, of="precision", levels=("amp-bf16", "fp32"))
+    effect(measured, factor="precision", levels=("amp-bf16", "fp32"))
 """
 
 from dlperf_sdk.analysis.attribution import Attribution, attribute

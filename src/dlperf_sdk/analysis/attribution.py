@@ -43,13 +43,13 @@ def attribute(
     *,
     real: Case | Result | PublishedFigure | None = None,
     synthetic: Case | Result | PublishedFigure,
-    alone: Case | Result | PublishedFigure | None = None,
+    single_device: Case | Result | PublishedFigure | None = None,
     input_only: float | None = None,
     communication_only: float | None = None,
 ) -> Attribution:
     """Divide the time of a step into input, communication and computation.
 
-    `real` and `synthetic` differ in their data only, `synthetic` and `alone` (one device, the same batch per
+    `real` and `synthetic` differ in their data only, `synthetic` and `single_device` (one device, the same batch per
     device) in their topology only. `input_only` is the throughput of the input pipeline by itself, in samples per
     second over all devices; `communication_only` the seconds that the gradients of a step take by themselves.
 
@@ -58,16 +58,16 @@ def attribute(
         AnalysisError: a run has no throughput.
     """
     base = Case.from_source(synthetic)
-    whole = base if real is None else Case.from_source(real)
-    _check(whole, base, _INPUT)
-    one = None if alone is None else Case.from_source(alone)
-    if one is not None:
-        _check(base, one, _DEVICES)
-    stall = None if real is None else whole.step_time - base.step_time
-    exposed = None if one is None else base.step_time - one.step_time
-    work = None if input_only is None else whole.global_batch_size / input_only
+    real_case = base if real is None else Case.from_source(real)
+    _check(real_case, base, _INPUT)
+    single = None if single_device is None else Case.from_source(single_device)
+    if single is not None:
+        _check(base, single, _DEVICES)
+    stall = None if real is None else real_case.step_time - base.step_time
+    exposed = None if single is None else base.step_time - single.step_time
+    work = None if input_only is None else real_case.global_batch_size / input_only
     return Attribution(
-        step=whole.step_time,
+        step=real_case.step_time,
         input_stall=stall,
         input_work=work,
         input_hidden=None if work is None or stall is None else work - stall,
@@ -76,7 +76,7 @@ def attribute(
         communication_hidden=None
         if communication_only is None or exposed is None
         else communication_only - exposed,
-        compute=None if one is None else one.step_time,
+        compute=None if single is None else single.step_time,
     )
 
 

@@ -30,7 +30,7 @@ OF_FRAMEWORK = ("framework_version", "layout")
 """Facts that belong to the framework: its version, and the layout unless the case asked for one."""
 
 
-LEAST, MOST = 1e-30, 1e30
+MIN_THROUGHPUT, MAX_THROUGHPUT = 1e-30, 1e30
 """Throughputs beyond these are none; within them ratios and their products are finite."""
 
 
@@ -39,17 +39,19 @@ def _throughput(case: Case, _: Any, value: Any) -> None:
         raise AnalysisError(f"The throughput of {case.name} is {value!r}, which is no number.")
     if not math.isfinite(value) or value <= 0:
         raise AnalysisError(f"The throughput of {case.name} is {value}; it must be finite, and above 0.")
-    if not LEAST <= value <= MOST:
+    if not MIN_THROUGHPUT <= value <= MAX_THROUGHPUT:
         raise AnalysisError(
-            f"The throughput of {case.name} is {value}, which nothing has; it must lie between {LEAST:g} and {MOST:g}."
+            f"The throughput of {case.name} is {value}, which nothing has; it must lie between "
+            f"{MIN_THROUGHPUT:g} and {MAX_THROUGHPUT:g}."
         )
 
 
 def _repeats(case: Case, _: Any, values: tuple[float, ...]) -> None:
     for value in values:
-        if not LEAST <= value <= MOST:
+        if not MIN_THROUGHPUT <= value <= MAX_THROUGHPUT:
             raise AnalysisError(
-                f"A repeat of {case.name} has the throughput {value}; it must lie between {LEAST:g} and {MOST:g}."
+                f"A repeat of {case.name} has the throughput {value}; it must lie between "
+                f"{MIN_THROUGHPUT:g} and {MAX_THROUGHPUT:g}."
             )
 
 
@@ -133,20 +135,20 @@ def key(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def differing_facts(many: Iterable[Case]) -> set[str]:
+def differing_facts(group: Iterable[Case]) -> set[str]:
     """Return the facts in which cases differ; one that only some of them state counts as different."""
-    many = tuple(many)
-    names = {name for case in many for name in case.facts}
-    return {name for name in names if len({key(case.facts.get(name)) for case in many}) > 1}
+    group = tuple(group)
+    names = {name for case in group for name in case.facts}
+    return {name for name in names if len({key(case.facts.get(name)) for case in group}) > 1}
 
 
-def require_fact(name: str, many: Iterable[Case]) -> str:
+def require_fact(name: str, group: Iterable[Case]) -> str:
     """Return the name if any of the cases states such a fact.
 
     Raises:
         UnknownName: none does.
     """
-    names = {fact_name for case in many for fact_name in case.facts}
+    names = {fact_name for case in group for fact_name in case.facts}
     if name not in names:
         raise UnknownName("fact of these cases", name, names)
     return name

@@ -44,75 +44,84 @@ def compare(
     a: Case | Result | PublishedFigure,
     b: Case | Result | PublishedFigure,
     *,
-    of: Sequence[str] = (),
+    factors: Sequence[str] = (),
     footnoted: bool = False,
 ) -> Comparison:
     """Compare two measurements of the same workload.
 
     They must not differ in the workload (model, batch, clipping, …) nor in what `MATTERING` names, but for the
-    facts named in `of`. With `footnoted` the reasons are listed instead. A framework's version and the layout that it
-    chose are no differences of their own between two frameworks.
+    facts named in `factors`. With `footnoted` the reasons are listed instead. A framework's version and the layout that
+    it chose are no differences of their own between two frameworks.
 
     Raises:
         NotComparable: they differ, and it was not asked for footnotes.
-        UnknownName: `of` names a fact that neither has.
+        UnknownName: `factors` names a fact that neither has.
         AnalysisError: one has no throughput.
     """
-    one, other = Case.from_source(a), Case.from_source(b)
-    for name in of:
-        require_fact(name, (one, other))
-    reasons, footnotes, factors = _differences(one, other, of)
+    first, second = Case.from_source(a), Case.from_source(b)
+    for name in factors:
+        require_fact(name, (first, second))
+    reasons, footnotes, differing_factors = _differences(first, second, factors)
     if reasons and not footnoted:
         raise NotComparable(
-            f"{one.name} and {other.name} do not measure the same thing; they differ in {'; '.join(reasons)}. "
-            "Name in `of` what the comparison is of, or ask for it with footnotes (footnoted=True).",
+            f"{first.name} and {second.name} do not measure the same thing; they differ in {'; '.join(reasons)}. "
+            "Name in `factors` what the comparison is of, or ask for it with footnotes (footnoted=True).",
             reasons,
         )
     low = high = p = significant = None
-    if one.repeats and other.repeats:
-        shift = hodges_lehmann_shift(one.repeats, other.repeats)
-        low, high, p = shift.low, shift.high, mann_whitney_p(one.repeats, other.repeats)
+    if first.repeats and second.repeats:
+        shift = hodges_lehmann_shift(first.repeats, second.repeats)
+        low, high, p = shift.low, shift.high, mann_whitney_p(first.repeats, second.repeats)
         significant = None if low is None else p <= LEVEL
-    ratio = one.throughput / other.throughput
+    ratio = first.throughput / second.throughput
     return Comparison(
-        one, other, ratio, low, high, p, significant, tuple(reasons), tuple(footnotes), tuple(factors)
+        first,
+        second,
+        ratio,
+        low,
+        high,
+        p,
+        significant,
+        tuple(reasons),
+        tuple(footnotes),
+        tuple(differing_factors),
     )
 
 
-def _differences(one: Case, other: Case, of: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+def _differences(first: Case, second: Case, factors: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
     """Return the differences as reasons, footnotes and factors."""
-    reasons, footnotes, factors = [], [], []
-    if one.unit != other.unit:
-        reasons.append(f"unit: {one.unit} against {other.unit}")
-    differing = differing_facts((one, other))
-    of_framework = set(one.of_framework) & set(other.of_framework)
+    reasons, footnotes, differing_factors = [], [], []
+    if first.unit != second.unit:
+        reasons.append(f"unit: {first.unit} against {second.unit}")
+    differing = differing_facts((first, second))
+    of_framework = set(first.of_framework) & set(second.of_framework)
     for name in sorted(differing):
-        if "framework" in differing and name in of_framework and name not in of:
+        if "framework" in differing and name in of_framework and name not in factors:
             continue
-        text = _format_difference(name, one, other)
-        role = one.roles.get(name) or other.roles[name]
+        text = _format_difference(name, first, second)
+        role = first.roles.get(name) or second.roles[name]
         is_essential = role == "workload" or (
             name in MATTERING and not (name == "layout" and name in of_framework)
         )
-        if name in of:
-            factors.append(text)
-        elif name not in one.facts or name not in other.facts:
+        if name in factors:
+            differing_factors.append(text)
+        elif name not in first.facts or name not in second.facts:
             # What only one of the two states cannot be judged.
             if is_essential:
                 footnotes.append(text)
         elif is_essential:
             reasons.append(text)
         elif role == "factor":
-            factors.append(text)
+            differing_factors.append(text)
         else:
             footnotes.append(text)
-    return reasons, footnotes, factors
+    return reasons, footnotes, differing_factors
 
 
-def _format_difference(name: str, one: Case, other: Case) -> str:
+def _format_difference(name: str, first: Case, second: Case) -> str:
     if name == "framework":
-        return f"{name}: {one.framework} against {other.framework}"
-    return f"{name}: {_format(one.facts.get(name))} against {_format(other.facts.get(name))}"
+        return f"{name}: {first.framework} against {second.framework}"
+    return f"{name}: {_format(first.facts.get(name))} against {_format(second.facts.get(name))}"
 
 
 def _format(value: Any) -> str:

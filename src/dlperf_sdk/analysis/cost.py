@@ -125,9 +125,11 @@ def cost(
 
 def _hours(case: Case, price: Price) -> Quantity:
     a_second = price.an_hour(case) / 3600
-    of, count = ("device", case.topology.devices) if price.per_device_hour else ("node", case.topology.nodes)
+    unit_name, count = (
+        ("device", case.topology.devices) if price.per_device_hour else ("node", case.topology.nodes)
+    )
     amount = price.per_device_hour or price.per_node_hour
-    basis = f"{amount:g} {price.currency} per {of} and hour, × {count}"
+    basis = f"{amount:g} {price.currency} per {unit_name} and hour, × {count}"
     return _convert_rate(case, MILLION * a_second, f"{price.currency} per million samples", basis)
 
 

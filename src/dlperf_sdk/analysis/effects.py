@@ -42,7 +42,7 @@ class Pair:
 class Effect:
     """The ratio of throughputs between two values of a factor."""
 
-    of: str
+    factor: str
     levels: tuple[Any, Any]
     """The value whose throughput is divided, and the one that it is divided by."""
     holding: tuple[str, ...]
@@ -91,7 +91,7 @@ class Effect:
     @property
     def unit(self) -> str:
         """What the units are: `framework`, `model` or `pair`."""
-        return "pair" if self.pairs_are_units else "model" if self.of == "framework" else "framework"
+        return "pair" if self.pairs_are_units else "model" if self.factor == "framework" else "framework"
 
     def _medians_of_units(self) -> dict[str, float]:
         units: dict[str, list[float]] = {}
@@ -104,11 +104,11 @@ class Effect:
 def effect(
     sources: Iterable[Case | Result | PublishedFigure],
     *,
-    of: str,
+    factor: str,
     levels: Sequence[Any] | None = None,
     pairs_are_units: bool = False,
 ) -> Effect:
-    """Compute the ratios of throughputs between two values of the factor `of`, over pairs with everything else equal.
+    """Compute the ratios of throughputs between two values of `factor`, over pairs with everything else equal.
 
     The cases of a pair share all facts in which the cases differ, except those that the factor determines (a machine
     that has only one kind of GPU): these are named as confounded. A framework's version, and the layout that it chose,
@@ -116,47 +116,49 @@ def effect(
 
     Args:
         sources: The cases.
-        of: The name of the factor.
+        factor: The name of the factor.
         levels: The value whose throughput is divided, and the one that it is divided by. Without them the factor
             must have two values, and the first in the cases' order is divided by the second.
         pairs_are_units: True to take the pairs as independent of each other, as cases of separate systems are.
 
     Raises:
-        UnknownName: no case has a fact named `of`.
+        UnknownName: no case has a fact named `factor`.
         AnalysisError: the factor does not have two values, no cases pair, or several cases are one side of a pair.
     """
-    many = cases(sources)
-    require_fact(of, many)
-    a, b = _levels(many, of, levels)
-    sides = [case for case in many if key(case.facts.get(of)) in (key(a), key(b))]
-    varying = differing_facts(sides) - {of}
-    if of == "framework":
+    all_cases = cases(sources)
+    require_fact(factor, all_cases)
+    a, b = _levels(all_cases, factor, levels)
+    sides = [case for case in all_cases if key(case.facts.get(factor)) in (key(a), key(b))]
+    varying = differing_facts(sides) - {factor}
+    if factor == "framework":
         varying -= {name for name in varying if all(name in case.of_framework for case in sides)}
     settled = {
         name
         for name in varying
         if all(
-            len({key(case.facts.get(name)) for case in sides if key(case.facts.get(of)) == key(level)}) == 1
+            len({key(case.facts.get(name)) for case in sides if key(case.facts.get(factor)) == key(level)})
+            == 1
             for level in (a, b)
         )
     }
     holds = {name for case in sides for name in case.holds()}
     fixed = tuple(sorted((varying & holds) - settled))
-    first, second = (_group_by_held_facts(sides, of, level, fixed) for level in (a, b))
+    first, second = (_group_by_held_facts(sides, factor, level, fixed) for level in (a, b))
     pairs = tuple(
-        Pair(case, second[at], {name: case.facts.get(name) for name in fixed})
-        for at, case in first.items()
-        if at in second
+        Pair(case, second[held_values], {name: case.facts.get(name) for name in fixed})
+        for held_values, case in first.items()
+        if held_values in second
     )
     if not pairs:
         raise AnalysisError(
-            f"No case with {of} {a} has a partner with {of} {b} that is equal in {', '.join(fixed) or 'the rest'}."
+            f"No case with {factor} {a} has a partner with {factor} {b} that is equal in "
+            f"{', '.join(fixed) or 'the rest'}."
         )
     units = {case.unit for pair in pairs for case in (pair.a, pair.b)}
     if len(units) > 1:
         raise AnalysisError(f"The throughputs of a pair have different units: {', '.join(sorted(units))}.")
     confounded = tuple(sorted(settled))
-    return Effect(of, (a, b), fixed, confounded, pairs, len(sides) - 2 * len(pairs), pairs_are_units)
+    return Effect(factor, (a, b), fixed, confounded, pairs, len(sides) - 2 * len(pairs), pairs_are_units)
 
 
 def adjust_effects(effects: Sequence[Effect]) -> tuple[Effect, ...]:
@@ -169,34 +171,36 @@ def adjust_effects(effects: Sequence[Effect]) -> tuple[Effect, ...]:
     return tuple(attrs.evolve(effect, comparisons=tested) for effect in effects)
 
 
-def _levels(many: Sequence[Case], of: str, levels: Sequence[Any] | None) -> tuple[Any, Any]:
-    values = {key(case.facts[of]): case.facts[of] for case in many if of in case.facts}
+def _levels(all_cases: Sequence[Case], factor: str, levels: Sequence[Any] | None) -> tuple[Any, Any]:
+    values = {key(case.facts[factor]): case.facts[factor] for case in all_cases if factor in case.facts}
     if levels is None:
         levels = tuple(values.values())
         if len(levels) != 2:
-            shown = ", ".join(map(str, levels))
-            raise AnalysisError(f"{of} has {len(levels)} values here ({shown}): say with `levels` which two.")
+            listed = ", ".join(map(str, levels))
+            raise AnalysisError(
+                f"{factor} has {len(levels)} values here ({listed}): say with `levels` which two."
+            )
     if len(levels) != 2 or any(key(level) not in values for level in levels):
         raise AnalysisError(
-            f"levels is {tuple(levels)!r}; it must be two of the values that {of} has: "
+            f"levels is {tuple(levels)!r}; it must be two of the values that {factor} has: "
             f"{', '.join(map(str, values.values()))}."
         )
     return levels[0], levels[1]
 
 
 def _group_by_held_facts(
-    sides: Sequence[Case], of: str, level: Any, fixed: Sequence[str]
+    sides: Sequence[Case], factor: str, level: Any, fixed: Sequence[str]
 ) -> dict[tuple[str, ...], Case]:
     groups: dict[tuple[str, ...], Case] = {}
     for case in sides:
-        if key(case.facts.get(of)) != key(level):
+        if key(case.facts.get(factor)) != key(level):
             continue
-        at = tuple(key(case.facts.get(name)) for name in fixed)
-        if at in groups:
-            names = ", ".join(sorted(differing_facts((case, groups[at])))) or "nothing that is known"
+        held_values = tuple(key(case.facts.get(name)) for name in fixed)
+        if held_values in groups:
+            names = ", ".join(sorted(differing_facts((case, groups[held_values])))) or "nothing that is known"
             raise AnalysisError(
-                f"{case.name} and {groups[at].name} are the same side of a pair: they differ in {names}. Hold one "
-                "of these, or leave one case out."
+                f"{case.name} and {groups[held_values].name} are the same side of a pair: they differ in {names}. "
+                "Hold one of these, or leave one case out."
             )
-        groups[at] = case
+        groups[held_values] = case
     return groups

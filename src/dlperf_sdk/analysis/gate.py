@@ -84,8 +84,8 @@ def gate(
     }
     decisions = _decide(matched, minimum_effect, level)
     newest_before, newest_after = ({key: runs[0] for key, runs in side.items()} for side in (before, after))
-    every = _mark_expected((*decisions, *_unmatched(newest_before, newest_after)), expect_missing)
-    return Gate(every, minimum_effect, level, tuple(unreadable))
+    all_decisions = _mark_expected((*decisions, *_unmatched(newest_before, newest_after)), expect_missing)
+    return Gate(all_decisions, minimum_effect, level, tuple(unreadable))
 
 
 def gate_interleaved(
@@ -110,8 +110,8 @@ def gate_interleaved(
     if not matched:
         raise AnalysisError("No case of the interleaved run is finished.")
     waiting = (Decision(name, UNFINISHED, "Its pairs are not all measured.") for name in unfinished)
-    every = _mark_expected((*_decide(matched, minimum_effect, level), *waiting), expect_missing)
-    return Gate(every, minimum_effect, level)
+    all_decisions = _mark_expected((*_decide(matched, minimum_effect, level), *waiting), expect_missing)
+    return Gate(all_decisions, minimum_effect, level)
 
 
 def _mark_expected(decisions: Sequence[Decision], patterns: Sequence[str]) -> tuple[Decision, ...]:
@@ -154,41 +154,41 @@ def _newest_first(results: Iterable[Result]) -> dict[str, list[Result]]:
     """Group the results by case; copies of a run are one run."""
     runs: dict[str, list[Result]] = {}
     for result in results:
-        several = runs.setdefault(identity(result.spec), [])
-        if not any(result.id == run.id and result.started_at == run.started_at for run in several):
-            several.insert(0, result)
-    for several in runs.values():
-        several.sort(key=lambda result: result.started_at, reverse=True)
+        repeated = runs.setdefault(identity(result.spec), [])
+        if not any(result.id == run.id and result.started_at == run.started_at for run in repeated):
+            repeated.insert(0, result)
+    for repeated in runs.values():
+        repeated.sort(key=lambda result: result.started_at, reverse=True)
     return runs
 
 
-def _match_runs(before: list[Result], after: list[Result], fewest: int) -> Pairing | Decision:
-    """Match the runs of a case; they are the units where each side has the `fewest` that can be significant."""
+def _match_runs(before: list[Result], after: list[Result], minimum: int) -> Pairing | Decision:
+    """Match the runs of a case; they are the units where each side has the `minimum` that can be significant."""
     name = before[0].spec.label
     comparison = _compare(name, before[0], after[0])
     if isinstance(comparison, Decision):
         return comparison
-    second, first = comparison.a, comparison.b
-    old, new = ([case.throughput for case in _alike(side)] for side in (before, after))
-    if min(len(old), len(new)) >= fewest:
+    rival, first = comparison.a, comparison.b
+    old, new = ([case.throughput for case in _select_comparable(side)] for side in (before, after))
+    if min(len(old), len(new)) >= minimum:
         test, basis = RankSum(new, old, "run"), SEPARATE_RUNS
     else:
-        test, basis = RankSum(second.repeats, first.repeats), SEPARATE_REPEATS
-    return Pairing(name, first, second, test, basis, comparison.footnotes)
+        test, basis = RankSum(rival.repeats, first.repeats), SEPARATE_REPEATS
+    return Pairing(name, first, rival, test, basis, comparison.footnotes)
 
 
-def _alike(runs: list[Result]) -> list[Case]:
+def _select_comparable(runs: list[Result]) -> list[Case]:
     """Return the valid runs with the facts, packages and SDK of the newest, which is the first."""
-    newest, alike = runs[0], []
+    newest, comparable = runs[0], []
     for run in runs:
         try:
             case = Case.from_source(run)
         except AnalysisError:
             continue
-        same = run.environment == newest.environment and run.sdk_version == newest.sdk_version
-        if same and not differing_facts((Case.from_source(newest), case)):
-            alike.append(case)
-    return alike
+        is_same_environment = run.environment == newest.environment and run.sdk_version == newest.sdk_version
+        if is_same_environment and not differing_facts((Case.from_source(newest), case)):
+            comparable.append(case)
+    return comparable
 
 
 def _match_pairs(old: Result, new: Result) -> Pairing | Decision:
@@ -204,11 +204,11 @@ def _match_pairs(old: Result, new: Result) -> Pairing | Decision:
     if isinstance(comparison, Decision):
         # Both sides were asked for now: a baseline that does not run is a mistake, and no improvement.
         return attrs.evolve(comparison, outcome=REFUSED) if comparison.outcome == MENDED else comparison
-    second, first = comparison.a, comparison.b
+    rival, first = comparison.a, comparison.b
     # A fixed number of repeats is the same on both sides.
-    ratios = [b / a for a, b in zip(first.repeats, second.repeats, strict=True)]
+    ratios = [b / a for a, b in zip(first.repeats, rival.repeats, strict=True)]
     differences = (*comparison.factors, *comparison.footnotes)
-    return Pairing(name, first, second, SignedRank(ratios), INTERLEAVED, differences)
+    return Pairing(name, first, rival, SignedRank(ratios), INTERLEAVED, differences)
 
 
 def identity(spec: RunSpec) -> str:
@@ -218,35 +218,35 @@ def identity(spec: RunSpec) -> str:
     return json.dumps({name: plain[name] for name in names} | {"data": spec.data.source}, sort_keys=True)
 
 
-def _compare(name: str, old: Result, new: Result, of: Sequence[str] = ()) -> Comparison | Decision:
-    """Compare the candidate `new` with `old`, or decide that it cannot be; `of` are the factors compared."""
+def _compare(name: str, old: Result, new: Result, factors: Sequence[str] = ()) -> Comparison | Decision:
+    """Compare the candidate `new` with `old`, or decide that it cannot be; `factors` are the factors compared."""
     sides: list[Case | str] = []
     for result in (old, new):
         try:
             sides.append(Case.from_source(result))
         except AnalysisError as error:
             sides.append(str(error))
-    first, second = sides
+    first, rival = sides
     decide = partial(Decision, name, baseline=old.id, candidate=new.id)
-    if isinstance(second, str):
+    if isinstance(rival, str):
         works = not isinstance(first, str)
         return (
-            decide(BROKEN, second)
+            decide(BROKEN, rival)
             if works
-            else decide(UNMEASURED, f"Neither side has a valid number. {second}")
+            else decide(UNMEASURED, f"Neither side has a valid number. {rival}")
         )
     if isinstance(first, str):
         return decide(MENDED, f"The candidate works, and the baseline does not: {first}")
-    one, other = _window(old.spec), _window(new.spec)
-    if one != other:
-        return decide(REFUSED, f"They were not measured alike: {one} against {other}.")
+    old_window, new_window = _window(old.spec), _window(new.spec)
+    if old_window != new_window:
+        return decide(REFUSED, f"They were not measured alike: {old_window} against {new_window}.")
     try:
-        comparison = compare(second, first, of=of)
+        comparison = compare(rival, first, factors=factors)
     except NotComparable as error:
         return decide(REFUSED, str(error))
     # A factor that was asked for may show in facts that only workers state.
-    unasked = "" if of else "; ".join(comparison.factors)
-    return decide(REFUSED, f"They were not run alike: {unasked}.") if unasked else comparison
+    unexpected = "" if factors else "; ".join(comparison.factors)
+    return decide(REFUSED, f"They were not run alike: {unexpected}.") if unexpected else comparison
 
 
 def _window(spec: RunSpec) -> str:
@@ -258,18 +258,18 @@ def _window(spec: RunSpec) -> str:
 
 def _unmatched(before: dict[str, Result], after: dict[str, Result]) -> list[Decision]:
     """Decide the cases of one side only; two that were meant to be the same and differ are refused."""
-    gone = [result for key, result in before.items() if key not in after]
+    removed = [result for key, result in before.items() if key not in after]
     added = [result for key, result in after.items() if key not in before]
     decisions: list[Decision] = []
-    for old in gone:
-        alike = [new for new in added if _loosely(new.spec) == _loosely(old.spec)]
-        rivals = [other for other in gone if _loosely(other.spec) == _loosely(old.spec)]
-        if len(alike) == 1 and len(rivals) == 1:
-            added.remove(alike[0])
-            differences = "; ".join(_differences(old.spec, alike[0].spec))
+    for old in removed:
+        comparable = [new for new in added if _loose_identity(new.spec) == _loose_identity(old.spec)]
+        rivals = [rival for rival in removed if _loose_identity(rival.spec) == _loose_identity(old.spec)]
+        if len(comparable) == 1 and len(rivals) == 1:
+            added.remove(comparable[0])
+            differences = "; ".join(_differences(old.spec, comparable[0].spec))
             detail = f"The specs differ, so the numbers mean different things: {differences}."
             decisions.append(
-                Decision(old.spec.label, REFUSED, detail, baseline=old.id, candidate=alike[0].id)
+                Decision(old.spec.label, REFUSED, detail, baseline=old.id, candidate=comparable[0].id)
             )
         else:
             decisions.append(
@@ -282,10 +282,10 @@ def _unmatched(before: dict[str, Result], after: dict[str, Result]) -> list[Deci
     return decisions
 
 
-def _loosely(spec: RunSpec) -> Sequence[Any]:
+def _loose_identity(spec: RunSpec) -> Sequence[Any]:
     return tuple(getattr(spec, name) for name in _LOOSE)
 
 
 def _differences(old: RunSpec, new: RunSpec) -> list[str]:
-    one, other = json.loads(identity(old)), json.loads(identity(new))
-    return [f"{name} {one[name]} against {other[name]}" for name in one if one[name] != other[name]]
+    first, rival = json.loads(identity(old)), json.loads(identity(new))
+    return [f"{name} {first[name]} against {rival[name]}" for name in first if first[name] != rival[name]]

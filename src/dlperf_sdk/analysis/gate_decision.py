@@ -118,8 +118,8 @@ def _advise(test: RankTest, required: int | None, effect: float, level: float) -
         if count <= MOST_UNITS:
             remedies.append(f"raise the minimum effect to {percent} %, which takes {count}")
             break
-    *others, last = remedies
-    choice = f"{', '.join(others)}, or {last}" if others else last
+    *earlier, last = remedies
+    choice = f"{', '.join(earlier)}, or {last}" if earlier else last
     return f"Deciding it takes about {units}, which is impractical: {choice}."
 
 
@@ -138,4 +138,4 @@ def _required_units(test: RankTest, effect: float, level: float) -> int | None:
     if effect == 0:
         return None
     planned = test.units_to_detect(effect, level)
-    return planned if planned > test.taken else 2 * test.taken
+    return planned if planned > test.unit_count else 2 * test.unit_count

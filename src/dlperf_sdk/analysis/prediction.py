@@ -33,7 +33,7 @@ from dlperf_sdk.spec.values import TopologySpec
 from dlperf_sdk.worker.estimate import median
 
 CONFIDENCE = 0.9
-FEWEST = 19
+MIN_EXAMPLES = 19
 """Examples that determine a bound that one of twenty exceeds."""
 RELEASE = ("framework", "framework_version", "implementation")
 """Facts that make a release: its series resemble each other, so they are held out together."""
@@ -111,30 +111,30 @@ def predict(
     Raises:
         AnalysisError: the sources are not one series, or not enough of one; or the topology is no larger.
     """
-    wanted, series = TopologySpec.parse(topology), _series(cases(sources))
-    by_units = _cases_by_units(series, wanted)
+    target_topology, series = TopologySpec.parse(topology), _series(cases(sources))
+    by_units = _cases_by_units(series, target_topology)
     steps = {units: case.step_time for units, case in by_units.items()}
-    target = wanted.nodes if wanted.nodes > 1 else wanted.devices_per_node
-    _check_sufficient(series, steps, wanted, target)
+    target = target_topology.nodes if target_topology.nodes > 1 else target_topology.devices_per_node
+    _check_sufficient(series, steps, target_topology, target)
     before, last = sorted(steps)[-2:]
     measured, doublings = _growth(steps, before, last), math.log2(target / last)
-    examples = _examples_without(series, reference, over_nodes=wanted.nodes > 1)
-    alike = [example for example in examples if (example.last, example.target) == (last, target)]
+    examples = _examples_without(series, reference, over_nodes=target_topology.nodes > 1)
+    matching = [example for example in examples if (example.last, example.target) == (last, target)]
     notes = list(measurement_notes(by_units[before], by_units[last], measured))
-    if len(alike) < FEWEST:
-        alike = [example for example in examples if example.doublings == 1]
+    if len(matching) < MIN_EXAMPLES:
+        matching = [example for example in examples if example.doublings == 1]
         notes.append(
-            f"Not validated: no {FEWEST} published series go from {last} to {target} "
-            f"{'nodes' if wanted.nodes > 1 else 'devices'}. The growth is that of one doubling"
+            f"Not validated: no {MIN_EXAMPLES} published series go from {last} to {target} "
+            f"{'nodes' if target_topology.nodes > 1 else 'devices'}. The growth is that of one doubling"
             + (f", and the interval is {doublings:.1f} times as wide." if doublings > 1 else ".")
         )
-    model = learn(tuple(alike))
+    model = learn(tuple(matching))
     step = steps[last] * math.exp(model.next(measured) * doublings)
     width = _uncertainty(measured) * doublings
     largest = by_units[last]
-    rate = largest.batch_size * wanted.devices / step
+    rate = largest.batch_size * target_topology.devices / step
     return Prediction(
-        wanted,
+        target_topology,
         rate,
         rate * math.exp(-model.slower * width),
         rate * math.exp(model.faster * width),
@@ -153,10 +153,10 @@ def learn(examples: tuple[Example, ...]) -> Growth:
     Raises:
         AnalysisError: there are too few examples for the interval.
     """
-    if len(examples) < FEWEST:
+    if len(examples) < MIN_EXAMPLES:
         raise AnalysisError(
             f"Only {len(examples)} series of the reference go over two numbers of nodes, or of devices, to a larger "
-            f"one; at least {FEWEST} are needed to learn from."
+            f"one; at least {MIN_EXAMPLES} are needed to learn from."
         )
     fits = {
         release: _fit([example for example in examples if example.release != release])
@@ -179,10 +179,10 @@ def find_examples(
     """Yield an example for each two successive topologies of a series and each larger one."""
     for series in group_by_series(cases(reference)):
         largest = max(series, key=lambda topology: topology.devices)
-        wanted = largest if over_nodes else TopologySpec(1, largest.devices_per_node)
+        target_topology = largest if over_nodes else TopologySpec(1, largest.devices_per_node)
         if over_nodes and largest.nodes == 1:
             continue
-        steps = {units: case.step_time for units, case in _cases_by_units(series, wanted).items()}
+        steps = {units: case.step_time for units, case in _cases_by_units(series, target_topology).items()}
         release = key([next(iter(series.values())).facts.get(name) for name in RELEASE])
         for before, last, target in combinations(sorted(steps), 3):
             yield Example(release, last, target, _growth(steps, before, last), _growth(steps, last, target))
@@ -195,14 +195,14 @@ def _examples_without(
     over_nodes: bool,
 ) -> list[Example]:
     """Return the examples of series of the reference that share no member with this one."""
-    own = {_identity(case) for case in series.values()}
-    others = [
+    own_identities = {_identity(case) for case in series.values()}
+    references = [
         case
         for other in group_by_series(cases(reference))
-        if not own & {_identity(case) for case in other.values()}
+        if not own_identities & {_identity(case) for case in other.values()}
         for case in other.values()
     ]
-    return list(find_examples(others, over_nodes=over_nodes))
+    return list(find_examples(references, over_nodes=over_nodes))
 
 
 def _identity(case: Case) -> tuple[str, float]:
@@ -228,11 +228,15 @@ def _error(example: Example, base: float, persistence: float) -> float:
     return example.actual - base - persistence * max(example.measured, 0.0)
 
 
-def _is_no_worse(errors: Sequence[tuple[Example, float]], others: Sequence[tuple[Example, float]]) -> bool:
+def _is_no_worse(
+    errors: Sequence[tuple[Example, float]], other_errors: Sequence[tuple[Example, float]]
+) -> bool:
     """Return True if errors are no larger in the median, and at the 90th percentile."""
-    one, other = (sorted(abs(error) * example.doublings for example, error in e) for e in (errors, others))
-    ninetieth = math.ceil(0.9 * len(one)) - 1
-    return median(one) <= median(other) and one[ninetieth] <= other[ninetieth]
+    ordered, other_ordered = (
+        sorted(abs(error) * example.doublings for example, error in e) for e in (errors, other_errors)
+    )
+    ninetieth = math.ceil(0.9 * len(ordered)) - 1
+    return median(ordered) <= median(other_ordered) and ordered[ninetieth] <= other_ordered[ninetieth]
 
 
 def _uncertainty(measured: float) -> float:
@@ -240,64 +244,74 @@ def _uncertainty(measured: float) -> float:
     return 0.01 + 0.3 * max(measured, 0.0)
 
 
-def _cases_by_units(series: Mapping[TopologySpec, Case], wanted: TopologySpec) -> dict[int, Case]:
-    """Return the cases by number of nodes, or of devices where `wanted` is one node."""
-    if wanted.nodes == 1:
+def _cases_by_units(series: Mapping[TopologySpec, Case], target_topology: TopologySpec) -> dict[int, Case]:
+    """Return the cases by number of nodes, or of devices where `target_topology` is one node."""
+    if target_topology.nodes == 1:
         return {topology.devices_per_node: case for topology, case in series.items() if topology.nodes == 1}
     return {
         topology.nodes: case
         for topology, case in series.items()
-        if topology.devices_per_node == wanted.devices_per_node
+        if topology.devices_per_node == target_topology.devices_per_node
     }
 
 
 def _check_sufficient(
-    series: Mapping[TopologySpec, Case], steps: Mapping[int, float], wanted: TopologySpec, target: int
+    series: Mapping[TopologySpec, Case],
+    steps: Mapping[int, float],
+    target_topology: TopologySpec,
+    target: int,
 ) -> None:
     if steps and target <= max(steps):
         raise AnalysisError(
-            f"{wanted} is not larger than what was measured; this predicts larger topologies."
+            f"{target_topology} is not larger than what was measured; this predicts larger topologies."
         )
     if len(steps) < 2:
-        devices = wanted.devices_per_node
-        need = (
+        devices = target_topology.devices_per_node
+        required = (
             f"two numbers of nodes with {devices} devices each, such as 1n{devices}d and 2n{devices}d,"
-            if wanted.nodes > 1
+            if target_topology.nodes > 1
             else "two numbers of devices of one node, such as 1n1d and 1n2d,"
         )
         raise AnalysisError(
-            f"To predict {wanted}, {need} must be measured; there is {', '.join(map(str, sorted(series)))}."
+            f"To predict {target_topology}, {required} must be measured; there is "
+            f"{', '.join(map(str, sorted(series)))}."
         )
 
 
-def _series(many: Sequence[Case]) -> dict[TopologySpec, Case]:
+def _series(all_cases: Sequence[Case]) -> dict[TopologySpec, Case]:
     """Return the cases of one series by topology.
 
     Raises:
         AnalysisError: they are several, or one topology is there twice.
     """
-    if not many:
+    if not all_cases:
         raise AnalysisError("There is nothing to predict from.")
-    groups = group_by_series(many)
+    groups = group_by_series(all_cases)
     if len(groups) > 1:
-        names = ", ".join(sorted((differing_facts(many) & many[0].holds()) - {"topology"}))
+        names = ", ".join(sorted((differing_facts(all_cases) & all_cases[0].holds()) - {"topology"}))
         raise AnalysisError(f"These are {len(groups)} series, not one: they differ in {names}.")
-    if len(groups[0]) < len(many):
+    if len(groups[0]) < len(all_cases):
         raise AnalysisError("A topology is there twice; predict from one case of each.")
     return groups[0]
 
 
-def group_by_series(many: Iterable[Case]) -> list[dict[TopologySpec, Case]]:
+def group_by_series(ungrouped: Iterable[Case]) -> list[dict[TopologySpec, Case]]:
     """Group cases that differ in their topology only; a case without a strategy belongs to every strategy."""
     groups: dict[tuple[str, str], dict[TopologySpec, Case]] = {}
-    for case in many:
+    for case in ungrouped:
         fixed = sorted(case.holds() - {"topology", "strategy"})
-        at = key({name: case.facts[name] for name in fixed})
-        groups.setdefault((at, str(case.facts.get("strategy", NO_STRATEGY))), {})[case.topology] = case
-    for (at, strategy), alone in list(groups.items()):
-        others = [group for (same, other), group in groups.items() if same == at and other != strategy]
-        if strategy == NO_STRATEGY and others:
-            for group in others:
-                group.update({topology: case for topology, case in alone.items() if topology not in group})
-            del groups[at, strategy]
+        held_facts = key({name: case.facts[name] for name in fixed})
+        groups.setdefault((held_facts, str(case.facts.get("strategy", NO_STRATEGY))), {})[case.topology] = (
+            case
+        )
+    for (held_facts, strategy), without_strategy in list(groups.items()):
+        partners = [
+            group for (facts, other), group in groups.items() if facts == held_facts and other != strategy
+        ]
+        if strategy == NO_STRATEGY and partners:
+            for group in partners:
+                group.update(
+                    {topology: case for topology, case in without_strategy.items() if topology not in group}
+                )
+            del groups[held_facts, strategy]
     return list(groups.values())

@@ -51,7 +51,7 @@ class RankTest(ABC):
     """The unit of the test: `repeat`, `run` or `pair`."""
     sizes: str
     """The number of units: `7 against 7 repeats`."""
-    taken: int
+    unit_count: int
     """Units of the smaller side."""
 
     @cached_property
@@ -105,7 +105,7 @@ class RankSum(RankTest):
     def __init__(self, candidate: Sequence[float], baseline: Sequence[float], unit: str = "repeat") -> None:
         self.candidate, self.baseline, self.unit = candidate, baseline, unit
         self.sizes = f"{len(baseline)} against {len(candidate)} {unit}s"
-        self.taken = min(len(baseline), len(candidate))
+        self.unit_count = min(len(baseline), len(candidate))
 
     @cached_property
     def ratios(self) -> Sequence[float]:
@@ -137,7 +137,7 @@ class SignedRank(RankTest):
     unit = "pair"
 
     def __init__(self, ratios: Sequence[float]) -> None:
-        self.of_pairs, self.taken = ratios, len(ratios)
+        self.of_pairs, self.unit_count = ratios, len(ratios)
         self.sizes = "1 pair" if len(ratios) == 1 else f"{len(ratios)} pairs"
 
     @cached_property
@@ -156,14 +156,14 @@ class SignedRank(RankTest):
 
     def units_to_detect(self, effect: float, level: float, power: float = 0.8) -> int:
         """Estimate the number of pairs; see `RankTest.units_to_detect`."""
-        fewest = pairs_to_reach(level)
-        if self.taken < 2:
-            return fewest
+        minimum = pairs_to_reach(level)
+        if self.unit_count < 2:
+            return minimum
         noise = variance(math.log(ratio) for ratio in self.of_pairs)
         # A sample of unknown variance needs half the squared deviate more (Guenther, The American Statistician 35,
         # 1981, 243-244).
         unknown = NormalDist().inv_cdf(1 - level) ** 2 / 2
-        return max(math.ceil(_planned(noise, effect, level, power) + unknown), fewest)
+        return max(math.ceil(_planned(noise, effect, level, power) + unknown), minimum)
 
 
 def mann_whitney_p(

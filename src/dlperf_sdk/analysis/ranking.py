@@ -33,7 +33,7 @@ class Excluded:
 class Ranking:
     """The fastest case of each framework, the fastest first."""
 
-    of: str
+    factor: str
     """The fact that is ranked: `framework`, or `implementation` where there is one framework only."""
     entries: tuple[Case, ...]
     cases: tuple[Case, ...]
@@ -56,20 +56,22 @@ def rankings(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Rankin
     Raises:
         AnalysisError: a source has no throughput.
     """
-    many = cases(sources)
-    of = next((name for name in _RANKED if len({key(case.facts.get(name)) for case in many}) > 1), None)
-    if of is None:
+    all_cases = cases(sources)
+    factor = next(
+        (name for name in _RANKED if len({key(case.facts.get(name)) for case in all_cases}) > 1), None
+    )
+    if factor is None:
         return ()
     groups: dict[tuple[str, ...], list[Case]] = {}
-    for case in many:
+    for case in all_cases:
         groups.setdefault(_values(_select_shared_facts(case), case.unit), []).append(case)
-    fastest = [_select_fastest(group, of) for group in groups.values()]
+    fastest = [_select_fastest(group, factor) for group in groups.values()]
     by_question: dict[tuple[str, ...], list[list[Case]]] = {}
     for entries in fastest:
         by_question.setdefault(_comparison_key(entries[0]), []).append(entries)
     ranked = [
         Ranking(
-            of,
+            factor,
             tuple(entries),
             tuple(group),
             _select_shared_facts(entries[0]),
@@ -102,10 +104,10 @@ def _comparison_key(case: Case) -> tuple[str, ...]:
     )
 
 
-def _select_fastest(group: Sequence[Case], of: str) -> list[Case]:
+def _select_fastest(group: Sequence[Case], factor: str) -> list[Case]:
     fastest: dict[str, Case] = {}
     for case in sorted(group, key=lambda case: -case.throughput):
-        fastest.setdefault(key(case.facts.get(of)), case)
+        fastest.setdefault(key(case.facts.get(factor)), case)
     return list(fastest.values())
 
 
@@ -114,12 +116,16 @@ def _list_excluded(
 ) -> tuple[Excluded, ...]:
     facts = _select_shared_facts(entries[0])
     excluded = []
-    for others in by_question[_comparison_key(entries[0])]:
-        if others is not entries:
-            other = _select_shared_facts(others[0])
-            names = sorted(name for name in {*facts, *other} if key(facts.get(name)) != key(other.get(name)))
-            excluded.append(Excluded(tuple(others), tuple((name, other.get(name)) for name in names)))
-    return tuple(sorted(excluded, key=lambda one: -one.cases[0].throughput))
+    for other_entries in by_question[_comparison_key(entries[0])]:
+        if other_entries is not entries:
+            other_facts = _select_shared_facts(other_entries[0])
+            names = sorted(
+                name for name in {*facts, *other_facts} if key(facts.get(name)) != key(other_facts.get(name))
+            )
+            excluded.append(
+                Excluded(tuple(other_entries), tuple((name, other_facts.get(name)) for name in names))
+            )
+    return tuple(sorted(excluded, key=lambda group: -group.cases[0].throughput))
 
 
 def _order(ranking: Ranking) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from dlperf_sdk.spec.strategy import NO_STRATEGY
 from dlperf_sdk.spec.values import TopologySpec
 
 Scaling = Literal["weak", "strong"]
-_HELD = {"weak": "the batch per device", "strong": "the global batch"}
+_FIXED = {"weak": "the batch per device", "strong": "the global batch"}
 
 
 @frozen
@@ -35,12 +35,12 @@ class Scaled:
 
 def speedup(
     case: Case | Result | PublishedFigure,
-    among: Iterable[Case | Result | PublishedFigure],
+    candidates: Iterable[Case | Result | PublishedFigure],
     *,
     scaling: Scaling = "weak",
     baseline: str = "1n1d",
 ) -> Scaled:
-    """Divide the throughput of a case by that of the same case on the baseline's topology, which is one of `among`.
+    """Divide the throughput of a case by that of the same case on the baseline's topology, among `candidates`.
 
     Weak scaling holds the batch per device, strong scaling the global batch; the two answer different questions
     and are never mixed. A single device may use no strategy: it is the baseline of every one.
@@ -49,32 +49,33 @@ def speedup(
         UnknownName: scaling is neither.
         AnalysisError: a source has no throughput.
     """
-    if scaling not in _HELD:
-        raise UnknownName("kind of scaling", scaling, _HELD)
-    wanted, one = TopologySpec.parse(baseline), Case.from_source(case)
+    if scaling not in _FIXED:
+        raise UnknownName("kind of scaling", scaling, _FIXED)
+    baseline_topology, scaled_case = TopologySpec.parse(baseline), Case.from_source(case)
     baselines = [
-        other
-        for other in cases(among)
-        if (other.topology.nodes, other.topology.devices_per_node) == (wanted.nodes, wanted.devices_per_node)
-        and _differ_in_topology_only(one, other, scaling)
+        candidate
+        for candidate in cases(candidates)
+        if (candidate.topology.nodes, candidate.topology.devices_per_node)
+        == (baseline_topology.nodes, baseline_topology.devices_per_node)
+        and _differ_in_topology_only(scaled_case, candidate, scaling)
     ]
     if len(baselines) != 1:
         how_many = f"are {len(baselines)}" if baselines else "is no"
-        reason = f"There {how_many} {baseline} of this case with {_HELD[scaling]} held."
-        return Scaled(one, None, scaling, None, reason=reason)
+        reason = f"There {how_many} {baseline} of this case with {_FIXED[scaling]} held."
+        return Scaled(scaled_case, None, scaling, None, reason=reason)
     base = baselines[0]
-    value = one.throughput / base.throughput
-    if one == base:
-        return Scaled(one, base, scaling, value, 1.0, 1.0)
-    if not one.repeats or not base.repeats:
-        return Scaled(one, base, scaling, value)
-    shift = hodges_lehmann_shift(one.repeats, base.repeats)
-    return Scaled(one, base, scaling, value, shift.low, shift.high)
+    value = scaled_case.throughput / base.throughput
+    if scaled_case == base:
+        return Scaled(scaled_case, base, scaling, value, 1.0, 1.0)
+    if not scaled_case.repeats or not base.repeats:
+        return Scaled(scaled_case, base, scaling, value)
+    shift = hodges_lehmann_shift(scaled_case.repeats, base.repeats)
+    return Scaled(scaled_case, base, scaling, value, shift.low, shift.high)
 
 
 def efficiency(
     case: Case | Result | PublishedFigure,
-    among: Iterable[Case | Result | PublishedFigure],
+    candidates: Iterable[Case | Result | PublishedFigure],
     *,
     scaling: Scaling = "weak",
     baseline: str = "1n1d",
@@ -85,22 +86,22 @@ def efficiency(
         UnknownName: scaling is neither `weak` nor `strong`.
         AnalysisError: a source has no throughput.
     """
-    scaled = speedup(case, among, scaling=scaling, baseline=baseline)
+    scaled = speedup(case, candidates, scaling=scaling, baseline=baseline)
     if scaled.baseline is None or scaled.value is None:
         return scaled
-    more = scaled.case.topology.devices / scaled.baseline.topology.devices
-    low = None if scaled.low is None else scaled.low / more
-    high = None if scaled.high is None else scaled.high / more
-    return evolve(scaled, value=scaled.value / more, low=low, high=high)
+    device_ratio = scaled.case.topology.devices / scaled.baseline.topology.devices
+    low = None if scaled.low is None else scaled.low / device_ratio
+    high = None if scaled.high is None else scaled.high / device_ratio
+    return evolve(scaled, value=scaled.value / device_ratio, low=low, high=high)
 
 
-def _differ_in_topology_only(one: Case, other: Case, scaling: str) -> bool:
-    unheld = {"topology", "batch_size"}
-    if NO_STRATEGY in (one.facts.get("strategy"), other.facts.get("strategy")):
-        unheld.add("strategy")
-    if scaling == "weak" and one.batch_size != other.batch_size:
+def _differ_in_topology_only(first: Case, second: Case, scaling: str) -> bool:
+    varying = {"topology", "batch_size"}
+    if NO_STRATEGY in (first.facts.get("strategy"), second.facts.get("strategy")):
+        varying.add("strategy")
+    if scaling == "weak" and first.batch_size != second.batch_size:
         return False
-    if scaling == "strong" and one.global_batch_size != other.global_batch_size:
+    if scaling == "strong" and first.global_batch_size != second.global_batch_size:
         return False
-    fixed = (one.holds() | other.holds()) - unheld
-    return all(key(one.facts.get(name)) == key(other.facts.get(name)) for name in fixed)
+    fixed = (first.holds() | second.holds()) - varying
+    return all(key(first.facts.get(name)) == key(second.facts.get(name)) for name in fixed)

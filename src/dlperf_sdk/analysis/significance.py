@@ -29,8 +29,8 @@ def sign_test(ratios: Sequence[float]) -> SignTest:
     Source: W. J. Conover, Practical Nonparametric Statistics, 3rd edition, section 3.4.
     """
     above, below = sum(ratio > 1 for ratio in ratios), sum(ratio < 1 for ratio in ratios)
-    n, most = len(ratios), max(above, below)
-    p = 2 * sum(math.comb(n, k) for k in range(n - most + 1)) / 2**n
+    n, majority = len(ratios), max(above, below)
+    p = 2 * sum(math.comb(n, k) for k in range(n - majority + 1)) / 2**n
     return SignTest(above, below, n - above - below, min(1.0, p))
 
 

@@ -111,11 +111,13 @@ def junit_of(gate: Gate) -> str:
         if kind == "system-out":
             ElementTree.SubElement(case, kind).text = text
         else:
-            about = {"message": text} if kind == "skipped" else {"type": decision.outcome, "message": text}
-            ElementTree.SubElement(case, kind, about)
+            attributes = (
+                {"message": text} if kind == "skipped" else {"type": decision.outcome, "message": text}
+            )
+            ElementTree.SubElement(case, kind, attributes)
     for reason in gate.unreadable:
-        about = {"classname": "dlperf.gate", "name": _xml(f"unreadable result: {reason}")}
-        case = ElementTree.SubElement(suite, "testcase", about)
+        attributes = {"classname": "dlperf.gate", "name": _xml(f"unreadable result: {reason}")}
+        case = ElementTree.SubElement(suite, "testcase", attributes)
         ElementTree.SubElement(case, "error", {"type": "unreadable", "message": _xml(reason)})
         counts["error"] += 1
     for name, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):

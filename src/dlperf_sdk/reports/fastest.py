@@ -97,7 +97,7 @@ def _summarize(ranking: Ranking) -> Cell:
     """Return the fastest framework, its throughput and its lead, without the reasons for doubt in full."""
     first, text = ranking.entries[0], lead(ranking)
     value = common_scale([first.throughput], "").own(first.throughput)
-    return Cell(f"{first.facts.get(ranking.of)} {value}, {_IN_PARENTHESES.sub('', text.text)}", text.tone)
+    return Cell(f"{first.facts.get(ranking.factor)} {value}, {_IN_PARENTHESES.sub('', text.text)}", text.tone)
 
 
 def list_shared_facts(ranking: Ranking, rankings: Iterable[Ranking]) -> str:
@@ -123,7 +123,7 @@ def name_of_fastest(ranking: Ranking) -> str:
 def lead(ranking: Ranking) -> Cell:
     """Return the ratio of the fastest over the second, with its interval."""
     compared = ranking.comparison
-    second = str(ranking.entries[1].facts.get(ranking.of))
+    second = str(ranking.entries[1].facts.get(ranking.factor))
     text = f"{format_ratio(compared)} {second}"
     if compared.significant is False:
         return Cell(f"{text}; not significant", "doubt")
@@ -157,7 +157,7 @@ def _format_group(ranking: Ranking, group: Excluded) -> str:
     how = common_scale([case.throughput for case in group.cases], "")
     # Of another workload every framework is named, of another precision the fastest: it has a row of its own.
     shown = group.cases[:1] if _has_own_row(name for name, _ in group.differences) else group.cases
-    named = ", ".join(f"{case.facts.get(ranking.of)} {how.own(case.throughput)}" for case in shown)
+    named = ", ".join(f"{case.facts.get(ranking.factor)} {how.own(case.throughput)}" for case in shown)
     return f"{named} ({', '.join(_format_stated(*difference) for difference in group.differences)})"
 
 
@@ -179,7 +179,7 @@ def _list_others(ranking: Ranking) -> str:
     how = common_scale([case.throughput for case in ranking.entries], "")
 
     def entry(case: Case) -> str:
-        value = f"{case.facts.get(ranking.of)} {how.own(case.throughput)}"
+        value = f"{case.facts.get(ranking.factor)} {how.own(case.throughput)}"
         return f"{value} ({case.throughput / first.throughput:.0%})"
 
     return ", ".join(map(entry, ranking.entries[1:]))

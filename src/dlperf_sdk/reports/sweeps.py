@@ -19,7 +19,7 @@ SWEPT = ("batch_size", "image_size", "sequence_length")
 class Sweep:
     """Runs of one case with different values of one size, the smallest first."""
 
-    of: str
+    factor: str
     runs: tuple[Merged, ...]
 
     @property
@@ -29,7 +29,7 @@ class Sweep:
 
     def value(self, run: Merged) -> float:
         """Return the swept size of a run."""
-        return size_of(run.case, self.of)
+        return size_of(run.case, self.factor)
 
 
 def size_of(case: Case, name: str) -> float:

@@ -64,7 +64,7 @@ def _tensorflow_bert(figures: Figures) -> tuple[str, str]:
     runs = figures.filter(
         framework="tensorflow", implementation=_NGC, model="bert-base", precision="amp-fp16", batch_size=64
     )
-    xla = effect(runs, of="compiler", levels=("xla", "none"))
+    xla = effect(runs, factor="compiler", levels=("xla", "none"))
     largest = {figure.compiler: figure for figure in runs.filter(topology="4n8d")}
     return HOLDS if set(largest) == {"xla", "none"} else DOES_NOT, (
         f"On 32 GPUs {largest['xla'].throughput:.2f} with XLA, {largest['none'].throughput:.2f} without. XLA is worth "
@@ -75,7 +75,7 @@ def _tensorflow_bert(figures: Figures) -> tuple[str, str]:
 def _clip(figures: Figures) -> tuple[str, str]:
     mxnet = figures.filter(implementation="gluon-nlp").values("clip_norm")
     oneflow = figures.filter(framework="oneflow", model="bert-base", release="v1.0")
-    clipping = effect(oneflow, of="clip_norm", levels=(0.0, 1.0))
+    clipping = effect(oneflow, factor="clip_norm", levels=(0.0, 1.0))
     ratios = [pair.ratio for pair in clipping.pairs]
     test = sign_test(ratios)
     larger = mxnet == (0.0,) and test.p <= LEVEL and clipping.median > 1

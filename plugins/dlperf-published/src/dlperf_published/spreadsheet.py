@@ -44,7 +44,10 @@ def effects(figures: Figures, factor: str) -> dict[int, Effect]:
     first, second = _levels(factor)
     return {
         count: effect(
-            figures.filter(topology=f"1n{count}d"), of=factor, levels=(first, second), pairs_are_units=True
+            figures.filter(topology=f"1n{count}d"),
+            factor=factor,
+            levels=(first, second),
+            pairs_are_units=True,
         )
         for count in DEVICES
     }
@@ -59,7 +62,7 @@ def scaling_effects(figures: Figures, factor: str) -> dict[int, Effect]:
             for figure in figures.filter(topology=f"1n{count}d")
             if (value := speedup(figure, cases(figures)).value) is not None
         ]
-        by_count[count] = effect(scaled, of=factor, levels=_levels(factor), pairs_are_units=True)
+        by_count[count] = effect(scaled, factor=factor, levels=_levels(factor), pairs_are_units=True)
     return by_count
 
 

@@ -94,7 +94,7 @@ def _effects(cases: Sequence[Case], factors: Sequence[str]) -> Iterator[Effect]:
     for name in wanted:
         for level, against in _levels(cases, name):
             try:
-                estimate = effect(cases, of=name, levels=(level, against))
+                estimate = effect(cases, factor=name, levels=(level, against))
             except AnalysisError:
                 # No two cases differ in this factor only, or several cases are the same side of a pair.
                 continue
@@ -129,9 +129,9 @@ def _names(estimates: Sequence[Effect]) -> list[str]:
     for estimate in estimates:
         first, second = estimate.levels
         if isinstance(first, str) and isinstance(second, str):
-            bare.append(f"{format_fact(estimate.of, first)} ÷ {format_fact(estimate.of, second)}")
+            bare.append(f"{format_fact(estimate.factor, first)} ÷ {format_fact(estimate.factor, second)}")
         else:
-            bare.append(f"{format_fact(estimate.of, first)} ÷ {key(second)}")
+            bare.append(f"{format_fact(estimate.factor, first)} ÷ {key(second)}")
     often = Counter(bare)
     return [
         f"{name}, {_models(estimate)}" if often[name] > 1 else name
@@ -187,7 +187,7 @@ def _pairs(named: Sequence[tuple[str, Effect]]) -> Folded:
     for name, estimate in named:
         for pair in estimate.pairs:
             shared = {fact: pair.shared.get(fact) for fact in facts}
-            if estimate.of == "framework":
+            if estimate.factor == "framework":
                 shared["framework"] = f"{pair.a.framework} ÷ {pair.b.framework}"
             shared["topology"] = shared["topology"] or str(pair.a.topology)
             cells = ("–" if shared[fact] is None else str(shared[fact]) for fact in facts)
@@ -204,7 +204,7 @@ def _pairs(named: Sequence[tuple[str, Effect]]) -> Folded:
 
 def _answers(named: Sequence[tuple[str, Effect]]) -> Table:
     """Return the answer for each effect in a row; batch sizes, which have sweeps as well, come last."""
-    ordered = sorted(named, key=lambda entry: entry[1].of == "batch_size")
+    ordered = sorted(named, key=lambda entry: entry[1].factor == "batch_size")
     rows = []
     for name, estimate in ordered:
         interval = ""
@@ -236,14 +236,14 @@ def _certainty(estimate: Effect) -> Cell:
 
 def _sentence(estimate: Effect) -> str:
     """Return the ratio, its interval and its test in one sentence."""
-    levels = [format_fact(estimate.of, level) for level in estimate.levels]
+    levels = [format_fact(estimate.factor, level) for level in estimate.levels]
     if len(estimate.pairs) > 1:
         over = f" over {_units_of(estimate)}" if len(estimate.units) > 1 else ""
         pairs = f"{len(estimate.pairs)} pairs, {_describe_units(estimate)}"
         ratio = f"{estimate.median:.3f} times (median{over}; {pairs})"
     else:
         (pair,) = estimate.pairs
-        if estimate.of == "framework":
+        if estimate.factor == "framework":
             levels = [pair.a.framework, pair.b.framework]
         ratio = f"{estimate.median:.3f} times"
     text = f"{levels[0]} reaches {ratio} the throughput of {levels[1]}"
@@ -271,7 +271,7 @@ def _describe_units(estimate: Effect) -> str:
 def _table(named: Sequence[tuple[str, Effect]]) -> Table:
     rows = [
         (
-            estimate.of.replace("_", " "),
+            estimate.factor.replace("_", " "),
             name,
             str(len(estimate.pairs)),
             str(estimate.unpaired),

@@ -73,7 +73,7 @@ def fastest_tiles(rankings: Sequence[Ranking], at_most: int) -> tuple[Tile, ...]
         aside = f"{quantity(first.throughput, first.unit)}: {lead(ranking).text}"
         if excluded:
             aside += f". Not compared: {excluded}"
-        tiles[about] = Tile(f"Fastest: {' · '.join(case)}", str(first.facts.get(ranking.of)), f"{aside}.")
+        tiles[about] = Tile(f"Fastest: {' · '.join(case)}", str(first.facts.get(ranking.factor)), f"{aside}.")
         if len(tiles) == at_most:
             break
     return tuple(tiles.values())

@@ -57,7 +57,7 @@ def _section(
     for sweep in every:
         facts = sweep.case.facts
         about = (str(facts.get("model", "")), str(sweep.case.topology), str(facts.get("precision", "")))
-        groups.setdefault((sweep.of, *about, sweep.case.unit), []).append(sweep)
+        groups.setdefault((sweep.factor, *about, sweep.case.unit), []).append(sweep)
     ordered = sorted(groups.items(), key=lambda group: (-_distinct(group[1]), -len(group[1])))
     parts = [
         (_title(*about), (Abreast(tuple(_plots(_title(*about), group, memory))),))
@@ -141,7 +141,7 @@ def _title(of: str, model: str, topology: str, precision: str) -> str:
 
 
 def _plots(title: str, group: Sequence[Sweep], memory: Mapping[str, Metric]) -> list[Plot]:
-    of = group[0].of
+    of = group[0].factor
     names = labels([sweep.case for sweep in group], ("topology", "precision", of))
     named = list(zip(names, group, strict=True))[:MOST_SERIES]
     plots = [
