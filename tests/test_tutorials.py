@@ -79,6 +79,14 @@ def test_query_results(tmp_path):
 
 @pytest.mark.framework
 @pytest.mark.timeout(1200)
+def test_sweep(tmp_path):
+    follow("sweep", tmp_path, kind="how-to")
+    (report,) = tmp_path.glob("results/*-resnet50-sweep/report.html")
+    assert "batch size" in report.read_text(encoding="utf-8")
+
+
+@pytest.mark.framework
+@pytest.mark.timeout(1200)
 def test_regression_gate(tmp_path):
     follow("regression-gate", tmp_path, kind="how-to")
 

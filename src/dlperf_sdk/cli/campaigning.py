@@ -18,7 +18,6 @@ from dlperf_sdk.reports.numbers import format_count
 if TYPE_CHECKING:
     from dlperf_sdk.campaigns.campaign import Campaign
     from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
-    from dlperf_sdk.campaigns.planning import Entry
     from dlperf_sdk.campaigns.runner import Outcome
 
 campaign = App(
@@ -62,8 +61,11 @@ def run(
 ) -> int:
     """Measure all cases of a campaign. Every finished repeat is on disk before the next starts."""
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
+    from dlperf_sdk.campaigns.planning import plan_campaign
+    from dlperf_sdk.registry.plugins import Registry
 
-    resolved, stamp, entries = _plan_file(file, seed=seed, max_cases=max_cases, trace=trace or None)
+    resolved = _load(file, seed=seed, max_cases=max_cases, trace=trace or None)
+    stamp, entries = plan_campaign(resolved, Registry())
     path = CAMPAIGNS / f"{stamp}-{resolved.name}" if output is None else output
     return _carry_out(create_campaign(path, resolved, entries, stamp), quiet, common)
 
@@ -139,7 +141,7 @@ def plan(
     common: Common = AS_USUAL,
 ) -> int:
     """List a campaign's cases, skipped cases with reasons, and the estimated duration. Nothing is started."""
-    return show_plan(file, all, common, measured, max_cases=max_cases)
+    return show_plan(_load(file, max_cases=max_cases), all, common, measured)
 
 
 @campaign.command
@@ -175,13 +177,15 @@ def print_schema(*, common: Common = AS_USUAL) -> int:
     return 0
 
 
-def show_plan(file: str, all: bool, common: Common, measured: Path | None = None, **settings: Any) -> int:
+def show_plan(campaign: Campaign, all: bool, common: Common, measured: Path | None = None) -> int:
     """Print the output of `campaign plan`, and return the exit code."""
-    campaign, _, entries = _plan_file(file, **settings)
     from dlperf_sdk.campaigns import estimate
     from dlperf_sdk.campaigns.campaign_directory import open_campaign
     from dlperf_sdk.campaigns.case_progress import read_progress
+    from dlperf_sdk.campaigns.planning import plan_campaign
+    from dlperf_sdk.registry.plugins import Registry
 
+    _, entries = plan_campaign(campaign, Registry())
     directory = None if measured is None else open_campaign(measured)
     known = (
         [] if directory is None else list(read_progress(directory.cases, directory.journal.read()).values())
@@ -211,20 +215,16 @@ def show_plan(file: str, all: bool, common: Common, measured: Path | None = None
     return 0
 
 
-def _plan_file(file: str, **settings: Any) -> tuple[Campaign, str, list[Entry]]:
+def _load(file: str, **settings: Any) -> Campaign:
     from dlperf_sdk.campaigns.campaign import make_campaign
     from dlperf_sdk.campaigns.file import load_campaign
-    from dlperf_sdk.campaigns.planning import plan_campaign
-    from dlperf_sdk.registry.plugins import Registry
 
-    campaign = make_campaign(
-        load_campaign(file), **{name: value for name, value in settings.items() if value is not None}
-    )
-    return campaign, *plan_campaign(campaign, Registry())
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    return make_campaign(load_campaign(file), **chosen)
 
 
 def _carry_out(directory: CampaignDirectory, quiet: bool, common: Common, retry: tuple[str, ...] = ()) -> int:
-    return _present(run_shown(directory, quiet, retry), common)
+    return present(run_shown(directory, quiet, retry), common)
 
 
 def run_shown(directory: CampaignDirectory, quiet: bool, retry: tuple[str, ...] = ()) -> Outcome:
@@ -253,7 +253,8 @@ def run_shown(directory: CampaignDirectory, quiet: bool, retry: tuple[str, ...] 
         ) from error
 
 
-def _present(outcome: Outcome, common: Common) -> int:
+def present(outcome: Outcome, common: Common) -> int:
+    """Print the results and the state of a campaign, and return the exit code."""
     from dlperf_sdk.campaigns.status import status as status_of
     from dlperf_sdk.reports import results_table
 

@@ -69,6 +69,25 @@ def _size(_: Any, tokens: Sequence[Token]) -> Any:
     return MAX_BATCH if tokens[0].value == MAX_BATCH else convert_whole_number(_, tokens)
 
 
+class Sweep(tuple[Any, ...]):
+    """The values of a field that were given together, separated by commas."""
+
+
+def _convert_several(convert: Callable[[Any, Sequence[Token]], Any]) -> Callable[[Any, Sequence[Token]], Any]:
+    """Return a converter of one value, or of several with commas between them to a `Sweep`."""
+
+    def convert_each(hint: Any, tokens: Sequence[Token]) -> Any:
+        parts = tokens[0].value.split(",")
+        values = [convert(hint, [attrs.evolve(tokens[0], value=part)]) for part in parts]
+        return values[0] if len(values) == 1 else Sweep(values)
+
+    return convert_each
+
+
+def _text(_: Any, tokens: Sequence[Token]) -> str:
+    return tokens[0].value
+
+
 def _option(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
@@ -123,13 +142,18 @@ def option_values(written: Mapping[str, str], *owners: Any) -> dict[str, Scalar]
 
     The owners are plugins with `Options`; that an option is one of theirs is not checked here.
     """
-    texts = {
+    texts = text_options(*owners)
+    return {name: value if name in texts else parse_scalar(value) for name, value in written.items()}
+
+
+def text_options(*owners: Any) -> set[str]:
+    """Return the names of the options that these plugins declare as text."""
+    return {
         field.name
         for owner in owners
         for field in attrs.fields(owner.Options)
         if isinstance(field.default, str)
     }
-    return {name: value if name in texts else parse_scalar(value) for name, value in written.items()}
 
 
 def collect_fields(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,10 +207,13 @@ def _annotation(field: attrs.Attribute[Any], hint: Any) -> Any:
     if field.default is not None:
         details["show_default"] = lambda _: str(field.default)
     read_as = _read_as(hint)
-    if read_as is int:
-        details["converter"] = convert_whole_number
+    convert = convert_whole_number if read_as is int else _text
     if field.name == "batch_size":
-        read_as, details["converter"] = int | Literal["max"], _size
+        read_as, convert = int | Literal["max"], _size
+    if field.metadata["role"] != "context":
+        details["converter"] = _convert_several(convert)
+    elif read_as is int:
+        details["converter"] = convert
     return Annotated[read_as | None, Parameter(metavar=_metavar(field.name, hint), **details)]
 
 

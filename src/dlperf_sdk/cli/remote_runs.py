@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from dlperf_sdk.cli.case_arguments import spec_of
 from dlperf_sdk.cli.flags import add_case_flags
-from dlperf_sdk.cli.running import DEFAULT_OUTPUT, OutputOptions, run_case, spec_of
+from dlperf_sdk.cli.running import DEFAULT_OUTPUT, OutputOptions, run_case
 from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, emit, say
 from dlperf_sdk.errors import DocumentError, UsageError
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from attrs import define, frozen
 from cyclopts import Group, Parameter
 
-from dlperf_sdk.cli import campaigning
-from dlperf_sdk.cli.flags import ALLOW, REPEATED, add_case_flags, collect_fields, option_values
+from dlperf_sdk.cli import campaigning, sweeping
+from dlperf_sdk.cli.case_arguments import spec_of
+from dlperf_sdk.cli.flags import ALLOW, add_case_flags, collect_fields
 from dlperf_sdk.cli.screen import (
     AS_USUAL,
     INTERRUPTED,
@@ -120,10 +121,16 @@ def run(
 ) -> int:
     """Measure one case: train MODEL in FRAMEWORK for a few steps, and again in new processes, several times.
 
-    Flags override fields of a spec file; --set, --env and --deadline add to them.
+    Flags override fields of a spec file; --set, --env and --deadline add to them. Several values with commas between
+    them (`torch,paddle`, `--batch-size 2,4,8`) measure every combination, as a campaign with one table.
     """
     from dlperf_sdk import api
 
+    if sweeping.has_several(framework, model, flags):
+        sweep = sweeping.make_sweep(framework, model, flags, trace=trace)
+        if dry_run:
+            return campaigning.show_plan(sweep, False, common)
+        return sweeping.run_sweep(sweep, output_options, common)
     spec = spec_of(framework, model, flags)
     if dry_run:
         return _show_plan(spec, common)
@@ -155,12 +162,16 @@ def plan(
 
     For a campaign file: its cases, skipped cases with reasons, and the estimated duration.
     """
-    from dlperf_sdk.campaigns.file import is_campaign
+    from dlperf_sdk.campaigns.file import is_campaign, load_campaign
 
     if model is None and is_campaign(framework):
         if collect_fields(flags) or files:
             raise UsageError("A campaign's cases have their fields in its file; leave the flags out.")
-        return campaigning.show_plan(framework, False, common)
+        return campaigning.show_plan(load_campaign(framework), False, common)
+    if sweeping.has_several(framework, model, flags):
+        if files:
+            raise UsageError("--files lists the files of one case; give one value of each field.")
+        return campaigning.show_plan(sweeping.make_sweep(framework, model, flags), False, common)
     return _show_plan(spec_of(framework, model, flags), common, files)
 
 
@@ -187,31 +198,6 @@ def rerun(
         output_options,
         common,
     )
-
-
-def spec_of(case: str, model: str | None, flags: dict[str, Any]) -> RunSpec:
-    """Return the case that the arguments and flags describe.
-
-    Raises:
-        UsageError: they describe none.
-    """
-    from dlperf_sdk import api
-    from dlperf_sdk.registry.plugins import Registry
-
-    fields, registry = collect_fields(flags), Registry()
-    if model is None and not Path(case).suffix and not Path(case).exists():
-        known = ", ".join(registry.names("models")) or "none"
-        raise UsageError(
-            f"Which model? Write `dlperf run {case} MODEL` (models: {known}), or name a spec file: case.toml."
-        )
-    repeated = {name: fields.pop(name, {}) for name in REPEATED}
-    spec = api.spec_from(case, model, fields)
-    if repeated["options"]:
-        owners = registry.model(spec.model), registry.framework(spec.framework)
-        launcher = registry.topology(spec.topology.launcher)
-        repeated["options"] = option_values(repeated["options"], *owners, launcher)
-    merged = {name: {**getattr(spec, name), **flags} for name, flags in repeated.items()}
-    return api.spec_from(spec, None, merged)
 
 
 def _show_plan(spec: RunSpec, common: Common, files: bool = False) -> int:
