@@ -98,7 +98,10 @@ def _best_batch_sizes(merged: Sequence[Merged]) -> list[Block]:
         )
         for name in swept
     )
-    title = "Best batch sizes per device (within 1 %), their throughput, and its ratio to that of the smallest size"
+    models = ", ".join(dict.fromkeys(str(run.case.facts.get("model", "")) for run in merged))
+    title = (
+        f"Best batch sizes of {models} (within 1 %), their throughput, and its ratio to that of the smallest"
+    )
     blocks: list[Block] = [Table(columns, rows, title)]
     single: dict[str, set[int]] = {}
     for name, places in runs.items():
