@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dlperf_sdk.campaigns.planning import Entry
     from dlperf_sdk.campaigns.status import Status
 
-SHOWN = 40
+MAX_ROWS = 40
 """Rows of a table of cases, unless all are asked for."""
 
 
@@ -56,7 +56,7 @@ def _progress_table(status: Status, all: bool) -> list[Block]:
             rate = quantity(median(list(case.throughputs.values())), units[case.case.spec.model])
         repeats = f"{case.finished}/{case.case.spec.resolved_protocol().repeats}"
         rows.append((case.case.spec.label, Cell(state, tone), repeats, rate))
-    visible = rows if all else rows[:SHOWN]
+    visible = rows if all else rows[:MAX_ROWS]
     columns = (
         Column("case"),
         Column("status", whole=True),
@@ -122,7 +122,7 @@ def plan_of(
 
 
 def _limit_rows(titles: Sequence[str], rows: Sequence[tuple[str, ...]], all: bool) -> list[Block]:
-    visible = rows if all else rows[:SHOWN]
+    visible = rows if all else rows[:MAX_ROWS]
     blocks: list[Block] = [Table(tuple(map(Column, titles)), tuple(visible))] if visible else []
     if len(visible) < len(rows):
         blocks.append(Paragraph(f"{len(rows) - len(visible):,} more; --all shows them.", "quiet"))

@@ -96,19 +96,19 @@ def overview_table(rankings: Sequence[Ranking]) -> Table:
 def _summarize(ranking: Ranking) -> Cell:
     """Return the fastest framework, its throughput and its lead, without the reasons for doubt in full."""
     first, text = ranking.entries[0], lead(ranking)
-    value = common_scale([first.throughput], "").own(first.throughput)
+    value = common_scale([first.throughput], "").format_alone(first.throughput)
     return Cell(f"{first.facts.get(ranking.factor)} {value}, {_IN_PARENTHESES.sub('', text.text)}", text.tone)
 
 
 def list_shared_facts(ranking: Ranking, rankings: Iterable[Ranking]) -> str:
     """Return the facts without a column in which rankings of the same model differ, as this one has them."""
     model = ranking.facts.get("model")
-    alike = [other.facts for other in rankings if other.facts.get("model") == model]
-    names = sorted({name for facts in alike for name in facts} - set(_NAMED))
+    same_model = [other.facts for other in rankings if other.facts.get("model") == model]
+    names = sorted({name for facts in same_model for name in facts} - set(_NAMED))
     return ", ".join(
         _format_stated(name, ranking.facts.get(name))
         for name in names
-        if len({key(facts.get(name)) for facts in alike}) > 1
+        if len({key(facts.get(name)) for facts in same_model}) > 1
     )
 
 
@@ -149,15 +149,17 @@ def format_excluded(ranking: Ranking) -> str:
         if len(group.differences) == 1 or not _has_own_row(name for name, _ in group.differences)
     ]
     texts = [_format_group(ranking, group) for group in groups[:_MAX_EXCLUDED]]
-    more = len(groups) - len(texts)
-    return "; ".join([*texts, *([f"and {more} more"] if more else [])])
+    remaining = len(groups) - len(texts)
+    return "; ".join([*texts, *([f"and {remaining} more"] if remaining else [])])
 
 
 def _format_group(ranking: Ranking, group: Excluded) -> str:
-    how = common_scale([case.throughput for case in group.cases], "")
+    scale = common_scale([case.throughput for case in group.cases], "")
     # Of another workload every framework is named, of another precision the fastest: it has a row of its own.
-    shown = group.cases[:1] if _has_own_row(name for name, _ in group.differences) else group.cases
-    named = ", ".join(f"{case.facts.get(ranking.factor)} {how.own(case.throughput)}" for case in shown)
+    selected = group.cases[:1] if _has_own_row(name for name, _ in group.differences) else group.cases
+    named = ", ".join(
+        f"{case.facts.get(ranking.factor)} {scale.format_alone(case.throughput)}" for case in selected
+    )
     return f"{named} ({', '.join(_format_stated(*difference) for difference in group.differences)})"
 
 
@@ -176,10 +178,10 @@ def _format_stated(name: str, value: object) -> str:
 
 def _list_others(ranking: Ranking) -> str:
     first = ranking.entries[0]
-    how = common_scale([case.throughput for case in ranking.entries], "")
+    scale = common_scale([case.throughput for case in ranking.entries], "")
 
     def entry(case: Case) -> str:
-        value = f"{case.facts.get(ranking.factor)} {how.own(case.throughput)}"
+        value = f"{case.facts.get(ranking.factor)} {scale.format_alone(case.throughput)}"
         return f"{value} ({case.throughput / first.throughput:.0%})"
 
     return ", ".join(map(entry, ranking.entries[1:]))

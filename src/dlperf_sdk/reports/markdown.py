@@ -21,8 +21,8 @@ def text_of(blocks: Iterable[Block]) -> str:
 def _render(block: Block) -> str:
     match block:
         case Heading():
-            aside = f" ({_escape(block.aside.text)})" if block.aside.text else ""
-            return f"## {_escape(block.text)}{aside}"
+            suffix = f" ({_escape(block.aside.text)})" if block.aside.text else ""
+            return f"## {_escape(block.text)}{suffix}"
         case Paragraph():
             return _OPENING.sub(_escape_opening, _escape(block.text))
         case Labels():

@@ -30,7 +30,7 @@ _PREFIXES = {
     "FLOP/s": tuple(pair for pair in _DECIMAL if pair[0] >= 1),
 }
 
-_COUNTED = ("steps", "")
+_COUNT_UNITS = ("steps", "")
 
 
 @frozen
@@ -45,13 +45,13 @@ class Scale:
         """Format a number without its unit."""
         return f"{value / self.divisor:,.{self.decimals}f}"
 
-    def own(self, value: float) -> str:
+    def format_alone(self, value: float) -> str:
         """Format a number without its unit, with the digits that itself needs."""
         return f"{value / self.divisor:,.{_decimals(abs(value) / self.divisor)}f}"
 
-    def own_interval(self, low: float, high: float) -> str:
+    def format_interval_alone(self, low: float, high: float) -> str:
         """Format both ends, each with its own digits."""
-        return f"{self.own(low)} – {self.own(high)}"
+        return f"{self.format_alone(low)} – {self.format_alone(high)}"
 
     def with_unit(self, value: float) -> str:
         """Format a number with its unit."""
@@ -70,7 +70,7 @@ def scale(value: float, unit: str) -> Scale:
     if size == 0:
         divisor, prefix = 1.0, ""
     decimals = (
-        0 if unit in _COUNTED and math.isfinite(size) and size == int(size) else _decimals(size / divisor)
+        0 if unit in _COUNT_UNITS and math.isfinite(size) and size == int(size) else _decimals(size / divisor)
     )
     return Scale(divisor, prefix + unit, decimals)
 
@@ -102,12 +102,12 @@ def duration(seconds: float) -> str:
     """Format a duration: `0.9 s`, `12 s`, `3 min 20 s`, `2 h 05 min`."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60:02d} s"
+    return f"{rounded // 3600} h {rounded % 3600 // 60:02d} min"
 
 
 def format_count(count: int, noun: str) -> str:

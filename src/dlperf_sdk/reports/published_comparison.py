@@ -23,27 +23,27 @@ def compare_with_published(results: Sequence[Result], collection: Collection) ->
     """
     rows: list[tuple[Cell | str, ...]] = []
     notes: list[str] = []
-    without: list[str] = []
+    reasons: list[str] = []
     figures_by_case = _group_by_case(collection)
     for result in results:
         try:
             case = Case.from_source(result)
         except AnalysisError as error:
-            without.append(str(error))
+            reasons.append(str(error))
             continue
         topology = (case.topology.nodes, case.topology.devices_per_node)
-        figures = figures_by_case.get((topology, *(case.facts.get(name) for name in _SAME)), [])
+        figures = figures_by_case.get((topology, *(case.facts.get(name) for name in _CASE_FACTS)), [])
         if not figures:
-            without.append(f"{collection.name} has no figure of {title(result)}.")
+            reasons.append(f"{collection.name} has no figure of {title(result)}.")
             continue
-        own = (
+        result_row = (
             title(result),
             batch_size(result.spec),
             quantity(case.throughput, case.unit),
             "",
             "yours",
         )
-        rows.append(own)
+        rows.append(result_row)
         rows += [_row(compare(case, figure, footnoted=True), figure, notes) for figure in figures]
     blocks: list[Block] = [Heading(f"Comparison with {collection.title}")]
     if rows:
@@ -56,17 +56,17 @@ def compare_with_published(results: Sequence[Result], collection: Collection) ->
         )
         blocks.append(Table(columns, tuple(rows)))
         blocks.append(Notes(tuple(notes)))
-    return [*blocks, *(Paragraph(text, "quiet") for text in dict.fromkeys(without))]
+    return [*blocks, *(Paragraph(text, "quiet") for text in dict.fromkeys(reasons))]
 
 
-_SAME = ("framework", "model", "precision")
+_CASE_FACTS = ("framework", "model", "precision")
 
 
 def _group_by_case(collection: Collection) -> dict[tuple[object, ...], list[PublishedFigure]]:
     figures: dict[tuple[object, ...], list[PublishedFigure]] = {}
     for figure in collection.figures:
         topology = (figure.topology.nodes, figure.topology.devices_per_node)
-        figures.setdefault((topology, *(getattr(figure, name) for name in _SAME)), []).append(figure)
+        figures.setdefault((topology, *(getattr(figure, name) for name in _CASE_FACTS)), []).append(figure)
     return figures
 
 
@@ -74,9 +74,9 @@ def _row(compared: Comparison, figure: PublishedFigure, notes: list[str]) -> tup
     remarks = []
     if compared.reasons:
         remarks.append(f"Not comparable: {'; '.join(compared.reasons)}.")
-    others = [*compared.factors, *compared.footnotes]
-    if others:
-        remarks.append(f"They differ as well in {'; '.join(others)}.")
+    differences = [*compared.factors, *compared.footnotes]
+    if differences:
+        remarks.append(f"They differ as well in {'; '.join(differences)}.")
     text = " ".join([*remarks, *figure.footnotes])
     mark = ""
     if text:

@@ -128,12 +128,16 @@ def _metrics(metrics: Sequence[Metric], notes: _Notes) -> Table:
     rows = []
     # The published figure comes first, whatever the order of the measurers' names.
     for metric in sorted(metrics, key=lambda metric: not metric.name.startswith("throughput")):
-        how = scale(metric.value, metric.unit)
-        spread = how.interval(min(metric.repeats), max(metric.repeats)) if len(metric.repeats) > 1 else ""
+        display_scale = scale(metric.value, metric.unit)
+        spread = (
+            display_scale.interval(min(metric.repeats), max(metric.repeats))
+            if len(metric.repeats) > 1
+            else ""
+        )
         rows.append(
             (
                 metric.name + notes.mark(metric.note),
-                how.with_unit(metric.value),
+                display_scale.with_unit(metric.value),
                 interval(metric),
                 Cell(spread, "quiet"),
             )

@@ -45,8 +45,10 @@ class Group:
 def pages(results: Sequence[Result]) -> list[Block]:
     """Return a table per workload; of several, each states its differences from the others."""
     groups = group_by_workload(results)
-    among = list_contradictions_by_result(results)
-    outcomes = {id(result): outcome(result, peers) for result, peers in zip(results, among, strict=True)}
+    contradictions = list_contradictions_by_result(results)
+    outcomes = {
+        id(result): outcome(result, peers) for result, peers in zip(results, contradictions, strict=True)
+    }
     differing = {
         name
         for name in {name for group in groups for name in group.workload}
@@ -146,9 +148,9 @@ def _table(group: Group, differing: set[str], outcomes: Sequence[Cell], swept: s
         if name in group.workload
     ]
     batch = [] if swept == "batch_size" else [f"batch size {group.workload.get('batch_size')} per device"]
-    aside = "; ".join([*batch, *parts])
+    description = "; ".join([*batch, *parts])
     sizes = [[str(value)] for value in _values(group, swept)] if swept else [[] for _ in group.results]
-    cases, same = _cases([_treatments(result) for result in group.results])
+    cases, common = _cases([_treatments(result) for result in group.results])
     notes: dict[str, int] = {}
     metric_columns = [_column(group.results, *column) for column in _COLUMNS]
     measured = [column for column in metric_columns if column is not None]
@@ -158,9 +160,9 @@ def _table(group: Group, differing: set[str], outcomes: Sequence[Cell], swept: s
             *sizes[index],
             batch_size(result.spec, result.spec.topology.devices),
             *(cells[index] for _, cells in measured),
-            _verdict(result, whole, notes),
+            _verdict(result, outcome, notes),
         )
-        for index, (case, result, whole) in enumerate(zip(cases, group.results, outcomes, strict=True))
+        for index, (case, result, outcome) in enumerate(zip(cases, group.results, outcomes, strict=True))
     ]
     columns = (
         Column("case"),
@@ -169,9 +171,9 @@ def _table(group: Group, differing: set[str], outcomes: Sequence[Cell], swept: s
         *(Column(title, right=True) for title, _ in measured),
         Column("ok?", whole=True),
     )
-    blocks: list[Block] = [Heading(str(group.workload.get("model", "")), Cell(aside, "quiet"))]
-    if same:
-        blocks.append(Paragraph(f"All with {same}.", "quiet"))
+    blocks: list[Block] = [Heading(str(group.workload.get("model", "")), Cell(description, "quiet"))]
+    if common:
+        blocks.append(Paragraph(f"All with {common}.", "quiet"))
     blocks.append(Table(columns, tuple(rows)))
     return [*blocks, Notes(tuple(notes))] if notes else blocks
 
@@ -183,9 +185,9 @@ def _heading(swept: str) -> str:
 def _treatments(result: Result) -> dict[str, str]:
     levels = {fact.name: str(value_of(fact)) for fact in result.facts if fact.role == "factor"}
     # One device has nobody to meet, whatever the strategy.
-    unsaid = ("strategy",) if result.spec.topology.devices == 1 else ()
+    implied = ("strategy",) if result.spec.topology.devices == 1 else ()
     return {
-        name: value for name, value in levels.items() if value not in ("None", "auto") and name not in unsaid
+        name: value for name, value in levels.items() if value not in ("None", "auto") and name not in implied
     }
 
 
@@ -211,28 +213,28 @@ def _column(results: Sequence[Result], name: str, heading: str, note: str) -> tu
     known = [metric for metric in metrics if metric is not None]
     if not known or len({metric.unit for metric in known}) > 1:
         return None
-    how = common_scale([metric.value for metric in known], known[0].unit)
+    scale = common_scale([metric.value for metric in known], known[0].unit)
     if note == "interval":
-        return heading, [_interval(metric, how) for metric in metrics]
-    cells = [Cell("" if metric is None else how(metric.value)) for metric in metrics]
+        return heading, [_interval(metric, scale) for metric in metrics]
+    cells = [Cell("" if metric is None else scale(metric.value)) for metric in metrics]
     # The first column says the unit of the throughputs.
-    unit = "" if name == "throughput-per-device" else how.unit
+    unit = "" if name == "throughput-per-device" else scale.unit
     return ", ".join(part for part in (heading, unit) if part), cells
 
 
-def _interval(metric: Metric | None, how: Scale) -> Cell:
+def _interval(metric: Metric | None, scale: Scale) -> Cell:
     if metric is None:
         return Cell("")
     if metric.low is None or metric.high is None:
         return Cell("–", "quiet")
-    return Cell(how.interval(metric.low, metric.high))
+    return Cell(scale.interval(metric.low, metric.high))
 
 
-def _verdict(result: Result, whole: Cell, notes: dict[str, int]) -> Cell:
+def _verdict(result: Result, outcome: Cell, notes: dict[str, int]) -> Cell:
     """Return the mark of a verdict, with the number of its note unless everything passed."""
-    if whole.text == "ok":
+    if outcome.text == "ok":
         return Cell("✓ ok", "good")
-    text = whole.text if result.failure is None else f"{whole.text}: {result.failure.message}"
+    text = outcome.text if result.failure is None else f"{outcome.text}: {result.failure.message}"
     number = notes.setdefault(text, len(notes) + 1)
-    mark = "✗" if whole.tone == "bad" else "?"
-    return Cell(f"{mark} [{number}]", whole.tone)
+    mark = "✗" if outcome.tone == "bad" else "?"
+    return Cell(f"{mark} [{number}]", outcome.tone)

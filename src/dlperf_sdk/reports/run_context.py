@@ -23,8 +23,8 @@ def list_run_context(result: Result, directory: Path | None) -> tuple[tuple[str,
     pairs: list[tuple[str, Cell | str]] = []
     environment = result.environment
     if environment is not None:
-        how = _ENVIRONMENTS.get(environment.kind, environment.kind)
-        pairs.append(("Environment", f"Python {environment.python}, {how}; {environment.plugin}"))
+        kind = _ENVIRONMENTS.get(environment.kind, environment.kind)
+        pairs.append(("Environment", f"Python {environment.python}, {kind}; {environment.plugin}"))
         if environment.variables:
             listing = ", ".join(
                 f"{name}={'(secret)' if is_hash(value) else value}"
@@ -41,19 +41,21 @@ def list_run_context(result: Result, directory: Path | None) -> tuple[tuple[str,
             text = f"{fact.name} {fact.observed} ran where {fact.requested} was asked for"
             pairs.append(("Observed", Cell(text, "doubt")))
     pairs += [("Note", Cell(note, "doubt")) for note in result.notes]
-    when = _format_period(result.started_at, result.finished_at)
+    period = _format_period(result.started_at, result.finished_at)
     if result.imported is None:
-        pairs.append(("Measured", f"{when}, with dlperf-sdk {result.sdk_version}"))
+        pairs.append(("Measured", f"{period}, with dlperf-sdk {result.sdk_version}"))
     else:
-        pairs.append(("Logs changed", f"{when}; imported with dlperf-sdk {result.sdk_version}"))
+        pairs.append(("Logs changed", f"{period}; imported with dlperf-sdk {result.sdk_version}"))
     pairs.append(("Run", result.id) if directory is None else ("Files", f"{directory}/"))
     return tuple(pairs)
 
 
 def _format_period(start: str, end: str) -> str:
     """Format a period as `2025-01-31 10:15:02 to 10:21:40 UTC`, with the second day if it differs."""
-    (day, begun), (last_day, ended) = (text.removesuffix("+00:00").split("T") for text in (start, end))
-    return f"{day} {begun} to {ended if day == last_day else f'{last_day} {ended}'} UTC"
+    (day, start_time), (last_day, end_time) = (
+        text.removesuffix("+00:00").split("T") for text in (start, end)
+    )
+    return f"{day} {start_time} to {end_time if day == last_day else f'{last_day} {end_time}'} UTC"
 
 
 def differs(requested: Any, observed: Any) -> bool:

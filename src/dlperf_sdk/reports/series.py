@@ -62,10 +62,10 @@ class Workload:
         return self.merged[0].case.unit
 
 
-def merge(many: Iterable[Case]) -> list[Merged]:
+def merge(ungrouped: Iterable[Case]) -> list[Merged]:
     """Merge runs of the same case, in the order of first occurrence."""
     groups: dict[tuple[str, ...], list[Case]] = {}
-    for case in many:
+    for case in ungrouped:
         groups.setdefault(_identity(case, case.holds()), []).append(case)
     return [_merge_runs(runs) for runs in groups.values()]
 
@@ -91,8 +91,8 @@ def workloads(merged: Sequence[Merged]) -> list[Workload]:
         [f"{known.get('model', '')}, {known.get('batch_size', '?')} per device" for known in facts], facts
     )
     grouped = [
-        Workload(of, tuple(group), title)
-        for of, group, title in zip(facts, groups.values(), titles, strict=True)
+        Workload(workload_facts, tuple(group), title)
+        for workload_facts, group, title in zip(facts, groups.values(), titles, strict=True)
     ]
     return sorted(grouped, key=lambda workload: -len(workload.merged))
 
@@ -105,8 +105,8 @@ def strong_workloads(merged: Sequence[Merged]) -> list[Workload]:
     groups: dict[tuple[str, ...], list[Merged]] = {}
     for run in merged:
         names = {name for name, role in run.case.roles.items() if role == "workload"} - {"batch_size"}
-        together = str(run.case.global_batch_size)
-        groups.setdefault((*_identity(run.case, names), run.case.unit, together), []).append(run)
+        batch_text = str(run.case.global_batch_size)
+        groups.setdefault((*_identity(run.case, names), run.case.unit, batch_text), []).append(run)
     facts = []
     for group in groups.values():
         known = _workload_facts(group[0].case)
@@ -124,14 +124,14 @@ def strong_workloads(merged: Sequence[Merged]) -> list[Workload]:
 def titles_of(short: Sequence[str], facts: Sequence[dict[str, Any]]) -> list[str]:
     """Return a short title for each workload, with the facts that distinguish equal titles."""
     titles = []
-    for title, own in zip(short, facts, strict=True):
-        alike = [other_facts for other, other_facts in zip(short, facts, strict=True) if other == title]
+    for title, own_facts in zip(short, facts, strict=True):
+        same_title = [other_facts for other, other_facts in zip(short, facts, strict=True) if other == title]
         differing = {
             name
-            for name in {name for other_facts in alike for name in other_facts}
-            if len({key(other_facts.get(name)) for other_facts in alike}) > 1
+            for name in {name for other_facts in same_title for name in other_facts}
+            if len({key(other_facts.get(name)) for other_facts in same_title}) > 1
         }
-        texts = [format_fact(name, own[name]) for name in sorted(differing) if name in own]
+        texts = [format_fact(name, own_facts[name]) for name in sorted(differing) if name in own_facts]
         titles.append(", ".join([title, *texts]))
     return titles
 
@@ -153,17 +153,17 @@ def format_fact(name: str, value: Any) -> str:
     return f"{name.replace('_', ' ')} {key(value)}"
 
 
-def labels(cases: Sequence[Case], without: Sequence[str] = ()) -> list[str]:
+def labels(cases: Sequence[Case], excluded: Sequence[str] = ()) -> list[str]:
     """Return a name for each case: framework, precision, and as few other facts as distinguish the cases.
 
-    Two cases have the same name only if they differ in nothing that makes a case but the facts of `without`, or
+    Two cases have the same name only if they differ in nothing that makes a case but the facts of `excluded`, or
     in what one of them does not state.
     """
-    fixed = sorted({name for case in cases for name in case.holds()} - set(without) - set(_NAMED))
+    fixed = sorted({name for case in cases for name in case.holds()} - set(excluded) - set(_NAMED))
     parts: dict[str, list[str]] = {}
     distinct = 0
     for name in (*_NAMED, *fixed):
-        if name in without:
+        if name in excluded:
             continue
         texts = [_part(name, case.facts.get(name)) for case in cases]
         if name == "strategy" and len({*texts} - {""}) < 2:
@@ -173,7 +173,7 @@ def labels(cases: Sequence[Case], without: Sequence[str] = ()) -> list[str]:
             parts[name] = texts
             distinct = kinds
     order = [name for name in _PHRASES if name in parts] + [name for name in parts if name not in _PHRASES]
-    return [" ".join(filter(None, (parts[name][at] for name in order))) for at in range(len(cases))]
+    return [" ".join(filter(None, (parts[name][index] for name in order))) for index in range(len(cases))]
 
 
 def _part(name: str, value: Any) -> str:

@@ -41,23 +41,25 @@ def size_of(case: Case, name: str) -> float:
 def sweeps(merged: Sequence[Merged]) -> list[Sweep]:
     """Return the sweeps of two values or more, those with most values first."""
     result = []
-    for of in SWEPT:
+    for factor in SWEPT:
         groups: dict[tuple[str, ...], dict[float, Merged]] = {}
         for run in merged:
-            size = size_of(run.case, of)
+            size = size_of(run.case, factor)
             if size > 0:
-                names = sorted(run.case.holds() - {of, *_FOLLOWING.get(of, ())})
+                names = sorted(run.case.holds() - {factor, *_FOLLOWING.get(factor, ())})
                 identity = (run.case.unit, *(f"{name}={key(run.case.facts.get(name))}" for name in names))
                 groups.setdefault(identity, {})[size] = run
         result += [
-            Sweep(of, tuple(runs[size] for size in sorted(runs))) for runs in groups.values() if len(runs) > 1
+            Sweep(factor, tuple(runs[size] for size in sorted(runs)))
+            for runs in groups.values()
+            if len(runs) > 1
         ]
     return sorted(result, key=lambda sweep: -len(sweep.runs))
 
 
 def swept_size(differing: Collection[str]) -> str | None:
     """Return the size that is swept if workloads differ in these facts; None if they differ in more."""
-    for of in SWEPT:
-        if of in differing and set(differing) <= {of, *_FOLLOWING.get(of, ())}:
-            return of
+    for factor in SWEPT:
+        if factor in differing and set(differing) <= {factor, *_FOLLOWING.get(factor, ())}:
+            return factor
     return None

@@ -33,7 +33,7 @@ _STYLES: dict[Tone, str] = {
 }
 
 
-FEWEST = 12
+MIN_WIDTH = 12
 """Letters of running text that are worth a line in a table."""
 GAP = 2
 """Spaces between columns."""
@@ -106,19 +106,19 @@ def minimum_width(block: Table) -> int:
     for i, column in enumerate(block.columns):
         widest = max((cell_len(line) for row in block.rows for line in row[i].text.splitlines()), default=0)
         foldable = not (column.right or column.whole)
-        widths.append(max(cell_len(column.title), min(widest, FEWEST) if foldable else widest))
+        widths.append(max(cell_len(column.title), min(widest, MIN_WIDTH) if foldable else widest))
     return sum(widths) + GAP * max(0, len(widths) - 1)
 
 
 def _rows(block: Table) -> RenderableType:
     """Render each row as its first cell, with the other non-empty cells and their titles below it."""
-    shown: list[RenderableType] = []
+    parts: list[RenderableType] = []
     titles = max((len(column.title) for column in block.columns[1:]), default=0)
     for index, row in enumerate(block.rows):
         if index:
-            shown.append(Text(""))
+            parts.append(Text(""))
         first = f"{block.columns[0].title} " if block.columns[0].right else ""
-        shown.append(Text(replace_control_characters(first), "bold").append(_text(row[0])))
+        parts.append(Text(replace_control_characters(first), "bold").append(_text(row[0])))
         for column, cell in zip(block.columns[1:], row[1:], strict=True):
             if cell.text:
                 grid = Grid.grid(padding=(0, GAP))
@@ -126,8 +126,8 @@ def _rows(block: Table) -> RenderableType:
                 # As in a table: a number is not broken.
                 grid.add_column(overflow="ellipsis" if column.right else "fold", no_wrap=column.right)
                 grid.add_row(replace_control_characters(column.title).ljust(titles), _text(cell))
-                shown.append(Padding(grid, (0, 0, 0, GAP)))
-    return Group(*shown)
+                parts.append(Padding(grid, (0, 0, 0, GAP)))
+    return Group(*parts)
 
 
 def _table(block: Table) -> RenderableType:
@@ -141,12 +141,12 @@ def _grid(block: Table) -> RenderableType:
     grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold underline")
     for column in block.columns:
         # A number that is cut short reads as another number, so where it does not fit it says so.
-        whole = column.right or column.whole
+        is_whole = column.right or column.whole
         grid.add_column(
             Text(column.title),
             justify="right" if column.right else "left",
-            overflow="ellipsis" if whole else "fold",
-            no_wrap=whole,
+            overflow="ellipsis" if is_whole else "fold",
+            no_wrap=is_whole,
         )
     for row in block.rows:
         grid.add_row(*map(_text, row))

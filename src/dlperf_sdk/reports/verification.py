@@ -17,7 +17,7 @@ NAMED = 12
 
 def page(verifications: Iterable[Verification], *, tracebacks: bool = False) -> list[Block]:
     """Return the report; with `tracebacks`, also the last output of failed workers."""
-    return [block for one in verifications for block in _model(one, tracebacks)]
+    return [block for verification_ in verifications for block in _model(verification_, tracebacks)]
 
 
 def _model(verification: Verification, tracebacks: bool) -> Iterator[Block]:
@@ -55,9 +55,9 @@ def _reference(shard: int, losses: Sequence[float]) -> tuple[Cell, ...]:
 def _row(row: Row, steps: int) -> tuple[Cell | str, ...]:
     parity = row.parity
     deviations = parity.deviations if parity is not None and parity.deviations else ()
-    shown = [f"{deviation:.1e}" for deviation in deviations] + [""] * (steps - len(deviations))
+    cells = [f"{deviation:.1e}" for deviation in deviations] + [""] * (steps - len(deviations))
     updates = "" if parity is None or parity.updates is None else f"{parity.updates:.1e}"
-    return (row.framework, *shown, updates, Cell(row.outcome, _TONES.get(row.outcome, "quiet")))
+    return (row.framework, *cells, updates, Cell(row.outcome, _TONES.get(row.outcome, "quiet")))
 
 
 def _list_details(row: Row) -> Iterator[Block]:
@@ -70,6 +70,6 @@ def _list_details(row: Row) -> Iterator[Block]:
     yield Paragraph(f"{row.framework}: {row.parity.detail}", _TONES.get(row.outcome, "plain"))
     if row.parity.differing:
         count = len(row.parity.differing)
-        more = f", and {count - NAMED} more" if count > NAMED else ""
+        remainder = f", and {count - NAMED} more" if count > NAMED else ""
         names = ", ".join(row.parity.differing[:NAMED])
-        yield Labels((("differ, in the model's order", f"{names}{more}"),))
+        yield Labels((("differ, in the model's order", f"{names}{remainder}"),))

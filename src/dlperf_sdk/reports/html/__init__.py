@@ -39,7 +39,7 @@ def report_on_results(
     return render.document(measured.page(results, unread, published, reference))
 
 
-def report_on_prediction(cases: Sequence[Case], to: TopologySpec, reference: Sequence[Case]) -> str:
+def report_on_prediction(cases: Sequence[Case], topology: TopologySpec, reference: Sequence[Case]) -> str:
     """Return measured series and their predictions on a topology as one HTML document.
 
     Raises:
@@ -48,7 +48,7 @@ def report_on_prediction(cases: Sequence[Case], to: TopologySpec, reference: Seq
     from dlperf_sdk.reports.html import measured, render
 
     render.require()
-    return render.document(measured.prediction_page(cases, to, reference))
+    return render.document(measured.prediction_page(cases, topology, reference))
 
 
 def report_on_collection(published: Collection) -> str:

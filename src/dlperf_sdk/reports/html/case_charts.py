@@ -77,7 +77,7 @@ def ratios(rows: Rows, summaries: Rows) -> dict[str, Any]:
     reach = max(1.1, *(max(value, 1 / value) for value in values)) * 1.03
     scale = alt.Scale(type="log", domain=[1 / reach, reach], nice=False)
     x = alt.X("ratio:Q", title="ratio of throughputs", scale=scale, axis=alt.Axis(format=".3~g", tickCount=8))
-    one = alt.Chart().mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x=alt.XDatum(1))
+    reference_line = alt.Chart().mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x=alt.XDatum(1))
     pairs = (
         alt.Chart()
         .transform_filter("isValid(datum.ratio)")
@@ -96,4 +96,6 @@ def ratios(rows: Rows, summaries: Rows) -> dict[str, Any]:
         color=alt.value(COLORS[1]),
         tooltip=tooltip_of(summaries, label="effect", shown="median", interval="interval"),
     )
-    return finished_chart([one, pairs, *interval, middle], height_of(summaries), [*rows, *summaries])
+    return finished_chart(
+        [reference_line, pairs, *interval, middle], height_of(summaries), [*rows, *summaries]
+    )

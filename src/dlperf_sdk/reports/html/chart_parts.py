@@ -77,8 +77,8 @@ def legend(spec: Mapping[str, Any]) -> list[LegendEntry]:
     if len(names) < 2:
         return []
     return [
-        LegendEntry(name, COLORS[at % len(COLORS)], _PATHS[_SHAPES[at % len(_SHAPES)]])
-        for at, name in enumerate(names)
+        LegendEntry(name, COLORS[index % len(COLORS)], _PATHS[_SHAPES[index % len(_SHAPES)]])
+        for index, name in enumerate(names)
     ]
 
 
@@ -212,7 +212,7 @@ def finished_chart(layers: Sequence[altair.Chart], height: int, rows: Rows) -> d
     sized = alt.layer(*layers).properties(
         width="container", height=height, autosize=fitted, background="transparent"
     )
-    whole = sized.configure(
+    chart = sized.configure(
         aria=False,
         # A label stands below its tick, also at an end, and what is too near to another is left out.
         axis=alt.AxisConfig(
@@ -222,15 +222,15 @@ def finished_chart(layers: Sequence[altair.Chart], height: int, rows: Rows) -> d
         view=alt.ViewConfig(stroke=None),
     )
     # What comes out is of our own making, and a test checks it; checking every plot again takes most of the time.
-    document: dict[str, Any] = whole.to_dict(validate=False)
+    document: dict[str, Any] = chart.to_dict(validate=False)
     # Beside Altair, which would copy the rows for every layer; it gives a layer without any the name of none.
     for layer in document["layer"]:
         layer.pop("data", None)
-    document["data"] = {"values": [_shown(row) for row in rows]}
+    document["data"] = {"values": [_visible_fields(row) for row in rows]}
     document.pop("$schema", None)
     document.pop("usermeta", None)
     return document
 
 
-def _shown(row: Mapping[str, Any]) -> dict[str, Any]:
+def _visible_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: text(value) if isinstance(value, str) else value for name, value in row.items()}

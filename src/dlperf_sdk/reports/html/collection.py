@@ -28,7 +28,7 @@ def page(collection: Collection) -> Page:
     by_workload = workloads(merged)
     ranked = rankings(run.case for run in merged)
     disagreements = collection.disagreements()
-    wrong = disagreement_table(collection)
+    contradicted = disagreement_table(collection)
     sections = (
         leaders.section(ranked),
         scaling.section(by_workload),
@@ -36,7 +36,11 @@ def page(collection: Collection) -> Page:
         *sweeps.sections(merged),
         Section(
             "Disagreements in the source",
-            (Sortable(wrong, page_rows=_PAGE_ROWS) if isinstance(wrong, Table) else wrong,),
+            (
+                Sortable(contradicted, page_rows=_PAGE_ROWS)
+                if isinstance(contradicted, Table)
+                else contradicted,
+            ),
         ),
         _figures(collection.figures, measured),
         evolve(rates.section(by_workload), folded=True),
@@ -72,7 +76,7 @@ def _tiles(
 ) -> tuple[Tile, ...]:
     places = count_places(disagreements)
     documents = {figure.source.document for figure in figures}
-    aside = (
+    description = (
         f"in {len(figures):,} figures from {format_count(len(documents), 'document')}: cells that the figures "
         "contradict, and deviations from the source's protocol"
     )
@@ -81,17 +85,17 @@ def _tiles(
         Tile(
             "Disagreements in the source",
             format_count(places, "place") if places else "none",
-            aside,
+            description,
             "doubt" if places else "good",
         ),
     )
 
 
-def _figures(figures: Figures, among: Sequence[Case]) -> Section:
+def _figures(figures: Figures, candidates: Sequence[Case]) -> Section:
     """Return a table of every figure: its case, the printed numbers, derived ones, and its source."""
     # A baseline is of the same workload: looking only there is faster, and finds the same.
     groups: dict[tuple[str, int], list[Case]] = {}
-    for case in among:
+    for case in candidates:
         groups.setdefault((str(case.facts.get("model")), case.batch_size), []).append(case)
     rows = [_row(figure, groups[figure.model, figure.batch_size]) for figure in figures]
     columns = (
@@ -109,14 +113,14 @@ def _figures(figures: Figures, among: Sequence[Case]) -> Section:
         Column("source"),
         Column("footnotes"),
     )
-    shown = [
-        at
-        for at, column in enumerate(columns)
-        if column.title in _ALWAYS or any(_text(row[at]) for row in rows)
+    visible = [
+        index
+        for index, column in enumerate(columns)
+        if column.title in _ALWAYS or any(_text(row[index]) for row in rows)
     ]
     table = Table(
-        tuple(columns[at] for at in shown),
-        tuple(tuple(row[at] for at in shown) for row in rows),
+        tuple(columns[index] for index in visible),
+        tuple(tuple(row[index] for index in visible) for row in rows),
         f"{format_count(len(figures), 'figure')}, each with the document and the line that it stands in",
     )
     filters = (
@@ -140,10 +144,10 @@ def _text(cell: Cell | str) -> str:
     return cell.text if isinstance(cell, Cell) else cell
 
 
-def _row(figure: PublishedFigure, among: Sequence[Case]) -> tuple[Cell | str, ...]:
-    faster, scaled = speedup(figure, among).value, efficiency(figure, among).value
+def _row(figure: PublishedFigure, candidates: Sequence[Case]) -> tuple[Cell | str, ...]:
+    faster, scaled = speedup(figure, candidates).value, efficiency(figure, candidates).value
     none = Cell("–", "quiet")
-    further = ", ".join(
+    details = ", ".join(
         f"{name.replace('_', ' ')} {value}" if isinstance(value, str) else format_fact(name, value)
         for name, value in sorted(figure.options.items())
     )
@@ -164,7 +168,7 @@ def _row(figure: PublishedFigure, among: Sequence[Case]) -> tuple[Cell | str, ..
         figure.strategy,
         figure.data,
         figure.hardware,
-        further,
+        details,
         figure.estimator,
         str(figure.source),
         " ".join(figure.footnotes),

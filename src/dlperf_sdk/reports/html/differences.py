@@ -13,7 +13,7 @@ from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import Workload
 from dlperf_sdk.reports.sweeps import swept_size
 
-_MOST = 300
+_MAX_PAIRS = 300
 """Pairs that are looked at."""
 
 
@@ -36,36 +36,36 @@ def _between_workloads_table(workloads: Sequence[Workload]) -> Item | None:
 
     None if there are fewer than two workloads.
     """
-    pairs = islice(combinations(workloads, 2), _MOST)
+    pairs = islice(combinations(workloads, 2), _MAX_PAIRS)
     rows = []
-    for one, other in pairs:
-        if swept_size(_differing(one, other)):
+    for first, second in pairs:
+        if swept_size(_differing(first, second)):
             continue
-        reasons = compare(one.merged[0].case, other.merged[0].case, footnoted=True).reasons
-        relevant = [reason for reason in reasons if _fact(reason) in {*one.facts, *other.facts, "unit"}]
-        unsaid = sorted(set(one.facts) ^ set(other.facts))
-        relevant += [f"{name.replace('_', ' ')}: stated by one of them only" for name in unsaid]
-        rows.append((one.title, other.title, "; ".join(relevant)))
+        reasons = compare(first.merged[0].case, second.merged[0].case, footnoted=True).reasons
+        relevant = [reason for reason in reasons if _fact(reason) in {*first.facts, *second.facts, "unit"}]
+        unstated = sorted(set(first.facts) ^ set(second.facts))
+        relevant += [f"{name.replace('_', ' ')}: stated by one of them only" for name in unstated]
+        rows.append((first.title, second.title, "; ".join(relevant)))
     if not rows:
         return None
     columns = (Column("workload"), Column("and"), Column("why they are never in one plot"))
     return Sortable(Table(columns, tuple(rows), "Workloads that cannot be compared"))
 
 
-def _differing(one: Workload, other: Workload) -> set[str]:
-    names = {*one.facts, *other.facts}
-    return {name for name in names if key(one.facts.get(name)) != key(other.facts.get(name))}
+def _differing(first: Workload, second: Workload) -> set[str]:
+    names = {*first.facts, *second.facts}
+    return {name for name in names if key(first.facts.get(name)) != key(second.facts.get(name))}
 
 
 def _within_workloads_table(workloads: Sequence[Workload]) -> Item | None:
     """Return a table of the differences within each workload other than the factors, fact by fact; None if empty."""
     counts: dict[tuple[str, str, str], int] = {}
     for workload in workloads:
-        for comparison in islice(_pair_cases(workload.cases), _MOST):
+        for comparison in islice(_pair_cases(workload.cases), _MAX_PAIRS):
             for kind, texts in (("reason", comparison.reasons), ("footnote", comparison.footnotes)):
                 for text in texts:
-                    at = (kind, workload.title, text)
-                    counts[at] = counts.get(at, 0) + 1
+                    row_key = (kind, workload.title, text)
+                    counts[row_key] = counts.get(row_key, 0) + 1
     if not counts:
         return None
     rows = [
@@ -92,8 +92,8 @@ def _pair_cases(cases: Iterable[Case]) -> Iterator[Comparison]:
     for case in cases:
         groups.setdefault(str(case.topology), []).append(case)
     for group in groups.values():
-        for one, other in combinations(group, 2):
-            yield compare(one, other, footnoted=True)
+        for first, second in combinations(group, 2):
+            yield compare(first, second, footnoted=True)
 
 
 def _fact(reason: str) -> str:

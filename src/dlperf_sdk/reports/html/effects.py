@@ -31,7 +31,7 @@ _USUAL = {
 _NO_LEVEL = {"strategy": (None, NO_STRATEGY)}
 _OF_WORKLOAD = ("batch_size", "clip_norm", "model")
 """Parts of the workload whose effect is asked for all the same: then they are what the ratio is of."""
-MOST = 16
+MAX_EFFECTS = 16
 """Effects that are plotted."""
 _MOST_MODELS = 2
 """Models that the name of an effect lists."""
@@ -88,13 +88,13 @@ def _units(cases: Sequence[Case]) -> Iterator[list[Case]]:
 def _effects(cases: Sequence[Case], factors: Sequence[str]) -> Iterator[Effect]:
     fixed = {name for case in cases for name in case.holds()}
     roles = {name: role for case in cases for name, role in case.roles.items()}
-    wanted = factors or sorted(
+    names = factors or sorted(
         name for name in fixed - {"topology"} if roles[name] != "workload" or name in _OF_WORKLOAD
     )
-    for name in wanted:
-        for level, against in _levels(cases, name):
+    for name in names:
+        for level, reference in _levels(cases, name):
             try:
-                estimate = effect(cases, factor=name, levels=(level, against))
+                estimate = effect(cases, factor=name, levels=(level, reference))
             except AnalysisError:
                 # No two cases differ in this factor only, or several cases are the same side of a pair.
                 continue
@@ -111,10 +111,10 @@ def _levels(cases: Sequence[Case], name: str) -> Iterator[tuple[Any, Any]]:
     if len(values) < 2:
         return
     usual = key(_USUAL.get(name))
-    against = usual if usual in values else Counter(map(key, stated)).most_common(1)[0][0]
+    reference = usual if usual in values else Counter(map(key, stated)).most_common(1)[0][0]
     for level, value in sorted(values.items(), key=_size_key):
-        if level != against:
-            yield value, values[against]
+        if level != reference:
+            yield value, values[reference]
 
 
 def _size_key(level: tuple[str, Any]) -> tuple[float, str]:
@@ -132,9 +132,9 @@ def _names(estimates: Sequence[Effect]) -> list[str]:
             bare.append(f"{format_fact(estimate.factor, first)} ÷ {format_fact(estimate.factor, second)}")
         else:
             bare.append(f"{format_fact(estimate.factor, first)} ÷ {key(second)}")
-    often = Counter(bare)
+    counts = Counter(bare)
     return [
-        f"{name}, {_models(estimate)}" if often[name] > 1 else name
+        f"{name}, {_models(estimate)}" if counts[name] > 1 else name
         for name, estimate in zip(bare, estimates, strict=True)
     ]
 
@@ -147,8 +147,8 @@ def _models(estimate: Effect) -> str:
 
 def _items(estimates: Sequence[Effect]) -> tuple[Item, ...]:
     named = list(zip(_names(estimates), estimates, strict=True))
-    least = sorted((len(estimate.pairs) for estimate in estimates), reverse=True)[:MOST][-1]
-    drawn = [(name, estimate) for name, estimate in named if len(estimate.pairs) >= least][:MOST]
+    minimum = sorted((len(estimate.pairs) for estimate in estimates), reverse=True)[:MAX_EFFECTS][-1]
+    drawn = [(name, estimate) for name, estimate in named if len(estimate.pairs) >= minimum][:MAX_EFFECTS]
     rows: list[dict[str, Any]] = []
     summaries = []
     for name, estimate in drawn:

@@ -55,7 +55,7 @@ def classes(cell: Cell) -> str:
 
 def filters(sortable: Sortable) -> list[int]:
     """Return the positions of the columns that are filtered by their values."""
-    return [at for at, column in enumerate(sortable.table.columns) if column.title in sortable.filters]
+    return [index for index, column in enumerate(sortable.table.columns) if column.title in sortable.filters]
 
 
 def rows(sortable: Sortable) -> dict[str, Any]:

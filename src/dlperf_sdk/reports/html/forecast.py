@@ -24,10 +24,10 @@ class Forecast:
     """The measured case that it starts from."""
     prediction: Prediction
 
-    def rows(self, how: Scale) -> list[dict[str, Any]]:
+    def rows(self, scale: Scale) -> list[dict[str, Any]]:
         """Return the rows of the plot: the last measured point, and the predicted one with its interval."""
-        after = self.prediction
-        start = self.last.throughput / how.divisor
+        prediction = self.prediction
+        start = self.last.throughput / scale.divisor
         shared = {"series": self.name, "line": False}
         return [
             {
@@ -39,27 +39,27 @@ class Forecast:
             },
             {
                 **shared,
-                "devices": after.topology.devices,
-                "topology": f"{after.topology} (predicted)",
-                "forecast": after.throughput / how.divisor,
-                "forecast_low": after.low / how.divisor,
-                "forecast_high": after.high / how.divisor,
-                "shown": f"{how.own(after.throughput)} {how.unit}",
-                "interval": how.own_interval(after.low, after.high),
+                "devices": prediction.topology.devices,
+                "topology": f"{prediction.topology} (predicted)",
+                "forecast": prediction.throughput / scale.divisor,
+                "forecast_low": prediction.low / scale.divisor,
+                "forecast_high": prediction.high / scale.divisor,
+                "shown": f"{scale.format_alone(prediction.throughput)} {scale.unit}",
+                "interval": scale.format_interval_alone(prediction.low, prediction.high),
             },
         ]
 
 
 def forecasts(
-    series: Sequence[Series], reference: Sequence[Case], to: TopologySpec | None = None
+    series: Sequence[Series], reference: Sequence[Case], topology: TopologySpec | None = None
 ) -> list[Forecast]:
-    """Return the predictions of `to`, or of twice the largest topology; none where they are impossible."""
+    """Return the predictions of `topology`, or of twice the largest topology; none where they are impossible."""
     if not reference:
         return []
     predicted = []
     for curve in series:
         cases = [point.merged.case for point in curve.points]
-        target = to or _next_larger(cases)
+        target = topology or _next_larger(cases)
         try:
             prediction = predict(cases, target, reference=reference)
         except AnalysisError:

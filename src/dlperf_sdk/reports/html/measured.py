@@ -26,7 +26,7 @@ from dlperf_sdk.reports.html import (
     sweeps,
     verdicts,
 )
-from dlperf_sdk.reports.html import results as every
+from dlperf_sdk.reports.html import results as result_section
 from dlperf_sdk.reports.html.page import Item, Page, Section
 from dlperf_sdk.reports.labels import outcome
 from dlperf_sdk.reports.numbers import format_count
@@ -57,16 +57,16 @@ def page(
     """
     if not results:
         raise StoreError("There is no result to report on.")
-    cases, left_out = _cases(results)
+    cases, omitted = _cases(results)
     merged = merge(cases)
     by_workload = workloads(merged)
     ranked = rankings(run.case for run in merged)
-    among = list_contradictions_by_result(results)
-    outcomes = [outcome(result, reasons) for result, reasons in zip(results, among, strict=True)]
+    contradictions = list_contradictions_by_result(results)
+    outcomes = [outcome(result, reasons) for result, reasons in zip(results, contradictions, strict=True)]
     sections = (
         Section("What could not be read", _notes(unread)),
         leaders.section(ranked),
-        every.results_table(results, outcomes, left_out),
+        result_section.results_table(results, outcomes, omitted),
         rates.section(by_workload),
         scaling.section(by_workload, reference),
         scaling.strong(strong_workloads(merged), by_workload),
@@ -81,7 +81,7 @@ def page(
                 resources.section(results),
                 differences.section(by_workload),
                 run_context.section(results),
-                every.list_details(results, outcomes),
+                result_section.list_details(results, outcomes),
             )
         ),
     )
@@ -94,26 +94,26 @@ def page(
     )
 
 
-def prediction_page(cases: Sequence[Case], to: TopologySpec, reference: Sequence[Case]) -> Page:
+def prediction_page(cases: Sequence[Case], topology: TopologySpec, reference: Sequence[Case]) -> Page:
     """Return the report on predictions of one topology."""
     return Page(
-        title=f"Prediction for {to}",
+        title=f"Prediction for {topology}",
         lede="Throughput of a topology that was not measured, predicted from smaller ones and from published series.",
         tiles=(),
-        sections=(scaling.section(workloads(merge(cases)), reference, to),),
+        sections=(scaling.section(workloads(merge(cases)), reference, topology),),
         colophon=f"Made by dlperf-sdk {dlperf_sdk.__version__} from {format_count(len(cases), 'result')}.",
     )
 
 
 def _cases(results: Sequence[Result]) -> tuple[list[Case], list[str]]:
     """Return the cases with a valid throughput, and the reasons why the others are in no plot."""
-    valid, left_out = [], []
+    valid, omitted = [], []
     for result in results:
         try:
             valid.append(Case.from_source(result))
         except AnalysisError as error:
-            left_out.append(str(error))
-    return valid, left_out
+            omitted.append(str(error))
+    return valid, omitted
 
 
 def _notes(texts: Sequence[str]) -> tuple[Item, ...]:

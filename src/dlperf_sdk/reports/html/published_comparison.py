@@ -20,16 +20,15 @@ _MAX_UNFOLDED_NOTES = 6
 def section(results: Sequence[Result], collection: Collection) -> Section:
     """Return a row for each result and each figure of the same case, and the results without such a figure."""
     items: list[Item] = []
-    without: list[Item] = []
+    unmatched: list[Item] = []
     for block in compare_with_published(results[:MAX_RESULTS], collection):
         if isinstance(block, Table):
-            own = sum(not row[3].text for row in block.rows)
-            title = (
-                f"{format_count(own, 'result')} compared with {format_count(len(block.rows) - own, 'figure')}"
-            )
+            result_count = sum(not row[3].text for row in block.rows)
+            figures = format_count(len(block.rows) - result_count, "figure")
+            title = f"{format_count(result_count, 'result')} compared with {figures}"
             items.append(Sortable(Table(block.columns, tuple(_repeat_names(block.rows)), title), ("case",)))
         elif isinstance(block, Paragraph):
-            without.append(block)
+            unmatched.append(block)
         elif isinstance(block, Notes):
             count = len(block.texts)
             items.append(
@@ -39,12 +38,14 @@ def section(results: Sequence[Result], collection: Collection) -> Section:
             )
     if len(results) > MAX_RESULTS:
         items.append(Paragraph(f"Of {len(results):,} results these are the first {MAX_RESULTS:,}.", "quiet"))
-    if without:
-        more = len(without) - _MAX_WITHOUT
-        shown = without[:_MAX_WITHOUT]
-        if more > 0:
-            shown.append(Paragraph(f"And {more:,} more.", "quiet"))
-        items.append(Folded(f"{format_count(len(without), 'case')} without a published figure", tuple(shown)))
+    if unmatched:
+        remaining = len(unmatched) - _MAX_WITHOUT
+        visible = unmatched[:_MAX_WITHOUT]
+        if remaining > 0:
+            visible.append(Paragraph(f"And {remaining:,} more.", "quiet"))
+        items.append(
+            Folded(f"{format_count(len(unmatched), 'case')} without a published figure", tuple(visible))
+        )
     lede = (
         f"{collection.description} The same framework, model, topology and precision; a ratio with a question mark "
         "answers no question, and its note says why."

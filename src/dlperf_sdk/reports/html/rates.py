@@ -12,13 +12,13 @@ from dlperf_sdk.reports.series import Workload, labels
 
 OPEN = 1
 """Workloads that are shown at once; others are folded."""
-MOST = 24
+MAX_WORKLOADS = 24
 """Workloads, and facets of each, that are plotted."""
 
 
 def section(workloads: Sequence[Workload]) -> Section:
     """Return the throughput section, with one plot per workload."""
-    plots = [(workload.title, _plots(workload)) for workload in workloads[:MOST]]
+    plots = [(workload.title, _plots(workload)) for workload in workloads[:MAX_WORKLOADS]]
     lede = (
         "Samples of all devices per second. The pale bar is the distribution-free 95 % interval of the median, of at "
         "least six repeats, or of as many runs where a case was run several times."
@@ -26,14 +26,15 @@ def section(workloads: Sequence[Workload]) -> Section:
     return Section("Throughput", fold_workloads(plots, len(workloads)), lede)
 
 
-def fold_workloads(parts: Sequence[tuple[str, tuple[Item, ...]]], of: int) -> tuple[Item, ...]:
-    """Return the items of the first workload, the others folded, and a note on how many of `of` are not plotted."""
-    items: list[Item] = [item for _, shown in parts[:OPEN] for item in shown]
-    items += [Folded(title, shown) for title, shown in parts[OPEN:]]
-    if of > MOST:
+def fold_workloads(parts: Sequence[tuple[str, tuple[Item, ...]]], count: int) -> tuple[Item, ...]:
+    """Return the items of the first workload, the others folded, and a note on how many of `count` are not plotted."""
+    items: list[Item] = [item for _, folded in parts[:OPEN] for item in folded]
+    items += [Folded(title, folded) for title, folded in parts[OPEN:]]
+    if count > MAX_WORKLOADS:
         items.append(
             Paragraph(
-                f"{format_count(of - MOST, 'more workload')} not plotted; the tables hold them.", "quiet"
+                f"{format_count(count - MAX_WORKLOADS, 'more workload')} not plotted; the tables hold them.",
+                "quiet",
             )
         )
     return tuple(items)
@@ -54,5 +55,5 @@ def _plots(workload: Workload) -> tuple[Item, ...]:
         )
         for name, run in zip(names, runs, strict=True)
     ]
-    plots = spread.plots(values, "throughput", workload.unit, f"Throughput: {workload.title}", MOST)
+    plots = spread.plots(values, "throughput", workload.unit, f"Throughput: {workload.title}", MAX_WORKLOADS)
     return (Abreast(tuple(plots)),) if len(plots) > 1 else tuple(plots)

@@ -43,7 +43,7 @@ def section(results: Sequence[Result]) -> Section:
             if values and len(units) == 1:
                 workload = f"{title}: {model}, {batch} per device"
                 plots += spread.plots(values, name.replace("-", " "), units.pop(), workload, _MAX_PLOTS)
-                if len(values) > spread.MOST:
+                if len(values) > spread.MAX_VALUES:
                     plots.append(Paragraph("Further cases are in the table of results.", "quiet"))
         if plots:
             items.append(Folded(title, tuple(plots)))

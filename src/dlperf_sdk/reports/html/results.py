@@ -40,19 +40,19 @@ _WHERE_DIFFERENT: dict[str, Callable[[Result], str]] = {
 def names(results: Sequence[Result]) -> list[str]:
     """Return a name for each result: its case, and the end of its id if several results have the same case."""
     bare = [f"{labels.title(result)} · batch {labels.batch_size(result.spec)}" for result in results]
-    often = Counter(bare)
+    counts = Counter(bare)
     return [
-        f"{name} · {result.id[-6:]}" if often[name] > 1 else name
+        f"{name} · {result.id[-6:]}" if counts[name] > 1 else name
         for name, result in zip(bare, results, strict=True)
     ]
 
 
 def results_table(
-    results: Sequence[Result], outcomes: Sequence[Cell], left_out: Sequence[str] = ()
+    results: Sequence[Result], outcomes: Sequence[Cell], omitted: Sequence[str] = ()
 ) -> Section:
     """Return a row per result with its outcome, failed ones included.
 
-    `left_out` says whose throughput is in no plot, and why.
+    `omitted` says whose throughput is in no plot, and why.
     """
     measured = [(name, title) for name, title in _COLUMNS if any(result.metric(name) for result in results)]
     scales = {name: _scales(name, results) for name, _ in measured}
@@ -64,7 +64,7 @@ def results_table(
     ]
     columns += [*(Column(name) for name in differing)]
     for name, title in measured:
-        units = {how.unit for how in scales[name].values()}
+        units = {scale.unit for scale in scales[name].values()}
         columns.append(Column(", ".join([title, *units]) if len(units) == 1 else title, right=True))
         if name == "throughput":
             columns.append(Column("95 % interval", right=True))
@@ -73,33 +73,33 @@ def results_table(
         columns.append(Column("ok?", whole=True))
     columns.append(Column("run", whole=True))
     rows = []
-    for result, whole in zip(results, outcomes, strict=True):
+    for result, outcome in zip(results, outcomes, strict=True):
         spec = result.spec
         cells: list[Cell | str] = [spec.framework, spec.model, str(spec.topology), labels.batch_size(spec)]
         cells += [spec.precision, *(_WHERE_DIFFERENT[name](result) for name in differing)]
         for name, _ in measured:
-            metric, of = result.metric(name), scales[name]
-            several = len({how.unit for how in of.values()}) > 1
-            cells.append(_number(metric, of, several))
+            metric, metric_scales = result.metric(name), scales[name]
+            is_mixed = len({scale.unit for scale in metric_scales.values()}) > 1
+            cells.append(_number(metric, metric_scales, is_mixed))
             if name == "throughput":
-                cells += [_interval(metric, of), _short_outcome(whole, result)]
+                cells += [_interval(metric, metric_scales), _short_outcome(outcome, result)]
         if not any(name == "throughput" for name, _ in measured):
-            cells.append(_short_outcome(whole, result))
+            cells.append(_short_outcome(outcome, result))
         rows.append((*cells, result.id))
     table = Table(tuple(columns), tuple(rows), format_count(len(results), "result"))
     filters = ("framework", "model", "topology", "precision", *_WHERE_DIFFERENT, "batch", "ok?")
     items: list[Item] = [Sortable(table, filters, _PAGE_ROWS)]
-    few = sum(1 <= len(result.repeats) < 6 for result in results)
-    if few:
-        note = f"{format_count(few, 'result')} without an interval: six repeats are needed for one."
+    count = sum(1 <= len(result.repeats) < 6 for result in results)
+    if count:
+        note = f"{format_count(count, 'result')} without an interval: six repeats are needed for one."
         items.append(Paragraph(note, "quiet"))
     if len(results) > WITH_RECORDS:
         items.append(Paragraph(UNREAD, "quiet"))
-    if left_out:
-        notes = tuple(Paragraph(text, "quiet") for text in left_out[:_MOST_LEFT_OUT])
-        if len(left_out) > len(notes):
-            notes = (*notes, Paragraph(f"And {len(left_out) - len(notes):,} more.", "quiet"))
-        items.append(Folded(f"{format_count(len(left_out), 'result')} in no plot of throughputs", notes))
+    if omitted:
+        notes = tuple(Paragraph(text, "quiet") for text in omitted[:_MOST_LEFT_OUT])
+        if len(omitted) > len(notes):
+            notes = (*notes, Paragraph(f"And {len(omitted) - len(notes):,} more.", "quiet"))
+        items.append(Folded(f"{format_count(len(omitted), 'result')} in no plot of throughputs", notes))
     return Section("Results", tuple(items))
 
 
@@ -118,20 +118,22 @@ def _scales(name: str, results: Sequence[Result]) -> dict[str, Scale]:
     return {unit: common_scale(values, unit) for unit, values in units.items()}
 
 
-def _number(metric: Metric | None, scales: Mapping[str, Scale], several: bool) -> Cell | str:
+def _number(metric: Metric | None, scales: Mapping[str, Scale], is_mixed: bool) -> Cell | str:
     if metric is None:
         return Cell("–", "quiet")
-    how = scales.get(metric.unit)
-    if how is None or not math.isfinite(metric.value):
+    scale = scales.get(metric.unit)
+    if scale is None or not math.isfinite(metric.value):
         return Cell(str(metric.value), "bad")
-    return f"{how.own(metric.value)} {how.unit}" if several else how.own(metric.value)
+    return (
+        f"{scale.format_alone(metric.value)} {scale.unit}" if is_mixed else scale.format_alone(metric.value)
+    )
 
 
 def _interval(metric: Metric | None, scales: Mapping[str, Scale]) -> Cell | str:
-    how = None if metric is None else scales.get(metric.unit)
-    if metric is None or how is None or metric.low is None or metric.high is None:
+    scale = None if metric is None else scales.get(metric.unit)
+    if metric is None or scale is None or metric.low is None or metric.high is None:
         return Cell("–", "quiet")
-    return how.own_interval(metric.low, metric.high)
+    return scale.format_interval_alone(metric.low, metric.high)
 
 
 def list_details(results: Sequence[Result], outcomes: Sequence[Cell]) -> Section:

@@ -36,7 +36,7 @@ def section(results: Sequence[Result]) -> Section:
     items: list[Item] = []
     if environments:
         heads = (*(Column(name) for name in ("framework", "plugin", "Python", "environment")), _COUNT)
-        rows = tuple((*at, f"{count:,}") for at, count in environments.items())
+        rows = tuple((*environment, f"{count:,}") for environment, count in environments.items())
         items.append(Table(heads, rows, "Environments"))
     items += _counts_table("Machines", "machine", machines)
     items += _counts_table("What the workers found", "facts", workers)

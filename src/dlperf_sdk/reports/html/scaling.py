@@ -13,7 +13,7 @@ from dlperf_sdk.reports.html import line_charts
 from dlperf_sdk.reports.html.chart_parts import MOST_SERIES
 from dlperf_sdk.reports.html.forecast import forecasts
 from dlperf_sdk.reports.html.page import Abreast, Item, Plot, Section
-from dlperf_sdk.reports.html.rates import MOST, fold_workloads
+from dlperf_sdk.reports.html.rates import MAX_WORKLOADS, fold_workloads
 from dlperf_sdk.reports.html.scaling_series import Series, series_of
 from dlperf_sdk.reports.html.scaling_tables import (
     describe,
@@ -28,11 +28,11 @@ from dlperf_sdk.spec.values import TopologySpec
 
 
 def section(
-    workloads: Sequence[Workload], reference: Sequence[Case] = (), to: TopologySpec | None = None
+    workloads: Sequence[Workload], reference: Sequence[Case] = (), topology: TopologySpec | None = None
 ) -> Section:
     """Return weak scaling, for the workloads that ran on more than one number of devices.
 
-    With a `reference` of published series, the topology `to`, or else the next larger one, is predicted from it.
+    With a `reference` of published series, `topology`, or else the next larger one, is predicted from it.
     """
     lede = (
         "The batch per device is held (weak scaling). Dashed: what each series would reach if every device added as "
@@ -41,7 +41,7 @@ def section(
     by_workload = [(workload, series_of(workload)) for workload in workloads]
     if reference:
         lede += " Dotted, in a pale band: the prediction of a larger topology, and its 90 % interval."
-    return Section("Scaling", _shown(by_workload, "weak", reference, to), lede)
+    return Section("Scaling", _make_items(by_workload, "weak", reference, topology), lede)
 
 
 def strong(workloads: Sequence[Workload], weak: Sequence[Workload]) -> Section:
@@ -50,7 +50,7 @@ def strong(workloads: Sequence[Workload], weak: Sequence[Workload]) -> Section:
     Two points that are also points of weak series, as those of 1n1d with 64 and of 1n2d with 32 per device may be,
     are none of strong scaling that anybody has measured: they are left out.
     """
-    elsewhere = {
+    shown_elsewhere = {
         id(point.merged) for workload in weak for series in series_of(workload) for point in series.points
     }
     by_workload = [
@@ -60,7 +60,7 @@ def strong(workloads: Sequence[Workload], weak: Sequence[Workload]) -> Section:
                 series
                 for series in series_of(workload, "strong")
                 if len({point.merged.case.topology.devices for point in series.points}) > 2
-                or not elsewhere.issuperset(id(point.merged) for point in series.points)
+                or not shown_elsewhere.issuperset(id(point.merged) for point in series.points)
             ],
         )
         for workload in workloads
@@ -70,18 +70,19 @@ def strong(workloads: Sequence[Workload], weak: Sequence[Workload]) -> Section:
         "series would reach if every device added as much as the first. Speedup and efficiency are against one device "
         "with the whole batch."
     )
-    return Section("Strong scaling", _shown(by_workload, "strong"), lede)
+    return Section("Strong scaling", _make_items(by_workload, "strong"), lede)
 
 
-def _shown(
-    every: Sequence[tuple[Workload, list[Series]]],
+def _make_items(
+    grouped: Sequence[tuple[Workload, list[Series]]],
     kind: Scaling,
     reference: Sequence[Case] = (),
-    to: TopologySpec | None = None,
+    topology: TopologySpec | None = None,
 ) -> tuple[Item, ...]:
-    scaled = [(workload, series) for workload, series in every if series]
+    scaled = [(workload, series) for workload, series in grouped if series]
     parts = [
-        (workload.title, _items(workload, series, kind, reference, to)) for workload, series in scaled[:MOST]
+        (workload.title, _items(workload, series, kind, reference, topology))
+        for workload, series in scaled[:MAX_WORKLOADS]
     ]
     return (*summary_items(scaled), *fold_workloads(parts, len(scaled)))
 
@@ -97,20 +98,20 @@ def _items(
     series: Sequence[Series],
     kind: Scaling,
     reference: Sequence[Case],
-    to: TopologySpec | None,
+    topology: TopologySpec | None,
 ) -> tuple[Item, ...]:
     unit, (throughputs, speedups, efficiencies) = workload.unit, _NAMES[kind]
-    how = common_scale([point.merged.case.throughput for curve in series for point in curve.points], unit)
+    scale = common_scale([point.merged.case.throughput for curve in series for point in curve.points], unit)
     drawn = series[:MOST_SERIES]
-    predicted = forecasts(drawn, reference, to)
-    numbers, reasons = numbers_table(series, how, predicted)
-    points = [row for curve in drawn for row in _rows(curve, how)]
-    points += [row for forecast in predicted for row in forecast.rows(how)]
+    predicted = forecasts(drawn, reference, topology)
+    numbers, reasons = numbers_table(series, scale, predicted)
+    points = [row for curve in drawn for row in _rows(curve, scale)]
+    points += [row for forecast in predicted for row in forecast.rows(scale)]
     plots = [
         Plot(
             f"{throughputs}: {workload.title}",
-            describe(series, how.unit, len(drawn)),
-            partial(line_charts.scaling, points, how.unit),
+            describe(series, scale.unit, len(drawn)),
+            partial(line_charts.scaling, points, scale.unit),
             numbers,
         )
     ]
@@ -139,7 +140,7 @@ def _items(
     return tuple(items)
 
 
-def _rows(series: Series, how: Scale) -> list[dict[str, Any]]:
+def _rows(series: Series, scale: Scale) -> list[dict[str, Any]]:
     rows, drawn = [], set()
     for point in series.points:
         case, base = point.merged.case, point.speedup.baseline
@@ -148,17 +149,17 @@ def _rows(series: Series, how: Scale) -> list[dict[str, Any]]:
             "series": series.name,
             "devices": devices,
             "topology": str(case.topology),
-            "value": case.throughput / how.divisor,
-            "shown": f"{how.own(case.throughput)} {how.unit}",
+            "value": case.throughput / scale.divisor,
+            "shown": f"{scale.format_alone(case.throughput)} {scale.unit}",
             # Of several topologies with as many devices the line goes through the one with the fewest nodes.
             "line": devices not in drawn,
         }
         drawn.add(devices)
         if base is not None:
-            row["ideal"] = base.throughput / base.topology.devices * devices / how.divisor
+            row["ideal"] = base.throughput / base.topology.devices * devices / scale.divisor
         if point.merged.low is not None and point.merged.high is not None:
-            row |= {"low": point.merged.low / how.divisor, "high": point.merged.high / how.divisor}
-            row["interval"] = how.own_interval(point.merged.low, point.merged.high)
+            row |= {"low": point.merged.low / scale.divisor, "high": point.merged.high / scale.divisor}
+            row["interval"] = scale.format_interval_alone(point.merged.low, point.merged.high)
         rows.append(row)
     return rows
 

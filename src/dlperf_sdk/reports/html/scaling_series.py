@@ -31,24 +31,24 @@ class Series:
 
 def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
     """Return the series with two numbers of devices or more: those of most devices first, of these the fastest."""
-    unheld = {"topology", "strategy"} if kind == "weak" else {"topology", "strategy", "batch_size"}
+    varying = {"topology", "strategy"} if kind == "weak" else {"topology", "strategy", "batch_size"}
     groups: dict[tuple[str, ...], list[Merged]] = {}
     for merged in workload.merged:
         # One device has nobody to meet: it belongs to the series of every strategy.
-        fixed = sorted(merged.case.holds() - unheld)
+        fixed = sorted(merged.case.holds() - varying)
         groups.setdefault(tuple(f"{name}={key(merged.case.facts.get(name))}" for name in fixed), []).append(
             merged
         )
-    several = [
-        one
+    by_strategy = [
+        runs
         for group in groups.values()
-        for one in _by_strategy(group)
-        if len({run.case.topology.devices for run in one}) > 1
+        for runs in _by_strategy(group)
+        if len({run.case.topology.devices for run in runs}) > 1
     ]
-    several.sort(key=_reach, reverse=True)
-    largest = [max(group, key=size_of).case for group in several]
+    by_strategy.sort(key=_reach, reverse=True)
+    largest = [max(group, key=size_of).case for group in by_strategy]
     names = labels(largest, ("topology", "batch_size"))
-    return [Series(name, _points(group, kind)) for name, group in zip(names, several, strict=True)]
+    return [Series(name, _points(group, kind)) for name, group in zip(names, by_strategy, strict=True)]
 
 
 def _by_strategy(group: Sequence[Merged]) -> list[list[Merged]]:
@@ -75,12 +75,12 @@ def _reach(group: Sequence[Merged]) -> tuple[int, float]:
 
 
 def _points(group: Sequence[Merged], kind: Scaling) -> tuple[Point, ...]:
-    among = [run.case for run in group]
+    candidates = [run.case for run in group]
     return tuple(
         Point(
             run,
-            speedup(run.case, among, scaling=kind),
-            efficiency(run.case, among, scaling=kind),
+            speedup(run.case, candidates, scaling=kind),
+            efficiency(run.case, candidates, scaling=kind),
         )
         for run in group
     )

@@ -17,7 +17,7 @@ _PAGE_ROWS = 8
 
 
 def numbers_table(
-    series: Sequence[Series], how: Scale, predicted: Sequence[Forecast] = ()
+    series: Sequence[Series], scale: Scale, predicted: Sequence[Forecast] = ()
 ) -> tuple[Table, list[str]]:
     """Return a table of every point and prediction, and notes on them."""
     reasons: list[str] = []
@@ -34,8 +34,10 @@ def numbers_table(
                     curve.name,
                     str(case.topology),
                     str(case.topology.devices),
-                    how.own(case.throughput),
-                    Cell("–", "quiet") if low is None or high is None else how.own_interval(low, high),
+                    scale.format_alone(case.throughput),
+                    Cell("–", "quiet")
+                    if low is None or high is None
+                    else scale.format_interval_alone(low, high),
                     mark or f"{scaled.value:.2f}×",
                     mark or f"{point.efficiency.value:.1%}",
                 )
@@ -47,8 +49,8 @@ def numbers_table(
                 forecast.name,
                 f"{after.topology} (predicted, 90 % interval)",
                 str(after.topology.devices),
-                how.own(after.throughput),
-                how.own_interval(after.low, after.high),
+                scale.format_alone(after.throughput),
+                scale.format_interval_alone(after.low, after.high),
                 none,
                 none,
             )
@@ -58,7 +60,7 @@ def numbers_table(
         Column("series", key=True),
         Column("topology", key=True),
         Column("devices", right=True),
-        Column(f"throughput, {how.unit}", right=True),
+        Column(f"throughput, {scale.unit}", right=True),
         Column("interval", right=True),
         Column("speedup", right=True),
         Column("efficiency", right=True),
@@ -84,12 +86,12 @@ def describe(series: Sequence[Series], unit: str, drawn: int) -> str:
     """Describe the lines and the highest throughput."""
     points = [(curve, point) for curve in series for point in curve.points]
     counts = sorted({point.merged.case.topology.devices for _, point in points})
-    best, most = max(points, key=lambda entry: entry[1].merged.case.throughput)
+    best, top = max(points, key=lambda entry: entry[1].merged.case.throughput)
     rest = f" {len(series) - drawn} more are in the table only." if drawn < len(series) else ""
     return (
         f"{format_count(drawn, 'line')} from {counts[0]} to {format_count(counts[-1], 'device')}. The highest "
         "throughput "
-        f"is {quantity(most.merged.case.throughput, unit)}: {best.name} on {most.merged.case.topology}.{rest}"
+        f"is {quantity(top.merged.case.throughput, unit)}: {best.name} on {top.merged.case.topology}.{rest}"
     )
 
 
@@ -122,11 +124,11 @@ def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tup
                 continue
             last, value = values[-1]
             drops = [
-                (after - before, f"{one.merged.case.topology} → {other.merged.case.topology}")
-                for (one, before), (other, after) in pairwise(values)
+                (after - before, f"{first.merged.case.topology} → {second.merged.case.topology}")
+                for (first, before), (second, after) in pairwise(values)
             ]
-            drop, where = min(drops)
-            steepest = f"{where}: {100 * drop:+.1f} points" if drop < 0 else "no drop"
+            drop, step = min(drops)
+            steepest = f"{step}: {100 * drop:+.1f} points" if drop < 0 else "no drop"
             topology = last.merged.case.topology
             rows.append(
                 (

@@ -13,7 +13,7 @@ from dlperf_sdk.reports.html.page import Plot
 from dlperf_sdk.reports.numbers import Scale, common_scale
 from dlperf_sdk.results.metrics import percentile
 
-MOST = 36
+MAX_VALUES = 36
 """Rows of a plot."""
 _PERCENTS = (1, 25, 50, 75, 99)
 
@@ -42,7 +42,7 @@ def plots(values: Sequence[Value], name: str, unit: str, title: str, at_most: in
         title: The title of the plots.
         at_most: The number of plots; values beyond are in none.
     """
-    if len(values) <= MOST:
+    if len(values) <= MAX_VALUES:
         return [_plot(values, name, unit, title)]
     facets: dict[str, list[Value]] = {}
     for value in values:
@@ -50,24 +50,24 @@ def plots(values: Sequence[Value], name: str, unit: str, title: str, at_most: in
     pages = []
     for facet, members in facets.items():
         ordered = sorted(members, key=lambda value: -value.value)
-        starts = range(0, len(ordered), MOST)
+        starts = range(0, len(ordered), MAX_VALUES)
         for number, start in enumerate(starts, 1):
             page = f", {number} of {len(starts)}" if len(starts) > 1 else ""
-            pages.append((ordered[start : start + MOST], f"{title}, {facet}{page}"))
+            pages.append((ordered[start : start + MAX_VALUES], f"{title}, {facet}{page}"))
     return [_plot(members, name, unit, page_title) for members, page_title in pages[:at_most]]
 
 
 def _plot(values: Sequence[Value], name: str, unit: str, title: str) -> Plot:
     """Return a plot of the values, the largest first."""
-    how = common_scale([value.value for value in values], unit)
-    axis = f"{name}, {how.unit}" if how.unit else name
+    scale = common_scale([value.value for value in values], unit)
+    axis = f"{name}, {scale.unit}" if scale.unit else name
     ordered = sorted(values, key=lambda value: -value.value)
 
     def format_with_unit(value: float) -> str:
-        return f"{how.own(value)} {how.unit}".rstrip()
+        return f"{scale.format_alone(value)} {scale.unit}".rstrip()
 
     columns = (Column("case"), Column(axis, right=True), Column("95 % interval", right=True))
-    cells = [(value.label, how.own(value.value), _interval(value, how)) for value in ordered]
+    cells = [(value.label, scale.format_alone(value.value), _interval(value, scale)) for value in ordered]
     first, last = ordered[0], ordered[-1]
     text = f"The highest is {first.label} with {format_with_unit(first.value)}"
     if len(ordered) > 1:
@@ -76,52 +76,57 @@ def _plot(values: Sequence[Value], name: str, unit: str, title: str) -> Plot:
     if bare:
         count = "None of them has an" if bare == len(values) else f"{bare} of {len(values)} have no"
         text += f". {count} interval: it takes six repeats"
-    rows = [_row(value, how) for value in ordered]
+    rows = [_row(value, scale) for value in ordered]
     return Plot(title, f"{text}.", partial(case_charts.dots, rows, axis), Table(columns, tuple(cells)))
 
 
-def distributions(groups: dict[str, list[float]], how: Scale, axis: str, title: str, counted_as: str) -> Plot:
+def distributions(
+    groups: dict[str, list[float]], scale: Scale, axis: str, title: str, counted_as: str
+) -> Plot:
     """Return a box per group; of too many, the largest groups. Groups must not be empty."""
     largest = sorted(groups.items(), key=lambda group: -len(group[1]))
-    shown, left = largest[:MOST], len(largest) - MOST
-    if len(groups) <= MOST:
-        shown = list(groups.items())
+    largest_groups, left = largest[:MAX_VALUES], len(largest) - MAX_VALUES
+    if len(groups) <= MAX_VALUES:
+        largest_groups = list(groups.items())
     rows, cells = [], []
-    for label, values in shown:
+    for label, values in largest_groups:
         points = [percentile(values, percent) for percent in _PERCENTS]
         rows.append(
             {
                 "label": label,
-                **{f"p{percent}": at / how.divisor for percent, at in zip(_PERCENTS, points, strict=True)},
-                "shown": " / ".join(map(how, points)),
+                **{
+                    f"p{percent}": value / scale.divisor
+                    for percent, value in zip(_PERCENTS, points, strict=True)
+                },
+                "shown": " / ".join(map(scale, points)),
             }
         )
-        cells.append((label, f"{len(values):,}", *map(how, points)))
+        cells.append((label, f"{len(values):,}", *map(scale, points)))
     heads = (counted_as, *("median" if percent == 50 else f"{percent} %" for percent in _PERCENTS))
     columns = (Column("case"), *(Column(head, right=True) for head in heads))
     text = (
         "The line goes from the 1st to the 99th percentile, the box holds the middle half, the mark is the median; "
-        f"in {how.unit or 'no unit'}."
+        f"in {scale.unit or 'no unit'}."
     )
     if left > 0:
         text += f" {left:,} more with fewer {counted_as} are not drawn."
     return Plot(title, text, partial(case_charts.boxes, rows, axis), Table(columns, tuple(cells)))
 
 
-def _row(value: Value, how: Scale) -> dict[str, object]:
+def _row(value: Value, scale: Scale) -> dict[str, object]:
     row: dict[str, object] = {
         "label": value.label,
         "series": value.series,
-        "value": value.value / how.divisor,
-        "shown": f"{how.own(value.value)} {how.unit}".rstrip(),
+        "value": value.value / scale.divisor,
+        "shown": f"{scale.format_alone(value.value)} {scale.unit}".rstrip(),
     }
     if value.low is not None and value.high is not None:
-        row |= {"low": value.low / how.divisor, "high": value.high / how.divisor}
-        row["interval"] = how.own_interval(value.low, value.high)
+        row |= {"low": value.low / scale.divisor, "high": value.high / scale.divisor}
+        row["interval"] = scale.format_interval_alone(value.low, value.high)
     return row
 
 
-def _interval(value: Value, how: Scale) -> Cell:
+def _interval(value: Value, scale: Scale) -> Cell:
     if value.low is None or value.high is None:
         return Cell("–", "quiet")
-    return Cell(how.own_interval(value.low, value.high))
+    return Cell(scale.format_interval_alone(value.low, value.high))

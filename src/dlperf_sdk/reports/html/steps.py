@@ -25,21 +25,22 @@ def section(results: Sequence[Result]) -> Section:
     measured = [item for item in zip(names(results), results, strict=True) if item[1].repeats]
     newest = sorted(measured, key=lambda item: item[1].started_at, reverse=True)
     # No more records are read than are drawn: they are most of a store.
-    timed, unread = _select_timed(newest if len(measured) > spread.MOST else measured)
+    timed, unread = _select_timed(newest if len(measured) > spread.MAX_VALUES else measured)
     items: list[Item] = []
-    if len(measured) > spread.MOST:
+    if len(measured) > spread.MAX_VALUES:
         text = f"{len(measured):,} results have repeats; the steps of the {len(timed)} newest are drawn."
         items.append(Paragraph(text, "quiet"))
     items += [Paragraph(message, "doubt") for message in unread]
     if not timed:
         return Section(title, tuple(items) if unread else ())
-    for (model, batch), of in _group_by_workload(timed).items():
+    for (model, batch), repeats_by_case in _group_by_workload(timed).items():
         groups = {
-            name: [time for repeat in repeats for time in metrics.step_times(repeat)] for name, repeats in of
+            name: [time for repeat in repeats for time in metrics.step_times(repeat)]
+            for name, repeats in repeats_by_case
         }
-        how = common_scale([metrics.percentile(values, 50) for values in groups.values()], "s")
+        scale = common_scale([metrics.percentile(values, 50) for values in groups.values()], "s")
         title_of = f"Distribution of the step times: {model}, {batch} per device"
-        items.append(spread.distributions(groups, how, f"step time, {how.unit}", title_of, "steps"))
+        items.append(spread.distributions(groups, scale, f"step time, {scale.unit}", title_of, "steps"))
     clocks = {record.clock for _, _, repeats in timed for repeat in repeats for record in repeat.records}
     items.append(Paragraph(f"Clock: {', '.join(sorted(clocks))}.", "quiet"))
     lede = "Every measured step of every repeat; per step the slowest process counts. Nothing is trimmed."
@@ -61,7 +62,7 @@ def _select_timed(named: Sequence[tuple[str, Result]]) -> tuple[list[Timed], lis
         else:
             if any(repeat.records and all(r.step_times for r in repeat.records) for repeat in repeats):
                 timed.append((name, result, repeats))
-        if len(timed) == spread.MOST or len(unread) == _MOST_UNREAD:
+        if len(timed) == spread.MAX_VALUES or len(unread) == _MOST_UNREAD:
             break
     return timed, unread
 

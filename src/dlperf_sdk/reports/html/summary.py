@@ -19,21 +19,23 @@ def lede(results: Sequence[Result]) -> str:
     models = join_names(dict.fromkeys(spec.model for spec in specs))
     topologies = dict.fromkeys(str(spec.topology) for spec in sorted(specs, key=lambda s: s.topology.devices))
     days = sorted({result.started_at[:10] for result in results})
-    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    period = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     count = format_count(len(results), "result")
-    return f"{models} in {frameworks}, on {join_names(topologies)}; {count} measured {when} (UTC)."
+    return f"{models} in {frameworks}, on {join_names(topologies)}; {count} measured {period} (UTC)."
 
 
-_MOST = 6
+_MAX_NAMES = 6
 """Names that a sentence lists."""
 
 
 def join_names(names: Iterable[str]) -> str:
     """Join names as `a, b and c`; of many, the first few and the number of the others."""
-    every = list(names)
-    if len(every) > _MOST:
-        return f"{', '.join(every[:_MOST])} and {len(every) - _MOST} more"
-    return " and ".join(part for part in (", ".join(every[:-1]), every[-1]) if part) if every else ""
+    all_names = list(names)
+    if len(all_names) > _MAX_NAMES:
+        return f"{', '.join(all_names[:_MAX_NAMES])} and {len(all_names) - _MAX_NAMES} more"
+    return (
+        " and ".join(part for part in (", ".join(all_names[:-1]), all_names[-1]) if part) if all_names else ""
+    )
 
 
 def validity_tile(results: Sequence[Result], outcomes: Sequence[Cell]) -> Tile:
@@ -64,16 +66,18 @@ def fastest_tiles(rankings: Sequence[Ranking], at_most: int) -> tuple[Tile, ...]
     tiles: dict[tuple[str, ...], Tile] = {}
     for ranking in rankings:
         first, facts = ranking.entries[0], ranking.facts
-        about = (str(facts.get("model", "")), str(facts.get("precision", "")))
-        if about in tiles:
+        tile_key = (str(facts.get("model", "")), str(facts.get("precision", "")))
+        if tile_key in tiles:
             continue
-        case = [about[0], f"{facts['topology']}", about[1], f"batch {facts['batch_size']}"]
+        case = [tile_key[0], f"{facts['topology']}", tile_key[1], f"batch {facts['batch_size']}"]
         case += [text for text in [list_shared_facts(ranking, rankings)] if text]
         excluded = format_excluded(ranking)
-        aside = f"{quantity(first.throughput, first.unit)}: {lead(ranking).text}"
+        note = f"{quantity(first.throughput, first.unit)}: {lead(ranking).text}"
         if excluded:
-            aside += f". Not compared: {excluded}"
-        tiles[about] = Tile(f"Fastest: {' · '.join(case)}", str(first.facts.get(ranking.factor)), f"{aside}.")
+            note += f". Not compared: {excluded}"
+        tiles[tile_key] = Tile(
+            f"Fastest: {' · '.join(case)}", str(first.facts.get(ranking.factor)), f"{note}."
+        )
         if len(tiles) == at_most:
             break
     return tuple(tiles.values())

@@ -12,7 +12,7 @@ from dlperf_sdk.reports.blocks import Block, Cell, Column, Paragraph, Table
 from dlperf_sdk.reports.html import line_charts
 from dlperf_sdk.reports.html.chart_parts import MOST_SERIES
 from dlperf_sdk.reports.html.page import Abreast, Plot, Section
-from dlperf_sdk.reports.html.rates import MOST, fold_workloads
+from dlperf_sdk.reports.html.rates import MAX_WORKLOADS, fold_workloads
 from dlperf_sdk.reports.numbers import Scale, common_scale, format_count, quantity
 from dlperf_sdk.reports.series import Merged, labels
 from dlperf_sdk.reports.sweeps import Sweep, size_of, sweeps
@@ -56,12 +56,12 @@ def _section(
     groups: dict[tuple[str, ...], list[Sweep]] = {}
     for sweep in every:
         facts = sweep.case.facts
-        about = (str(facts.get("model", "")), str(sweep.case.topology), str(facts.get("precision", "")))
-        groups.setdefault((sweep.factor, *about, sweep.case.unit), []).append(sweep)
+        case_names = (str(facts.get("model", "")), str(sweep.case.topology), str(facts.get("precision", "")))
+        groups.setdefault((sweep.factor, *case_names, sweep.case.unit), []).append(sweep)
     ordered = sorted(groups.items(), key=lambda group: (-_distinct(group[1]), -len(group[1])))
     parts = [
-        (_title(*about), (Abreast(tuple(_plots(_title(*about), group, memory))),))
-        for (*about, _), group in ordered[:MOST]
+        (_title(*case_names), (Abreast(tuple(_plots(_title(*case_names), group, memory))),))
+        for (*case_names, _), group in ordered[:MAX_WORKLOADS]
     ]
     lede = "One case with different sizes is one curve. Different sizes are different work: a curve is no ranking."
     return Section(title, (*_best_batch_sizes(merged), *fold_workloads(parts, len(ordered))), lede)
@@ -83,7 +83,8 @@ def _best_batch_sizes(merged: Sequence[Merged]) -> list[Block]:
     if not swept:
         return []
     topologies = sorted(
-        {topology for name in swept for topology in runs[name]}, key=lambda one: (one.devices, one.nodes)
+        {topology for name in swept for topology in runs[name]},
+        key=lambda topology: (topology.devices, topology.nodes),
     )
     columns = (
         Column("case", key=True),
@@ -139,19 +140,19 @@ def _distinct(group: Sequence[Sweep]) -> int:
     return len({sweep.value(run) for sweep in group for run in sweep.runs})
 
 
-def _title(of: str, model: str, topology: str, precision: str) -> str:
-    return f"{of.replace('_', ' ').capitalize()}: {model}, {topology}, {precision}"
+def _title(factor: str, model: str, topology: str, precision: str) -> str:
+    return f"{factor.replace('_', ' ').capitalize()}: {model}, {topology}, {precision}"
 
 
 def _plots(title: str, group: Sequence[Sweep], memory: Mapping[str, Metric]) -> list[Plot]:
-    of = group[0].factor
-    names = labels([sweep.case for sweep in group], ("topology", "precision", of))
+    factor = group[0].factor
+    names = labels([sweep.case for sweep in group], ("topology", "precision", factor))
     named = list(zip(names, group, strict=True))[:MOST_SERIES]
     plots = [
         _plot(
             f"{title}: throughput",
             "throughput",
-            of,
+            factor,
             group[0].case.unit,
             [
                 (name, sweep, [(run, run.case.throughput, run.low, run.high) for run in sweep.runs])
@@ -172,7 +173,7 @@ def _plots(title: str, group: Sequence[Sweep], memory: Mapping[str, Metric]) -> 
         for name, sweep in named
     ]
     if any(points for _, _, points in measured):
-        plots.append(_plot(f"{title}: peak device memory", "memory", of, "B", measured))
+        plots.append(_plot(f"{title}: peak device memory", "memory", factor, "B", measured))
     return plots
 
 
@@ -180,39 +181,45 @@ _Points = list[tuple[Merged, float, float | None, float | None]]
 
 
 def _plot(
-    title: str, quantity: str, of: str, unit: str, curves: Sequence[tuple[str, Sweep, _Points]]
+    title: str, quantity: str, factor: str, unit: str, curves: Sequence[tuple[str, Sweep, _Points]]
 ) -> Plot:
-    how = common_scale([value for _, _, points in curves for _, value, _, _ in points], unit)
+    scale = common_scale([value for _, _, points in curves for _, value, _, _ in points], unit)
     rows, cells = [], []
     for name, sweep, points in curves:
         for run, value, low, high in points:
-            rows.append(_row(name, sweep.value(run), value, low, high, how))
+            rows.append(_row(name, sweep.value(run), value, low, high, scale))
             has_interval = low is not None and high is not None
-            interval = how.own_interval(low or 0, high or 0) if has_interval else Cell("–", "quiet")
-            cells.append((name, f"{sweep.value(run):g}", how.own(value), interval))
-    size = of.replace("_", " ") + (" per device" if of == "batch_size" else "")
+            interval = (
+                scale.format_interval_alone(low or 0, high or 0) if has_interval else Cell("–", "quiet")
+            )
+            cells.append((name, f"{sweep.value(run):g}", scale.format_alone(value), interval))
+    size = factor.replace("_", " ") + (" per device" if factor == "batch_size" else "")
     columns = (
         Column("case"),
         Column(size, right=True),
-        Column(f"{quantity}, {how.unit}", right=True),
+        Column(f"{quantity}, {scale.unit}", right=True),
         Column("95 % interval", right=True),
     )
-    sizes = sorted({size_of(run.case, of) for _, _, points in curves for run, _, _, _ in points})
-    text = f"{format_count(len(curves), 'curve')} over {size} {', '.join(f'{one:g}' for one in sizes)}."
-    draw = partial(line_charts.curves, rows, size, f"{quantity}, {how.unit}")
+    sizes = sorted({size_of(run.case, factor) for _, _, points in curves for run, _, _, _ in points})
+    text = f"{format_count(len(curves), 'curve')} over {size} {', '.join(f'{number:g}' for number in sizes)}."
+    draw = partial(line_charts.curves, rows, size, f"{quantity}, {scale.unit}")
     return Plot(title, text, draw, Table(columns, tuple(cells)))
 
 
 def _row(
-    name: str, size: float, value: float, low: float | None, high: float | None, how: Scale
+    name: str, size: float, value: float, low: float | None, high: float | None, scale: Scale
 ) -> dict[str, Any]:
     row: dict[str, Any] = {
         "series": name,
         "at": size,
-        "value": value / how.divisor,
-        "shown": f"{how.own(value)} {how.unit}",
+        "value": value / scale.divisor,
+        "shown": f"{scale.format_alone(value)} {scale.unit}",
         "line": True,
     }
     if low is not None and high is not None:
-        row |= {"low": low / how.divisor, "high": high / how.divisor, "interval": how.own_interval(low, high)}
+        row |= {
+            "low": low / scale.divisor,
+            "high": high / scale.divisor,
+            "interval": scale.format_interval_alone(low, high),
+        }
     return row
