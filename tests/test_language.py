@@ -46,12 +46,16 @@ RIDDLES = frozenset(
     re.findall(
         r"\w+",
         """
-        apart asked each found given heard held here kept mine ours said seen such theirs then told twice what which
-        who why
+        about again ahead alike among apart around asked at began begun beyond both by can counted
+        doing each elsewhere enough every everyone everything everywhere evidenced excused far few fewest found further
+        given gone grown has having heard held here homeless how in_effect instead its kept lack lacks lasting made many
+        me mine more most near nothing noted nowhere of offered often once one ones ours over own refuses said same saw
+        seen several shown since still such taken takers theirs then there together told took twice unasked
+        unsaid until unwanted wanted was went what where which who why within without wrong
         """,
     )
 )
-"""Participles, pronouns and question words that name no value: not the whole name of a function or a variable."""
+"""Participles, pronouns, quantifiers, prepositions and question words: no whole names of functions or variables."""
 
 
 @cache

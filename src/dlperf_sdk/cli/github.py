@@ -38,7 +38,7 @@ _OF_OUTCOMES: dict[str, Level] = {
     "unmeasured": "warning",
     "unfinished": "warning",
 }
-_MOST = 9
+_MAX_ANNOTATIONS = 9
 """Cases that are annotated at each level: GitHub shows ten annotations of a level and step, and one is the gate's."""
 _LARGEST_SUMMARY = 1_000_000
 """Bytes of a summary; GitHub refuses more than 1 MiB for a step."""
@@ -73,7 +73,7 @@ def annotations_of(gate: Gate) -> str:
         if level is None:
             continue
         counts[level] += 1
-        if counts[level] <= _MOST:
+        if counts[level] <= _MAX_ANNOTATIONS:
             lines.append(annotation(level, f"{decision.outcome}: {decision.name}", decision.detail))
     return "".join(lines)
 

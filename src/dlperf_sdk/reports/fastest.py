@@ -74,7 +74,7 @@ def overview_table(rankings: Sequence[Ranking]) -> Table:
         *([Column("also equal", key=True)] if has_facts else []),
         *(Column(str(topology)) for topology in topologies),
     )
-    models, precisions = (list(dict.fromkeys(about[at] for about in rows)) for at in (0, 2))
+    models, precisions = (list(dict.fromkeys(case_facts[index] for case_facts in rows)) for index in (0, 2))
     ordered = sorted(
         rows.items(),
         key=lambda row: (models.index(row[0][0]), precisions.index(row[0][2]), int(row[0][1]), row[0][3]),
@@ -84,10 +84,10 @@ def overview_table(rankings: Sequence[Ranking]) -> Table:
         columns,
         tuple(
             (
-                *(about if has_facts else about[:-1]),
+                *(case_facts if has_facts else case_facts[:-1]),
                 *(cells.get(str(topology), "") for topology in topologies),
             )
-            for about, cells in ordered
+            for case_facts, cells in ordered
         ),
         f"Fastest framework, its throughput ({units}) and its lead over the second",
     )

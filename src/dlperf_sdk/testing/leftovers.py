@@ -76,7 +76,7 @@ class Shared:
     path: str
     number: int
     """Its inode."""
-    made: int
+    created_ns: int
     """Time of its last change, in nanoseconds."""
 
 

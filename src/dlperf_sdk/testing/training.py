@@ -215,9 +215,9 @@ def is_loss_of(step: int, loss: float, losses: list[float], precision: str) -> b
     They are equal if only the last bits differ, as far as the precision allows. A larger deviation is allowed where the
     loss is still nearer to that step's loss than to any other's.
     """
-    of = PRECISIONS[precision]
-    return math.isclose(loss, losses[step], rel_tol=of.loss_tolerance) or (
-        math.isclose(loss, losses[step], rel_tol=of.grown_loss_tolerance)
+    tolerances = PRECISIONS[precision]
+    return math.isclose(loss, losses[step], rel_tol=tolerances.loss_tolerance) or (
+        math.isclose(loss, losses[step], rel_tol=tolerances.grown_loss_tolerance)
         and _nearest_step(loss, losses) == step
     )
 

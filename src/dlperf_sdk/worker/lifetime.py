@@ -8,7 +8,7 @@ from typing import Any, Callable, List
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_left_out: List[bool] = []
+_skips: List[bool] = []
 
 
 def _prctl(option: int, value: int) -> None:
@@ -75,9 +75,9 @@ def skip_finalization() -> None:
     Some frameworks' threads hold Python objects to the end, and abort the process when they release them while the
     interpreter is finalized. Other frameworks take leave of their peers in that moment, and need it.
     """
-    _left_out.append(True)
+    _skips.append(True)
 
 
 def is_finalized() -> bool:
     """Return True unless `skip_finalization` was called."""
-    return not _left_out
+    return not _skips

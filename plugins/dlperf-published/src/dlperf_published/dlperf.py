@@ -42,7 +42,7 @@ _BERT: dict[str, Mapping[str, Any]] = {
 }
 _MIXED = ("amp-fp16", "fp16")
 _TOPOLOGIES = ("1n1d", "1n8d", "2n8d", "4n8d")
-_UNSTATED = ("static",)
+_LEFT_OUT_SCALES = ("static",)
 """The tables show runs with dynamic loss scaling, or with the framework's only policy; a second run with a static
 scale stands in the implementations' own reports only."""
 
@@ -59,7 +59,7 @@ def _chosen(figures: Figures, batch_size: int | None, **conditions: Any) -> list
     """
     groups: dict[tuple[Any, ...], list[PublishedFigure]] = {}
     for figure in figures.filter(**conditions):
-        if figure.options.get("loss_scale") in _UNSTATED:
+        if figure.options.get("loss_scale") in _LEFT_OUT_SCALES:
             continue
         if batch_size is None or figure.batch_size <= batch_size:
             pipeline = figure.options.get("input_pipeline")

@@ -19,7 +19,7 @@ from dlperf_sdk.worker.estimate import median
 class Trial:
     """One topology of a series, predicted from two smaller ones."""
 
-    truth: Case
+    published: Case
     prediction: Prediction
     last_efficiency: float
     """The throughput if the efficiency of the larger of the two held."""
@@ -35,17 +35,17 @@ class Trial:
     @property
     def error(self) -> float:
         """Relative error of the predicted throughput."""
-        return self.prediction.throughput / self.truth.throughput - 1
+        return self.prediction.throughput / self.published.throughput - 1
 
     @property
     def plain_error(self) -> float:
         """Relative error of "the last efficiency holds"."""
-        return self.last_efficiency / self.truth.throughput - 1
+        return self.last_efficiency / self.published.throughput - 1
 
     @property
     def covered(self) -> bool:
         """Return True if the prediction's interval contains the published throughput."""
-        return self.prediction.low <= self.truth.throughput <= self.prediction.high
+        return self.prediction.low <= self.published.throughput <= self.prediction.high
 
 
 @frozen
@@ -79,10 +79,10 @@ def predict_topologies(figures: Iterable[PublishedFigure]) -> tuple[Trial, ...]:
     for series in group_by_series(all_cases):
         reference = references[_release(next(iter(series.values())))]
         for before, last, target in _triples(series):
-            truth = series[target]
+            measured_case = series[target]
             prediction = predict([series[before], series[last]], target, reference=reference)
             ideal = series[last].throughput * target.devices / last.devices
-            trials.append(Trial(truth, prediction, ideal))
+            trials.append(Trial(measured_case, prediction, ideal))
     return tuple(trials)
 
 

@@ -80,10 +80,10 @@ def _trials_table(trials: tuple[Trial, ...]) -> Table:
         prediction = trial.prediction
         rows.append(
             (
-                trial.truth.name,
-                str(trial.truth.batch_size),
+                trial.published.name,
+                str(trial.published.batch_size),
                 str(prediction.measured),
-                f"{trial.truth.throughput:.2f}",
+                f"{trial.published.throughput:.2f}",
                 f"{prediction.throughput:.2f}",
                 f"{prediction.low:.2f} – {prediction.high:.2f}",
                 Cell(f"{trial.error:+.1%}", "plain" if trial.covered else "doubt"),

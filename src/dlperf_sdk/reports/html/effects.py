@@ -238,9 +238,9 @@ def _sentence(estimate: Effect) -> str:
     """Return the ratio, its interval and its test in one sentence."""
     levels = [format_fact(estimate.factor, level) for level in estimate.levels]
     if len(estimate.pairs) > 1:
-        over = f" over {_units_of(estimate)}" if len(estimate.units) > 1 else ""
+        units_text = f" over {_units_of(estimate)}" if len(estimate.units) > 1 else ""
         pairs = f"{len(estimate.pairs)} pairs, {_describe_units(estimate)}"
-        ratio = f"{estimate.median:.3f} times (median{over}; {pairs})"
+        ratio = f"{estimate.median:.3f} times (median{units_text}; {pairs})"
     else:
         (pair,) = estimate.pairs
         if estimate.factor == "framework":
@@ -264,8 +264,8 @@ def _describe_units(estimate: Effect) -> str:
     if len(names) == 1:
         return f"all of {names[0]}"
     ratios = ", ".join(f"{name} {ratio:.2f}×" for name, ratio in list(estimate.units.items())[:_MOST_UNITS])
-    more = f" and {len(names) - _MOST_UNITS} more" if len(names) > _MOST_UNITS else ""
-    return f"of {len(names)} {estimate.unit}s ({ratios}{more})"
+    remainder = f" and {len(names) - _MOST_UNITS} more" if len(names) > _MOST_UNITS else ""
+    return f"of {len(names)} {estimate.unit}s ({ratios}{remainder})"
 
 
 def _table(named: Sequence[tuple[str, Effect]]) -> Table:

@@ -35,14 +35,14 @@ def sections(merged: Sequence[Merged], memory: Mapping[str, Metric] | None = Non
         merged: The cases.
         memory: The peak device memory of results, by their names.
     """
-    every = sweeps(merged)
-    swept = {str(sweep.case.facts.get("model", "")) for sweep in every}
+    all_sweeps = sweeps(merged)
+    swept = {str(sweep.case.facts.get("model", "")) for sweep in all_sweeps}
     by_model: dict[str, list[Merged]] = {}
     for run in merged:
         by_model.setdefault(str(run.case.facts.get("model", "")), []).append(run)
     if not 1 < len(swept) <= _MOST_MODELS:
         runs = [run for model in by_model if model in swept for run in by_model[model]]
-        return [_section(_TITLE, runs, every, memory or {})]
+        return [_section(_TITLE, runs, all_sweeps, memory or {})]
     return [
         _section(f"{_TITLE}: {model}", by_model[model], sweeps(by_model[model]), memory or {})
         for model in by_model
@@ -51,10 +51,10 @@ def sections(merged: Sequence[Merged], memory: Mapping[str, Metric] | None = Non
 
 
 def _section(
-    title: str, merged: Sequence[Merged], every: Sequence[Sweep], memory: Mapping[str, Metric]
+    title: str, merged: Sequence[Merged], all_sweeps: Sequence[Sweep], memory: Mapping[str, Metric]
 ) -> Section:
     groups: dict[tuple[str, ...], list[Sweep]] = {}
-    for sweep in every:
+    for sweep in all_sweeps:
         facts = sweep.case.facts
         case_names = (str(facts.get("model", "")), str(sweep.case.topology), str(facts.get("precision", "")))
         groups.setdefault((sweep.factor, *case_names, sweep.case.unit), []).append(sweep)
@@ -120,15 +120,13 @@ def _best(cases: Sequence[Case]) -> str:
     if not cases:
         return ""
     ordered = sorted(cases, key=lambda case: case.batch_size)
-    most = max(ordered, key=lambda case: case.throughput)
-    best = dict.fromkeys(
-        str(case.batch_size) for case in ordered if case.throughput >= 0.99 * most.throughput
-    )
-    text = f"{', '.join(best)}: {quantity(most.throughput, most.unit)}"
+    top = max(ordered, key=lambda case: case.throughput)
+    best = dict.fromkeys(str(case.batch_size) for case in ordered if case.throughput >= 0.99 * top.throughput)
+    text = f"{', '.join(best)}: {quantity(top.throughput, top.unit)}"
     smallest = ordered[0]
     if len({case.batch_size for case in cases}) == 1:
         return f"{text} (only one)"
-    return f"{text} ({most.throughput / smallest.throughput:.2f}×)"
+    return f"{text} ({top.throughput / smallest.throughput:.2f}×)"
 
 
 def memory_of(results: Iterable[Result]) -> dict[str, Metric]:

@@ -54,10 +54,10 @@ class Exchange(threading.Thread):
     """
 
     def __init__(
-        self, receive: Callable[[Channel, Dict[str, Any]], bool], lose: Callable[[Channel], None]
+        self, receive: Callable[[Channel, Dict[str, Any]], bool], on_lost: Callable[[Channel], None]
     ) -> None:
         super().__init__(daemon=True)
-        self._receive, self._lose = receive, lose
+        self._receive, self._on_lost = receive, on_lost
         self.complete_until = 0.0
         """A time on the monotonic clock: all that had arrived by then has been passed on."""
         self._is_woken = False
@@ -161,7 +161,7 @@ class Exchange(threading.Thread):
             channel.is_open = False
             self._selector.unregister(channel.link.socket)
             channel.link.close()
-            self._lose(channel)
+            self._on_lost(channel)
 
 
 def await_sending(channels: List[Channel], deadline: float) -> None:

@@ -24,13 +24,13 @@ class Roster:
         self, nodes: int, listener: socket.socket, secret: str, while_waiting: Callable[[], None]
     ) -> None:
         self._nodes, self._listener, self._while_waiting = nodes, listener, while_waiting
-        self._exchange = Exchange(self._receive, self._lose)
+        self._exchange = Exchange(self._receive, self._handle_loss)
         self._admission = Admission(listener, secret, nodes, self._exchange.add)
         self._inbox: "queue.Queue[Dict[str, Any]]" = queue.Queue()
         self._channels: Dict[int, Channel] = {}
         self._last_heartbeats: Dict[int, float] = {}
         self._hellos: Dict[int, Dict[str, Any]] = {}
-        self._beat = self._judged = 0.0
+        self._beat = self._checked_at = 0.0
 
     def gather(self, patience: float) -> None:
         """Wait for a hello from every node. Raises Failed if some have not come after `patience` seconds."""
@@ -169,8 +169,8 @@ class Roster:
         except queue.Empty:
             pass
         complete_until = self._exchange.complete_until
-        if complete_until - self._judged >= _JUDGE:
-            self._judged = complete_until
+        if complete_until - self._checked_at >= _JUDGE:
+            self._checked_at = complete_until
             for node, last_message in list(self._last_heartbeats.items()):
                 if complete_until - last_message > SILENCE:
                     raise self._lost(node, "has not been heard for %.0f s" % SILENCE)
@@ -199,7 +199,7 @@ class Roster:
         self._inbox.put(message)
         return True
 
-    def _lose(self, channel: Channel) -> None:
+    def _handle_loss(self, channel: Channel) -> None:
         if channel.node is not None:
             self._inbox.put({"event": "gone", "node": channel.node})
 

@@ -20,8 +20,8 @@ gelu = partial(jax.nn.gelu, approximate=False)
 
 def layer_norm(scope, name, x):
     """Apply the layer norm of this name over the last axis of x, in float32; return x's type."""
-    wide = x.astype(jnp.float32)
-    centered = wide - wide.mean(-1, keepdims=True)
+    values = x.astype(jnp.float32)
+    centered = values - values.mean(-1, keepdims=True)
     normal = centered * lax.rsqrt(jnp.square(centered).mean(-1, keepdims=True) + LAYER_NORM_EPSILON)
     gamma, beta = (scope[name + end].astype(jnp.float32) for end in (".weight", ".bias"))
     return (normal * gamma + beta).astype(x.dtype)
@@ -57,8 +57,8 @@ def layer(scope, name, x, mask, heads):
     The mask, (B, 1, 1, S), is added to the scores; `name` is the layer's in the manifest.
     """
     x = attention(scope, name + ".attention", x, mask, heads)
-    wide = gelu(linear(scope, name + ".intermediate", x))
-    return layer_norm(scope, name + ".norm", x + scope.dropout(linear(scope, name + ".output", wide)))
+    hidden = gelu(linear(scope, name + ".intermediate", x))
+    return layer_norm(scope, name + ".norm", x + scope.dropout(linear(scope, name + ".output", hidden)))
 
 
 def masked_lm(scope, x):

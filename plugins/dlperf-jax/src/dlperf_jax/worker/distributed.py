@@ -41,7 +41,7 @@ def connect(replicas, timeout):
 
     gloo connects in the first collective and waits 30 seconds for the others, which may still compile at that time.
     """
-    zeros = replicas.place([np.zeros(1, np.float32)] * len(replicas.own), SPLIT)
+    zeros = replicas.place([np.zeros(1, np.float32)] * len(replicas.local_devices), SPLIT)
     average = replicas.program(replicas.average, SPLIT, SPLIT).lower(zeros).compile()
     distributed.global_state.client.wait_at_barrier("gloo", timeout * 1000)
     jax.block_until_ready(average(zeros))

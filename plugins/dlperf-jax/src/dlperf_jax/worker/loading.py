@@ -14,11 +14,11 @@ class Loader(loading.Loader):
 
     def open(self, dataset, draws, request):
         """Yield the dataset's batches in the order of their draws; `prefetched` of them are prepared meanwhile."""
-        pool, ahead = ThreadPoolExecutor(self.workers), deque()
+        pool, pending = ThreadPoolExecutor(self.workers), deque()
         try:
             for keys in draws:
-                ahead.append(pool.submit(dataset.__getitem__, keys))
-                if len(ahead) > self.prefetched:
-                    yield ahead.popleft().result()
+                pending.append(pool.submit(dataset.__getitem__, keys))
+                if len(pending) > self.prefetched:
+                    yield pending.popleft().result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

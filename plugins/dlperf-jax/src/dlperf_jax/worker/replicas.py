@@ -19,20 +19,23 @@ class Replicas:
 
     def __init__(self, devices):
         self.mesh = Mesh(np.array(devices), (AXIS,))
-        self.own = list(self.mesh.local_devices)
+        self.local_devices = list(self.mesh.local_devices)
         """This process's devices, in the order of its replicas."""
 
     def place(self, values, spec):
         """Return the array of which each of this process's replicas has the value in `values`, in memory of its own."""
-        parts = [jax.device_put(value, device, may_alias=False) for value, device in zip(values, self.own)]
-        rows, *others = parts[0].shape or (1,)
-        shape = (rows * self.mesh.size, *others) if spec == SPLIT else parts[0].shape
+        parts = [
+            jax.device_put(value, device, may_alias=False)
+            for value, device in zip(values, self.local_devices)
+        ]
+        rows, *rest = parts[0].shape or (1,)
+        shape = (rows * self.mesh.size, *rest) if spec == SPLIT else parts[0].shape
         return jax.make_array_from_single_device_arrays(shape, NamedSharding(self.mesh, spec), parts)
 
     def read(self, array):
         """Return each of this process's replicas' part or copy as a NumPy array."""
         parts = {shard.device: shard.data for shard in array.addressable_shards}
-        return [np.asarray(parts[device]) for device in self.own]
+        return [np.asarray(parts[device]) for device in self.local_devices]
 
     def program(self, function, inputs, outputs, donates=()):
         """Return `function`, which computes for one replica, compiled for all of them.
@@ -49,7 +52,7 @@ class Replicas:
         XLA combines the collectives of a GPU, and runs those of CPUs one after another, each with its own waiting: so
         CPUs average one array that holds all values.
         """
-        if self.mesh.size == 1 or self.own[0].platform != "cpu":
+        if self.mesh.size == 1 or self.local_devices[0].platform != "cpu":
             return lax.pmean(values, AXIS)
         joined, split = ravel_pytree(values)
         return split(lax.pmean(joined, AXIS))

@@ -25,13 +25,13 @@ def convolution(scope, name, x, stride=1):
 
 def batch_norm(scope, name, x):
     """Apply the batch norm of this name over this replica's micro-batch, (B, H, W, C)."""
-    wide = x.astype(jnp.float32)
-    mean = wide.mean((0, 1, 2))
-    variance = jnp.square(wide - mean).mean((0, 1, 2))
+    values = x.astype(jnp.float32)
+    mean = values.mean((0, 1, 2))
+    variance = jnp.square(values - mean).mean((0, 1, 2))
     scope.move_statistic(name + ".running_mean", 0.0, mean, BATCH_NORM_MOMENTUM)
     scope.move_statistic(name + ".running_var", 1.0, variance, BATCH_NORM_MOMENTUM)
     scale = scope[name + ".weight"] * lax.rsqrt(variance + BATCH_NORM_EPSILON)
-    return ((wide - mean) * scale + scope[name + ".bias"]).astype(x.dtype)
+    return ((values - mean) * scale + scope[name + ".bias"]).astype(x.dtype)
 
 
 def bottleneck(scope, name, x, stride, projects):

@@ -117,7 +117,8 @@ class JaxRuntime(Runtime):
             "framework_version": jax.__version__,
             "jaxlib_version": jaxlib.__version__,
             "devices": [
-                "cpu" if device.platform == "cpu" else device.device_kind for device in self.replicas.own
+                "cpu" if device.platform == "cpu" else device.device_kind
+                for device in self.replicas.local_devices
             ],
             "platform_version": devices[0].client.platform_version,
             "transport": self._transport(),

@@ -82,7 +82,7 @@ class ReplicaState(BaseTrainer):
         )
 
     def _place(self, value, spec):
-        return self.replicas.place([value] * len(self.replicas.own), spec)
+        return self.replicas.place([value] * len(self.replicas.local_devices), spec)
 
     def _copy_to_replicas(self, tree):
         return jax.tree.map(lambda value: self._place(value, COPIED), tree)

@@ -112,10 +112,10 @@ class JaxTrainer(ReplicaState):
         def add(carried, piece):
             loss, statistics, gradients, key = carried
             key, used = jax.random.split(key)
-            (_, (more, statistics)), others = jax.value_and_grad(self._scaled_loss, has_aux=True)(
+            (_, (addend, statistics)), piece_gradients = jax.value_and_grad(self._scaled_loss, has_aux=True)(
                 weights, statistics, piece, used, scale
             )
-            return (loss + more, statistics, jax.tree.map(jnp.add, gradients, others), key), None
+            return (loss + addend, statistics, jax.tree.map(jnp.add, gradients, piece_gradients), key), None
 
         zeros = jax.tree.map(jnp.zeros_like, weights)
         first = (jnp.float32(0), statistics, zeros, key)

@@ -35,12 +35,12 @@ def _tile(row, rows, channels, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
 
 
 @triton.jit
-def _keep(out, first, second, channels, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
-    """Store two values per channel of this strip in `out` (2, strips, channels)."""
+def _keep(sums, first, second, channels, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
+    """Store two values per channel of this strip in `sums` (2, strips, channels)."""
     _, _, c, real = _tile(0, 1, channels, ROWS, CHANNELS)
     offsets = tl.program_id(0) * channels + c
-    tl.store(out + offsets, first, real)
-    tl.store(out + tl.num_programs(0) * channels + offsets, second, real)
+    tl.store(sums + offsets, first, real)
+    tl.store(sums + tl.num_programs(0) * channels + offsets, second, real)
 
 
 @triton.jit
