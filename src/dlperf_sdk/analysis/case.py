@@ -109,10 +109,10 @@ class Case:
 
     @classmethod
     def from_source(cls, source: Case | Result | PublishedFigure) -> Case:
-        """Build a case from a result or a published figure; return a case unchanged.
+        """Return the case of a result or a published figure; a case unchanged.
 
         Raises:
-            AnalysisError: it is a result without a throughput, or with an untrue one.
+            AnalysisError: it is a result without a throughput, or with an impossible one.
         """
         if isinstance(source, Case):
             return source
@@ -122,10 +122,10 @@ class Case:
 
 
 def cases(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Case, ...]:
-    """Return results, published figures and cases as cases.
+    """Return the cases of results, published figures and cases.
 
     Raises:
-        AnalysisError: one of them has no throughput, or an untrue one.
+        AnalysisError: one of them has no throughput, or an impossible one.
     """
     return tuple(map(Case.from_source, sources))
 
@@ -136,14 +136,14 @@ def key(value: Any) -> str:
 
 
 def differing_facts(group: Iterable[Case]) -> set[str]:
-    """Return the facts in which cases differ; one that only some of them state counts as different."""
+    """Return the names of the facts in which the cases of a group differ; one that only some of them state differs."""
     group = tuple(group)
     names = {name for case in group for name in case.facts}
     return {name for name in names if len({key(case.facts.get(name)) for case in group}) > 1}
 
 
 def require_fact(name: str, group: Iterable[Case]) -> str:
-    """Return the name if any of the cases states such a fact.
+    """Return the name if any of the cases of a group states such a fact.
 
     Raises:
         UnknownName: none does.

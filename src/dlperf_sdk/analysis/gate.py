@@ -72,7 +72,7 @@ def gate(
         unreadable: Reasons why results of either side could not be read.
 
     Raises:
-        AnalysisError: a level or an effect that is none, or one side has no results.
+        AnalysisError: a level or an effect is invalid, or one side has no results.
         UnknownName: no case has a name in `expect_missing`.
     """
     _check_limits(minimum_effect, level)
@@ -102,7 +102,7 @@ def gate_interleaved(
     signed-rank test of the pairs' ratios. `unfinished` names the cases whose pairs are not all measured.
 
     Raises:
-        AnalysisError: a level or an effect that is none, or there are no results.
+        AnalysisError: a level or an effect is invalid, or there are no results.
         UnknownName: no case has a name in `expect_missing`.
     """
     _check_limits(minimum_effect, level)

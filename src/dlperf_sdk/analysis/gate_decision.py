@@ -57,7 +57,13 @@ class Pairing:
 def decide_cases(
     pairings: Mapping[str, Pairing], *, minimum_effect: float, level: float
 ) -> dict[str, Decision]:
-    """Decide comparable cases together."""
+    """Return the decision for each comparable case, by name, with the p-values of all of them adjusted together.
+
+    Args:
+        pairings: By name, the test of the case and its throughputs on both sides.
+        minimum_effect: The smallest slowdown that counts, as a share.
+        level: The probability of a false alarm in any case.
+    """
     tests = [pairing.test for pairing in pairings.values()]
     slower = holm_adjusted([test.p("less") for test in tests])
     faster = holm_adjusted([test.p("greater") for test in tests])

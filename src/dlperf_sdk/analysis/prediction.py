@@ -176,7 +176,15 @@ def learn(examples: tuple[Example, ...]) -> Growth:
 def find_examples(
     reference: Iterable[Case | Result | PublishedFigure], *, over_nodes: bool
 ) -> Iterator[Example]:
-    """Yield an example for each two successive topologies of a series and each larger one."""
+    """Yield an example for each two successive topologies of a series and each larger one.
+
+    Args:
+        reference: The cases of the series.
+        over_nodes: Whether series grow over nodes; else over the devices of one node.
+
+    Raises:
+        AnalysisError: a source has no throughput.
+    """
     for series in group_by_series(cases(reference)):
         largest = max(series, key=lambda topology: topology.devices)
         target_topology = largest if over_nodes else TopologySpec(1, largest.devices_per_node)
@@ -296,7 +304,10 @@ def _series(all_cases: Sequence[Case]) -> dict[TopologySpec, Case]:
 
 
 def group_by_series(ungrouped: Iterable[Case]) -> list[dict[TopologySpec, Case]]:
-    """Group cases that differ in their topology only; a case without a strategy belongs to every strategy."""
+    """Return the groups of cases that differ in their topology only, each by topology.
+
+    A case without a strategy belongs to the series of every strategy.
+    """
     groups: dict[tuple[str, str], dict[TopologySpec, Case]] = {}
     for case in ungrouped:
         fixed = sorted(case.holds() - {"topology", "strategy"})

@@ -15,7 +15,10 @@ MOST_GAIN = 0.06
 
 
 def measurement_notes(before: Case, last: Case, growth: float) -> Iterator[str]:
-    """Yield a note for each doubt in two measured topologies; `growth` is that of the step with each doubling."""
+    """Yield a note for each doubt in the two largest measured topologies, `before` and `last`.
+
+    `growth` is the factor by which the step time grows with each doubling.
+    """
     if growth < -MOST_GAIN:
         yield (
             f"From {before.topology} to {last.topology} each doubling makes the step {1 - math.exp(growth):.0%} "

@@ -118,7 +118,7 @@ class RankSum(RankTest):
         return _pair_count_distribution(*sorted((len(self.candidate), len(self.baseline))))
 
     def units_to_detect(self, effect: float, level: float, power: float = 0.8) -> int:
-        """Estimate the units per side; see `RankTest.units_to_detect`."""
+        """Estimate the units per side; the arguments are those of `RankTest.units_to_detect`."""
         samples = [
             [math.log(value) for value in sample]
             for sample in (self.candidate, self.baseline)
@@ -155,7 +155,7 @@ class SignedRank(RankTest):
         return _rank_total_distribution(len(self.of_pairs))
 
     def units_to_detect(self, effect: float, level: float, power: float = 0.8) -> int:
-        """Estimate the number of pairs; see `RankTest.units_to_detect`."""
+        """Estimate the number of pairs; the arguments are those of `RankTest.units_to_detect`."""
         minimum = pairs_to_reach(level)
         if self.unit_count < 2:
             return minimum
@@ -169,7 +169,10 @@ class SignedRank(RankTest):
 def mann_whitney_p(
     a: Sequence[float], b: Sequence[float], alternative: Alternative = "two-sided", ratio: float = 1.0
 ) -> float:
-    """Return the exact p-value of the rank-sum test of the hypothesis that a is `ratio` times b."""
+    """Return the exact p-value of the rank-sum test of the hypothesis that a is `ratio` times b.
+
+    `alternative` is `two-sided`; or `less` or `greater`, for whether a is smaller or larger than that.
+    """
     return RankSum(a, b).p(alternative, ratio)
 
 

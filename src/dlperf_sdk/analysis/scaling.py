@@ -82,6 +82,8 @@ def efficiency(
 ) -> Scaled:
     """Divide the speedup by the number of devices (relative to the baseline's): 1 is ideal.
 
+    The arguments are those of `speedup`.
+
     Raises:
         UnknownName: scaling is neither `weak` nor `strong`.
         AnalysisError: a source has no throughput.

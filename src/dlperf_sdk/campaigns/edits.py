@@ -28,7 +28,8 @@ Plain = Mapping[str, Any]
 def describe_edits(directory: CampaignDirectory) -> list[str]:
     """Return a sentence for each difference between the current campaign file and the campaign; none without a file.
 
-    What was given instead of the file's settings is taken as it was. Comments and the order of keys are no difference.
+    Settings that were given in place of the file's, at the start, are no difference; nor are comments and the order of
+    keys.
     """
     if directory.source is None:
         return []

@@ -86,12 +86,15 @@ def note(load: Foreign, period: str) -> str:
 def foreign_load_by_node(
     repeat: Repeat, nodes: Sequence[Mapping[str, Any]], local_boot_id: str | None
 ) -> dict[int, float]:
-    """Return, by node, the share of processor time that other processes used during a repeat.
+    """Return, by node, the share of processor time that other processes used during a repeat, as the agents sampled it.
 
-    The agents have sampled it.
+    Nodes on this machine are left out, and so are those that share a machine (they are each other's neighbors), and
+    nodes without samples.
 
-    `nodes` are the facts of the nodes in order, and `here` is this machine's boot id: nodes on this machine are left
-    out, and so are those that share one (they are each other's neighbors); what was not sampled is not there.
+    Args:
+        repeat: The repeat.
+        nodes: The facts of the nodes, in order.
+        local_boot_id: The boot id of this machine; None if it is not known.
     """
     boots = [facts.get("boot_id") for facts in nodes]
     increases: dict[tuple[int, str], float] = {

@@ -41,7 +41,7 @@ def text(pattern: str, expected: str) -> Schema:
 
 
 def keywords_of_type(annotated: Any) -> dict[str, Any]:
-    """Return the keywords of an annotated type."""
+    """Return the JSON Schema keywords of a type with annotations."""
     return next(
         dict(annotation.keywords) for annotation in get_args(annotated)[1:] if isinstance(annotation, Schema)
     )

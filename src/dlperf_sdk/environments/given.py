@@ -66,7 +66,7 @@ def make_running_environment(
     """Return the environment of the running interpreter, or a sentence that states why it cannot be used.
 
     Raises:
-        PluginError: the plugin's specifiers are none.
+        PluginError: the plugin's specifiers are invalid.
     """
     path = Path(sys.executable) if sys.executable else None
     interpreter = probe.version_of(path, variables) if path else None

@@ -54,7 +54,7 @@ def count_places(disagreements: Sequence[Disagreement]) -> int:
 
 
 def to_csv(collection: Collection) -> str:
-    """Return a line per figure with every field and option, its source and its footnotes; empty where not stated."""
+    """Return CSV with a line per figure: every field and option, its source and footnotes; empty where not stated."""
     options = list(OPTION_ROLES)
     fields = [name for name in FIELDS if name not in ("source", "repeats", "footnotes")]
     header = [*fields, *options, "repeats", "document", "line", "commit", "footnotes"]

@@ -121,7 +121,7 @@ def name_of_fastest(ranking: Ranking) -> str:
 
 
 def lead(ranking: Ranking) -> Cell:
-    """Return the ratio of the fastest over the second, with its interval."""
+    """Return the ratio of the fastest case over the second, with its interval, as a cell."""
     compared = ranking.comparison
     second = str(ranking.entries[1].facts.get(ranking.factor))
     text = f"{format_ratio(compared)} {second}"
@@ -133,13 +133,13 @@ def lead(ranking: Ranking) -> Cell:
 
 
 def format_ratio(compared: Comparison) -> str:
-    """Return a ratio as `1.29×`, with its interval if it has one."""
+    """Return the ratio of two throughputs as `1.29×`, with its interval if it has one."""
     interval = "" if compared.low is None else f" ({compared.low:.2f} – {compared.high:.2f})"
     return f"{compared.ratio:.2f}×{interval}"
 
 
 def format_excluded(ranking: Ranking) -> str:
-    """Return the excluded cases, each group with the facts in which it differs.
+    """Return the excluded cases of a ranking, each group with the facts in which it differs.
 
     Groups of another precision or hardware that differ in more than that are left out.
     """

@@ -34,7 +34,7 @@ def title(result: Result) -> str:
 
 
 def batch_size(spec: RunSpec, devices: int = 1) -> str:
-    """Return the samples of so many devices; `max` if the maximum was requested and not found."""
+    """Return the samples of a step on this number of devices; `max` if the maximum was requested and not found."""
     return str(spec.batch_size) if spec.wants_max_batch else f"{spec.batch_size * devices:,}"
 
 

@@ -46,19 +46,19 @@ class Scale:
         return f"{value / self.divisor:,.{self.decimals}f}"
 
     def format_alone(self, value: float) -> str:
-        """Format a number without its unit, with the digits that itself needs."""
+        """Format a number without its unit, with as many digits as it needs itself."""
         return f"{value / self.divisor:,.{_decimals(abs(value) / self.divisor)}f}"
 
     def format_interval_alone(self, low: float, high: float) -> str:
-        """Format both ends, each with its own digits."""
+        """Format both ends of an interval, each with its own digits."""
         return f"{self.format_alone(low)} – {self.format_alone(high)}"
 
     def with_unit(self, value: float) -> str:
-        """Format a number with its unit."""
+        """Format a number with the digits of the scale, and its unit."""
         return f"{self(value)} {self.unit}".rstrip()
 
     def interval(self, low: float, high: float) -> str:
-        """Format both ends."""
+        """Format both ends of an interval with the digits of the scale, without the unit."""
         return f"{self(low)} – {self(high)}"
 
 
@@ -99,7 +99,7 @@ def _decimals(size: float) -> int:
 
 
 def duration(seconds: float) -> str:
-    """Format a duration: `0.9 s`, `12 s`, `3 min 20 s`, `2 h 05 min`."""
+    """Format seconds as a duration: `0.9 s`, `12 s`, `3 min 20 s`, `2 h 05 min`."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     rounded = round(seconds)
@@ -111,7 +111,7 @@ def duration(seconds: float) -> str:
 
 
 def format_count(count: int, noun: str) -> str:
-    """Format a count: `1 repeat`, `3 repeats`."""
+    """Format a count of a noun, which is in the singular: `1 repeat`, `3 repeats`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 

@@ -152,7 +152,7 @@ def _metrics(metrics: Sequence[Metric], notes: _Notes) -> Table:
 
 
 def interval(metric: Metric) -> Cell:
-    """Format the interval of the median; a dash if there is none."""
+    """Return the interval of the metric's median as a cell; a dash if there is none."""
     if metric.low is None or metric.high is None:
         return Cell("–", "quiet")
     return Cell(scale(metric.value, metric.unit).interval(metric.low, metric.high))

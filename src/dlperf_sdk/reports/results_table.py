@@ -43,7 +43,7 @@ class Group:
 
 
 def pages(results: Sequence[Result]) -> list[Block]:
-    """Return a table per workload; of several, each states its differences from the others."""
+    """Return a table of results per workload; of several, each states its differences from the others."""
     groups = group_by_workload(results)
     contradictions = list_contradictions_by_result(results)
     outcomes = {

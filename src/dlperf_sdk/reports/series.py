@@ -58,12 +58,12 @@ class Workload:
 
     @property
     def unit(self) -> str:
-        """Of the throughputs."""
+        """The unit of the throughputs."""
         return self.merged[0].case.unit
 
 
 def merge(ungrouped: Iterable[Case]) -> list[Merged]:
-    """Merge runs of the same case, in the order of first occurrence."""
+    """Return the cases with runs of the same case merged, in the order of first occurrence."""
     groups: dict[tuple[str, ...], list[Case]] = {}
     for case in ungrouped:
         groups.setdefault(_identity(case, case.holds()), []).append(case)
@@ -81,7 +81,7 @@ def _merge_runs(runs: Sequence[Case]) -> Merged:
 
 
 def workloads(merged: Sequence[Merged]) -> list[Workload]:
-    """Return the workloads, the one with the most cases first."""
+    """Return the merged cases by workload, the one with the most cases first."""
     groups: dict[tuple[str, ...], list[Merged]] = {}
     for run in merged:
         names = {name for name, role in run.case.roles.items() if role == "workload"}
@@ -100,7 +100,7 @@ def workloads(merged: Sequence[Merged]) -> list[Workload]:
 def strong_workloads(merged: Sequence[Merged]) -> list[Workload]:
     """Return the groups of cases that differ in the batch per device only and share a global batch.
 
-    Those with most cases first. Its `facts` know no batch per device.
+    Those with most cases come first. Their `facts` have no batch per device.
     """
     groups: dict[tuple[str, ...], list[Merged]] = {}
     for run in merged:
@@ -145,7 +145,7 @@ def _identity(case: Case, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def format_fact(name: str, value: Any) -> str:
-    """Format a fact for a name: a word alone, a number or a boolean with its field's name."""
+    """Format the value of a fact for a name: a word alone, a number or a boolean with its field's name."""
     if name == "implementation":
         return f"({value})"
     if isinstance(value, str):

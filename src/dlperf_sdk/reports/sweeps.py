@@ -33,13 +33,13 @@ class Sweep:
 
 
 def size_of(case: Case, name: str) -> float:
-    """Return a size of a case; 0 if it is not a number."""
+    """Return the value of the fact `name` of a case, such as its batch size; 0 if it is not a number."""
     value = case.facts.get(name)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
 
 
 def sweeps(merged: Sequence[Merged]) -> list[Sweep]:
-    """Return the sweeps of two values or more, those with most values first."""
+    """Return the sweeps of two values or more among merged cases, those with most values first."""
     result = []
     for factor in SWEPT:
         groups: dict[tuple[str, ...], dict[float, Merged]] = {}

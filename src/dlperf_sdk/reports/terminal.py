@@ -57,7 +57,7 @@ def text_of(blocks: Iterable[Block], *, styled: bool = False, width: int | None 
 
 
 def escape_lines(text: str) -> str:
-    """Escape lines that are not blocks, such as a table in CSV, for a terminal."""
+    """Return lines that are not blocks, such as a table in CSV, without control characters for a terminal."""
     return replace_control_characters(text.replace("\r\n", "\n"))
 
 
@@ -101,7 +101,7 @@ class _Fitted:
 
 
 def minimum_width(block: Table) -> int:
-    """Return the width below which numbers are truncated or running text has lines of a few letters."""
+    """Return the width in characters below which a table truncates numbers, or breaks text every few letters."""
     widths = []
     for i, column in enumerate(block.columns):
         widest = max((cell_len(line) for row in block.rows for line in row[i].text.splitlines()), default=0)

@@ -16,7 +16,7 @@ NAMED = 12
 
 
 def page(verifications: Iterable[Verification], *, tracebacks: bool = False) -> list[Block]:
-    """Return the report; with `tracebacks`, also the last output of failed workers."""
+    """Return the report on verifications; with `tracebacks`, also the last output of failed workers."""
     return [block for verification_ in verifications for block in _model(verification_, tracebacks)]
 
 

@@ -75,7 +75,7 @@ class TensorChanges:
 
     @property
     def unchanged_count(self) -> int:
-        """Return the number of those that did not change."""
+        """Return the number of tensors that did not change."""
         return len(self.unchanged) + len(self.zeros)
 
 

@@ -100,12 +100,13 @@ class RunDirectory:
             raise DocumentError(f"the log {name} has more than {LARGEST_LOG} bytes")
 
     def write_result(self, result: Result) -> None:
-        """Write `result.json`, after the attempts of its repeats that are missing.
+        """Write `result.json`, after the attempts of its repeats that are not stored yet.
 
-        Repeats that share a number, which no run has, are written into it.
+        Repeats are stored under their attempt numbers. If two share a number, as in a result that was put together,
+        they are written into `result.json` instead.
 
         Raises:
-            DocumentError: it breaks its own schema, and nothing was written.
+            DocumentError: the result breaks its own schema, and nothing was written.
         """
         numbers = attempts_of(result.repeats)
         are_unique = len(set(numbers)) == len(numbers)

@@ -57,12 +57,12 @@ class Deviation:
 
     @property
     def is_small(self) -> bool:
-        """Return whether the deviation is within the limit with `CONFIDENCE`."""
+        """Return True if the deviation is within the limit with `CONFIDENCE`."""
         return abs(self.value) + self.bound <= LIMIT
 
     @property
     def is_large(self) -> bool:
-        """Return whether the deviation is beyond the limit with `FAIL_CONFIDENCE`."""
+        """Return True if the deviation is beyond the limit with `FAIL_CONFIDENCE`."""
         return abs(self.value) - self.fail_bound > LIMIT
 
 
@@ -76,12 +76,12 @@ class SteadyState:
 
     @property
     def is_steady(self) -> bool:
-        """Return whether all deviations are small; the last quarter alone is too noisy to be required."""
+        """Return True if all deviations are small; the last quarter alone is too noisy to be required."""
         return all(deviation.is_small for deviation in _select_required(self.deviations))
 
     @property
     def is_unsteady(self) -> bool:
-        """Return whether a deviation from a later part is large; a line may not fit, so it does not count."""
+        """Return True if a deviation from a later part is large; a line may not fit, so it does not count."""
         return any(deviation.is_large for deviation in self.deviations[:-1])
 
     @property

@@ -104,7 +104,7 @@ def device_files(_: Any, attribute: Any, value: Any) -> None:
     """Validate comma-separated paths below /dev.
 
     Raises:
-        SpecError: a path is none.
+        SpecError: a path is invalid.
     """
     if not isinstance(value, str) or not _DEVICE_FILES.fullmatch(value):
         raise SpecError(
@@ -117,7 +117,7 @@ def variables(_: Any, attribute: Any, value: Any) -> None:
     """Validate environment variables, each a text or None.
 
     Raises:
-        SpecError: a name or a value is none.
+        SpecError: a name or a value is invalid.
     """
     for name, content in _items(attribute, value, _VARIABLE, "an environment variable"):
         if content is not None and (not isinstance(content, str) or "\0" in content):
@@ -135,7 +135,7 @@ def options(_: Any, attribute: Any, value: Any) -> None:
     """Validate the mapping of option names to plain values.
 
     Raises:
-        SpecError: a name or a value is none.
+        SpecError: a name or a value is invalid.
     """
     for name, content in _items(attribute, value, _OPTION, "an option"):
         if content is None or isinstance(content, str):

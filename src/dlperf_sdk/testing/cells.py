@@ -95,7 +95,7 @@ def list_pair_cells(models: tuple[str, ...], capabilities: Capabilities) -> tupl
 
 
 def select_covering(cells: Iterable[Cell]) -> frozenset[Cell]:
-    """Return the first cells that together have every value of every field."""
+    """Return the first cells that together have every value of every field: each adds a value."""
     values: set[tuple[str, Any]] = set()
     chosen = set()
     for cell in cells:

@@ -51,7 +51,7 @@ class Answer:
 
 
 def start(spec: RunSpec, registry: Registry, program: str, deadline: float | None = None) -> Outcome:
-    """Start the workers of a case with one program; `deadline` bounds the seconds of each phase.
+    """Start the workers of a case with one program, and return what they did; `deadline` bounds each phase, in seconds.
 
     Raises:
         RunFailed: they cannot be started.

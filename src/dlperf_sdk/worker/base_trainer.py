@@ -113,11 +113,11 @@ class BaseTrainer(Trainer):
         raise NotImplementedError("a framework's trainer implements place()")
 
     def receive(self, batches: Sequence[Any]) -> Any:
-        """Return what the loaders yield, one batch per replica, on the devices."""
+        """Return a batch of the loaders, one part per replica, on the devices."""
         return self.place(batches)
 
     def slice_batch(self, batch: Any, start: int, stop: int) -> Any:
-        """Return a part of each replica's samples."""
+        """Return the samples from `start` to `stop` of each replica's batch."""
         return {name: values[start:stop] for name, values in batch.items()}
 
     def labels(self, batch: Any) -> Any:
@@ -134,7 +134,7 @@ class BaseTrainer(Trainer):
     # Hooks of a framework's trainer: the step.
 
     def set_learning_rate(self, rate: float) -> None:
-        """Set the rate of the next update."""
+        """Set the learning rate of the next update."""
         raise NotImplementedError("a framework's trainer implements set_learning_rate()")
 
     def clear_gradients(self) -> None:
@@ -175,7 +175,7 @@ class BaseTrainer(Trainer):
         raise NotImplementedError("a framework's trainer implements outputs_and_references()")
 
     def note_output(self, output: Any) -> None:
-        """Note the data type of what a layer, or the network, gave out in `deviation`."""
+        """Add the data type of an output of a layer, or of the network, to those seen in `deviation`."""
         self.product_types.append(output.dtype)
 
     def widen(self, value: Any) -> Any:
@@ -183,7 +183,10 @@ class BaseTrainer(Trainer):
         return numpy.asarray(value, numpy.float64)
 
     def observe_settings(self) -> Dict[str, Any]:
-        """Return what the framework's objects say was in effect, under the request's names; None for unknown."""
+        """Return the settings in effect, as the framework's objects show them; None for unknown.
+
+        The keys are the names of the request.
+        """
         raise NotImplementedError("a framework's trainer implements observe_settings()")
 
     # Parameters.
@@ -263,7 +266,7 @@ class BaseTrainer(Trainer):
         return Step(self.train(batch, rate), samples, self.labels(batch))
 
     def train(self, batch: Any, rate: float) -> Any:
-        """Compute the gradients of each micro-batch, update, and return the handle of the loss."""
+        """Compute the gradients of each micro-batch, update with the rate, and return the handle of the loss."""
         self.set_learning_rate(rate)
         self.clear_gradients()
         pieces = self.micro_batches(batch)
@@ -297,7 +300,7 @@ class BaseTrainer(Trainer):
         return [self.slice_batch(batch, i * size, (i + 1) * size) for i in range(count)]
 
     def add_losses(self, loss: Any, other: Any) -> Any:
-        """Return the sum of what `backward` returned for two micro-batches."""
+        """Return the sum of the losses that `backward` returned for two micro-batches."""
         return loss + other
 
     def skipped_steps(self) -> int:
@@ -338,7 +341,7 @@ class BaseTrainer(Trainer):
         return name_precision(self.precisions, weights, self.product_types, tf32)
 
     def observed(self) -> Dict[str, Any]:
-        """Return what was in effect, under the names of the request."""
+        """Return the settings in effect, under the names of the request."""
         observed = {name: value for name, value in self.observe_settings().items() if value is not None}
         observed["accumulation"] = self.request.accumulation
         if self.loaders:

@@ -60,7 +60,7 @@ class Runtime:
         """Return when everything enqueued so far has finished on every device of this process."""
 
     def mark(self) -> Any:
-        """Record an event on the device, without waiting (clock "event")."""
+        """Record an event on the device, without waiting, and return it (clock "event")."""
         raise NotImplementedError("a runtime with the clock 'event' implements mark()")
 
     def elapsed(self, marks: List[Any]) -> List[float]:

@@ -39,7 +39,7 @@ class Trial:
 
     @property
     def plain_error(self) -> float:
-        """Relative error of "the last efficiency holds"."""
+        """Relative error of the prediction that the last measured efficiency holds for all topologies."""
         return self.last_efficiency / self.published.throughput - 1
 
     @property

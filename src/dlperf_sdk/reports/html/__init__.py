@@ -42,6 +42,11 @@ def report_on_results(
 def report_on_prediction(cases: Sequence[Case], topology: TopologySpec, reference: Sequence[Case]) -> str:
     """Return measured series and their predictions on a topology as one HTML document.
 
+    Args:
+        cases: The measured cases.
+        topology: The topology to predict.
+        reference: Published series to learn the growth from.
+
     Raises:
         UsageError: the extra `report` is not installed.
     """
@@ -69,7 +74,7 @@ def blocks_of_results(
     published: Collection | None = None,
     reference: Sequence[Case] = (),
 ) -> list[Block]:
-    """Return the content of `report_on_results` as blocks.
+    """Return the content of `report_on_results`, with its arguments, as blocks.
 
     Raises:
         StoreError: there is no result.

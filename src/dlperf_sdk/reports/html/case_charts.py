@@ -18,9 +18,9 @@ from dlperf_sdk.reports.html.chart_parts import (
 
 
 def dots(rows: Rows, title: str) -> dict[str, Any]:
-    """Return a dot per row from zero on, with its interval where it has one.
+    """Return the Vega-Lite document of a dot per row from zero on, with its interval where it has one.
 
-    Rows have `label`, `series` and `value`, and may have `low` and `high`.
+    Rows have `label`, `series` and `value`, and may have `low` and `high`; `title` is the axis's.
     """
     import altair as alt
 
@@ -39,9 +39,9 @@ def dots(rows: Rows, title: str) -> dict[str, Any]:
 
 
 def boxes(rows: Rows, title: str) -> dict[str, Any]:
-    """Return distributions: a line from `p1` to `p99`, a box of the middle half, a tick at the median.
+    """Return the Vega-Lite document of distributions: a line from `p1` to `p99`, a box of the middle half, the median.
 
-    Rows have `label`, `p1`, `p25`, `p50`, `p75` and `p99`.
+    Rows have `label`, `p1`, `p25`, `p50`, `p75` and `p99`; `title` is the axis's.
     """
     import altair as alt
 

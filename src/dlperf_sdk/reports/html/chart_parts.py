@@ -83,7 +83,7 @@ def legend(spec: Mapping[str, Any]) -> list[LegendEntry]:
 
 
 def lines_of(base: altair.Chart, y: altair.Y, rows: Rows) -> list[altair.Chart]:
-    """Return lines through the rows with `line`, and a point per row."""
+    """Return lines through the rows of `base` with `line`, at `y`, and a point per row."""
     line = base.transform_filter("datum.line").mark_line(strokeWidth=2).encode(y=y, color=color_of(rows))
     point = base.transform_filter("isValid(datum.value)").mark_point(filled=True, size=70, opacity=1)
     point = point.encode(
@@ -98,7 +98,7 @@ def lines_of(base: altair.Chart, y: altair.Y, rows: Rows) -> list[altair.Chart]:
 
 
 def forecast_layers(base: altair.Chart, rows: Rows) -> list[altair.Chart]:
-    """Return a dotted line in a pale band for the rows of predictions; none where there are none."""
+    """Return a dotted line in a pale band for the rows of predictions; none if there are none."""
     import altair as alt
 
     if not any("forecast" in row for row in rows):
@@ -123,7 +123,7 @@ def forecast_layers(base: altair.Chart, rows: Rows) -> list[altair.Chart]:
 
 
 def interval_bars(base: altair.Chart, rows: Rows, color: Any) -> list[altair.Chart]:
-    """Return pale bars from `low` to `high`; none where no row has them."""
+    """Return pale bars of a color from `low` to `high` of the rows; none if no row has an interval."""
     import altair as alt
 
     if not have_intervals(rows):
@@ -143,7 +143,7 @@ def devices_axis(rows: Rows) -> altair.X:
 
 
 def sizes_axis(rows: Rows, field: str, title: str) -> altair.X:
-    """Return a logarithmic axis with a tick at each size of the rows."""
+    """Return a logarithmic axis with a title and a tick at each size, the rows' value of `field`."""
     import altair as alt
 
     ticks = sorted({row[field] for row in rows})
@@ -171,7 +171,7 @@ def _names(rows: Rows) -> list[str]:
 
 
 def color_of(rows: Rows) -> altair.Color:
-    """Return the color of each series."""
+    """Return the encoding of a color for each series of the rows."""
     import altair as alt
 
     names = _names(rows)
@@ -180,7 +180,7 @@ def color_of(rows: Rows) -> altair.Color:
 
 
 def shape_of(rows: Rows) -> altair.Shape:
-    """Return the symbol of each series."""
+    """Return the encoding of a symbol for each series of the rows."""
     import altair as alt
 
     names = _names(rows)
@@ -200,12 +200,15 @@ def tooltip_of(rows: Rows, **named: str) -> list[altair.Tooltip]:
 
 
 def height_of(rows: Rows) -> int:
-    """Return the height of a plot with a line per label, in pixels."""
+    """Return the height in pixels of a plot with a line per label of the rows."""
     return _STEP * len({text(row["label"]) for row in rows})
 
 
 def finished_chart(layers: Sequence[altair.Chart], height: int, rows: Rows) -> dict[str, Any]:
-    """Return the layers as a document that is as wide as the page, with no style but that of the marks."""
+    """Return the layers as a Vega-Lite document that is as wide as the page, with no style but that of the marks.
+
+    `height` is in pixels, and `rows` are the data of all layers.
+    """
     import altair as alt
 
     fitted = alt.AutoSizeParams(type="fit-x", contains="padding")

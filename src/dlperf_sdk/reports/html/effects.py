@@ -44,7 +44,7 @@ MOST_CASES = 2000
 
 
 def section(cases: Sequence[Case], factors: Sequence[str] = ()) -> Section:
-    """Return the effect of each factor that has two levels, or of `factors` only."""
+    """Return the section on the effect of each factor that has two levels, or of `factors` only."""
     title = "Effects"
     if len(cases) > MOST_CASES:
         text = f"{len(cases):,} different cases are too many to pair: report on fewer of them to see the effects."

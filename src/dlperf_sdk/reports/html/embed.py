@@ -23,7 +23,7 @@ _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&'\u2028\u2029"}
 
 
 def text(value: str, longest: int = LONGEST) -> str:
-    """Return a text for the page: no control characters or changes of direction, and of bounded length."""
+    """Return a text for the page: no control characters or changes of direction, and at most `longest` letters."""
     visible = replace_control_characters(value)
     return visible if len(visible) <= longest else f"{visible[:longest]}… ({len(visible):,} letters)"
 
@@ -54,7 +54,7 @@ def classes(cell: Cell) -> str:
 
 
 def filters(sortable: Sortable) -> list[int]:
-    """Return the positions of the columns that are filtered by their values."""
+    """Return the indexes of a table's columns that readers can filter by their values."""
     return [index for index, column in enumerate(sortable.table.columns) if column.title in sortable.filters]
 
 

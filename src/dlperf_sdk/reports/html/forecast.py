@@ -25,7 +25,7 @@ class Forecast:
     prediction: Prediction
 
     def rows(self, scale: Scale) -> list[dict[str, Any]]:
-        """Return the rows of the plot: the last measured point, and the predicted one with its interval."""
+        """Return the rows of the plot on a scale: the last measured point, and the predicted one with its interval."""
         prediction = self.prediction
         start = self.last.throughput / scale.divisor
         shared = {"series": self.name, "line": False}
@@ -53,7 +53,13 @@ class Forecast:
 def forecasts(
     series: Sequence[Series], reference: Sequence[Case], topology: TopologySpec | None = None
 ) -> list[Forecast]:
-    """Return the predictions of `topology`, or of twice the largest topology; none where they are impossible."""
+    """Return the predictions of `topology`, or of twice the largest topology; none where they are impossible.
+
+    Args:
+        series: The measured series.
+        reference: Published series to learn the growth from.
+        topology: The topology to predict.
+    """
     if not reference:
         return []
     predicted = []

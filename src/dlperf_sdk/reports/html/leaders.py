@@ -12,7 +12,7 @@ _PAGE_ROWS = 10
 
 
 def section(rankings: Sequence[Ranking]) -> Section:
-    """Return a row per ranking, to be filtered; of more than a page, below an overview of all topologies."""
+    """Return the section with a row per ranking, to be filtered; if long, below an overview of all topologies."""
     if not rankings:
         return Section(TITLE, ())
     filters = ("topology", "model", "batch", "precision", "also equal")

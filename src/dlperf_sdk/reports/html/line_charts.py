@@ -19,11 +19,11 @@ from dlperf_sdk.reports.html.chart_parts import (
 
 
 def scaling(rows: Rows, unit: str) -> dict[str, Any]:
-    """Return throughput over devices, both logarithmic, a line per series; dashed: perfect scaling.
+    """Return the Vega-Lite document of throughput over devices, both logarithmic; dashed: perfect scaling.
 
     Rows have `series`, `devices`, `topology`, `value`, and `line` where the line goes through them; they may have
     `low`, `high` and `ideal`. Rows of a prediction have `forecast`, `forecast_low` and `forecast_high` instead of
-    `value`: a dotted line in a pale band.
+    `value`: a dotted line in a pale band. `unit` is that of the throughputs.
     """
     import altair as alt
 
@@ -86,9 +86,9 @@ def speedup(rows: Rows) -> dict[str, Any]:
 
 
 def curves(rows: Rows, x_title: str, y_title: str) -> dict[str, Any]:
-    """Return a line per series over a size, on a logarithmic axis with a tick at each measured size.
+    """Return the Vega-Lite document of a line per series over a size, on a logarithmic axis.
 
-    Rows have `series`, `at`, `value` and `line`, and may have `low` and `high`.
+    Rows have `series`, `at`, `value` and `line`, and may have `low` and `high`. The axes have these titles.
     """
     import altair as alt
 

@@ -95,7 +95,7 @@ def page(
 
 
 def prediction_page(cases: Sequence[Case], topology: TopologySpec, reference: Sequence[Case]) -> Page:
-    """Return the report on predictions of one topology."""
+    """Return the report on predictions of one topology; the arguments are those of `report_on_prediction`."""
     return Page(
         title=f"Prediction for {topology}",
         lede="Throughput of a topology that was not measured, predicted from smaller ones and from published series.",

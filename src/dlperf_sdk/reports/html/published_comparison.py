@@ -18,7 +18,7 @@ _MAX_UNFOLDED_NOTES = 6
 
 
 def section(results: Sequence[Result], collection: Collection) -> Section:
-    """Return a row for each result and each figure of the same case, and the results without such a figure."""
+    """Return the section on results and the published figures of the same cases, a row for each of both."""
     items: list[Item] = []
     unmatched: list[Item] = []
     for block in compare_with_published(results[:MAX_RESULTS], collection):

@@ -27,7 +27,12 @@ def section(workloads: Sequence[Workload]) -> Section:
 
 
 def fold_workloads(parts: Sequence[tuple[str, tuple[Item, ...]]], count: int) -> tuple[Item, ...]:
-    """Return the items of the first workload, the others folded, and a note on how many of `count` are not plotted."""
+    """Return the items of the first workload, those of the others folded, and a note on workloads without a plot.
+
+    Args:
+        parts: By title, the items of each plotted workload.
+        count: The number of all workloads.
+    """
     items: list[Item] = [item for _, folded in parts[:OPEN] for item in folded]
     items += [Folded(title, folded) for title, folded in parts[OPEN:]]
     if count > MAX_WORKLOADS:

@@ -53,7 +53,7 @@ def document(page: Page) -> str:
 
 
 def require() -> None:
-    """See that what a report takes is there.
+    """Check that the packages that a report needs are installed.
 
     Raises:
         UsageError: the extra `report` is not installed.

@@ -137,7 +137,7 @@ def _interval(metric: Metric | None, scales: Mapping[str, Scale]) -> Cell | str:
 
 
 def list_details(results: Sequence[Result], outcomes: Sequence[Cell]) -> Section:
-    """Return each result as in its own report."""
+    """Return the section with each result as in its own report; `outcomes` are the results', in their order."""
     title = "Every result in full"
     if len(results) > DETAILED:
         text = f"There are {len(results):,} results: `dlperf report RUN` shows one in full."

@@ -30,7 +30,10 @@ class Series:
 
 
 def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
-    """Return the series with two numbers of devices or more: those of most devices first, of these the fastest."""
+    """Return the series of a workload with two numbers of devices or more, under `weak` or `strong` scaling.
+
+    Those of most devices come first, of these the fastest.
+    """
     varying = {"topology", "strategy"} if kind == "weak" else {"topology", "strategy", "batch_size"}
     groups: dict[tuple[str, ...], list[Merged]] = {}
     for merged in workload.merged:
@@ -65,7 +68,7 @@ def _by_strategy(group: Sequence[Merged]) -> list[list[Merged]]:
 
 
 def size_of(merged: Merged) -> tuple[int, int]:
-    """Return the order of topologies: devices, then nodes."""
+    """Return the number of devices and of nodes of a merged case, by which topologies are sorted."""
     topology = merged.case.topology
     return topology.devices, topology.nodes
 

@@ -19,7 +19,7 @@ _PAGE_ROWS = 8
 def numbers_table(
     series: Sequence[Series], scale: Scale, predicted: Sequence[Forecast] = ()
 ) -> tuple[Table, list[str]]:
-    """Return a table of every point and prediction, and notes on them."""
+    """Return a table of every point and prediction on a scale, and notes on them."""
     reasons: list[str] = []
     rows: list[tuple[Cell | str, ...]] = []
     for curve in series:
@@ -69,7 +69,7 @@ def numbers_table(
 
 
 def table_by_devices(series: Sequence[Series], rows_of: Callable[[Series], list[dict[str, Any]]]) -> Table:
-    """Return a row per series, with a column per number of devices."""
+    """Return a table of a row per series, with a column per number of devices; `rows_of` gives a series' points."""
     counts = sorted({point.merged.case.topology.devices for curve in series for point in curve.points})
     rows = []
     for curve in series:
@@ -83,7 +83,7 @@ def table_by_devices(series: Sequence[Series], rows_of: Callable[[Series], list[
 
 
 def describe(series: Sequence[Series], unit: str, drawn: int) -> str:
-    """Describe the lines and the highest throughput."""
+    """Return a sentence on the lines of a plot, of which `drawn` are shown, and on the highest throughput in `unit`."""
     points = [(curve, point) for curve in series for point in curve.points]
     counts = sorted({point.merged.case.topology.devices for _, point in points})
     best, top = max(points, key=lambda entry: entry[1].merged.case.throughput)
@@ -115,7 +115,7 @@ def describe_efficiency(series: Sequence[Series]) -> str:
 
 
 def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tuple[Item, ...]:
-    """Return a sentence on the worst and the best, and a row per series at its largest topology, the worst first."""
+    """Return a sentence on the worst and the best series, and a row per series at its largest topology, worst first."""
     rows: list[tuple[tuple[int, float], tuple[str, ...]]] = []
     for workload, series in workloads:
         for curve in series:

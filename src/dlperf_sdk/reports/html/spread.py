@@ -83,7 +83,15 @@ def _plot(values: Sequence[Value], name: str, unit: str, title: str) -> Plot:
 def distributions(
     groups: dict[str, list[float]], scale: Scale, axis: str, title: str, counted_as: str
 ) -> Plot:
-    """Return a box per group; of too many, the largest groups. Groups must not be empty."""
+    """Return the plot of a box per group; of too many, the largest groups. Groups must not be empty.
+
+    Args:
+        groups: The values of each group, by name.
+        scale: The scale of the values.
+        axis: The title of the axis.
+        title: The title of the plot.
+        counted_as: The noun for the values, such as `steps`.
+    """
     largest = sorted(groups.items(), key=lambda group: -len(group[1]))
     largest_groups, left = largest[:MAX_VALUES], len(largest) - MAX_VALUES
     if len(groups) <= MAX_VALUES:

@@ -20,7 +20,7 @@ _MOST_UNREAD = 20
 
 
 def section(results: Sequence[Result]) -> Section:
-    """Return the step times of all repeats of each case, of as many of the newest as a plot can show."""
+    """Return the section on step times of all repeats of each case, of as many of the newest as a plot can show."""
     title = "Step times"
     measured = [item for item in zip(names(results), results, strict=True) if item[1].repeats]
     newest = sorted(measured, key=lambda item: item[1].started_at, reverse=True)

@@ -13,7 +13,7 @@ from dlperf_sdk.results.result import Result
 
 
 def lede(results: Sequence[Result]) -> str:
-    """Return a sentence on what was run, where and when."""
+    """Return a sentence on the models, frameworks and topologies of the results, and on when they were measured."""
     specs = [result.spec for result in results]
     frameworks = join_names(dict.fromkeys(spec.framework for spec in specs))
     models = join_names(dict.fromkeys(spec.model for spec in specs))
@@ -39,7 +39,10 @@ def join_names(names: Iterable[str]) -> str:
 
 
 def validity_tile(results: Sequence[Result], outcomes: Sequence[Cell]) -> Tile:
-    """Return the number of valid results, and of those that failed or have warnings."""
+    """Return the tile with the number of valid results, and of those that failed or have warnings.
+
+    `outcomes` are the results', in their order.
+    """
     tones = [outcome.tone for outcome in outcomes]
     failed = sum(result.failure is not None for result in results)
     invalid = tones.count("bad") - failed
@@ -62,7 +65,10 @@ def validity_tile(results: Sequence[Result], outcomes: Sequence[Cell]) -> Tile:
 
 
 def fastest_tiles(rankings: Sequence[Ranking], at_most: int) -> tuple[Tile, ...]:
-    """Return the fastest framework of the first rankings, of each model and precision once."""
+    """Return tiles with the fastest framework of the first rankings, one for a model and precision.
+
+    There are at most `at_most`.
+    """
     tiles: dict[tuple[str, ...], Tile] = {}
     for ranking in rankings:
         first, facts = ranking.entries[0], ranking.facts

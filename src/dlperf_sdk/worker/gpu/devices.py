@@ -19,10 +19,20 @@ class Chosen(NamedTuple):
 def choose(
     kind: str, count: int, host_index: int, host_count: int, on_busy: str, patience: float
 ) -> Union[Chosen, str]:
-    """Take `count` devices of a kind for node `host_index` of the `host_count` that share this machine.
+    """Return the `count` devices of a kind for node `host_index` of the `host_count` that share this machine.
 
-    The nodes of one machine reckon alike, so each takes its own slice of the same choice. With `on_busy` "wait", busy
-    GPUs are looked at again for `patience` seconds. The value is a sentence where there are not enough.
+    The nodes of one machine compute the same choice, so each takes its own slice of it.
+
+    Args:
+        kind: The kind of device.
+        count: Devices of this node.
+        host_index: This node among those on the machine, from 0.
+        host_count: Nodes on the machine.
+        on_busy: What to do about busy GPUs; with `wait` they are looked at again.
+        patience: Seconds to wait for busy GPUs.
+
+    Returns:
+        The devices; a sentence with the reason if there are not enough.
     """
     if kind != "cuda":
         return Chosen(tuple("%s:%d" % (kind, host_index * count + i) for i in range(count)), ())

@@ -85,7 +85,7 @@ class MXNetRuntime(Runtime):
         return self.cluster.world_size
 
     def strategy_in_effect(self):
-        """Return the name of what the kvstore does; None where replicas do not meet."""
+        """Return the name of the strategy that the kvstore implements; None if replicas do not synchronize."""
         if self.kvstore is None:
             return None
         return "parameter_server" if self.kvstore.type.startswith("dist") else "all_reduce"

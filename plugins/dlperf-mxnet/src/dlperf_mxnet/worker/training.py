@@ -167,7 +167,7 @@ class MXNetTrainer(ReplicaState):
         return value
 
     def observe_settings(self):
-        """Return what the types seen in `deviation` and MXNet's objects say."""
+        """Return the settings in effect, as the types seen in `deviation` and MXNet's objects show them."""
         return {
             "precision": self.name_precision(["float32"], tf32=False),
             "compiler": "graph" if self.network._active else "none",

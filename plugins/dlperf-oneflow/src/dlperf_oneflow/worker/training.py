@@ -143,7 +143,7 @@ class OneFlowTrainer(ReplicaState):
         return to_local(value).detach().numpy().astype(np.float64)
 
     def observe_settings(self):
-        """Return what the types seen in `deviation` and OneFlow's objects say."""
+        """Return the settings in effect, as the types seen in `deviation` and OneFlow's objects show them."""
         compiled = self.graph is not None and self.graph.is_compiled
         parameters = list(self.network.parameters())
         syncs_gradients = hasattr(self.network, "_buckets") or parameters[0].is_global or self._averaged

@@ -72,7 +72,7 @@ class PaddleRuntime(Runtime):
             paddle.device.synchronize()
 
     def mark(self):
-        """Record an event on the current stream."""
+        """Record an event on the current stream, and return it."""
         event = paddle.device.Event(enable_timing=True)
         event.record()
         return event

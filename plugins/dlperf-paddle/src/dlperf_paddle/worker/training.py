@@ -163,7 +163,7 @@ class PaddleTrainer(ReplicaState):
         return value.astype("float64")
 
     def observe_settings(self):
-        """Return what the types seen in `deviation` and Paddle's objects say."""
+        """Return the settings in effect, as the types seen in `deviation` and Paddle's objects show them."""
         return {
             "precision": self.name_precision(["float32"], evidence.allows_tf32(self.request.device)),
             "compiler": evidence.compiler(self.network),

@@ -162,7 +162,7 @@ class TensorFlowTrainer(ReplicaState):
         return value.numpy().astype("float64")
 
     def observe_settings(self):
-        """Return what the graph that `step` runs says."""
+        """Return the settings in effect, as the graph that `step` runs shows them."""
         graph_evidence = evidence.GraphEvidence(self._replicas.graph(self.canonical_batch()))
         self.product_types = graph_evidence.product_types()
         return {

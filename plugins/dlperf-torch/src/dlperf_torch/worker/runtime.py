@@ -99,7 +99,7 @@ class TorchRuntime(Runtime):
             torch.cuda.synchronize(self.device)
 
     def mark(self):
-        """Record an event on the current stream."""
+        """Record an event on the current stream, and return it."""
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event

@@ -169,7 +169,7 @@ class TorchTrainer(ReplicaState):
         return value.double()
 
     def observe_settings(self):
-        """Return what the types and layouts seen in `deviation` and torch's objects say."""
+        """Return the settings in effect, as the types and layouts seen in `deviation` and torch's objects show them."""
         weights = evidence.weight_types(self.network)
         layouts = self.image_layouts or evidence.layouts_of_weights(self.network)
         return {
