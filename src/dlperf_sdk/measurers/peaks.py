@@ -61,7 +61,7 @@ _TABLE: dict[str, tuple[dict[str, float], str]] = {
 
 
 def peak(device: str, precision: str) -> Peak | None:
-    """Return the peak of a device, by its driver's name for it, at a run's precision; None where it is not known."""
+    """Return the peak throughput of a device, by its driver's name for it, at a precision; None if not known."""
     rates, source = _TABLE.get(device.removeprefix("NVIDIA ").removeprefix("Tesla "), ({}, ""))
     flops = rates.get(PRECISIONS[precision].format)
     return None if flops is None else Peak(flops, source)

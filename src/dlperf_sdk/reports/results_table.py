@@ -97,10 +97,10 @@ def _values(group: Group, swept: str) -> list[Any]:
 
 
 def group_by_workload(results: Sequence[Result]) -> list[Group]:
-    """Group the results by workload, in the order of first occurrence.
+    """Return the results grouped by workload, in the order of first occurrence.
 
-    A case that was refused before it had a plan knows fewer facts than one that ran: it belongs to the first
-    workload that agrees in all of them, and of which the same options were asked.
+    A case that was refused before it had a plan has fewer facts than one that ran: it belongs to the first workload
+    that has all of these facts and a result with the same requested options.
     """
     by_key: dict[str, Group] = {}
     refused = []

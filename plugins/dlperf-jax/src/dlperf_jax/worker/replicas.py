@@ -23,7 +23,10 @@ class Replicas:
         """This process's devices, in the order of its replicas."""
 
     def place(self, values, spec):
-        """Return the array of which each of this process's replicas has the value in `values`, in memory of its own."""
+        """Return one array over all replicas of `values`, of this process's replicas in order, in memory of its own.
+
+        With the spec `SPLIT`, the values are parts of the array; with `COPIED`, equal copies of it.
+        """
         parts = [
             jax.device_put(value, device, may_alias=False)
             for value, device in zip(values, self.local_devices)
