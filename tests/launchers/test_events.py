@@ -12,6 +12,7 @@ from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
 import pytest
+from attrs import evolve
 
 from dlperf_sdk.errors import TimedOut
 from dlperf_sdk.interfaces.topology import Topology
@@ -60,6 +61,29 @@ def test_an_agent_that_was_never_heard_was_not_started(job, lines, output):
     (last,) = events.launch_events(Silent(*lines), job(None))
     assert (last["status"], last["failure"]["node"]) == ("lost-node", 0)
     assert output in last["failure"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("commands", "node", "output"),
+    [(1, None, "No agent has sent anything for"), (2, 0, "The agent of node 0 has sent nothing for")],
+)
+def test_a_silent_launcher_names_node_0_only_if_it_starts_each_node_by_itself(job, commands, node, output):
+    ended = threading.Event()
+
+    class Hanging(Silent):
+        def commands(self, job):
+            return (("silent",),) * commands
+
+        @contextmanager
+        def launch(self, job):
+            try:
+                yield iter(lambda: ended.wait(60) and b"", b"")
+            finally:
+                ended.set()
+
+    (last,) = events.launch_events(Hanging(), evolve(job(None, 2), start_timeout=0.1))
+    assert (last["status"], last["failure"]["node"], last["failure"]["phase"]) == ("lost-node", node, "start")
+    assert last["failure"]["message"].startswith(output)
 
 
 def test_a_time_limit_that_passes_in_a_queue_is_told_as_such(job):

@@ -41,7 +41,10 @@ def launch_events(
             try:
                 line = lines.get(timeout)
             except queue.Empty:
-                yield _missing(host, f"has sent nothing for {timeout:.0f} s", output, phase, is_started)
+                if is_started or job.nodes == 1 or len(launcher.commands(job)) > 1:
+                    yield _missing(host, f"has sent nothing for {timeout:.0f} s", output, phase, is_started)
+                else:
+                    yield _in_phase(json.loads(_silent_launcher(timeout)), phase)
                 return
             except TimeoutError:
                 raise TimedOut(
@@ -90,6 +93,16 @@ def _missing(
     )
     line = lost_node_event(host, outcome, output) if is_started else ended_event("lost-node", message, 0)
     return _in_phase(json.loads(line), phase)
+
+
+def _silent_launcher(timeout: float) -> bytes:
+    """Return the last event of a launcher that starts all agents with one command and has started none."""
+    message = (
+        f"No agent has sent anything for {timeout:.0f} s: the launcher starts all of them or none, and any host may "
+        "be the reason. Check that each can be reached from here, and the Python that runs the agents there "
+        "(--set agent_python=)."
+    )
+    return ended_event("lost-node", message)
 
 
 def _first_host(event: Mapping[str, Any]) -> str | None:
