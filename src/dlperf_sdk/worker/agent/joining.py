@@ -20,6 +20,10 @@ from dlperf_sdk.worker.bundled import contains, member
 from dlperf_sdk.worker.failures import failure
 from dlperf_sdk.worker.request import Request
 
+_REPORT_MARGIN = 5.0
+"""Seconds before the deadline `start` at which an agent reports that it cannot join; the coordinator only knows that it
+is missing."""
+
 
 def main(
     node: str,
@@ -50,7 +54,8 @@ def main(
             if placement.node == 0:
                 host, coordinator = _start_coordinator(placement, request, secret, candidates, emit, parity)
                 candidates = [coordinator.port]
-            connection = rendezvous.connect(host, candidates, secret, request.deadlines["start"])
+            start = request.deadlines["start"]
+            connection = rendezvous.connect(host, candidates, secret, start - min(_REPORT_MARGIN, start / 4))
         except (OSError, ValueError) as error:
             emit(_join_failure(placement, error))
             return 1
