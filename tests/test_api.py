@@ -304,7 +304,7 @@ def test_a_case_that_fails_on_the_way_keeps_what_was_measured(tmp_path):
     result = run(
         "faulty",
         "linear",
-        options={"fault": "hang-second"},
+        options={"fault": "hang-step-second"},
         deadlines={"step": 0.4},
         store=tmp_path,
         **{**QUICK, "repeats": 3},
@@ -675,7 +675,7 @@ def controller(tmp_path, after):
 
             try:
                 run("faulty", "linear", topology="1n2d", batch_size=4, warmup=1, steps=5, repeats=9,
-                    options={{"fault": "hang-second"}}, store={str(tmp_path / "store")!r}, observers=[Watching()])
+                    options={{"fault": "hang-step-second"}}, store={str(tmp_path / "store")!r}, observers=[Watching()])
             except KeyboardInterrupt:
                 sys.exit(99)
             """

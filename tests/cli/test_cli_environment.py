@@ -165,7 +165,7 @@ def test_showing_a_failed_run_is_no_failure(here, tmp_path):
     code, out, err = here("report")
     assert (code, err) == (0, "")
     assert "failed: crashed" in out
-    second = [*CASE[2:-1], "2", "--set", "fault=hang-second", "--deadline", "step=0.5"]
+    second = [*CASE[2:-1], "2", "--set", "fault=hang-step-second", "--deadline", "step=0.5"]
     assert here("run", "faulty", *second, "--quiet")[0] == 5
     code, out, err = here("report")
     assert (code, err) == (0, "")

@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 import time
+from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import cluster as cluster_module
+import fault_outcomes
 
 MISSING = (
     cluster_module.missing()
@@ -59,6 +62,8 @@ class Bench:
     def __init__(self, cluster, folder, monkeypatch):
         self.cluster, self.folder, self._monkeypatch = cluster, folder, monkeypatch
         self.id = folder.name
+        self.outcomes: list[dict] = []
+        self._kept: Counter[str] = Counter()
 
     def events(self, launcher, shape="2n1d", framework="numpy", python=sys.executable, name="", **fields):
         """The events of a case, one by one; closing the iterator ends it. `name` tells cases of one test apart."""
@@ -84,7 +89,38 @@ class Bench:
             container_prefix(spec, "cpu", placing.placement_variables),
             plan.deadlines["start"],
         )
-        return launch_events(placing, job)
+        return self._count_repeats(launch_events(placing, job), name)
+
+    def _count_repeats(self, stream, name):
+        """Yield the events of a stream, and count the repeats that are kept."""
+        with closing(stream):
+            for event in stream:
+                self._kept[name] += event["event"] == "attempt-ended" and event["failure"] is None
+                yield event
+
+    def add_outcome(self, fault, launcher, problem, started_at, finished=0, kept=None, name=""):
+        """Add the outcome of a fault to the matrix.
+
+        Args:
+            fault: the fault, of `fault_outcomes.FAULTS`.
+            launcher: the launcher.
+            problem: the failure of the run.
+            started_at: the time of the fault.
+            finished: the repeats that had finished before.
+            kept: the repeats that were kept, where they are not those of the stream.
+            name: the name of the case, as `events` takes it.
+        """
+        self.outcomes.append(
+            {
+                "fault": fault,
+                "launcher": launcher,
+                "kind": problem["kind"],
+                "node": problem["node"],
+                "seconds": round(time.monotonic() - started_at),
+                "finished": finished,
+                "kept": self._kept[name] if kept is None else kept,
+            }
+        )
 
     def _allocate(self, *more):
         """An allocation of all nodes, as a shell under salloc has it; `more` are arguments of salloc."""
@@ -145,5 +181,8 @@ def bench(cluster, tmp_path, monkeypatch):
     created = Bench(cluster, tmp_path, monkeypatch)
     yield created
     created.close()
-    assert created.left() == []
+    left = created.left()
+    for outcome in created.outcomes:
+        fault_outcomes.record_or_compare({**outcome, "orphans": len(left)})
+    assert left == []
     cluster.wait_idle(60)

@@ -15,6 +15,7 @@ import pytest
 from dlperf_sdk.results.agent_events import repeat_from
 
 LAUNCHERS = ("ssh", "mpi", "slurm-step", "slurm-job")
+CUT_OFF = ("node 0, with the coordinator, is cut off the network", "node 1 is cut off the network")
 
 
 @pytest.fixture(params=LAUNCHERS)
@@ -31,10 +32,18 @@ def ended(events):
     return [event for event in events if event["event"] == "attempt-ended"]
 
 
-def until_measuring(stream):
-    """Take events until a worker is in its window."""
+def until_measuring(stream, attempt=1):
+    """Take events until a worker is in the window of an attempt."""
     for event in stream:
-        if event["event"] == "progress" and event["phase"] == "measure":
+        if event["event"] == "progress" and (event["phase"], event["attempt"]) == ("measure", attempt):
+            return
+        assert event["event"] != "ended", event["failure"]
+
+
+def until_started(stream, attempt):
+    """Take events until an attempt has started."""
+    for event in stream:
+        if event["event"] == "attempt-started" and event["attempt"] == attempt:
             return
         assert event["event"] != "ended", event["failure"]
 
@@ -59,10 +68,14 @@ def test_one_node(bench, launcher):
     assert failure(list(bench.events(launcher, "1n1d"))) is None
 
 
+@pytest.mark.fault_matrix
 def test_a_killed_rank_is_named_with_its_node(bench, launcher):
-    problem = failure(
-        list(bench.events(launcher, framework="faulty", options={"fault": "sigkill", "rank": 1}))
-    )
+    options = {"fault": "sigkill-second", "rank": 1}
+    with closing(bench.events(launcher, framework="faulty", options=options, repeats=2)) as stream:
+        until_started(stream, 2)
+        started_at = time.monotonic()
+        problem = failure(list(stream))
+    bench.add_outcome("a worker is killed", launcher, problem, started_at, finished=1)
     assert (problem["kind"], problem["node"], problem["rank"], problem["phase"]) == (
         "crashed",
         1,
@@ -71,28 +84,29 @@ def test_a_killed_rank_is_named_with_its_node(bench, launcher):
     )
 
 
+@pytest.mark.fault_matrix
 def test_a_rank_that_hangs_in_a_collective(bench, launcher):
-    options, deadlines = {"fault": "hang-step", "rank": 1}, {"step": 2.0}
-    problem = failure(list(bench.events(launcher, framework="faulty", options=options, deadlines=deadlines)))
+    fields = {"options": {"fault": "hang-step-second", "rank": 1}, "deadlines": {"step": 2.0}, "repeats": 2}
+    with closing(bench.events(launcher, framework="faulty", **fields)) as stream:
+        until_started(stream, 2)
+        started_at = time.monotonic()
+        problem = failure(list(stream))
+    any_node = {**problem, "node": "0 or 1"}
+    bench.add_outcome("a worker hangs in a collective", launcher, any_node, started_at, finished=1)
     assert (problem["kind"], problem["phase"]) == ("timeout", "measure")
     assert problem["node"] == problem["rank"] in (0, 1)  # the others hang with it: who is late first is named
 
 
-def test_leaving_ends_everything(bench, launcher):
-    """Workers that ignore SIGTERM too; what is left is looked at by the bench."""
-    with closing(bench.events(launcher, framework="faulty", options={"fault": "stubborn"})) as stream:
-        until_measuring(stream)
-        started_at = time.monotonic()
-    assert time.monotonic() - started_at < 30
-
-
+@pytest.mark.fault_matrix
 def test_a_killed_agent_is_a_lost_node(bench, launcher):
-    with closing(bench.events(launcher, framework="faulty", options={"fault": "stubborn"})) as stream:
-        until_measuring(stream)
+    fields = {"options": {"fault": "stubborn-second"}, "repeats": 2}
+    with closing(bench.events(launcher, framework="faulty", **fields)) as stream:
+        until_measuring(stream, 2)
         started_at = time.monotonic()
         agent = next(pid for pid in bench.cluster.nodes[1].processes("agent --case") if _is_python(pid))
         os.kill(agent, signal.SIGKILL)
         problem = failure(list(stream))
+    bench.add_outcome("an agent is killed", launcher, problem, started_at, finished=1)
     assert (problem["kind"], problem["node"]) == ("lost-node", 1), problem
     assert time.monotonic() - started_at < 30
     # Its directory could not be removed by itself: the next agent there does.
@@ -103,6 +117,7 @@ def _is_python(pid):
     return Path(f"/proc/{pid}/comm").read_text().startswith("python")
 
 
+@pytest.mark.fault_matrix
 def test_a_node_that_is_cut_off(bench):
     """The coordinator's own, and another: n1 of the cases on n1 and n2, n4 of those on n3 and n4. One cut meets cases
     of every launcher: each ends within the bound and names the node; all workers end themselves, those of the cut nodes
@@ -118,9 +133,9 @@ def test_a_node_that_is_cut_off(bench):
                     "slurm-job": {"exclusive": False, "sbatch_flags": f"-w {pair}"},
                     "slurm-step": {"srun_flags": f"-w {pair}"},
                 }.get(launcher, {"hosts": pair})
-                options = {"fault": "stubborn", **more}
-                stream = bench.events(launcher, framework="faulty", options=options, name=f"{launcher}{lost}")
-                until_measuring(stack.enter_context(closing(stream)))
+                fields = {"options": {"fault": "stubborn-second", **more}, "repeats": 2}
+                stream = bench.events(launcher, framework="faulty", name=f"{launcher}{lost}", **fields)
+                until_measuring(stack.enter_context(closing(stream)), 2)
                 cases[launcher, lost] = stream
         started_at = time.monotonic()
         for node in cut.values():
@@ -145,6 +160,8 @@ def test_a_node_that_is_cut_off(bench):
         assert (message["kind"], message["node"]) == ("lost-node", lost), (launcher, message)
         assert cut[lost].name in message["message"], (launcher, message)
         assert took < 30, (launcher, lost, took)
+        fault, name = CUT_OFF[lost], f"{launcher}{lost}"
+        bench.add_outcome(fault, launcher, message, time.monotonic() - took, finished=1, name=name)
     # They have come back, and are nodes like the others. Slurm itself takes up to a minute to notice.
     bench.leave()
     bench.close()
@@ -161,6 +178,7 @@ def _end_of(stream, started_at):
     return failure(list(stream)), time.monotonic() - started_at
 
 
+@pytest.mark.fault_matrix
 def test_a_node_without_the_environment(bench, launcher, tmp_path):
     folder = bench.cluster.home / "environment"
     folder.mkdir(exist_ok=True)
@@ -169,21 +187,26 @@ def test_a_node_without_the_environment(bench, launcher, tmp_path):
     python.chmod(0o755)
     node = bench.cluster.nodes[1]
     node.run("mount", "-t", "tmpfs", "tmpfs", str(folder))
+    started_at = time.monotonic()
     try:
         problem = failure(list(bench.events(launcher, python=str(python))))
     finally:
         node.run("umount", str(folder))
+    bench.add_outcome("node 1 lacks the environment", launcher, problem, started_at)
     assert (problem["kind"], problem["node"]) == ("environment", 1)
     assert f"Node 1 (n2) lacks {python}" in problem["message"]
 
 
+@pytest.mark.fault_matrix
 def test_a_full_disk_on_one_node(bench, launcher):
     node = bench.cluster.nodes[1]
     node.run("dd", "if=/dev/zero", "of=/tmp/full", "bs=1M")
+    started_at = time.monotonic()
     try:
         problem = failure(list(bench.events(launcher)))
     finally:
         node.run("rm", "/tmp/full")
+    bench.add_outcome("the disk of node 1 is full", launcher, problem, started_at)
     assert (problem["kind"], problem["node"]) == ("unavailable", 1)
     assert "n2" in problem["message"]
     assert "No space left" in problem["message"]

@@ -13,7 +13,7 @@ import pytest
 CASE = ("--batch-size", "8", "--python", sys.executable)
 SLOW = ("--set", "fault=slow")
 LONG = (*SLOW, "--warmup", "2", "--steps", "3000", "--repeats", "2")
-SHORT = ("--set", "fault=hang-second", "--warmup", "2", "--steps", "20", "--repeats", "2")
+SHORT = ("--set", "fault=hang-step-second", "--warmup", "2", "--steps", "20", "--repeats", "2")
 PHASES = {
     "preflight": (LONG, "launch: "),
     "warm-up": ((*SLOW, "--warmup", "3000", "--steps", "20"), "repeat 1 of 7: warming up"),

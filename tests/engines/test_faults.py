@@ -29,6 +29,7 @@ from dlperf_sdk.execution.replay import attach, find_job
 from dlperf_sdk.launchers import mpi
 from dlperf_sdk.launchers.slurm import jobs, stream
 from dlperf_sdk.parity import reference
+from dlperf_sdk.results.store import ResultStore
 from dlperf_sdk.worker.agent import rendezvous
 
 TOY = {
@@ -88,8 +89,8 @@ def test_a_stranger_who_calls_replays_and_babbles_disturbs_nobody(bench):
     assert failure(events) is None
 
 
-def _controller(bench, launcher, **fields):
-    """A controller in a process of its own; gives it when its workers are in their window."""
+def _controller(bench, launcher, attempt=1, **fields):
+    """A controller in a process of its own; gives it when its workers are in the window of an attempt."""
     if launcher == "slurm-step":
         bench._allocate()
     options = {**bench.cluster.options(launcher.partition("-")[0]), **fields.pop("options", {})}
@@ -107,8 +108,8 @@ def _controller(bench, launcher, **fields):
                     print("run", run_id, flush=True)
 
                 @hookimpl
-                def dlperf_step_progress(self, phase):
-                    print(phase, flush=True)
+                def dlperf_step_progress(self, attempt, phase):
+                    print(attempt, phase, flush=True)
 
             run("faulty", "linear", store={str(bench.folder / "lost")!r}, observers=[Watch()], **{fields!r})
             """
@@ -118,22 +119,49 @@ def _controller(bench, launcher, **fields):
     run_id = ""
     for line in controller.stdout:
         run_id = line.split()[1] if line.startswith("run ") else run_id
-        if line.strip() == "measure":
+        if line.strip() == f"{attempt} measure":
             return controller, run_id
     raise AssertionError("it never came so far")
 
 
+@pytest.mark.fault_matrix
 @pytest.mark.parametrize("launcher", ["ssh", "mpi", "slurm-step"])
 def test_a_killed_controller_takes_its_workers_along(bench, launcher):
-    controller, _ = _controller(bench, launcher, options={"fault": "stubborn"})
+    controller, run_id = _controller(bench, launcher, 2, options={"fault": "stubborn-second"}, repeats=2)
     with controller:
         controller.kill()
+        started_at = time.monotonic()
+    assert bench.left() == []
+    recovered = ResultStore(bench.folder / "lost").recover(run_id)
+    kept = sum(attempt.status == "ok" for attempt in recovered.attempts)
+    problem = {"kind": "no result", "node": None}
+    bench.add_outcome("the controller is killed", launcher, problem, started_at, finished=1, kept=kept)
+    assert not list((bench.folder / "lost").rglob("result.json"))
 
 
+@pytest.mark.fault_matrix
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_ctrl_c_stores_the_finished_repeats(bench, launcher):
+    """Workers that ignore SIGTERM end, too."""
+    fields = {"options": {"fault": "stubborn-second"}, "repeats": 2}
+    controller, run_id = _controller(bench, launcher, 2, **fields)
+    started_at = time.monotonic()
+    controller.send_signal(signal.SIGINT)
+    controller.communicate(timeout=120)
+    result = ResultStore(bench.folder / "lost").load(run_id)
+    assert result.failure is not None
+    problem = {"kind": result.failure.kind, "node": result.failure.node}
+    kept = len(result.repeats)
+    bench.add_outcome("Ctrl-C", launcher, problem, started_at, finished=1, kept=kept)
+    assert (problem["kind"], kept) == ("interrupted", 1)
+
+
+@pytest.mark.fault_matrix
 def test_a_job_outlives_its_controller_and_can_be_attached_to(bench):
     controller, run_id = _controller(bench, "slurm", options={"fault": "slow"}, steps=300, repeats=2)
     with controller:
         controller.kill()
+        started_at = time.monotonic()
     job = subprocess.run(
         ["squeue", "-h", "-n", f"dlperf-{run_id}", "-o", "%i"], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -142,6 +170,8 @@ def test_a_job_outlives_its_controller_and_can_be_attached_to(bench):
     assert result.id == run_id
     assert result.failure is None
     assert len(result.repeats) == 2
+    problem = {"kind": "none, the job goes on", "node": None}
+    bench.add_outcome("the controller is killed", "slurm-job", problem, started_at, finished=2, kept=2)
     assert "\nnumpy==" in result.environment.lock
     assert result.verdict("parity").outcome == "pass", result.verdict("parity")
     assert (bench.folder / "found" / run_id / "result.json").exists()
@@ -173,15 +203,17 @@ def _jobs():
     return {line.split()[0] for line in message.splitlines() if "JobName=dlperf-" in line}
 
 
-@pytest.mark.parametrize(("fault", "steps"), [("stubborn", 20), ("slow", 3000)])
+@pytest.mark.fault_matrix
+@pytest.mark.parametrize(("fault", "steps"), [("stubborn-second", 20), ("slow-second", 3000)])
 def test_a_job_that_is_cancelled_from_outside(bench, fault, steps):
     """Whether its agents or its workers are the first to end: Slurm may signal both."""
-    case = {"framework": "faulty", "options": {"fault": fault}, "steps": steps}
+    case = {"framework": "faulty", "options": {"fault": fault}, "steps": steps, "repeats": 2}
     with closing(bench.events("slurm-job", **case)) as stream:
-        until_measuring(stream)
+        until_measuring(stream, 2)
         started_at = time.monotonic()
         subprocess.run(["scancel", bench.job()], check=True)
         problem = failure(list(stream))
+    bench.add_outcome("the job or allocation is canceled", "slurm-job", problem, started_at, finished=1)
     assert problem["kind"] == "interrupted"
     assert time.monotonic() - started_at < 30
 
@@ -207,17 +239,21 @@ def _state_of(name):
     return message.stdout.split()
 
 
-@pytest.mark.parametrize(("fault", "steps"), [("stubborn", 20), ("slow", 3000)])
+@pytest.mark.fault_matrix
+@pytest.mark.parametrize(("fault", "steps"), [("stubborn-second", 20), ("slow-second", 3000)])
 @pytest.mark.parametrize("shape", ["1n2d", "2n1d"])
 def test_an_allocation_that_is_cancelled_from_outside(bench, shape, fault, steps):
-    case = {"framework": "faulty", "options": {"fault": fault}, "steps": steps}
+    case = {"framework": "faulty", "options": {"fault": fault}, "steps": steps, "repeats": 2}
     with closing(bench.events("slurm-step", shape, **case)) as stream:
-        until_measuring(stream)
+        until_measuring(stream, 2)
+        started_at = time.monotonic()
         subprocess.run(["scancel", os.environ["SLURM_JOB_ID"]], check=True)
         problem = failure(list(stream))
+    bench.add_outcome("the job or allocation is canceled", "slurm-step", problem, started_at, finished=1)
     assert problem["kind"] == "interrupted"
 
 
+@pytest.mark.fault_matrix
 def test_slurms_own_time_limit(bench):
     """Of a job, and of the allocation that a step runs in. Slurm rounds the second that is asked for up to a minute;
     that is long to wait for, so the administrator brings the end nearer. What ends them is the limit all the same."""
@@ -228,17 +264,21 @@ def test_slurms_own_time_limit(bench):
         for launcher, more in (("slurm-job", job), ("slurm-step", {})):
             if launcher == "slurm-step":
                 bench._allocate("--time=0:01")
-            options = {"fault": "stubborn", **more}
-            cases[launcher] = bench.events(launcher, framework="faulty", name=launcher, options=options)
-            until_measuring(stack.enter_context(closing(cases[launcher])))
+            fields = {"options": {"fault": "stubborn-second", **more}, "repeats": 2}
+            cases[launcher] = bench.events(launcher, framework="faulty", name=launcher, **fields)
+            until_measuring(stack.enter_context(closing(cases[launcher])), 2)
         message = subprocess.run(["squeue", "-h", "-o", "%i %l"], capture_output=True, text=True, check=True)
         limits = dict(line.split() for line in message.stdout.splitlines())
         assert list(limits.values()) == ["1:00", "1:00"]
         for number in limits:
             subprocess.run(["scontrol", "update", f"JobId={number}", "EndTime=now+1"], check=True)
+        started_at = time.monotonic()
+        fault = "the scheduler's time limit passes"
         with ThreadPoolExecutor(len(cases)) as pool:
-            ends = pool.map(lambda stream: failure(list(stream)), cases.values())
-            for launcher, message in zip(cases, ends, strict=True):
+            ends = pool.map(lambda stream: (failure(list(stream)), time.monotonic()), cases.values())
+            for launcher, (message, ended_at) in zip(cases, ends, strict=True):
+                since = time.monotonic() - (ended_at - started_at)
+                bench.add_outcome(fault, launcher, message, since, finished=1, name=launcher)
                 assert message["kind"] == "timeout", (launcher, message)
                 assert "time limit" in message["message"], (launcher, message)
 
@@ -269,29 +309,37 @@ def test_a_campaign_in_one_allocation_goes_on_after_a_lost_node(bench):
     assert results["stubborn"].status != "ok"
 
 
-def test_a_node_that_another_one_cannot_reach(bench):
+@pytest.mark.fault_matrix
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_node_that_another_one_cannot_reach(bench, launcher):
     """Both reach the coordinator; their workers would wait for each other in vain."""
     node = bench.cluster.nodes[1]
     node.run("ip", "route", "add", "prohibit", bench.cluster.nodes[2].address)
+    started_at = time.monotonic()
     try:
-        problem = failure(list(bench.events("ssh", "3n1d")))
+        problem = failure(list(bench.events(launcher, "3n1d")))
     finally:
         node.run("ip", "route", "del", "prohibit", bench.cluster.nodes[2].address)
+    bench.add_outcome("node 1 cannot connect to node 2", launcher, problem, started_at)
     assert (problem["kind"], problem["node"]) == ("unavailable", 1)
     assert "From node 1 (n2) nobody can connect to node 2 (n3)" in problem["message"]
 
 
-def test_a_node_with_another_environment(bench):
+@pytest.mark.fault_matrix
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_node_with_another_environment(bench, launcher):
     """The same path, another Python behind it."""
-    folder, node = bench.cluster.home / "differs", bench.cluster.nodes[1]
+    folder, node = bench.cluster.home / f"differs-{launcher}", bench.cluster.nodes[1]
     folder.mkdir()
     node.run("mount", "-t", "tmpfs", "tmpfs", str(folder))
     (folder / "python").symlink_to(sys.executable)
     node.run("ln", "-s", "/usr/bin/python3", str(folder / "python"))
+    started_at = time.monotonic()
     try:
-        problem = failure(list(bench.events("ssh", "3n1d", python=str(folder / "python"))))
+        problem = failure(list(bench.events(launcher, "3n1d", python=str(folder / "python"))))
     finally:
         node.run("umount", str(folder))
+    bench.add_outcome("node 1 has another environment", launcher, problem, started_at)
     assert (problem["kind"], problem["node"]) == ("environment", 1)
     assert problem["message"].startswith("Node 1 (n2) has ")
     assert "All nodes of a case must have the same environment." in problem["message"]
@@ -326,12 +374,17 @@ def test_a_hosts_file_and_whom_to_log_in_as(bench):
     assert [node["host"] for node in nodes] == ["n3", "n1"]
 
 
+@pytest.mark.fault_matrix
 @pytest.mark.parametrize("launcher", ["ssh", "mpi"])
 def test_a_host_that_nobody_knows(bench, launcher, monkeypatch):
     """By the words of real ssh, which is what mpirun calls as well unless it is told otherwise."""
     monkeypatch.setenv("OMPI_MCA_plm_rsh_agent", f"ssh -F {bench.cluster.ssh_config}")
     for hosts, node in (("nowhere,n1", 0), ("n1,nowhere", 1)):
+        started_at = time.monotonic()
         problem = failure(list(bench.events(launcher, name=f"{node}", options={"hosts": hosts})))
+        bench.add_outcome(
+            f"the name of host {node} is unknown", launcher, problem, started_at, name=f"{node}"
+        )
         if (launcher, node) == ("ssh", 1):  # its first agent is there, and asks for the way to the second
             assert "no way from here to 'nowhere'" in problem["message"], problem
             continue

@@ -38,6 +38,7 @@ def sabotaged(bench):
         node.run("umount", str(folder))
 
 
+@pytest.mark.fault_matrix
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 @pytest.mark.parametrize("node", [0, 1])
 @pytest.mark.parametrize("how", ["missing", "exits"])
@@ -46,37 +47,51 @@ def test_a_python_that_does_not_start_an_agent(bench, sabotaged, launcher, node,
     problem = failure(
         list(bench.events(launcher, options={"agent_python": python}, deadlines={"start": START}))
     )
+    lacks, exits = f"node {node} lacks the agents' Python", f"the agents' Python exits on node {node}"
+    bench.add_outcome(lacks if how == "missing" else exits, launcher, problem, started_at)
     assert problem["kind"] in ("lost-node", "unavailable"), problem
     assert (problem["node"], problem["phase"]) == (node, "start"), problem
     assert "--set agent_python=" in problem["message"]
     assert time.monotonic() - started_at < 2 * START
 
 
+@pytest.mark.fault_matrix
+@pytest.mark.parametrize("launcher", ["ssh", "mpi"])
 @pytest.mark.parametrize("node", [0, 1])
-def test_a_host_that_drops_connections_to_ssh(bench, node):
+def test_a_host_that_drops_connections_to_ssh(bench, monkeypatch, launcher, node):
     """Its answers never arrive: ssh alone would wait for minutes. Slurm's daemon on the same node goes on."""
+    monkeypatch.setenv("OMPI_MCA_plm_rsh_agent", f"ssh -F {bench.cluster.ssh_config}")
+    start = START if launcher == "ssh" else 15.0
     rule = ("ipproto", "tcp", "sport", "22", "blackhole")
     host = bench.cluster.nodes[node]
     host.run("ip", "rule", "add", *rule)
     try:
         started_at = time.monotonic()
-        problem = failure(list(bench.events("ssh", deadlines={"start": START})))
+        problem = failure(list(bench.events(launcher, deadlines={"start": start})))
         seconds = time.monotonic() - started_at
     finally:
         host.run("ip", "rule", "del", *rule)
-    assert (problem["kind"], problem["node"], problem["phase"]) == ("lost-node", node, "start"), problem
+    bench.add_outcome(f"node {node} drops ssh connections", launcher, problem, started_at)
+    named = node if launcher == "ssh" else None  # mpirun does not report which ssh it waits for
+    assert (problem["kind"], problem["node"], problem["phase"]) == ("lost-node", named, "start"), problem
     assert seconds < 2 * START
 
 
-@pytest.mark.parametrize(
-    "launcher", ["ssh", "mpi", "slurm-step"]
-)  # a job's srun runs on the first node itself
+@pytest.mark.fault_matrix
+@pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_node_that_cannot_reach_the_coordinator(bench, launcher):
+    """In a job of its own, srun runs on the first node itself, and fails to start the second agent."""
     first, second = bench.cluster.nodes[:2]
     second.run("ip", "route", "add", "blackhole", first.address)
+    started_at = time.monotonic()
     try:
-        problem = failure(list(bench.events(launcher, deadlines={"start": 15.0})))
+        problem = failure(list(bench.events(launcher, deadlines={"start": 20.0})))
     finally:
         second.run("ip", "route", "del", "blackhole", first.address)
-    assert (problem["kind"], problem["node"], problem["phase"]) == ("unavailable", 1, "start"), problem
-    assert "cannot join its run: no coordinator of this run on n1" in problem["message"]
+    bench.add_outcome("node 1 cannot connect to node 0", launcher, problem, started_at)
+    if launcher == "slurm-job":
+        assert (problem["kind"], problem["node"], problem["phase"]) == ("lost-node", 1, "start"), problem
+        assert "n2" in problem["message"]
+    else:
+        assert (problem["kind"], problem["node"], problem["phase"]) == ("unavailable", 1, "start"), problem
+        assert "cannot join its run: no coordinator of this run on n1" in problem["message"]

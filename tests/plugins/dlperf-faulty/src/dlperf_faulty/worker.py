@@ -86,6 +86,8 @@ class Runtime(worker.Runtime):
     def start(self):
         options = self.request.framework_options
         self.fault = options["fault"] if self.process.rank == options["rank"] else "none"
+        if self.fault.endswith("-second"):  # it befalls the second attempt
+            self.fault = self.fault.removesuffix("-second") if attempt() == 2 else "none"
         if self.fault == "hang-start":
             time.sleep(1000)
         if self.fault == "stubborn":
@@ -139,7 +141,7 @@ class Linear(worker.Linear):
             os.kill(os.getpid(), signal.SIGKILL)
         elif self.fault == "real-time-signal":
             os.kill(os.getpid(), 40)
-        elif self.fault in ("hang-step", "stubborn") or (self.fault == "hang-second" and attempt() == 2):
+        elif self.fault in ("hang-step", "stubborn"):
             time.sleep(1000)
         elif self.fault == "exception":
             raise RuntimeError("the fault that was asked for")

@@ -1,0 +1,104 @@
+"""Write docs/explanation/fault-matrix.md from tests/engines/fault_outcomes.json; `--record` runs the tests first.
+
+`--record` needs what `make test-engines` needs, and takes about four minutes. Arguments after it go to pytest:
+`--numprocesses 3 --dist load`, or `-k` to record some outcomes again.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "explanation" / "fault-matrix.md"
+sys.path.insert(0, str(ROOT / "tests" / "engines"))
+
+import fault_outcomes  # noqa: E402
+
+HEAD = """\
+# Fault matrix
+
+This page shows how a run ends when a node, a worker or the controller fails. Use it to decide what a run on a cluster
+survives and how soon it reports a failure.
+
+Each entry was observed with real ssh, OpenMPI and Slurm on four nodes, which are network namespaces of one machine. It
+states:
+
+- the kind of the failure
+- the node that the failure names
+- the seconds from the fault to the end of the run; from the launch, if the fault is there before the agents
+- orphans: processes and files of the run that were left on the nodes
+- the finished repeats that were kept; 0 of 0 where the fault comes before the first repeat
+
+`make test-engines` causes each fault again and compares everything except the seconds with this page.
+`scripts/fault_matrix.py --record --numprocesses 3 --dist load` records all entries and generates the page.
+
+"""
+
+
+def record(arguments: list[str]) -> int:
+    """Run the tests that cause the faults, store their outcomes, and return pytest's exit code."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "outcomes.jsonl"
+        path.touch()
+        environment = {**os.environ, "DLPERF_TEST_ENGINES": "1", fault_outcomes.RECORD: str(path)}
+        pytest = (sys.executable, "-m", "pytest", "-q", "--timeout", "300", "-m", "fault_matrix")
+        command = [*pytest, "tests/engines", *arguments]
+        code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+        recorded = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    outcomes = fault_outcomes.committed() if fault_outcomes.FILE.exists() else {}
+    recorded.sort(key=lambda outcome: outcome["seconds"])  # of several tests of a fault, the slowest counts
+    outcomes |= {fault_outcomes.key(outcome["fault"], outcome["launcher"]): outcome for outcome in recorded}
+    order = [
+        fault_outcomes.key(fault, launcher)
+        for fault, description in fault_outcomes.FAULTS.items()
+        for launcher in fault_outcomes.LAUNCHERS
+        if launcher not in description.not_applicable
+    ]
+    lines = [json.dumps(outcomes[name]) for name in order if name in outcomes]
+    fault_outcomes.FILE.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+    return code
+
+
+def document() -> str:
+    """Return the page."""
+    outcomes, notes = fault_outcomes.committed(), dict[str, int]()
+    rows = ["| fault | " + " | ".join(fault_outcomes.LAUNCHERS.values()) + " |", "|---" * 5 + "|"]
+    for fault, description in fault_outcomes.FAULTS.items():
+        cells = [f"{fault}{_reference(description.note, notes)}"]
+        for launcher in fault_outcomes.LAUNCHERS:
+            reason = description.not_applicable.get(launcher, "")
+            cells.append(
+                f"not applicable{_reference(reason, notes)}"
+                if reason
+                else _cell(outcomes[fault_outcomes.key(fault, launcher)])
+            )
+        rows.append("| " + " | ".join(cells) + " |")
+    explanations = "".join(f"- ({number}) {note}\n" for note, number in notes.items())
+    return HEAD + "\n".join(rows) + f"\n\nNotes:\n\n{explanations}"
+
+
+def _reference(note: str, notes: dict[str, int]) -> str:
+    """Return a reference to a note, and number the note if it is new."""
+    return f" ({notes.setdefault(note, len(notes) + 1)})" if note else ""
+
+
+def _cell(outcome: dict[str, Any]) -> str:
+    node = "no node" if outcome["node"] is None else f"node {outcome['node']}"
+    orphans = f"{outcome['orphans'] or 'no'} orphans"
+    repeats = f"{outcome['kept']} of {outcome['finished']} kept"
+    return f"{outcome['kind']}; {node}; {outcome['seconds']} s; {orphans}; {repeats}"
+
+
+def main(arguments: list[str]) -> int:
+    """Record if asked to, and write the page."""
+    code = record(arguments[1:]) if arguments[:1] == ["--record"] else 0
+    PAGE.write_text(document(), encoding="utf-8")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

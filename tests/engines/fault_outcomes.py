@@ -1,0 +1,109 @@
+"""The outcome of each fault through each launcher: recorded by the engines' tests, committed, shown in the docs.
+
+`scripts/fault_matrix.py --record` records them. Otherwise a test compares what it observes with what is committed,
+except for the seconds, which its own limits bound.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+FILE = Path(__file__).with_name("fault_outcomes.json")
+RECORD = "DLPERF_RECORD_FAULTS"
+"""Variable with the file to which outcomes are appended instead of being compared."""
+LAUNCHERS = {"ssh": "ssh", "mpi": "mpi", "slurm-step": "Slurm step", "slurm-job": "Slurm job"}
+
+
+@frozen
+class Fault:
+    """A fault: the launchers to which it does not apply, each with the reason, and a note on its outcomes."""
+
+    not_applicable: Mapping[str, str] = field(factory=dict)
+    note: str = ""
+    """Explanation of outcomes that name no single node, or leave something behind for a while."""
+
+
+_NO_SCHEDULER = dict.fromkeys(("ssh", "mpi"), "This launcher has no scheduler.")
+_NO_SSH = dict.fromkeys(
+    ("slurm-step", "slurm-job"), "Slurm's own daemons start the agents; no ssh connection is made."
+)
+_SILENT_SSH = (
+    "mpirun starts all agents or none, and does not report which ssh it waits for: no node is named when the deadline "
+    "`start`, 15 s in this test, has passed. `--set launcher_flags='--mca plm_rsh_args \"-o ConnectTimeout=10\"'` "
+    "makes ssh report the host. With ssh, dlperf sets that time limit itself."
+)
+_OWN_NAMES = dict.fromkeys(
+    ("slurm-step", "slurm-job"),
+    "Slurm chooses the hosts among the nodes that it knows, and rejects other names.",
+)
+_FROM_OUTSIDE = "The whole run is ended from outside: no node is at fault."
+
+FAULTS = {
+    "a worker is killed": Fault(),
+    "a worker hangs in a collective": Fault(
+        note="All ranks of a collective stop in the same step: the failure names the rank whose deadline passes first."
+    ),
+    "an agent is killed": Fault(
+        note="A killed agent cannot remove its folder in `/tmp`: the next agent on that node does, in the test as well."
+    ),
+    "node 0, with the coordinator, is cut off the network": Fault(),
+    "node 1 is cut off the network": Fault(),
+    "node 1 cannot connect to node 2": Fault(),
+    "node 1 cannot connect to node 0": Fault(
+        note="The `srun` of a Slurm job runs on node 0 and cannot start the agent of node 1; elsewhere that agent "
+        "starts, and cannot join before the deadline `start`, 20 s in this test."
+    ),
+    "node 1 lacks the environment": Fault(),
+    "node 1 has another environment": Fault(),
+    "the disk of node 1 is full": Fault(),
+    "node 0 lacks the agents' Python": Fault(),
+    "node 1 lacks the agents' Python": Fault(),
+    "the agents' Python exits on node 0": Fault(),
+    "the agents' Python exits on node 1": Fault(),
+    "node 0 drops ssh connections": Fault(_NO_SSH, _SILENT_SSH),
+    "node 1 drops ssh connections": Fault(_NO_SSH, _SILENT_SSH),
+    "the name of host 0 is unknown": Fault(_OWN_NAMES),
+    "the name of host 1 is unknown": Fault(
+        _OWN_NAMES,
+        "With ssh, the agent of node 0 looks for the way to host 1 first: the failure names the agent's node, and "
+        "its message the host.",
+    ),
+    "the scheduler's time limit passes": Fault(
+        _NO_SCHEDULER, f"{_FROM_OUTSIDE} Slurm checks time limits every 30 s at least."
+    ),
+    "the job or allocation is canceled": Fault(_NO_SCHEDULER, _FROM_OUTSIDE),
+    "Ctrl-C": Fault(note=_FROM_OUTSIDE),
+    "the controller is killed": Fault(
+        note="Nothing is left that could store a failure, and no node is at fault; the repeats that had finished are "
+        "in the directory of the run. A submitted Slurm job goes on, and `dlperf attach` stores its result."
+    ),
+}
+
+
+def key(fault: str, launcher: str) -> str:
+    """Return the name of an outcome."""
+    assert launcher not in FAULTS[fault].not_applicable, (fault, launcher)
+    return f"{fault} / {launcher}"
+
+
+def record_or_compare(outcome: dict[str, Any]) -> None:
+    """Record an outcome, or compare it with the committed one."""
+    name = key(outcome["fault"], outcome["launcher"])
+    if RECORD in os.environ:
+        with Path(os.environ[RECORD]).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(outcome) + "\n")
+        return
+    expected = committed()[name]
+    assert {**outcome, "seconds": expected["seconds"]} == expected, "scripts/fault_matrix.py --record"
+
+
+def committed() -> dict[str, dict[str, Any]]:
+    """Return the committed outcomes by `key`."""
+    outcomes = json.loads(FILE.read_text(encoding="utf-8"))
+    return {key(outcome["fault"], outcome["launcher"]): outcome for outcome in outcomes}
