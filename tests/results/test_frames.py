@@ -22,7 +22,7 @@ def as_rows(frame):
         return frame.to_pylist()
     if hasattr(frame, "to_dicts"):
         return frame.to_dicts()
-    rows = frame.astype(object).filter(frame.notna(), None).to_dict("records")
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
     return [{name: None if value is None else value for name, value in row.items()} for row in rows]
 
 

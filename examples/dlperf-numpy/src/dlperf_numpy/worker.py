@@ -94,8 +94,5 @@ class Linear(Trainer):
 
 class Softmax(Trainer):
     def loss(self, z, y):
-        log_p, one_hot = (
-            z - np.logaddexp.reduce(z, axis=1, keepdims=True),
-            np.eye(z.shape[1], dtype=z.dtype)[y],
-        )
-        return -(log_p * one_hot).sum(axis=1).mean(), np.exp(log_p) - one_hot
+        log_p, hot = z - np.logaddexp.reduce(z, axis=1, keepdims=True), np.eye(z.shape[1], dtype=z.dtype)[y]
+        return -(log_p * hot).sum(axis=1).mean(), np.exp(log_p) - hot
