@@ -20,7 +20,6 @@ from dlperf_sdk.spec.compiler import COMPILERS
 from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.strategy import STRATEGIES
-from dlperf_sdk.worker.base_trainer import BaseTrainer
 from dlperf_sdk.worker.interface import Runtime, Trainer
 from dlperf_sdk.worker.processes import Cluster, Node
 from dlperf_sdk.worker.request import Request, resolve
@@ -154,6 +153,9 @@ def small_trainers(plugin: type[Framework]) -> Iterator[Callable[..., Trainer]]:
     try:
         yield make
     finally:
+        # Not earlier: NumPy starts its threads when it is imported, and a runtime decides how many.
+        from dlperf_sdk.worker.base_trainer import BaseTrainer
+
         for runtime, trainer in started:
             for loader in trainer.loaders if isinstance(trainer, BaseTrainer) else ():
                 loader.close()
