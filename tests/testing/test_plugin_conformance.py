@@ -76,6 +76,19 @@ class TestFlops(MeasurerConformance):
     framework, model = "numpy", "linear"
 
 
+def test_a_measurer_that_changes_the_records_is_caught(monkeypatch):
+    class Careless:
+        def summarize(self, measured):
+            measured.repeats[0].records[0].facts["seen"] = True
+            return ()
+
+    suite = TestThroughput()
+    monkeypatch.setattr(TestThroughput, "plugin", Careless())
+    with pytest.raises(AssertionError, match="changed the records"):
+        suite.test_it_is_pure()
+    TestThroughput._cache.clear()
+
+
 # Each would make the same run to look at, whichever measurer it is: one does for all.
 for _suite in (TestMemory, TestPower, TestStepTime, TestFlops):
     _suite._cache = TestThroughput._cache

@@ -176,7 +176,9 @@ def learn(examples: tuple[Example, ...]) -> Growth:
 def find_examples(
     reference: Iterable[Case | Result | PublishedFigure], *, over_nodes: bool
 ) -> Iterator[Example]:
-    """Yield an example for each two successive topologies of a series and each larger one.
+    """Yield an example for each three numbers of devices of a series, smallest first: from two, the third is known.
+
+    They have as many devices per node as the largest of the series, or one node.
 
     Args:
         reference: The cases of the series.

@@ -90,13 +90,20 @@ def tokenize(
 ) -> list[Document]:
     """Convert documents, lists of sentences, to token numbers.
 
-    A sentence of more than `longest` tokens is cut, an empty one left out.
+    A sentence of more than `longest` tokens is split into sentences of that length. Empty sentences, and documents
+    without any other, are left out.
 
     Args:
         texts: The documents.
         pieces: The vocabulary.
-        longest: Tokens of a sequence.
-        on_progress: Called with the stage, the documents done, and their number.
+        longest: Maximum number of tokens of a sentence.
+        on_progress: Called with the stage, the sentences done, and their number.
+
+    Returns:
+        Per document its sentences, each an array of token numbers without special pieces.
+
+    Raises:
+        UsageError: The package tokenizers is not installed.
     """
     tokenizer = wordpiece.tokenizer(pieces)
     flat = [(number, sentence) for number, sentences in enumerate(texts) for sentence in sentences]

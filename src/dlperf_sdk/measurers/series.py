@@ -42,7 +42,10 @@ def integral(series: Series, window: Window) -> float | None:
 
 
 def mean(series: Series, window: Window) -> float | None:
-    """Return a gauge's mean over the window; None if the samples do not cover it."""
+    """Return a gauge's time-weighted mean over the window, in its unit.
+
+    None if the samples do not cover the window or are too far apart.
+    """
     total = integral(series, window)
     return None if total is None else total / window.seconds
 

@@ -58,7 +58,7 @@ def sweeps(merged: Sequence[Merged]) -> list[Sweep]:
 
 
 def swept_size(differing: Collection[str]) -> str | None:
-    """Return the size that is swept if workloads differ in these facts; None if they differ in more."""
+    """Return the one size in which workloads differ, apart from facts that follow it; None if there is no such size."""
     for factor in SWEPT:
         if factor in differing and set(differing) <= {factor, *_FOLLOWING.get(factor, ())}:
             return factor

@@ -105,6 +105,8 @@ def _incomplete_record(record: Record, repeat: Repeat, expected: Expected) -> It
 def finite_loss(repeats: tuple[Repeat, ...]) -> Verdict:
     """Check that no loss is NaN or infinite: on the canonical batch, in the warm-up, in the window.
 
+    A failure names the first step with such a loss. Without any loss, the check is inconclusive.
+
     This holds under a loss scaler, too. It multiplies the loss only for the backward pass, and what overflows
     there are gradients: the loss of the step that it then skips is finite.
     """

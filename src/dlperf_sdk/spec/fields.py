@@ -32,7 +32,7 @@ def state_bounds(**keywords: Any) -> Callable[[Validator], Validator]:
 
 
 def keywords_of(validator: Any) -> Mapping[str, Any]:
-    """Return the JSON Schema keywords of a validator; none if it states none."""
+    """Return the JSON Schema keywords of a validator; an empty mapping if it states none."""
     keywords: Mapping[str, Any] = getattr(validator, "keywords", {})
     return keywords
 

@@ -253,7 +253,11 @@ class FrameworkSubject(Conformance):
         return Case.begin(spec, None, Observers.load(observers), self.registry)
 
     def answers_of(self, spec: RunSpec) -> tuple[Answer, ...]:
-        """Return the trainers' answers to the step-by-step checks, by rank; run once per case and test class."""
+        """Return the trainers' answers to the step-by-step checks, by rank; run once per case and test class.
+
+        If the workers did not start, one answer holds the error. The test is skipped where this machine cannot run
+        the case, or the plugin is not finished.
+        """
         refused = self.refusal(spec)
         if isinstance(refused, Unavailable):
             pytest.skip(f"not on this machine: {refused}")

@@ -19,7 +19,7 @@ EARLY = 0.05
 
 
 def total_seconds(times: Times) -> float:
-    """Return the seconds from the first step's call until the last loss was read."""
+    """Return the seconds from the first step's call until the last loss was read: enqueue, synchronize and read."""
     return float(times["enqueue"] + times["synchronize"] + times["read"])
 
 

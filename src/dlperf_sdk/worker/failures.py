@@ -52,13 +52,14 @@ def explain_worker_failure(
     limit: Optional[int],
     log: str,
 ) -> Optional[Dict[str, Any]]:
-    """Return the failure of a trainer that has ended; None if it succeeded.
+    """Return the failure of a trainer that has ended, as `failure` makes it; None if it succeeded.
 
-    A failure that its agent detected (`recorded`) takes precedence over the one in its record.
+    A failure that its agent detected (`recorded`) takes precedence over the one in its record. A record without
+    failure beside an exit code other than 0 is `crashed`; a record of an unknown kind is `invalid-record`.
 
     Args:
         name: the trainer's name in messages.
-        exit: its exit code, signal, phase, node and rank.
+        exit: its exit code, the name of its signal or None, phase, node and rank.
         record: its record, if it left one.
         why_no_record: the reason that there is no record.
         recorded: the failure that its agent detected, if any.

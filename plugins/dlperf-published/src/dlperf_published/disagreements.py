@@ -64,7 +64,11 @@ def cells(figures: Figures) -> tuple[Printed, ...]:
 
 
 def mismatches(figures: Figures) -> tuple[Mismatch, ...]:
-    """Return every reason for which a printed cell is wrong, in the order of the documents' tables."""
+    """Return every reason for which a printed cell is wrong.
+
+    A cell has one mismatch per reason. They are in the order of the documents' tables; speedups of single figures
+    come last.
+    """
     by_name = {grid.name: grid for grid in grids(figures)}
     result: list[Mismatch] = []
     for cell in cells(figures):

@@ -49,7 +49,8 @@ class Torch(Framework):
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
         """Return the environment of a kind of device; the CPU's has torch's own build without CUDA packages.
 
-        The CPU lock holds for every Python of the range, with markers where they differ.
+        The CPU lock holds for every Python of the range, with markers where they differ. Other devices have no lock:
+        uv chooses torch's build for the machine. `strategy` and `model` make no difference.
         """
         if device == "cpu":
             return EnvironmentSpec(

@@ -91,7 +91,7 @@ def query_job(number: str) -> dict[str, str]:
 
 
 def query_job_or(previous: dict[str, str], number: str) -> dict[str, str]:
-    """Return what `query_job` does, or the `previous` answer if Slurm's controller is busy or restarting."""
+    """Return what `query_job` does, or the `previous` answer where that raises `Unavailable`, whatever the reason."""
     try:
         return query_job(number)
     except Unavailable:

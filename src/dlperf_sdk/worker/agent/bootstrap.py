@@ -53,9 +53,15 @@ def _report_failure(arguments: "list[str]", error: Exception) -> int:
 
 
 def main(arguments: "list[str]") -> int:
-    """Unpack the bundle from standard input and run the agent in it; return its exit code.
+    """Unpack the bundle from standard input and run the agent in it.
 
-    `arguments` are those of the bundle's `agent`.
+    It sets the umask, `sys.argv` and the handlers of the signals that end it. The agent's SystemExit passes through.
+
+    Args:
+        arguments: The bundle's size in bytes, then the arguments of the bundle's `agent`.
+
+    Returns:
+        0; or 1, with an event `ended` printed, if the bundle cannot be unpacked.
     """
     os.umask(0o077)
     signals = []

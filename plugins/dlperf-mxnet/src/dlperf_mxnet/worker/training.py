@@ -91,7 +91,7 @@ class MXNetTrainer(ReplicaState):
     # The step.
 
     def train(self, batch, rate):
-        """Run one step with a learning rate; return the handle of its losses.
+        """Run one step with a learning rate; return its losses per replica, and what `Runtime.wait` waits for.
 
         The engine works on after this returns, except where a loss scaler looks at the gradients.
         """

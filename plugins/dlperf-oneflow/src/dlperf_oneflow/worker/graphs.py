@@ -73,7 +73,7 @@ class EvidenceGraph(nn.Graph):
         _fuse(self.config)
 
     def build(self, *values):
-        """Compute the logits of the model's inputs, which are in the manifest's order."""
+        """Return the logits, one tensor per head, of the model's inputs in the manifest's order."""
         return self.trainer.outputs(self.network, dict(zip(self.trainer.names, values)))
 
 

@@ -16,7 +16,7 @@ class ReplicaState(BaseTrainer):
         parameter.set_value(values.T if name in self._transposed else values)
 
     def read_parameter(self, name, replica):
-        """Return a parameter's values: float32, in the manifest's layout, C order."""
+        """Return a parameter as a NumPy array: float32, in the manifest's layout, C order. There is one `replica`."""
         values = self.named[name].numpy()
         return np.ascontiguousarray(values.T if name in self._transposed else values)
 

@@ -113,8 +113,8 @@ class PaddleTrainer(ReplicaState):
     def update(self):
         """Clip the gradients and update all weights.
 
-        A loss scaler skips the update if a gradient is not finite: Paddle's optimizer itself waits for the device to
-        see.
+        With a loss scaler, Paddle's optimizer waits until the device has checked the gradients. It skips the update if
+        one is not finite: `skipped` counts that.
         """
         self.scaler.step(self.optimizer)
         # The optimizer has waited for this, and leaves it on the host; `state_dict`, the public way to see the
@@ -127,7 +127,7 @@ class PaddleTrainer(ReplicaState):
             self._rate_factor = next(self._rate_factors)  # AdamW's powers of beta have moved on
 
     def reset_optimizer(self):
-        """Set the moments to zero, and the powers of beta to their first values."""
+        """Set the moments to zero, the powers of beta to beta, and what `_begin_updates` sets to its start."""
         for kind, values in self.optimizer._accumulators.items():
             first = self.request.optimizer[kind[: -len("_pow_acc")]] if kind.endswith("_pow_acc") else 0.0
             for value in values.values():

@@ -72,7 +72,7 @@ class TensorFlowTrainer(ReplicaState):
             return [{name: tf.constant(v) for name, v in batch.items()} for batch in batches]
 
     def place(self, batches):
-        """Return each replica's batch on its device; None where servers hold them."""
+        """Return the batch as `strategy.run` takes it (one replica: a dict); None if servers hold the batches."""
         return self._replicas.placed(batches)
 
     def read_labels(self, labels):

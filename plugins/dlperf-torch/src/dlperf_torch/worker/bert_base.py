@@ -135,7 +135,11 @@ class BertBaseTrainer(TorchTrainer):
     """Sequences to the words that were masked, and whether their second part follows the first."""
 
     def build(self, options):
-        """Return the BERT network with the sizes of the model's options."""
+        """Return the BERT network with the sizes of the model's options, after a trial of the chosen attention.
+
+        Raises:
+            Unsupported: The attention does not run on the device with these sizes.
+        """
         chosen = self.request.framework_options
         levers.probe_attention(
             chosen["attention"],

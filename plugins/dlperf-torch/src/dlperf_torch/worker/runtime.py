@@ -169,7 +169,10 @@ class TorchRuntime(Runtime):
         return description == _NO_MEMORY_FOR_CODE or any(message in description for message in _OUT_OF_MEMORY)
 
     def stop(self):
-        """Leave the process group. Its threads live on, and may hold Python objects to the very end."""
+        """Leave the process group, if there is one; the process then ends without finalizing the interpreter.
+
+        The group's threads live on, and may hold Python objects to the very end.
+        """
         if self.syncs_gradients:
             dist.destroy_process_group()
             lifetime.skip_finalization()  # gloo: a SIGABRT was seen there
