@@ -10,8 +10,7 @@ from dlperf_sdk.worker import loading
 from dlperf_sdk.worker.data import DataError
 
 TIMEOUT = 20.0
-"""Seconds in which a loader may finish its batch when the trainer ends, on a busy machine too: one that is killed leaves
-its socket in TMPDIR."""
+"""Seconds in which a loader may finish its batch at the end: one that is killed leaves its socket in TMPDIR."""
 
 
 class Loader(loading.Loader):
