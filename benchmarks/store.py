@@ -203,12 +203,12 @@ def repeat_of(spec: RunSpec, attempt: int, noise: random.Random) -> Repeat:
             index=index,
             device=f"GPU-{index}",
             digest="d" * 64,
-            canonical_losses=tuple(7.0 - 0.1 * step * noise.gauss(1, 0.1) for step in range(CANONICAL)),
+            canonical_losses=tuple(7.0 - 0.1 * step for step in range(CANONICAL)),
             warmup_losses=tuple(noise.gauss(6, 0.1) for _ in range(WARMUP)),
             losses=tuple(noise.gauss(5, 0.1) for _ in range(STEPS)),
             changes={kind: TensorChanges(161, (), ()) for kind in ("parameters", "moments")},
             batches=BatchAccount(STEPS, ()),
-            audit_losses=tuple(7.0 - 0.1 * step * noise.gauss(1, 0.1) for step in range(CANONICAL)),
+            audit_losses=tuple(7.0 - 0.1 * step for step in range(CANONICAL)),
         )
         for index in range(spec.topology.devices)
     )
