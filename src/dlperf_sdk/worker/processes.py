@@ -77,6 +77,16 @@ def one_per_device(cluster: Cluster) -> List[Process]:
     ]
 
 
+def one_per_node(cluster: Cluster) -> List[Process]:
+    """Return a trainer per node, which owns all devices of its node, and no launch variables."""
+    result = []
+    for node, facts in enumerate(cluster.nodes):
+        devices = tuple(range(len(facts.devices)))
+        first = cluster.first_replica(node)
+        result.append(Process(TRAINER, node, {}, devices, tuple(first + device for device in devices), node))
+    return result
+
+
 def names_of(processes: List[Process]) -> List[str]:
     """Return the names of a case's processes for logs and messages: `rank-0`, …, and `service-0`, … over all nodes."""
     names: List[str] = []

@@ -2,7 +2,7 @@
 
 from typing import Dict, List
 
-from dlperf_sdk.worker.processes import TRAINER, Cluster, Process, one_per_device
+from dlperf_sdk.worker.processes import Cluster, Process, one_per_device, one_per_node
 
 
 def processes(cluster: Cluster) -> List[Process]:
@@ -12,9 +12,7 @@ def processes(cluster: Cluster) -> List[Process]:
     """
     if cluster.strategy != "all_reduce":
         return one_per_device(cluster)
-    trainers = (
-        plan_one_per_node(cluster) if cluster.options["one_process_per_node"] else one_per_device(cluster)
-    )
+    trainers = one_per_node(cluster) if cluster.options["one_process_per_node"] else one_per_device(cluster)
     if len(trainers) == 1:
         return trainers
 
@@ -30,13 +28,3 @@ def processes(cluster: Cluster) -> List[Process]:
         return values
 
     return [trainer._replace(variables=variables(trainer)) for trainer in trainers]
-
-
-def plan_one_per_node(cluster: Cluster) -> List[Process]:
-    """Return a trainer per node, which owns all devices of its node."""
-    result = []
-    for node, facts in enumerate(cluster.nodes):
-        devices = tuple(range(len(facts.devices)))
-        first = cluster.first_replica(node)
-        result.append(Process(TRAINER, node, {}, devices, tuple(first + device for device in devices), node))
-    return result

@@ -3,7 +3,7 @@
 import json
 from typing import Dict, List
 
-from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Process, one_per_device
+from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Process, one_per_device, one_per_node
 
 SERVE = "dlperf_tensorflow.worker.service:serve"
 """Entry point of TensorFlow's servers; TF_CONFIG holds the role of each."""
@@ -19,7 +19,7 @@ def processes(cluster: Cluster) -> List[Process]:
     if cluster.strategy != "all_reduce":
         return one_per_device(cluster)
     whole_nodes = cluster.options["one_process_per_node"]
-    trainers = plan_one_per_node(cluster) if whole_nodes else one_per_device(cluster)
+    trainers = one_per_node(cluster) if whole_nodes else one_per_device(cluster)
     if len(trainers) == 1:
         return trainers
     workers = [_address(cluster, trainer.node, trainer.devices[0]) for trainer in trainers]
@@ -32,16 +32,6 @@ def processes(cluster: Cluster) -> List[Process]:
         return values
 
     return [trainer._replace(variables=variables(trainer)) for trainer in trainers]
-
-
-def plan_one_per_node(cluster: Cluster) -> List[Process]:
-    """Return a trainer per node, which owns all devices of its node."""
-    result = []
-    for node, facts in enumerate(cluster.nodes):
-        devices = tuple(range(len(facts.devices)))
-        first = cluster.first_replica(node)
-        result.append(Process(TRAINER, node, {}, devices, tuple(first + device for device in devices), node))
-    return result
 
 
 def plan_with_servers(cluster: Cluster) -> List[Process]:
