@@ -90,7 +90,7 @@ class Effect:
 
     @property
     def unit(self) -> str:
-        """What the units are: `framework`, `model` or `pair`."""
+        """Unit of the estimate: `framework`, `model` or `pair`."""
         return "pair" if self.pairs_are_units else "model" if self.factor == "framework" else "framework"
 
     def _medians_of_units(self) -> dict[str, float]:

@@ -67,10 +67,7 @@ class TorchTrainer(ReplicaState):
         return [{name: torch.from_numpy(v).pin_memory() for name, v in batch.items()} for batch in batches]
 
     def place(self, batches):
-        """Return this replica's batch of NumPy arrays as tensors on its device.
-
-        Images are (B, C, H, W) in torch, whatever their memory layout.
-        """
+        """Return this replica's NumPy arrays as tensors on its device, images as (B, C, H, W) in either layout."""
         (batch,) = batches
         placed = {n: torch.as_tensor(v).to(self.device, non_blocking=True) for n, v in batch.items()}
         if self.channels_last:
