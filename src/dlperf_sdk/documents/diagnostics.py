@@ -22,7 +22,7 @@ def list_file_errors(
     `places` are the file's lines, as `source_positions.lines_of` returns them.
 
     Raises:
-        DocumentError: the document has another version, or is not plain data.
+        DocumentError: the document has another version.
     """
     messages = [
         (source_positions.line_of(places, error.place), str(error))

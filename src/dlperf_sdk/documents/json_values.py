@@ -32,6 +32,8 @@ def format_value(value: Any) -> str:
 
 def replace_control_characters(text: str) -> str:
     """Replace control characters, so that texts of workers and files cannot control a terminal."""
+    if text.isprintable():
+        return text
     return "".join(char if char in "\n\t" or char.isprintable() else "�" for char in text)
 
 
@@ -51,8 +53,8 @@ def numbers(values: Sequence[float | str]) -> tuple[float, ...]:
     return tuple(values) if set(map(type, values)) == {float} else tuple(map(number, values))  # type: ignore[arg-type]
 
 
-def to_plain(value: Any, source: str) -> Any:
-    """Return the value if it consists of JSON types and is not too deep; `source` names it in messages.
+def check_plain(value: Any, source: str) -> None:
+    """Check that a value consists of JSON types and is not too deep; `source` names it in messages.
 
     Raises:
         DocumentError: it holds something else, a NaN, an endless number, or is nested too deeply.
@@ -82,7 +84,7 @@ def to_plain(value: Any, source: str) -> Any:
                     f"{source} holds {format_value(item)}, a {type(item).__name__}; write it as text."
                 )
         if not deeper:
-            return value
+            return
         level = deeper
     raise DocumentError(f"{source} is nested more than {DEEPEST} deep.")
 

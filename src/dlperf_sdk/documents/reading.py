@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from dlperf_sdk.documents.json_values import DEEPEST, format_value, to_plain
+from dlperf_sdk.documents.json_values import DEEPEST, check_plain, format_value
 from dlperf_sdk.errors import DocumentError
 
 LARGEST_SPEC = 1024 * 1024
@@ -60,7 +60,7 @@ def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
         raise DocumentError(f"{path}:{error.line}: This is not valid {error}.") from None
     if document is None:
         raise DocumentError(f"{path}:1: There is nothing in it; it must hold names and their values.")
-    to_plain(document, str(path))
+    check_plain(document, str(path))
     if not isinstance(document, dict):
         raise DocumentError(
             f"{path}:1: The file must hold an object (names and their values); it holds {format_value(document)}."
@@ -81,7 +81,8 @@ def parse_json(data: bytes, source: str) -> Any:
         raise DocumentError(f"{source} is nested too deeply.") from None
     except _Misread as error:
         raise DocumentError(f"{source} is not valid {error}, in line {error.line}.") from None
-    return to_plain(value, source)
+    check_plain(value, source)
+    return value
 
 
 def check_memory(data: bytes, source: str) -> None:
@@ -90,6 +91,8 @@ def check_memory(data: bytes, source: str) -> None:
     Raises:
         DocumentError: they would; the message names the document by `source`.
     """
+    if len(data) * (1 + max(_BYTES_OF.values())) <= _MOST_MEMORY:
+        return
     memory = len(data) + sum(data.count(mark) * size for mark, size in _BYTES_OF.items())
     if memory > _MOST_MEMORY:
         raise DocumentError(
@@ -193,7 +196,11 @@ def read_file(path: Path, limit: int) -> bytes:
     """
     try:
         with open_file(path) as file:
-            data = file.read(limit + 1)
+            # Python allocates as many bytes as it is asked for: those of the file, unless that grows meanwhile.
+            size = os.fstat(file.fileno()).st_size
+            data = file.read(min(size, limit) + 1)
+            if len(data) > size:
+                data += file.read(max(0, limit + 1 - len(data)))
     except OSError as error:
         raise DocumentError(f"{path} cannot be read: {error.strerror}.") from None
     if len(data) > limit:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import dlperf_sdk
 from dlperf_sdk.documents import schema_messages
-from dlperf_sdk.documents.json_values import to_plain
 from dlperf_sdk.documents.reading import load_document, parse_json
 from dlperf_sdk.documents.validators import deciding_validator, explaining_validator
 from dlperf_sdk.errors import DocumentError
@@ -46,12 +45,13 @@ NAMES = (
 def check(name: str, document: Any, part: str = "") -> None:
     """Check a document against the schema `name`, or against its `$defs/part`.
 
+    It is plain data, as `load_document` and `parse_json` return it; `check_plain` checks values from elsewhere.
+
     Raises:
         DocumentError: It breaks the schema, or is of a newer major version; the message names the place as a
             JSON path.
     """
     title = _title(name, part)
-    to_plain(document, f"The {title}")
     _check_version(name, title, document)
     if is_valid(name, document, part):
         return
@@ -75,10 +75,9 @@ def list_errors(name: str, document: Any) -> list[DocumentError]:
     """List everything that is wrong with a document by the schema `name`: what `check` raises is one of them.
 
     Raises:
-        DocumentError: It is of another version, or no plain data.
+        DocumentError: It is of another version.
     """
     title = _title(name, "")
-    to_plain(document, f"The {title}")
     _check_version(name, title, document)
     if is_valid(name, document):
         return []

@@ -44,6 +44,8 @@ def _format_cell(value: Value) -> str:
 
 
 def _escape(text: str) -> str:
+    if text[:1].isalnum():
+        return text
     return f"'{text}" if text.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
 
 

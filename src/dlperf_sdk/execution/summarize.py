@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import dlperf_sdk
 from dlperf_sdk.documents import schema
-from dlperf_sdk.documents.json_values import now
+from dlperf_sdk.documents.json_values import check_plain, now
 from dlperf_sdk.execution.facts import facts_of
 from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
 from dlperf_sdk.planning.plan import Plan
@@ -96,7 +96,9 @@ def _metrics(
         try:
             summary = tuple(measurer.summarize(measured))
             for metric in summary:
-                schema.check("result", to_plain(metric), "metric")
+                document = to_plain(metric)
+                check_plain(document, "The metric")
+                schema.check("result", document, "metric")
             metrics += summary
         except Exception as error:
             problems.append(

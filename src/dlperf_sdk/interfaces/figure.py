@@ -11,6 +11,7 @@ import attrs
 from attrs import frozen
 
 from dlperf_sdk.documents.field_types import SampleCount, Schema, WrittenAs, text
+from dlperf_sdk.documents.json_values import check_plain
 from dlperf_sdk.errors import UnknownName
 from dlperf_sdk.spec.fields import Role, context, factor, workload
 from dlperf_sdk.spec.values import Scalar, TopologySpec
@@ -197,6 +198,7 @@ class PublishedFigure:
         """
         from dlperf_sdk.documents import schema
 
+        check_plain(plain, "The published figure")
         schema.check("published", plain)
         return cls.from_valid(plain)
 

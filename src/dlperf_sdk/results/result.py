@@ -308,6 +308,8 @@ class Result:
         Raises:
             DocumentError: The document breaks the schema, or is of a newer major version.
         """
+        from dlperf_sdk.documents.json_values import check_plain
         from dlperf_sdk.results.convert import result_from_dict
 
+        check_plain(plain, "The result")
         return result_from_dict(plain)

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf_sdk.documents import schema
-from dlperf_sdk.documents.json_values import format_value
+from dlperf_sdk.documents.json_values import check_plain, format_value
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.results.convert import result_to_dict, result_to_dict_beside, to_plain
 from dlperf_sdk.results.files import append, directory_of, explain_os_errors, write_whole
@@ -111,6 +111,7 @@ class RunDirectory:
         numbers = attempts_of(result.repeats)
         are_unique = len(set(numbers)) == len(numbers)
         document = result_to_dict_beside(result) if are_unique else result_to_dict(result)
+        check_plain(document, "The result")
         schema.check("result", document)
         if not are_unique:
             self._write_json((), "result.json", document)

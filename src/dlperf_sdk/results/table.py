@@ -221,4 +221,6 @@ def cell(kind: Any, value: Any) -> Value:
 
 def _text(text: str) -> str:
     """Replace what steers a terminal and what no file in UTF-8 can hold: control characters and lone surrogates."""
+    if text.isprintable():
+        return text
     return replace_control_characters(text.encode("utf-8", "backslashreplace").decode("utf-8"))

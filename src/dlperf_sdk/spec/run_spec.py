@@ -19,6 +19,7 @@ import attrs
 from attrs import frozen
 
 from dlperf_sdk.documents.field_types import OptionName, SystemText, VariableName
+from dlperf_sdk.documents.json_values import check_plain
 from dlperf_sdk.errors import SpecError, UnknownName
 from dlperf_sdk.spec import checks
 from dlperf_sdk.spec.compiler import COMPILERS
@@ -276,6 +277,7 @@ class RunSpec:
             if key != "schema_version" and key not in known:
                 raise UnknownName("field of a run spec", str(key), known)
         document = {"schema_version": SPEC_VERSION, **plain}
+        check_plain(document, "The run spec")
         schema.check("run-spec", document)
         document.pop("schema_version")
         return cls(**document)
