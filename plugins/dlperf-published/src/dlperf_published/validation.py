@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from itertools import combinations
+from itertools import combinations, product
 
 from attrs import frozen
 
 from dlperf_sdk.analysis.case import Case, cases
-from dlperf_sdk.analysis.prediction import RELEASE, Prediction, group_by_series, predict
+from dlperf_sdk.analysis.prediction import RELEASE, Prediction, find_examples, group_by_series, predict
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.spec.values import TopologySpec
 from dlperf_sdk.worker.estimate import median
@@ -119,3 +119,26 @@ def summary(trials: Sequence[Trial]) -> Summary:
         too_high=sum(trial.error > 0 for trial in trials),
         covered=sum(trial.covered for trial in trials) / len(trials),
     )
+
+
+def attainable_ninetieth(figures: Iterable[PublishedFigure], last: int, target: int) -> float:
+    """Return the 90th percentile of the relative errors of the best parameters chosen with all trials in view.
+
+    No fit that has not seen the trials can be better: it is a bound of the model's form, growth = base + persistence ×
+    last growth, from `last` to `target` devices of a node.
+    """
+    examples = [
+        example
+        for example in find_examples(figures, over_nodes=False)
+        if (example.last, example.target) == (last, target)
+    ]
+    ninetieth = math.ceil(0.9 * len(examples)) - 1
+
+    def error_of(base: float, persistence: float) -> float:
+        sizes = (
+            math.expm1((example.actual - base - persistence * max(example.measured, 0.0)) * example.doublings)
+            for example in examples
+        )
+        return sorted(map(abs, sizes))[ninetieth]
+
+    return min(error_of(base / 200, share / 10) for base, share in product(range(-20, 61), range(-5, 31)))
