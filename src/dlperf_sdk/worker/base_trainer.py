@@ -1,8 +1,9 @@
 """The base of a framework's trainers: everything that does not depend on the framework.
 
-A framework's trainer derives from it and implements the hooks, under the same names and signatures in every plugin; a
-model's trainer derives from that and implements `build`, `outputs` and `loss`. A process may own several replicas:
-host batches are always lists with one batch per replica, and `place` makes of them what `step` takes.
+A framework's trainer derives from it and implements the hooks, under the same names and signatures in every plugin;
+a model's trainer derives from that and implements `build`, `outputs` and `loss`. A process may own several replicas:
+host batches are always lists with one batch per replica, and `place` turns such a list into what `step` takes. Where
+a method takes one replica, it is the index within this process, counted from 0.
 """
 
 import contextlib
@@ -34,24 +35,31 @@ from dlperf_sdk.worker.schedule import learning_rate
 from dlperf_sdk.worker.sources import SOURCES, Source, open_source
 
 HostBatch = Dict[str, Any]
-"""The model's inputs of one replica by name, in host memory."""
+"""One replica's batch in host memory: the model's inputs by name, each a NumPy array (batch size, …) or what `stage`
+made of it."""
 
 
 class ManifestError(ValueError):
-    """The network's parameters are not those of the model's manifest."""
+    """The names of the network's trainable parameters are not those of the model's manifest."""
 
 
 class BaseTrainer(Trainer):
-    """One model's replicas in one process, and how they train. The constructor of a framework's trainer builds them."""
+    """The replicas of one model in one process, and their training step.
+
+    The constructor of a framework's trainer builds them.
+
+    Raises:
+        Unsupported: `precisions` lacks the requested precision.
+    """
 
     precisions: Mapping[str, Precision]
-    """Arithmetic of each precision in this framework."""
+    """Data types of each precision that the framework's plugin supports, by the precision's name."""
     sources: Mapping[str, Source] = SOURCES
-    """The function that serves each data source."""
+    """Data sources that the framework's plugin can read, by name."""
     loader: Type[Loader]
-    """The framework's parallel loaders."""
+    """The framework's loader, for the data sources that read prepared data."""
     auto_layout = "nchw"
-    """The layout of images where the request leaves the choice to the framework."""
+    """Layout of images, `nchw` or `nhwc`, if the request leaves the choice to the framework (`auto`)."""
 
     def __init__(self, runtime: Runtime, request: Request, process: Process) -> None:
         super().__init__(runtime, request, process)
@@ -59,76 +67,124 @@ class BaseTrainer(Trainer):
         self.scales_loss, self.loss_scale = request.scales_loss, request.loss_scale
         self.layout = self.auto_layout if request.layout == "auto" else request.layout
         self.dropout: float = request.model_options.get("dropout", 0.0)
-        """The rate of dropout for networks that take it as an argument: see `without_dropout`."""
+        """The dropout rate of the model's options, or 0.0; `without_dropout` sets it to zero for a time."""
         # The state of a run: what a reset would restore beside the weights and the optimizer.
         self.steps = 0
-        """Optimization steps so far, skipped ones included."""
+        """Calls of `step` so far, those included whose update the loss scaler skipped."""
         self.first_step = 0
-        """The step at which the learning rate schedule starts: a reset moves it, and `steps` goes on."""
+        """The value of `steps` at which the learning rate schedule starts: `reset` sets it to `steps`, which keeps
+        counting."""
         self.skipped: Any = 0
-        """Steps that the loss scaler skipped: an int, or a number on the device."""
+        """Steps whose update the loss scaler skipped: an int, or a number on the device that `int()` reads."""
         self.loaders: List[Loader] = []
-        """The loaders of this process's replicas; empty with synthetic data."""
+        """The loaders of this process's replicas, set by `load`; empty if the data source needs none, as with
+        synthetic data."""
         self.product_types: List[Any] = []
-        """The data types of products seen in `deviation`."""
+        """Data types that `note_output` has seen, or that `observe_settings` found: results of convolutions and matrix
+        products."""
         self._host_batches: Optional[List[HostBatch]] = None
         entry = label_of(request)
         self.label_name: Optional[str] = None if entry is None else entry["name"]
-        """The input that tells samples apart."""
+        """Name of the input that tells samples apart; None if the model names none."""
         self.assigned: Mapping[str, Any] = {}
-        """Parameters by name, as `assign` takes them: what a reset sets to the canonical weights."""
+        """Parameters by the manifest's names, as `assign` takes them: `reset` sets these to the canonical weights."""
 
     # Hooks of a model's trainer.
 
     def build(self, options: Mapping[str, Any]) -> Any:
-        """Return the network for the model's options; its parameters have the manifest's names."""
+        """Return the network for the model's options; its trainable parameters have the manifest's names."""
         raise NotImplementedError("a model's trainer implements build()")
 
     def outputs(self, network: Any, batch: Any) -> Sequence[Any]:
-        """Return the logits of `network` (this model's, or it wrapped) for one replica's micro-batch."""
+        """Compute the logits of one replica's micro-batch.
+
+        Args:
+            network: This model's network, or what the framework's trainer wrapped or compiled it to.
+            batch: The model's inputs by name, on the device.
+
+        Returns:
+            One array per head of the model, in the order in which `loss` takes them.
+        """
         raise NotImplementedError("a model's trainer implements outputs()")
 
     def loss(self, outputs: Sequence[Any], batch: Any) -> Any:
-        """Return the loss of those outputs, a scalar: the mean over the micro-batch."""
+        """Return the loss of one replica's micro-batch, a scalar on the device: the mean over its samples.
+
+        Args:
+            outputs: What `outputs` returned for the micro-batch, perhaps widened to float32.
+            batch: The model's inputs by name, on the device.
+        """
         raise NotImplementedError("a model's trainer implements loss()")
 
     # Hooks of a framework's trainer: parameters.
 
     def assign(self, name: str, parameter: Any, values: numpy.ndarray) -> None:
-        """Set a parameter to values in the manifest's layout, in every replica of this process."""
+        """Set one parameter to these values in every replica of this process.
+
+        Args:
+            name: The parameter's name in the manifest.
+            parameter: The framework's object, from the mapping that `load_canonical_weights` was given.
+            values: float32 in the manifest's shape and layout (convolutions OIHW, linear layers (out, in)), C order.
+        """
         raise NotImplementedError("a framework's trainer implements assign()")
 
     def read_parameter(self, name: str, replica: int) -> numpy.ndarray:
-        """Return one replica's values of a parameter: float32, in the manifest's layout, C order."""
+        """Return the current values of one replica's parameter: float32, in the manifest's shape and layout, C order.
+
+        Args:
+            name: The parameter's name in the manifest.
+            replica: Index of the replica within this process, counted from 0.
+        """
         raise NotImplementedError("a framework's trainer implements read_parameter()")
 
     # Hooks of a framework's trainer: batches.
 
     def stage(self, batches: List[HostBatch]) -> List[HostBatch]:
-        """Return host batches in the memory from which copies to the devices are fastest."""
+        """Return the host batches in the memory from which copies to the devices are fastest; by default, unchanged.
+
+        Args:
+            batches: One batch of NumPy arrays per replica of this process.
+        """
         return batches
 
     def place(self, batches: Sequence[HostBatch]) -> Any:
-        """Return NumPy arrays or staged batches, one batch per replica, on the devices: what `step` takes."""
+        """Copy host batches to the devices, and return the batch that `step` takes.
+
+        Args:
+            batches: One batch per replica of this process: NumPy arrays, or what `stage` returned.
+        """
         raise NotImplementedError("a framework's trainer implements place()")
 
     def receive(self, batches: Sequence[Any]) -> Any:
-        """Return a batch of the loaders, one part per replica, on the devices."""
+        """Return the batch that `step` takes, on the devices, from one batch of each loader.
+
+        By default, `place` does it.
+
+        Args:
+            batches: What the loaders yielded for one step: one batch per replica of this process.
+        """
         return self.place(batches)
 
     def slice_batch(self, batch: Any, start: int, stop: int) -> Any:
-        """Return the samples from `start` to `stop` of each replica's batch."""
+        """Return the part of a batch on the devices that holds the samples `start` to `stop` - 1 of each replica.
+
+        By default the batch is a dict of arrays whose first axis counts the samples of one replica.
+        """
         return {name: values[start:stop] for name, values in batch.items()}
 
     def labels(self, batch: Any) -> Any:
-        """Return the part of a batch on the devices that tells samples apart; None for unknown.
+        """Return a handle for `read_labels`: the input of a batch on the devices that tells samples apart.
 
-        It is kept until the window is over: it must be memory of its own, which no later batch overwrites.
+        The handle is None, which means unknown, if the model names no such input or `batch` is None. It is kept
+        until the window is over. So it must have memory of its own, which no later batch overwrites.
         """
         return None if batch is None or self.label_name is None else batch[self.label_name]
 
     def read_labels(self, labels: Any) -> List[numpy.ndarray]:
-        """Return the labels of each replica; by default, those of this process's one replica."""
+        """Return the labels behind a handle of `labels`, one NumPy array per replica.
+
+        The default serves a process with one replica. Called after the clock stopped.
+        """
         return [numpy.asarray(labels)]
 
     # Hooks of a framework's trainer: the step.
@@ -138,66 +194,113 @@ class BaseTrainer(Trainer):
         raise NotImplementedError("a framework's trainer implements set_learning_rate()")
 
     def clear_gradients(self) -> None:
-        """Set the gradients to zero or None before a step."""
+        """Set the gradients to zero or None; called before the first micro-batch of each step."""
         raise NotImplementedError("a framework's trainer implements clear_gradients()")
 
     def forward(self, piece: Any) -> Any:
-        """Return the loss of a micro-batch in the precision of the request, a scalar that `backward()` starts from."""
+        """Compute the loss of a micro-batch in the precision of the request.
+
+        Args:
+            piece: One of the parts that `micro_batches` returned.
+
+        Returns:
+            A scalar with a method `backward()`, which is not yet scaled.
+        """
         raise NotImplementedError("a framework's trainer implements forward()")
 
     def scale_loss(self, loss: Any) -> Any:
-        """Return the loss, times the loss scale, as the backward pass starts from it."""
+        """Return the loss times the request's constant loss scale: the value from which the backward pass starts.
+
+        A framework's trainer that has a loss scaler multiplies by the scaler's factor as well.
+        """
         return loss if self.loss_scale == 1 else loss * self.loss_scale
 
     def defer_synchronization(self) -> ContextManager[Any]:
-        """Return a context in which backward passes do not synchronize gradients with other replicas."""
+        """Return a context in which backward passes do not synchronize gradients with other replicas.
+
+        By default the context does nothing: enough if `update` synchronizes the gradients.
+        """
         return contextlib.nullcontext()
 
     def update(self) -> None:
-        """Clip the gradients and update the weights."""
+        """Clip the gradients, and update the weights of every replica.
+
+        Gradients that `backward` has not averaged over the replicas are averaged here. Before clipping, the
+        gradients are divided by the loss scale. The norm is clipped to the optimizer's `clip_norm`, if it has one.
+        If the precision uses a loss scaler and a gradient is not finite, nothing is updated and `skipped` grows by
+        one.
+        """
         raise NotImplementedError("a framework's trainer implements update()")
 
     def reset_optimizer(self) -> None:
-        """Set moments, step counts and the loss scale to those before the first step.
+        """Set moments, step counts and the loss scale to their values before the first step.
 
-        The optimizer stays the same object, and so does what was compiled for it.
+        The optimizer stays the same object, and what was compiled for it stays in use.
         """
         raise NotImplementedError("a framework's trainer implements reset_optimizer()")
 
     def read_loss(self, loss: Any) -> List[float]:
-        """Return the loss of each replica; by default, that of this process's one replica."""
+        """Return the loss behind a handle of `train`, one per replica of this process.
+
+        The default serves a process with one replica. Waits until the device has computed it. Called after the clock
+        stopped.
+        """
         return [float(loss)]
 
     # Hooks of a framework's trainer: evidence.
 
     def outputs_and_references(self) -> Tuple[Iterable[Any], Iterable[Any]]:
-        """Return the logits as `step` computes them, and in plain fp32; hand the former to `note_output`."""
+        """Compute the logits of the canonical batch's first micro-batch twice; `deviation` compares both.
+
+        Batch norm uses the batch's statistics, and its running statistics stay as they are. `deviation` has set
+        `dropout` to zero; dropout layers that do not read it are switched off here. Outputs of layers and of the
+        network that show the data types in effect are passed to `note_output`, unless `observe_settings` finds these
+        types otherwise.
+
+        Returns:
+            The logits as `step` computes them, with its kernels and compiler; and the logits of the same weights in
+            plain fp32, without TF32. Both have one entry per head (and replica, if all replicas here are computed),
+            in the same order and as `widen` takes them.
+        """
         raise NotImplementedError("a framework's trainer implements outputs_and_references()")
 
     def note_output(self, output: Any) -> None:
-        """Add the data type of an output of a layer, or of the network, to those seen in `deviation`."""
+        """Append the data type of an output, of a layer or of the network, to `product_types`."""
         self.product_types.append(output.dtype)
 
     def widen(self, value: Any) -> Any:
-        """Return an output in float64: an array with `-`, `**` and `sum()`. By default it is a NumPy array."""
+        """Return an output in float64: an array with the operators `-` and `**` and the method `sum()`.
+
+        By default it is a NumPy array.
+
+        Args:
+            value: One entry of what `outputs_and_references` returned.
+        """
         return numpy.asarray(value, numpy.float64)
 
     def observe_settings(self) -> Dict[str, Any]:
-        """Return the settings in effect, as the framework's objects show them; None for unknown.
+        """Return the settings in effect as the framework's objects show them, never as the request names them.
 
-        The keys are the names of the request.
+        Called after the program's last step. `product_types` is empty if the program did not call `deviation`.
+
+        Returns:
+            `precision`, `compiler`, `layout` and `strategy` under the names of the request, and further facts under
+            names of their own, as JSON values; None for what is unknown.
         """
         raise NotImplementedError("a framework's trainer implements observe_settings()")
 
     # Parameters.
 
     def load_canonical_weights(self, parameters: Mapping[str, Any]) -> None:
-        """Set the network's trainable parameters, by the manifest's names, to the canonical weights.
+        """Set the network's trainable parameters to the canonical weights, and keep the mapping in `assigned`.
 
-        Every replica sets its own, instead of copying another's: so equal digests at the end mean something.
+        Every replica sets its own parameters instead of copying another's: so equal digests at the end are evidence.
+
+        Args:
+            parameters: The framework's parameters, as `assign` takes them, by the manifest's names.
 
         Raises:
-            ManifestError: the network and the manifest have different parameters.
+            ManifestError: The network and the manifest have different parameters.
         """
         expected = [entry["name"] for entry in self.request.parameters]
         self._require(sorted(set(expected) - set(parameters)), "the network lacks the manifest's parameters")
@@ -207,7 +310,7 @@ class BaseTrainer(Trainer):
             self.assign(name, parameters[name], values)
 
     def reset(self) -> None:
-        """Return to the canonical weights, an optimizer without a past, and the schedule's first rate."""
+        """Set the weights, the optimizer's state and the learning rate schedule to those before the first step."""
         self.reset_optimizer()
         self.load_canonical_weights(self.assigned)
         self.first_step = self.steps
@@ -217,16 +320,23 @@ class BaseTrainer(Trainer):
             raise ManifestError("%s: %s %s" % (self.request.model, problem, ", ".join(difference)))
 
     def parameters(self, replica: int) -> Iterator[Tuple[str, numpy.ndarray]]:
-        """Yield one replica's parameters in the manifest's order and layout."""
+        """Yield name and values of each parameter of one replica, in the manifest's order.
+
+        The values are those of `read_parameter`.
+
+        Args:
+            replica: Index of the replica within this process, counted from 0.
+        """
         for entry in self.request.parameters:
             yield entry["name"], self.read_parameter(entry["name"], replica)
 
     # Batches.
 
     def host_batches(self) -> List[HostBatch]:
-        """Return the canonical shards of this process's replicas as NumPy arrays in the network's layout.
+        """Return the canonical shards of this process's replicas as NumPy arrays, one batch per replica.
 
-        They are drawn once: for a thousand images that takes seconds.
+        Images have the trainer's `layout`. The batches are drawn at the first call, which takes seconds for a
+        thousand images; later calls return the same list.
         """
         if self._host_batches is None:
             self._host_batches = [
@@ -236,15 +346,32 @@ class BaseTrainer(Trainer):
         return self._host_batches
 
     def canonical_batch(self) -> Any:
-        """Return the canonical shards of this process's replicas, on their devices."""
+        """Return the canonical shards of this process's replicas as one batch on the devices, as `step` takes it."""
         return self.place(self.host_batches())
 
     def batches(self) -> Iterator[Any]:
-        """Return the data source's batches, on the devices, without end."""
+        """Return the batches of the request's data source, on the devices, without end.
+
+        Raises:
+            Unsupported: `sources` lacks the data source.
+            DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it,
+                too.
+        """
         return open_source(self, self.sources)
 
     def load(self, dataset: Callable[[Request, int, str], Any]) -> Iterator[Any]:
-        """Return the batches that the framework's loaders make of a dataset, one loader for each replica."""
+        """Start one of the framework's loaders per replica, and return their batches on the devices, without end.
+
+        The loaders are kept in `loaders`.
+
+        Args:
+            dataset: A subclass of `loading.Dataset`, or a function with the arguments of its constructor: the
+                request, the global index of a replica, and the layout of images.
+
+        Raises:
+            DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it,
+                too.
+        """
         self.loaders = [
             self.loader(dataset(self.request, replica, self.layout), self.request, replica)
             for replica in self.process.replicas
@@ -252,13 +379,19 @@ class BaseTrainer(Trainer):
         return map(self.receive, zip(*self.loaders))
 
     def prefetched_batches(self) -> int:
-        """Return how many batches the loaders hold ready; none with synthetic data."""
+        """Return the number of batches per replica that the loaders may hold ready; 0 without loaders."""
         return max((loader.prefetched for loader in self.loaders), default=0)
 
     # The step.
 
     def step(self, batch: Any) -> Step:
-        """Enqueue one optimization step over all micro-batches; nothing in it waits for the device."""
+        """Enqueue one optimization step over all micro-batches, without waiting for the device.
+
+        The schedule sets its learning rate.
+
+        Args:
+            batch: A batch that `place` or `receive` returned.
+        """
         numbers = self.request.optimizer
         rate = learning_rate(numbers, numbers["policy"], self.steps - self.first_step)
         self.steps += 1
@@ -266,7 +399,16 @@ class BaseTrainer(Trainer):
         return Step(self.train(batch, rate), samples, self.labels(batch))
 
     def train(self, batch: Any, rate: float) -> Any:
-        """Compute the gradients of each micro-batch, update with the rate, and return the handle of the loss."""
+        """Run one step: add up the gradients of all micro-batches, and update the weights.
+
+        Return the handle of the loss.
+
+        The handle is the sum of what `backward` returned: the mean loss over the batch, one value per replica.
+
+        Args:
+            batch: A batch that `place` or `receive` returned.
+            rate: Learning rate of this step.
+        """
         self.set_learning_rate(rate)
         self.clear_gradients()
         pieces = self.micro_batches(batch)
@@ -279,10 +421,16 @@ class BaseTrainer(Trainer):
         return loss
 
     def backward(self, piece: Any, parts: int, is_last: bool) -> Any:
-        """Add the gradients of one micro-batch of `parts` to the others'; return its share of the loss.
+        """Add the gradients of one micro-batch to those accumulated so far, and return its loss divided by `parts`.
 
-        After the last one the gradients are those of the whole batch, averaged over the replicas. The share has memory
-        of its own, which no later step writes to.
+        After the last micro-batch the gradients are those of the whole batch, averaged over the replicas, unless
+        `update` averages them. The returned loss is not scaled. It has memory of its own, which no later step writes
+        to.
+
+        Args:
+            piece: One of the parts that `micro_batches` returned.
+            parts: Number of micro-batches in a step.
+            is_last: True for the last micro-batch, whose backward pass synchronizes the gradients with other replicas.
         """
         with contextlib.nullcontext() if is_last else self.defer_synchronization():
             loss = self.forward(piece)
@@ -292,7 +440,7 @@ class BaseTrainer(Trainer):
         return loss.detach()
 
     def micro_batches(self, batch: Any) -> List[Any]:
-        """Return the parts of a batch whose gradients are accumulated, of equal size."""
+        """Split a batch on the devices into the request's number of micro-batches, of equal size."""
         count = self.request.accumulation
         if count == 1:
             return [batch]
@@ -300,18 +448,21 @@ class BaseTrainer(Trainer):
         return [self.slice_batch(batch, i * size, (i + 1) * size) for i in range(count)]
 
     def add_losses(self, loss: Any, other: Any) -> Any:
-        """Return the sum of the losses that `backward` returned for two micro-batches."""
+        """Return the sum of two handles that `backward` returned for micro-batches of one step."""
         return loss + other
 
     def skipped_steps(self) -> int:
-        """Return how many steps the loss scaler skipped, since their gradients were not finite."""
+        """Return the number of steps so far whose update the loss scaler skipped because a gradient was not finite.
+
+        Waits until the device has computed it, if the framework counts there.
+        """
         return int(self.skipped)
 
     # Evidence for what was in effect.
 
     @contextlib.contextmanager
     def without_dropout(self) -> Iterator[None]:
-        """Set the rate of dropout to zero while the context lasts."""
+        """Set `dropout` to zero while the context lasts."""
         rate, self.dropout = self.dropout, 0.0
         try:
             yield
@@ -319,7 +470,10 @@ class BaseTrainer(Trainer):
             self.dropout = rate
 
     def deviation(self) -> Optional[float]:
-        """Return ‖y - y32‖ / ‖y32‖ over the logits of the canonical batch's first micro-batch."""
+        """Return ‖y - y32‖ / ‖y32‖ over the logits of the canonical batch's first micro-batch, computed in float64.
+
+        `outputs_and_references` computes y and y32. See `Trainer.deviation` for the meaning.
+        """
         difference = norm = 0.0
         with self.without_dropout():
             outputs, references = self.outputs_and_references()
@@ -330,18 +484,26 @@ class BaseTrainer(Trainer):
         return float((difference / norm) ** 0.5)
 
     def name_precision(self, weights: Iterable[Any], tf32: bool) -> Optional[str]:
-        """Return the name of the precision that was in effect; None before `deviation` saw any products.
+        """Return the name of the precision in effect, from the types of weights and of `product_types`.
+
+        Several names, or types of no known precision, are joined with "+": see `precision.name_precision`.
 
         Args:
             weights: Data types of the weights of convolutions and linear layers, as the network holds them.
             tf32: True if float32 products may be rounded to TF32.
+
+        Returns:
+            The name; None while `product_types` is empty, as before `deviation`.
         """
         if not self.product_types:
             return None
         return name_precision(self.precisions, weights, self.product_types, tf32)
 
     def observed(self) -> Dict[str, Any]:
-        """Return the settings in effect, under the names of the request."""
+        """Return the settings in effect: what `observe_settings` knows, `accumulation` as requested, and `data`.
+
+        `data` holds the facts of the loader whose replica has the fewest samples; without loaders it is absent.
+        """
         observed = {name: value for name, value in self.observe_settings().items() if value is not None}
         observed["accumulation"] = self.request.accumulation
         if self.loaders:

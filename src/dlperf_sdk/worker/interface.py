@@ -8,186 +8,254 @@ from dlperf_sdk.worker.request import Request
 
 
 class Unsupported(Exception):
-    """Raise this, with a sentence for the user, when the request asks for what cannot be done here."""
+    """Raised if this plugin or this node cannot do what the request asks for. The message is a sentence for the user.
+
+    It becomes the record's failure of kind `unsupported`.
+    """
 
 
 class Step(NamedTuple):
-    """Return value of `Trainer.step`, made while the device may still be working."""
+    """Return value of `Trainer.step`, which is made while the device may still be working."""
 
     loss: Any
-    """A handle for `Trainer.read_loss`. It stays valid until it is read, whatever later steps overwrite."""
+    """A handle for `Trainer.read_loss`. It stays valid until the loss is read, whatever later steps overwrite."""
     samples: int
-    """Samples that this process's replicas took in this step."""
+    """Number of samples that this process's replicas took in this step."""
     labels: Any = None
-    """A handle for `Trainer.read_labels`: the input of this step's batch that tells samples apart; None for unknown."""
+    """A handle for `Trainer.read_labels`: the input of this step's batch that tells samples apart. None if it is
+    unknown; then no batch of this process is verified."""
 
 
 class Runtime:
     """The framework inside one worker process.
 
-    The loop calls `start` once, then builds the trainer, and `stop` at the end. Between them it calls `synchronize` at
-    the edges of the measured window and nowhere inside it.
+    The worker calls `start` once, builds the trainer, runs the program of the request, and calls `stop` if that
+    succeeded. The measuring loop calls `synchronize` at the edges of the measured window and nowhere inside it.
     """
 
     clock = "blocking"
-    """Method that times a step.
+    """Method that times a step: "blocking", "lagged" or "event".
 
-    "blocking": the framework has finished a step when `step` returns, or lets the host get ahead by so little that
-    hardly anything is left (eager on a CPU, and nowhere else); a host clock is enough. `step` waits for nothing of its
-    own accord here either: what may be left, `synchronize` waits for.
-    "event": `mark` records an event on the device, `elapsed` reads them after the window.
-    "lagged": after step i is enqueued, `wait` blocks until step i - 1 has finished; the newest goes on meanwhile.
+    "blocking": the framework has finished a step when `Trainer.step` returns, or has so little left that a host
+    clock is enough (eager on a CPU, and nowhere else). `step` itself waits for nothing here either: `synchronize`
+    waits for the rest.
+    "event": `mark` records an event on the device, and `elapsed` reads the events after the window.
+    "lagged": after step i is enqueued, `wait` blocks until step i - 1 has finished; step i goes on meanwhile.
     """
 
     def __init__(self, request: Request, cluster: Cluster, process: Process) -> None:
         self.request, self.cluster, self.process = request, cluster, process
 
     def start(self) -> None:
-        """Import the framework, select the devices, and join the other processes.
+        """Import the framework, select the devices, and join the other processes. By default, do nothing.
 
         Raises:
-            Unsupported: this node cannot run the case.
+            Unsupported: This node cannot run the case, for example because a device or the precision is not available.
         """
 
     def seed(self) -> bool:
-        """Set the framework's random state to that of the request's seed; return False if that cannot be done.
+        """Set the framework's random state to the one that belongs to the request's seed.
 
         Called before the first step, and again after `Trainer.reset`: dropout must draw the same masks then.
+
+        Returns:
+            True if the state was set; False, the default, if the framework cannot do it.
         """
         return False
 
     def synchronize(self) -> None:
-        """Return when everything enqueued so far has finished on every device of this process."""
+        """Block until everything enqueued so far has finished on every device of this process.
+
+        By default, return at once.
+        """
 
     def mark(self) -> Any:
-        """Record an event on the device, without waiting, and return it (clock "event")."""
+        """Record an event on the device without waiting, and return it. Only called with the clock "event"."""
         raise NotImplementedError("a runtime with the clock 'event' implements mark()")
 
     def elapsed(self, marks: List[Any]) -> List[float]:
-        """Return the seconds between each two neighbors of `marks` (clock "event"); called after the window."""
+        """Return the seconds between neighboring events, one value fewer than there are events.
+
+        Called after the window, and only with the clock "event".
+
+        Args:
+            marks: Events that `mark` returned, in order.
+        """
         raise NotImplementedError("a runtime with the clock 'event' implements elapsed()")
 
     def wait(self, loss: Any) -> None:
-        """Return when the step that gave this loss handle has finished (clock "lagged")."""
+        """Block until one step has finished. Only called with the clock "lagged".
+
+        Args:
+            loss: The handle of that step's loss (`Step.loss`).
+        """
         raise NotImplementedError("a runtime with the clock 'lagged' implements wait()")
 
     def reset_peak_memory(self) -> None:
-        """Reset the peak that `peak_memory` returns; called at the window's first edge."""
+        """Set the peak that `peak_memory` returns to the memory in use now; called right before the window."""
 
     def peak_memory(self) -> Optional[int]:
-        """Return the peak of device memory in bytes since the reset, summed over this process's devices.
+        """Return the peak of device memory in use since `reset_peak_memory`, summed over this process's devices.
 
-        None on a CPU.
+        Returns:
+            The peak in bytes; None, the default, on a CPU or if the framework does not tell.
         """
         return None
 
     def peak_host_memory(self) -> int:
-        """Return the peak of host memory of this process in bytes, since its start.
+        """Return the peak of host memory in use since this process started, in bytes.
 
-        A runtime whose steps are computed by services gives the most that one of these processes held.
+        A runtime whose steps are computed by service processes returns the largest peak among these processes.
         """
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def facts(self) -> Dict[str, Any]:
-        """Return observed facts as JSON: at least `framework_version`; devices, libraries, threads, transport."""
+        """Return observed facts for the record as JSON values; called after the program has run.
+
+        Returns:
+            At least `framework_version`; further facts on devices, libraries, threads and transport. By default,
+            empty.
+        """
         return {}
 
     def trace(self, path: str) -> ContextManager[None]:
-        """Record with the framework's own profiler while the context lasts; on leaving, write `path`.
+        """Return a context in which the framework's own profiler records; it writes the file `path` on leaving.
 
-        The file is in Chrome's trace format (JSON), which Perfetto opens. Called in a process of its own, never in one
-        that is measured. Raise Unsupported where there is no such profiler.
+        The file is in Chrome's trace format (JSON), which Perfetto opens. Called in a process of its own, never in
+        one that is measured.
+
+        Raises:
+            Unsupported: This framework's plugin has no profiler to offer (the default).
         """
         raise Unsupported("this framework's plugin offers no trace")
 
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Return True if this is an exception that the framework raises when it runs out of memory."""
+        """Return True if the framework raises this exception when host or device memory runs out.
+
+        By default, return True for a MemoryError.
+        """
         return isinstance(error, MemoryError)
 
     def stop(self) -> None:
-        """Leave the other processes, and release the devices."""
+        """Leave the group of processes, and release the devices. Not called after a failure.
+
+        By default, do nothing.
+        """
 
 
 class Trainer:
     """One model in one framework: the replicas that this process owns.
 
-    The constructor builds the model from the canonical weights, and its optimizer. It downloads nothing. What does not
-    depend on the framework is in `base_trainer.BaseTrainer`, which plugins derive from.
+    The constructor builds the model with the canonical weights, and its optimizer. It downloads nothing, and raises
+    Unsupported for a request that the plugin cannot carry out. Everything that does not depend on the framework is
+    in `base_trainer.BaseTrainer`, from which plugins derive their trainers.
     """
 
     def __init__(self, runtime: Runtime, request: Request, process: Process) -> None:
         self.runtime, self.request, self.process = runtime, request, process
 
     def canonical_batch(self) -> Any:
-        """Return the canonical batch of this process's replicas, in the place where `step` wants it."""
+        """Return the canonical batch of this process's replicas, on the devices, as `step` takes it."""
         raise NotImplementedError("a trainer implements canonical_batch()")
 
     def batches(self) -> Iterator[Any]:
-        """Return the input pipeline of the request's data source; endless.
+        """Return the batches of the request's data source, as `step` takes them, without end.
 
-        It yields None where the pipeline lives inside the graph.
+        It yields None where the input pipeline is part of the framework's graph.
+
+        Raises:
+            Unsupported: The plugin cannot read the data source.
+            DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it,
+                too.
         """
         raise NotImplementedError("a trainer implements batches()")
 
     def step(self, batch: Any) -> Step:
         """Enqueue one optimization step, without synchronizing.
 
-        Its numbers are `request.optimizer`, which may lack those that do not apply: `clip_norm`, for one. Weight decay
-        is for the entries of `request.parameters` that say `decay`.
+        Its numbers are those of `request.optimizer`, where numbers that do not apply (such as `clip_norm`) are None
+        or absent. Weight decay applies to the parameters whose entry in `request.parameters` has a true `decay`.
+
+        Args:
+            batch: A batch that `canonical_batch` returned or `batches` yielded.
         """
         raise NotImplementedError("a trainer implements step()")
 
     def read_loss(self, loss: Any) -> List[float]:
-        """Return the loss behind a handle, one per replica of this process; called after the clock stopped."""
+        """Return the loss behind a handle (`Step.loss`), one per replica of this process.
+
+        Called after the clock stopped.
+        """
         raise NotImplementedError("a trainer implements read_loss()")
 
     def read_labels(self, labels: Any) -> List[Any]:
-        """Return the labels behind a handle, one NumPy array per replica; called after the clock stopped."""
+        """Return the labels behind a handle (`Step.labels`), one NumPy array per replica.
+
+        Called after the clock stopped, and only if `step` returned handles other than None.
+        """
         raise NotImplementedError("a trainer that returns labels implements read_labels()")
 
     def parameters(self, replica: int) -> Iterable[Tuple[str, Any]]:
-        """Return the trainable parameters of one of this process's replicas (counted from 0) as they are now.
+        """Yield name and current values of each trainable parameter of one replica, in the manifest's order.
 
-        The name and a NumPy array of each, in the manifest's order, names, shapes and layout (convolutions OIHW,
-        linear layers (out, in)): float32, C order. Called between steps, never inside the window. One after
-        another: nobody holds all of them at once.
+        The values are NumPy arrays with the manifest's shape and layout (convolutions OIHW, linear layers (out,
+        in)): float32, C order. They are produced one after another, so that the caller need not hold all of them at
+        once. Called between steps, never inside the window.
+
+        Args:
+            replica: Index of the replica within this process, counted from 0.
         """
         raise NotImplementedError("a trainer implements parameters()")
 
     def running_means(self, replica: int) -> Iterable[Tuple[str, Any]]:
-        """Return the running means of batch norm of one of this process's replicas, as `parameters` gives parameters.
+        """Return name and current values of the running mean of each batch norm of one replica.
 
-        A mean is named like its layer's gamma, with `running_mean` for `weight`. Empty where a model has none. Which
-        layers are batch norms the manifest does not mark: the model's page does. Running variances are not asked for,
-        so a framework may keep the biased or the unbiased one.
+        A mean has the name of its layer's gamma with `running_mean` in place of `weight`; values are float32 NumPy
+        arrays in C order. The manifest does not mark which layers are batch norms: the model's page does. Running
+        variances are not asked for, so a framework may keep the biased or the unbiased one. Called between steps,
+        never inside the window.
+
+        Args:
+            replica: Index of the replica within this process, counted from 0.
+
+        Returns:
+            Pairs of name and values; none, the default, if the model has no batch norm.
         """
         return ()
 
     def moments(self, replica: int) -> Iterable[Tuple[str, Any]]:
-        """Return the optimizer's moments of one of this process's replicas, as NumPy arrays in C order.
+        """Return a name and the current values of each of the optimizer's moments of one replica.
 
-        Each parameter has its own, so that one that gets no gradient shows. Called between steps, never inside the
-        window. Empty where the optimizer keeps none, or they cannot be read.
+        Values are NumPy arrays in C order. Each parameter has moments of its own, so that a parameter without
+        gradient shows. Called between steps, never inside the window.
+
+        Args:
+            replica: Index of the replica within this process, counted from 0.
+
+        Returns:
+            Pairs of name and values; none, the default, if the optimizer keeps no moments or they cannot be read.
         """
         return ()
 
     def count_updates(self) -> Optional[int]:
-        """Return how many updates the framework's optimizer has counted so far; None if it does not count.
+        """Return how many updates the framework's optimizer has counted so far.
 
-        Called between steps, never inside the window. Give the framework's own count, not the number of calls.
+        Called between steps, never inside the window. Return the framework's own count, not the number of calls.
+
+        Returns:
+            The count; None, the default, if the optimizer does not count.
         """
         return None
 
     def reset(self) -> None:
-        """Return to the state before the first step.
+        """Return to the state before the first step, so that the next steps follow the canonical trajectory again.
 
-        Weights are canonical again, the optimizer's moments and counts zero, the loss scale and the learning rate the
-        first step's. Called behind the window: the next steps must follow the canonical trajectory again. What no
-        training step reads, such as batch norm's running statistics, may stay. Nothing else is rebuilt: the steps are
-        to be those of the window.
+        Weights become canonical, the optimizer's moments and counts zero, the loss scale and the learning rate those
+        of the first step. State that no training step reads, such as batch norm's running statistics, may stay.
+        Nothing else is rebuilt: the next steps must run the same code as the window's. Called after the window.
 
         Raises:
-            NotImplementedError: this trainer cannot be reset.
+            NotImplementedError: This trainer cannot be reset; the audit is then skipped.
         """
         raise NotImplementedError("a trainer implements reset()")
 
@@ -195,22 +263,39 @@ class Trainer:
         """Return the deviation of the requested precision from fp32: ‖y - y32‖ / ‖y32‖ over the model's outputs.
 
         The outputs are the logits of all heads, taken as one vector: the input of the loss, not the loss. Dropout is
-        off, batch norm uses the batch's statistics, and of several micro-batches only the first is needed.
+        off, batch norm uses the batch's statistics, and of several micro-batches only the first is needed. y is
+        computed with every kernel and compiler that `step` uses; y32 in plain fp32 arithmetic.
 
-        Called once, before the first step, on the canonical batch and the canonical weights, with every kernel and
-        compiler that `step` uses for y, and plain fp32 arithmetic for y32. It is the evidence that the requested
-        precision is in effect. None: this trainer has no evidence to offer.
+        Called once, before the first step, on the canonical batch and the canonical weights. Weights, optimizer and
+        running statistics must be the same afterwards. The deviation is the evidence that the requested precision is
+        in effect.
+
+        Returns:
+            The deviation; None, the default, if this trainer has no evidence to offer.
         """
         return None
 
     def skipped_steps(self) -> int:
-        """Return the optimization steps that the loss scaler skipped so far; called after the clock stopped."""
+        """Return the number of steps so far whose update the loss scaler skipped, by default 0.
+
+        Called between steps.
+        """
         return 0
 
     def prefetched_batches(self) -> int:
-        """Return the number of batches that the input pipeline can prefetch; it must be small against the window."""
+        """Return the number of batches that the input pipeline can prefetch, by default 0.
+
+        It must be small against the number of steps in the window.
+        """
         return 0
 
     def observed(self) -> Dict[str, Any]:
-        """Return the settings in effect, under the names of the request: `precision`, `compiler`, `layout`."""
+        """Return the settings in effect as JSON values, under the names of the request.
+
+        Called after the program's last step.
+
+        Returns:
+            `precision`, `compiler`, `layout`, `strategy` and further facts. Settings that cannot be observed are
+            absent. By default, empty.
+        """
         return {}

@@ -1,4 +1,4 @@
-"""The request: everything that the nodes are told about a case, as one JSON document (schema `worker-request`)."""
+"""The request: everything that nodes need to know about a case, as one JSON document of schema `worker-request`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PARITY_VERSION = "1.0"
 
 
 class Request(NamedTuple):
-    """One case, fully resolved: the same for every process of it."""
+    """One case, fully resolved: the same document for every process of the case."""
 
     id: RunId
     """Name of the run."""
@@ -118,15 +118,20 @@ class Request(NamedTuple):
     cannot follow raises the first number."""
 
     def to_dict(self) -> Dict[str, Any]:
-        """Return the document of the schema `worker-request`."""
+        """Return the document of the schema `worker-request`. Nested values are not copied."""
         return dict(self._asdict())
 
     @classmethod
     def from_dict(cls, plain: Dict[str, Any]) -> Request:
         """Return the request of a JSON document.
 
+        Values are not checked against the schema, and nested values not copied.
+
+        Args:
+            plain: The document of the schema `worker-request`. Every key must be present, also those with a default.
+
         Raises:
-            ValueError: It is of another major version, or has unknown or missing keys.
+            ValueError: The document is no object, has another major version, or has unknown or missing keys.
         """
         if not isinstance(plain, dict):
             raise ValueError("the request is no JSON object")
@@ -140,7 +145,11 @@ class Request(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str) -> Request:
-        """Return the request of a document's text; raises ValueError as `from_dict` does."""
+        """Return the request of a document's text.
+
+        Raises:
+            ValueError: The text is no JSON or is nested too deeply, or `from_dict` rejects the document.
+        """
         try:
             return cls.from_dict(json.loads(text))
         except RecursionError:
@@ -148,12 +157,22 @@ class Request(NamedTuple):
 
     @classmethod
     def load(cls, path: str) -> Request:
-        """Return the request in the JSON file at a path; raises ValueError as `from_dict` does."""
+        """Return the request in the JSON file at `path`.
+
+        Raises:
+            OSError: The file cannot be read.
+            ValueError: As for `from_json`; also if the file is not UTF-8.
+        """
         with open(path, encoding="utf-8") as file:
             return cls.from_json(file.read())
 
 
 def resolve(reference: str) -> Any:
-    """Return the object that a `module:attribute` reference names."""
+    """Import a module and return the object that a `module:attribute` reference names.
+
+    Raises:
+        ImportError: The module cannot be imported.
+        AttributeError: The module has no such attribute.
+    """
     module, _, attribute = reference.partition(":")
     return getattr(importlib.import_module(module), attribute)
