@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 
 import cyclopts
 import pytest
@@ -28,6 +29,16 @@ def test_help_tells_the_exit_codes(dlperf, words):
     code, out, err = dlperf(*words)
     assert (code, err) == (0, "")
     assert " ".join(EXIT_CODES.split()) in " ".join(out.split())
+
+
+def test_paragraphs_of_help_fill_the_width_of_the_terminal(dlperf, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    prose = dlperf("gate", "--help")[1].partition("╭")[0]
+    paragraphs = [paragraph.splitlines() for paragraph in prose.split("\n\n")]
+    assert max(map(len, paragraphs)) > 3
+    for paragraph in paragraphs:
+        for line, following in pairwise(paragraph):
+            assert len(line.rstrip()) + 1 + len(following.split()[0]) > 60
 
 
 def test_the_exit_codes_are_all_told():

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import wraps
+from inspect import cleandoc
 from typing import IO, TYPE_CHECKING, Annotated, Any, TextIO
 
 from attrs import frozen
@@ -182,7 +184,10 @@ def complain(error: BaseException, common: Common, exit_code: int) -> int:
 
 
 def command(function: Callable[..., int]) -> Callable[..., int]:
-    """Return a command of the CLI whose errors become a paragraph and an exit code."""
+    """Return a command of the CLI whose errors become a paragraph and an exit code.
+
+    Its help is the docstring with one line per paragraph, so that it fits a terminal of any width.
+    """
 
     @wraps(function)
     def run_guarded(*args: Any, **kwargs: Any) -> int:
@@ -207,6 +212,8 @@ def command(function: Callable[..., int]) -> Callable[..., int]:
             )
             return complain(cause.with_traceback(error.__traceback__), common, DlperfError.exit_code)
 
+    if function.__doc__:
+        run_guarded.__doc__ = re.sub(r"(?<!\n)\n(?!\n)", " ", cleandoc(function.__doc__))
     return run_guarded
 
 
