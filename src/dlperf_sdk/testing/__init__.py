@@ -1,13 +1,14 @@
-"""The conformance suite: what a plugin is held to, as test classes to subclass.
+"""The conformance suites: the tests that every plugin must pass, as test classes to subclass.
 
     from dlperf_sdk.testing import FrameworkConformance
 
     class TestMyFramework(FrameworkConformance):
         framework = "my"
 
-Likewise `ModelConformance`, `TopologyConformance`, `MeasurerConformance`. What a plugin does not declare is skipped,
-and the reason said; what it declares and cannot do yet goes into `known_gaps`. pytest comes with the extra
-`dlperf-sdk[testing]`. `dlperf check NAME` runs the same from the command line.
+There are four: `FrameworkConformance`, `ModelConformance`, `TopologyConformance` and `MeasurerConformance`. A
+capability that the plugin does not declare is skipped, with the reason. A test that the plugin cannot pass yet goes
+into `known_gaps`. pytest comes with the extra `dlperf-sdk[testing]`; without pytest, importing this package raises
+ImportError. `dlperf check NAME` runs the same tests from the command line.
 """
 
 try:

@@ -1,4 +1,4 @@
-"""Time: `step` enqueues and returns, `synchronize` waits for everything, and nothing moves afterwards."""
+"""Test the clock that a plugin declares: `step` enqueues, and `synchronize` waits for all that was enqueued."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ from dlperf_sdk.testing.training import Training
 from dlperf_sdk.worker.enqueue_times import Times, is_asynchronous, was_done_at_once, was_waited_for
 
 SKIP_REASON = "the clock is not 'blocking': `test_synchronize_waits` looks at what goes on behind the host"
+"""Reason of a skip in tests of the clock "blocking"."""
 BLOCKING = "the clock is 'blocking': a step is done when `step` returns, so there is nothing to see"
+"""Reason of a skip in tests of the clocks "event" and "lagged"."""
 
 
 class Asynchrony(Training):
-    """Tests of devices that work while the host goes on: clocks `event` and `lagged`.
+    """Tests of a worker's clock, in each cell of one replica and of two.
 
-    In every cell of the matrix: what waits in the plainest case may not under a compiler, which has another `step`, or
-    in company, where replicas wait for each other. Two replicas whose clock is 'blocking' are not asked: what goes on
-    behind that clock shows with one replica, and starting two takes its time.
+    Each cell is tried, since a compiler has its own `step`, and replicas may wait for each other. Two replicas whose
+    clock is "blocking" are skipped: work that continues after their steps shows with one replica as well. Times are
+    measured up to three times, and one plausible measurement is enough. Each test is also skipped where its case
+    cannot run: see `FrameworkSubject`.
     """
 
     def test_nothing_changes_after_synchronize(self, any_cell: Cell) -> None:
-        """The parameters are the same when `synchronize` returns, and a while later."""
+        """The parameters are the same when `synchronize` returns and 0.1 s later, on every rank."""
         spec = self.spec_of(any_cell)
         self._skip_blocking_pair(spec)
         assert all(answer["settled"] for answer in self._values_of(spec)), advice(
@@ -35,7 +38,7 @@ class Asynchrony(Training):
         )
 
     def test_an_accelerator_works_by_itself(self, any_cell: Cell) -> None:
-        """Check that an accelerator's clock is not 'blocking': work continues there after `step` has returned."""
+        """On a device other than a CPU, the clock of no rank is "blocking". Skipped on a CPU."""
         device = device_of(self.device, self.plugin)
         if device == "cpu":
             pytest.skip("on a CPU steps may be the host's own work")
@@ -49,7 +52,10 @@ class Asynchrony(Training):
         )
 
     def test_step_does_not_synchronize(self, any_cell: Cell) -> None:
-        """Some steps are enqueued sooner than they are done, on every rank."""
+        """When the last of some steps returns, the work of at least one step is left, on every rank.
+
+        Skipped if the clock of all ranks is "blocking"; single ranks with that clock are left out.
+        """
         spec = self.spec_of(any_cell)
         for rank, times in enumerate(self._times(spec)):
             if not any(is_asynchronous(times_of_rank) for times_of_rank in times):
@@ -68,9 +74,10 @@ class Asynchrony(Training):
                 )
 
     def test_synchronize_waits(self, any_cell: Cell) -> None:
-        """Check that all steps are done when `synchronize` returns.
+        """All steps are done when `synchronize` returns, on every rank.
 
-        On every rank the losses can then be read at once, and the device's events agree.
+        The losses can then be read at once, and with the clock "event" the device's events last no longer than the
+        host waited. Skipped as `test_step_does_not_synchronize`.
         """
         spec = self.spec_of(any_cell)
         for rank, times in enumerate(self._times(spec)):
@@ -86,7 +93,10 @@ class Asynchrony(Training):
                 )
 
     def test_a_blocking_step_is_done_when_it_returns(self, cell: Cell) -> None:
-        """Check that a clock declared 'blocking' leaves no work for `synchronize` or for reading the losses."""
+        """With the clock "blocking", at most 40 % of one step's time is left when the last step returns.
+
+        That is the time of `synchronize` and of reading the losses. Skipped with another clock.
+        """
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]
         if answer["clock"] != "blocking":

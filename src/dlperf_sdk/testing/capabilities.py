@@ -1,4 +1,4 @@
-"""Test the declared capabilities: each precision, compiler, strategy, layout and data source in a short real run."""
+"""Test the declared capabilities: precisions, compilers, layouts, data sources and accumulation, in short real runs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ from dlperf_sdk.worker.request import resolve
 
 
 class DeclaredCapabilities(FrameworkSubject):
-    """Each with the first model that the plugin does not refuse it for; precisions with every model and compiler."""
+    """Tests of what the plugin declares: precisions in each cell of one replica, other values in the plainest case.
+
+    The latter use the first model for which the plugin does not refuse the value. Each test is skipped where its case
+    cannot run: see `FrameworkSubject`.
+    """
 
     def test_the_requested_precision_is_in_effect(self, cell: Cell) -> None:
-        """The outputs deviate from fp32 as far as that precision must, and no further."""
+        """The verdict `precision-effective` passes: the outputs deviate from fp32 within the precision's bounds."""
         spec = self.spec_of(cell)
         judgement = verdict(self.require_valid_result(spec), "precision-effective")
         assert judgement.outcome == PASS, advice(
@@ -34,15 +38,18 @@ class DeclaredCapabilities(FrameworkSubject):
         )
 
     def test_the_compiler_compiles(self, compiler: str) -> None:
-        """Check that the requested compiler is in effect."""
+        """The run is valid, and its record has the requested compiler as the observed one."""
         self._check_observed(self.select_accepted_spec(compiler=compiler), "compiler", compiler)
 
     def test_the_layout_is_in_effect(self, layout: str) -> None:
-        """Images lie in memory as was asked."""
+        """The run is valid, and its record has the requested layout of images as the observed one."""
         self._check_observed(self.select_accepted_spec(layout=layout), "layout", layout)
 
     def test_the_source_feeds_it(self, source: str) -> None:
-        """Each other data source that is declared; nothing of what fed it is left behind."""
+        """The run with the data source is valid, and leaves no process, temporary file or shared memory behind.
+
+        Skipped if none of the models takes the source, or if the source needs a module that is not installed.
+        """
         with _data(source) as text:
             models = {name: self.registry.model(name) for name in self.models_to_test()}
             accepting = [
@@ -57,7 +64,10 @@ class DeclaredCapabilities(FrameworkSubject):
             )
 
     def test_accumulation_is_one_step(self) -> None:
-        """Micro-batches are one optimization step of all samples, or they are refused."""
+        """A step of two micro-batches counts as one step and takes all samples of the batch; the run is valid.
+
+        If the plugin does not declare accumulation, it is refused with Unsupported instead.
+        """
         model = self.models_to_test()[0]
         if not self.plugin.capabilities.accumulation:
             refused = self.refusal(self.spec(model, accumulation=2))

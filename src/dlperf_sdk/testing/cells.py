@@ -1,18 +1,18 @@
-"""The matrix of what a plugin declares, and the cells of it that are tried.
+"""The matrix of the values that a plugin declares, and the cells of the matrix that the suite tries.
 
-A plugin that is right in its plainest case may be wrong under one compiler, in one precision, with one strategy. All
-combinations are too many: so each *pair* of declared values is tried, which is where such faults are.
+A plugin that is right in its plainest case may be wrong with one compiler, precision or strategy. There are too many
+combinations to try all, so the suite tries every *pair* of declared values, where most such faults show.
 
-- One replica: every model in every precision without a compiler; and with every compiler, every precision.
-- Two replicas: every model with every strategy; and with every strategy, every compiler (in fp32) and every precision
-  (without a compiler).
+- One replica: every model in every precision without a compiler; and every compiler with every precision.
+- Two replicas: every model with every strategy that synchronizes gradients; and each of these strategies with every
+  compiler (in fp32) and with every precision (without a compiler).
 
-Where a cell leaves the model open, it is the first of the suite's `models` that the plugin does not refuse. Layouts,
-data sources and accumulation are tried by themselves, in the plainest case (`DeclaredCapabilities`), and so is how a
-case ends (`Ending`): they change what a step is fed with, and what surrounds it.
+Where a cell names several models, the suite takes the first one that the plugin does not refuse. Layouts, data
+sources and accumulation are tried one at a time in the plainest case (`DeclaredCapabilities`), and so is the end of a
+case (`Ending`): they change the input of a step and what happens around it, not the step.
 
-The cells beyond `select_covering` have the marker `pairwise`: `pytest -m "not pairwise"` tests each declared value
-once.
+The cells that `select_covering` leaves out have the marker `pairwise`: `pytest -m "not pairwise"` tries each declared
+value once.
 """
 
 from __future__ import annotations
@@ -29,21 +29,26 @@ from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.strategy import STRATEGIES
 
 SINGLE, PAIR = "1n1d", "1n2d"
+"""Topologies of one replica and of two replicas on one node."""
 
 
 @frozen
 class Cell:
-    """One cell."""
+    """One cell of the matrix: a precision, a compiler and a strategy, for one model or the first of several."""
 
     models: tuple[str, ...]
-    """The models that will do, the first one first."""
+    """The models to choose from, in order of preference; the first one that the plugin does not refuse is taken."""
     precision: str = PRECISIONS.default
     compiler: str = NONE
     strategy: str | None = None
-    """None for one replica, which has nobody to meet."""
+    """The strategy of two replicas; None for a cell of one replica, which has no gradients to synchronize."""
 
     def __str__(self) -> str:
-        """Return the test ID: the model if there is no choice, then the values that differ from the default."""
+        """Return the ID of the cell in test names.
+
+        It has the model's name if there is only one, the strategy if any, and the precision and compiler that are not
+        the default, joined by hyphens.
+        """
         models = self.models if len(self.models) == 1 else ()
         plain = Cell(self.models)
         special = [
@@ -55,12 +60,12 @@ class Cell:
 
     @property
     def is_plain(self) -> bool:
-        """Return True if the cell is the plainest case of one model."""
+        """True if the cell names one model and nothing else: one replica, the default precision, no compiler."""
         return self == Cell(self.models) and len(self.models) == 1
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of `RunSpec`, but for the model."""
+        """The cell's fields of `RunSpec`, except the model: precision, compiler, topology, and strategy if any."""
         placement = (
             {"topology": SINGLE} if self.strategy is None else {"topology": PAIR, "strategy": self.strategy}
         )
@@ -68,7 +73,11 @@ class Cell:
 
 
 def list_single_replica_cells(models: tuple[str, ...], capabilities: Capabilities) -> tuple[Cell, ...]:
-    """Return the combinations of models, precisions and compilers that one replica must train with."""
+    """Return the cells of one replica: each model in each precision, then each compiler with each precision.
+
+    The cells with a compiler name all of `models`; there are none if `models` is empty. The default precision comes
+    first.
+    """
     required = [
         Cell((model,), precision)
         for precision in _put_first(PRECISIONS.default, capabilities.precisions)
@@ -83,7 +92,11 @@ def list_single_replica_cells(models: tuple[str, ...], capabilities: Capabilitie
 
 
 def list_pair_cells(models: tuple[str, ...], capabilities: Capabilities) -> tuple[Cell, ...]:
-    """Return the combinations that two replicas whose gradients are synchronized must train with."""
+    """Return the cells of two replicas, for each declared strategy that synchronizes gradients.
+
+    First each strategy with each model, then each strategy with each compiler and with each precision but the
+    default. The latter name all of `models`; there are none if `models` is empty.
+    """
     strategies = sorted(name for name in capabilities.strategies if STRATEGIES[name].syncs_gradients)
     required = [Cell((model,), strategy=strategy) for strategy in strategies for model in models]
     special = [
@@ -95,7 +108,7 @@ def list_pair_cells(models: tuple[str, ...], capabilities: Capabilities) -> tupl
 
 
 def select_covering(cells: Iterable[Cell]) -> frozenset[Cell]:
-    """Return the first cells that together have every value of every field: each adds a value."""
+    """Return the cells, taken in turn, that add a value of a field; together they have all values of all fields."""
     values: set[tuple[str, Any]] = set()
     chosen = set()
     for cell in cells:

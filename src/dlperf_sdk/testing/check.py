@@ -1,4 +1,4 @@
-"""A conformance suite without a test file: for `dlperf check`, and for whoever wants its outcomes as values."""
+"""Run a conformance suite without a test file, and return the outcomes as values; `dlperf check` uses it."""
 
 from __future__ import annotations
 
@@ -23,27 +23,30 @@ from dlperf_sdk.testing import (
 from dlperf_sdk.testing.conformance import Conformance
 
 PASS, FAIL, SKIPPED = "pass", "fail", "skipped"
+"""Values of `Check.outcome`."""
 SUITES: Mapping[str, tuple[type[Conformance], str]] = {
     "frameworks": (FrameworkConformance, "framework"),
     "models": (ModelConformance, "model"),
     "topologies": (TopologyConformance, "topology"),
     "measurers": (MeasurerConformance, "measurer"),
 }
-"""Group → its suite, and the attribute that names the plugin."""
+"""Plugin group → its suite, and the suite's attribute that holds the plugin's name."""
 
 _chosen: list[type[Conformance]] = []
 
 
 @frozen
 class Check:
-    """One test of a suite, and how it came out."""
+    """One test of a suite and its outcome."""
 
     name: str
+    """The test's name, with its parameter in brackets."""
     outcome: str
     """`pass`, `fail` or `skipped`."""
     seconds: float
+    """Duration of the test; of a setup or teardown alone, if that did not pass."""
     detail: str
-    """The advice of a failure, the reason of a skip; empty for a pass."""
+    """The message of a failure or the reason of a skip; empty for a pass."""
 
 
 def check(
@@ -57,21 +60,31 @@ def check(
     passed: Collection[str] = (),
     **members: Any,
 ) -> tuple[Check, ...]:
-    """Run the conformance suite of a group on an installed plugin; return the outcome of each test.
+    """Run the conformance suite of a group on an installed plugin; return the outcomes in the order of the tests.
+
+    A test whose teardown fails has a second outcome, `fail`. While the suite runs, the environment variables that
+    configure pytest are changed; they are restored at the end. Only one check can run at a time in a process.
 
     Args:
-        group: The plugin's group.
-        name: The plugin's name.
-        on_check: Called with the outcome of each test; an exception that it raises ends the check, and is raised.
-        only: The tests to run: those whose names, parameters in brackets included, contain one of these words.
-        on_start: Called with a test's name, its number from 1, and how many there are; exceptions as in `on_check`.
-        skip: The tests to leave out: those whose names contain one of these words.
-        passed: The whole names of tests to leave out.
-        members: Attributes of the suite's subclass for the plugin.
+        group: A key of `SUITES`, such as `frameworks`.
+        name: The plugin's name in that group.
+        on_check: Called with each outcome. An exception that it raises stops the suite and is raised again.
+        only: Words; a test runs if its name, with its parameter in brackets, contains one of them. Empty: all tests
+            run.
+        on_start: Called before each test with its name, its number from 1, and the number of tests to run. Exceptions
+            are treated as those of `on_check`.
+        skip: Words; a test is left out if its name contains one of them.
+        passed: Names of tests to leave out, each with its parameter in brackets.
+        members: Attributes to set on the subclass of the suite, such as `models` or `batch_size`.
+
+    Returns:
+        The outcomes; empty if `passed` leaves out all tests that `only` and `skip` select.
 
     Raises:
-        UsageError: No test is left.
-        PluginError: the tests cannot be put together.
+        UsageError: `only` and `skip` select no test.
+        PluginError: pytest could not collect the tests.
+        KeyboardInterrupt: the user interrupted the tests.
+        RuntimeError: pytest ended with an internal error.
     """
     suite, subject = SUITES[group]
     _chosen[:] = [type("TestPlugin", (suite,), {subject: name, "registry": Registry(), **members})]

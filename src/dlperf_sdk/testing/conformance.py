@@ -1,4 +1,4 @@
-"""Provide the parts that all suites share: known gaps, axes from a plugin's declarations, failures with advice."""
+"""The base class of all conformance suites: known gaps, parameters of tests, and the format of failure messages."""
 
 from __future__ import annotations
 
@@ -8,20 +8,25 @@ from typing import Any, ClassVar
 import pytest
 
 MARKER = "pairwise: a combination of declared values; without these tests each value is tried once"
+"""Line that registers the marker `pairwise` with pytest."""
 
 
 def advice(problem: str, reason: str, change: str) -> str:
-    """Return the message of a failed test: the problem, the reason why it matters, and what to change."""
+    """Return the message of a failed test: three lines that state the problem, why it matters, and what to change."""
     return f"{problem}\n  Why it matters: {reason}\n  What to change: {change}"
 
 
 class Conformance:
-    """A suite to subclass under a name that begins with `Test`."""
+    """The base class of the conformance suites.
+
+    Subclass one of the suites under a name that begins with `Test`, so that pytest collects it.
+    """
 
     known_gaps: ClassVar[Mapping[str, str]] = {}
-    """Test → why the plugin cannot pass it yet: `test_name`, or `test_name[parameter]` for one of its cases.
+    """Tests that the plugin cannot pass yet → the reason.
 
-    A gap is strict: when its test passes, that is a failure, and the gap has to go.
+    A key is `test_name`, or `test_name[parameter]` for one case of the test. Such a test is expected to fail. If it
+    passes, pytest reports a failure, and the entry has to be removed.
     """
 
     @pytest.fixture(autouse=True)
@@ -32,18 +37,28 @@ class Conformance:
             node.add_marker(pytest.mark.xfail(reason=f"known gap: {reason}", strict=True))
 
     def axes(self) -> Mapping[str, Sequence[Any]]:
-        """Return the values that each parameter of a test takes."""
+        """Return the values to try for each parameter of the tests, by the parameter's name.
+
+        A test that takes a parameter named here runs once per value, and is skipped if there are no values.
+        Parameters that are not named here are left to pytest. The base class names none.
+        """
         return {}
 
     def combinations(self) -> Collection[Any]:
-        """Return the values of the axes that only combine what other values of the axis have."""
+        """Return the values of `axes` that only combine settings of other values.
+
+        Their tests get the marker `pairwise`: `pytest -m "not pairwise"` leaves them out. The base class returns
+        none.
+        """
         return ()
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Give each test the values of the axes that it names, as parameters.
+        """Give a test the values of each axis that it takes as parameters; pytest calls this hook for each test.
 
-        Combinations get the marker `pairwise`. With pytest-xdist all tests of one value run in one process, since they
-        share what is run for it.
+        Values in `combinations` get the marker `pairwise`. With pytest-xdist installed, all tests of one value get
+        the same `xdist_group`, so that one process runs them and they share the runs made for it. Values that are
+        mappings get neither mark. An axis without values becomes one skipped test. The marker is registered in the
+        configuration of pytest.
         """
         metafunc.config.addinivalue_line("markers", MARKER)
         spread = metafunc.config.pluginmanager.hasplugin("xdist")
@@ -69,7 +84,7 @@ class Conformance:
                 metafunc.parametrize(name, argument_values or [placeholder])
 
     def test_known_gaps_are_names_of_tests(self) -> None:
-        """A gap that names no test would hide nothing, and nobody would notice."""
+        """Each key of `known_gaps` names a test of the suite; its [parameter] is not checked."""
         unknown = [name for name in self.known_gaps if not hasattr(self, name.partition("[")[0])]
         assert not unknown, advice(
             f"known_gaps names {', '.join(unknown)}, and the suite has no such test.",

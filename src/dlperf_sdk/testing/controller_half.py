@@ -1,4 +1,4 @@
-"""The controller half: loads without the framework, and says what the plugin needs and offers."""
+"""Test the controller half: it loads without the framework, and declares what the plugin needs and offers."""
 
 from __future__ import annotations
 
@@ -55,15 +55,21 @@ getattr(importlib.import_module(places), function)
 worker = plugin.runtime.partition(":")[0]
 assert worker not in sys.modules, "the controller half imports the worker half, " + worker
 """
-"""Import a controller half where its framework cannot be had, and ask it all that the core asks: what it offers, every
-environment, and which cases it refuses."""
+"""Program that imports a controller half where the framework's modules cannot be imported.
+
+It asks the plugin for everything that the core asks for: what it declares, each environment, and which cases it
+refuses. Its arguments come as JSON on standard input.
+"""
 
 
 class ControllerHalf(FrameworkSubject):
-    """Tests of the plugin's half that the core imports. It runs where no framework is installed."""
+    """Tests of the half of a framework plugin that the core imports. They need no installed framework."""
 
     def test_the_plugin_loads(self) -> None:
-        """Under its name, as what it says it is, and with at least one model."""
+        """The plugin loads under its name, implements an installed model, and declares the plainest values.
+
+        These are fp32, no compiler, the layout `auto`, and the default data source.
+        """
         try:
             plugin, models = self.plugin, self.models_to_test()
         except (PluginError, UnknownName) as error:
@@ -96,7 +102,10 @@ class ControllerHalf(FrameworkSubject):
         )
 
     def test_it_imports_no_framework(self) -> None:
-        """In a fresh interpreter in which what the environment requires cannot be imported."""
+        """The controller half works in a fresh interpreter that cannot import the modules of the plugin's requirements.
+
+        It does not import the worker half either.
+        """
         cls = type(self.plugin)
         names = list(self._forbidden())
         specs = [spec.to_dict() for spec in self._combine()]
@@ -125,7 +134,11 @@ class ControllerHalf(FrameworkSubject):
         )
 
     def test_its_requirements_can_be_read(self) -> None:
-        """Every environment is a range of Pythons and a list of requirements, with a lock that fits, if any."""
+        """Each environment is an `EnvironmentSpec` with requirements, and allows a Python from 3.7 on.
+
+        Its lock, if any, fits the requirements: it has a version of each required package that the requirement
+        allows.
+        """
         for case, spec in self._environments():
             name = f"environment{case}"
             assert isinstance(spec, EnvironmentSpec), f"{name} gave {spec!r}; it must give an EnvironmentSpec"
@@ -150,7 +163,10 @@ class ControllerHalf(FrameworkSubject):
             )
 
     def test_what_it_names_is_in_its_files(self) -> None:
-        """A plan of every model names a runtime, a trainer and a layout of processes that are there."""
+        """In each model's plainest case, the bundle has the files that the plan names.
+
+        These are the files of the runtime, of the trainer, and of the function that lists the processes.
+        """
         for model in self.models_to_test():
             plan = make_plan(self.spec(model), self.registry)
             request = plan.request("conformance", (sys.executable,), {}, {"source": DATA_SOURCES.default})
@@ -165,7 +181,7 @@ class ControllerHalf(FrameworkSubject):
 
     @pytest.mark.parametrize("kind", sorted(VOCABULARY))
     def test_what_it_does_not_declare_is_refused(self, kind: str) -> None:
-        """With a typed refusal that says what is offered, before anything is started."""
+        """Each value that the core knows and the plugin does not declare is refused with Unsupported by the plan."""
         model = self.models_to_test()[0]
         for value in sorted(VOCABULARY[kind] - _declared(self.plugin.capabilities, kind)):
             refused = self.refusal(self.spec(model, **_requested_fields(kind, value)))
@@ -177,7 +193,11 @@ class ControllerHalf(FrameworkSubject):
 
     @pytest.mark.parametrize("kind", sorted(VOCABULARY))
     def test_it_refuses_nothing_altogether_that_it_declares(self, kind: str) -> None:
-        """Each value can be had with one of the devices and one of the models, on this machine or on another."""
+        """Each declared value is accepted with at least one device and one model.
+
+        The device need not be on this machine. Skipped if models that the suite does not try might accept a refused
+        value.
+        """
         plugin, names = self.plugin, self.registry.names("models")
         implemented = {name for name in names if self.registry.trainer(plugin, self.registry.model(name))}
         for value in sorted(_declared(plugin.capabilities, kind)):
@@ -192,7 +212,10 @@ class ControllerHalf(FrameworkSubject):
             )
 
     def test_what_it_refuses_it_says_in_a_sentence(self) -> None:
-        """`explain_refusal` is asked for every pair of what is declared, and answers with None or with advice."""
+        """`explain_refusal` returns None, or a string of more than three words.
+
+        It is called for each model with each pair of declared values.
+        """
         plugin = self.plugin
         for spec in self._combine():
             reason = plugin.explain_refusal(spec, options_of(plugin, spec))
@@ -279,7 +302,10 @@ def _pins(spec: EnvironmentSpec) -> dict[str, str]:
 
 
 def minors(spec: EnvironmentSpec) -> list[int]:
-    """Return the minor versions of Python 3 that an environment may have, from 7 on."""
+    """Return the minor versions of Python 3, from 7 to 39, that an environment's specifier allows.
+
+    Empty if there are none.
+    """
     required = SpecifierSet(spec.python)
     return [
         minor for minor in range(7, 40) if any(required.contains(f"3.{minor}.{patch}") for patch in (0, 40))

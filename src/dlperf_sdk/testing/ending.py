@@ -1,4 +1,4 @@
-"""Test the end of a case: well and without a trace, or with a typed failure and without a trace."""
+"""Test the end of a case: success or a typed failure, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -23,17 +23,23 @@ from dlperf_sdk.testing.training import Training
 from dlperf_sdk.worker import memory
 
 STARVING = 120.0
-"""Seconds that it may take to run out of memory."""
+"""Deadline in seconds of each phase of a run that is to run out of memory."""
 LARGER = (64, 512, 4096)
-"""Times the batch size for which a step is to find no memory, each where the one before still fits. No step is too
-large: where one tensor takes all that is left, TensorFlow has nothing to say so with, and ends with SIGSEGV."""
+"""Factors of the batch size to try in turn until a step runs out of memory.
+
+The first factors are small: where a single tensor takes all memory, TensorFlow cannot report the error and ends with
+SIGSEGV.
+"""
 
 
 class Ending(Training):
-    """Failures are records; what was started has ended."""
+    """Tests of memory errors, of leftovers after a run, and of the failure of a killed worker.
+
+    Each test is skipped where its case cannot run: see `FrameworkSubject`.
+    """
 
     def test_memory_that_runs_out_is_told_from_other_errors(self, model: str) -> None:
-        """`is_out_of_memory` knows the interpreter's own error, and does not take others for it."""
+        """`is_out_of_memory` is true for MemoryError, and false for three other errors that the suite makes."""
         answers = self._answer(model)["out_of_memory"]
         misjudged = [
             f"{answer} of {error}"
@@ -47,9 +53,11 @@ class Ending(Training):
         )
 
     def test_its_own_error_is_told_as_memory_running_out(self) -> None:
-        """Steps for which there is no memory: what the framework raises then, `is_out_of_memory` knows.
+        """A step for which there is no memory ends with a failure of the kind `out-of-memory`.
 
-        A framework that ends the process instead says why in its log, in words that the core knows.
+        If the framework ends the process instead, the log must have words that the core takes for running out of
+        memory. Skipped on a device other than a CPU, whose memory cannot be bounded, and if even the largest batch
+        fits.
         """
         device = device_of(self.device, self.plugin)
         if device != "cpu":
@@ -77,9 +85,10 @@ class Ending(Training):
         pytest.skip(f"steps of {spec.batch_size} samples find room in what little memory is left to them")
 
     def test_it_leaves_nothing_behind(self) -> None:
-        """After a run of two replicas: no process, no temporary file, no shared memory.
+        """A valid run of two replicas leaves no process, no file in TMPDIR, and no shared memory behind.
 
-        What feeds them is held to the same, with its own source, in `test_the_source_feeds_it`.
+        The strategy is one that keeps replicas equal, or else `independent`. Data sources have a test of their own,
+        `test_the_source_feeds_it`.
         """
         supported = sorted(self.plugin.capabilities.strategies)
         equal = [name for name in supported if STRATEGIES[name].keeps_replicas_equal]
@@ -87,7 +96,10 @@ class Ending(Training):
         check_leftovers(lambda env: self.require_valid_result(self.select_accepted_spec(env=env, **pair)))
 
     def test_a_killed_rank_is_a_typed_failure(self) -> None:
-        """The others end, within seconds, and the result says which rank died, where, and of what."""
+        """If rank 1 is killed in the window, the failure has the kind `crashed` and rank 1, and no process is left.
+
+        Skipped if no strategy with synchronous replicas, on one node or two, has a second process.
+        """
         mark = uuid.uuid4().hex
         spec = self._two_process_case(env={MARK: mark}, steps=100_000)
         result = self.run_case(spec, [_Killer()])

@@ -1,4 +1,4 @@
-"""Test that a worker's evidence follows what it does: the request is varied, and the evidence must follow."""
+"""Test that the worker's evidence follows the computation: the request is varied, and the evidence must change."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from dlperf_sdk.worker.conformance import NO_SETTING
 
 
 class Evidence(Training):
-    """Tests of trainers for varied requests, in each cell of one replica without a compiler."""
+    """Tests of trainers for varied requests, in each cell of one replica. Skipped in cells with a compiler.
+
+    They are also skipped where the case cannot run: see `FrameworkSubject`.
+    """
 
     def test_the_deviation_follows_the_weights(self, cell: Cell) -> None:
-        """With weights that are not numbers, the deviation is none either."""
+        """`deviation` is no finite number if all weights are NaN; a trainer that raises an error for them passes."""
         finite = self._evidence(cell)["finite"]
         assert not finite, advice(
             f"{describe(self.spec_of(cell))}: all weights are NaN, and `deviation` is finite.",
@@ -27,7 +30,7 @@ class Evidence(Training):
         )
 
     def test_the_observed_settings_do_not_repeat_the_request(self, cell: Cell) -> None:
-        """Of a precision or a compiler that does not exist, nothing says that it was in effect."""
+        """`observed` does not repeat the name of a precision or compiler that does not exist; a refusal passes."""
         claims = self._evidence(cell)["claims"]
         repeated = [name for name in ("precision", "compiler") if claims.get(name) == NO_SETTING]
         assert not repeated, advice(

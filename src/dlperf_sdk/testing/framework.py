@@ -1,4 +1,4 @@
-"""Everything that a framework's plugin is held to."""
+"""The conformance suite of framework plugins, put together from its parts."""
 
 from dlperf_sdk.testing.asynchrony import Asynchrony
 from dlperf_sdk.testing.capabilities import DeclaredCapabilities
@@ -22,15 +22,16 @@ class FrameworkConformance(
     Evidence,
     Ending,
 ):
-    """Subclass it, name the framework, and pytest says what is missing.
+    """The conformance suite of a framework plugin. Subclass it and name the framework.
 
         class TestMyFramework(FrameworkConformance):
             framework = "my"
 
-    The parts: the controller half (`ControllerHalf`) and the worker half (`WorkerHalf`) as they are written; one
-    replica's training (`Training`), parity (`Following`) and two replicas (`Replicas`); what is declared
-    (`DeclaredCapabilities`); time (`Asynchrony`), facts (`Reports`), evidence that follows a varied request
-    (`Evidence`), and how a case ends (`Ending`). What may be set
-    is in `FrameworkSubject`: `framework`, `models`, `model_options`, `options`, `batch_size`, `device`, `python`,
-    `known_gaps`.
+    The parts: the files of the controller half (`ControllerHalf`) and of the worker half (`WorkerHalf`); the training
+    of one replica (`Training`), parity (`Following`) and two replicas (`Replicas`); declared capabilities
+    (`DeclaredCapabilities`); clocks (`Asynchrony`), facts (`Reports`), evidence under a varied request (`Evidence`),
+    and the end of a case (`Ending`).
+
+    `FrameworkSubject` documents the attributes that a subclass may set: `framework`, `models`, `model_options`,
+    `options`, `batch_size`, `device`, `python`, `registry`, `known_gaps`.
     """

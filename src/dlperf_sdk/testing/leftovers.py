@@ -1,4 +1,4 @@
-"""List leftovers of a run: processes, temporary files, and shared memory that no process has any more."""
+"""Find what a run left behind: processes, temporary files, and shared memory that no process uses."""
 
 from __future__ import annotations
 
@@ -15,16 +15,23 @@ from attrs import frozen
 from dlperf_sdk.testing.conformance import advice
 
 MARK = "DLPERF_CONFORMANCE"
-"""The environment variable that a run's processes are known by."""
+"""Name of the environment variable whose value marks the processes of a run."""
 SHARED = Path("/dev/shm")  # noqa: S108 - nothing is made there
+"""Directory of shared memory."""
 PATIENCE = 5.0
-"""Seconds that shared memory may take to be removed: others that are at work on this machine make some, too."""
+"""Seconds to wait for shared memory to be removed: other programs on this machine use it for short times, too."""
 
 
 def check_leftovers(run: Callable[[Mapping[str, str]], object]) -> None:
-    """Check that a run leaves nothing: no process, no temporary file, no shared memory.
+    """Call a run, and fail the test if it leaves a process, a file in TMPDIR, or shared memory that no process uses.
 
-    `run` is called with variables for the environment of all its processes, and checks itself that it succeeds.
+    If shared memory is left, the run is called a second time, because it may belong to another program.
+
+    Args:
+        run: Called with environment variables for all processes of the run. It raises an exception if the run fails.
+
+    Raises:
+        AssertionError: something is left; the message lists it.
     """
     mark, before = uuid.uuid4().hex, list_shared_memory()
     with TemporaryDirectory(prefix="dlperf-conformance-") as folder:
@@ -56,7 +63,10 @@ def check_leftovers(run: Callable[[Mapping[str, str]], object]) -> None:
 
 
 def list_live_processes(mark: str) -> list[str]:
-    """Return the command lines of all processes that have a mark in their environment."""
+    """Return the command lines of all other processes of this machine whose environment has `MARK` set to this value.
+
+    Processes whose environment cannot be read, such as another user's, are left out.
+    """
     commands = []
     for process in _processes():
         try:
@@ -71,17 +81,17 @@ def list_live_processes(mark: str) -> list[str]:
 
 @frozen
 class Shared:
-    """A file in shared memory, as it was made: one that is made anew under the same name is another."""
+    """The identity of a file in shared memory: a file made anew under the same path has another."""
 
     path: str
     number: int
     """Its inode."""
     created_ns: int
-    """Time of its last change, in nanoseconds."""
+    """Time of the last change of its inode, in nanoseconds since the epoch."""
 
 
 def list_shared_memory() -> frozenset[Shared]:
-    """Return the files in shared memory that belong to this user."""
+    """Return the files in shared memory that belong to this user, without those that vanish meanwhile."""
     files = set()
     for folder, _, names in os.walk(SHARED):
         for name in names:
@@ -94,9 +104,10 @@ def list_shared_memory() -> frozenset[Shared]:
 
 
 def orphaned_segments(before: frozenset[Shared]) -> list[str]:
-    """Return the new files in shared memory that no process has open or mapped, after waiting for them to go.
+    """Return the paths of the files in shared memory that are not in `before` and that no process has open or mapped.
 
-    New files are those that are not among `before`.
+    Wait up to `PATIENCE` seconds until there are none. Files that only processes of other users have open may be
+    included.
     """
     deadline = time.monotonic() + PATIENCE
     while True:

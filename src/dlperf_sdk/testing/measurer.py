@@ -1,4 +1,4 @@
-"""Test a measurer: pure, honest about what it does not know, and cheap on the nodes."""
+"""Test a measurer: a pure function that leaves out what was not measured, and samplers that run on any node."""
 
 from __future__ import annotations
 
@@ -20,18 +20,25 @@ from dlperf_sdk.testing.conformance import Conformance, advice
 
 
 class MeasurerConformance(Conformance):
-    """Subclass it, name the measurer, and a case to show it.
+    """The conformance suite of a measurer plugin.
 
-    class TestMyMeasurer(MeasurerConformance):
-        measurer = "my"
-        framework, model = "numpy", "linear"
+    Subclass it, and name the measurer and a case whose result it summarizes.
+
+        class TestMyMeasurer(MeasurerConformance):
+            measurer = "my"
+            framework, model = "numpy", "linear"
+
+    The case is run once, with a batch of 4 samples and 2 repeats of 5 steps; all tests share the result.
     """
 
     measurer: ClassVar[str]
-    """The name it is listed under."""
+    """The name of the measurer in the group `dlperf_sdk.measurers`."""
     framework: ClassVar[str]
+    """The framework of the case."""
     model: ClassVar[str]
+    """The model of the case."""
     registry: ClassVar[Registry] = Registry()
+    """The registry of plugins; by default, the installed ones."""
 
     _cache: ClassVar[list[Result]]
 
@@ -40,12 +47,16 @@ class MeasurerConformance(Conformance):
 
     @property
     def plugin(self) -> Measurer:
-        """The measurer; raises PluginError."""
+        """The measurer, loaded.
+
+        Raises:
+            DlperfError: no such measurer is installed, or it cannot be loaded.
+        """
         loaded: Measurer = self.registry.load("measurers", self.measurer)
         return loaded
 
     def test_it_is_pure(self) -> None:
-        """The same repeats give the same metrics, and stay what they were."""
+        """Two calls of `summarize` return the same metrics, and leave the measured data unchanged."""
         measured = self._measure()
         before = copy.deepcopy(measured)
         first, second = self.plugin.summarize(measured), self.plugin.summarize(measured)
@@ -57,7 +68,7 @@ class MeasurerConformance(Conformance):
         assert before == measured, "the plugin changed the records"
 
     def test_its_metrics_can_be_read(self) -> None:
-        """Each has a name, a unit and a finite value, one per repeat where it has repeats."""
+        """Each metric has a unique name, a unit, a finite value, and either no values of repeats or one per repeat."""
         measured = self._measure()
         metrics = self.plugin.summarize(measured)
         for metric in metrics:
@@ -72,7 +83,7 @@ class MeasurerConformance(Conformance):
         assert len(set(names)) == len(names), f"two metrics share a name: {names}"
 
     def test_what_nobody_measured_is_absent(self) -> None:
-        """Without repeats there is no metric, and no exception."""
+        """For a case without repeats, `summarize` returns an empty tuple."""
         empty = attrs.evolve(self._measure(), repeats=())
         metrics = self.plugin.summarize(empty)
         assert metrics == (), advice(
@@ -82,7 +93,7 @@ class MeasurerConformance(Conformance):
         )
 
     def test_few_repeats_have_no_interval(self) -> None:
-        """Below six repeats nobody knows an interval."""
+        """For a case of two repeats, no metric has an interval: intervals need six repeats."""
         for metric in self.plugin.summarize(self._measure()):
             assert metric.low is None and metric.high is None, advice(
                 f"{metric.name} has an interval from {metric.low} to {metric.high} of two repeats.",
@@ -91,9 +102,9 @@ class MeasurerConformance(Conformance):
             )
 
     def test_its_samplers_are_standard_library(self) -> None:
-        """Check that the samplers parse as Python 3.7.
+        """Each sampler's module exists and has the syntax of Python 3.7, which nodes may have.
 
-        They run on the nodes, where only the standard library is available.
+        Its imports are not checked. Skipped if the measurer has no samplers.
         """
         if not self.plugin.samplers:
             pytest.skip("the measurer has no samplers")

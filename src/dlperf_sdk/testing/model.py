@@ -1,4 +1,4 @@
-"""Test a model: a manifest, inputs, arithmetic and an optimizer that any framework can take."""
+"""Test a model: its manifest, inputs, FLOPs and optimizer are complete enough for any framework to implement."""
 
 from __future__ import annotations
 
@@ -15,33 +15,43 @@ from dlperf_sdk.testing.conformance import Conformance, advice
 from dlperf_sdk.worker import canonical
 
 TENSOR_BYTES = 64 * 2**20
-"""Larger tensors than this are not drawn here: the rules for them are the same."""
+"""Size in bytes of the largest parameter to draw; the same rules apply to larger ones."""
 
 
 class ModelConformance(Conformance):
-    """Subclass it and name the model.
+    """The conformance suite of a model plugin. Subclass it and name the model.
 
-    class TestMyModel(ModelConformance):
-        model = "my"
+        class TestMyModel(ModelConformance):
+            model = "my"
+
+    Each test with a parameter runs for the model's default options, and again for `model_options` if there are any.
     """
 
     model: ClassVar[str]
-    """The name that users type."""
+    """The name of the model in the group `dlperf_sdk.models`, as users type it."""
     model_options: ClassVar[Mapping[str, Scalar]] = {}
-    """Options to try it with; its defaults are tried as well."""
+    """Options of the model to try besides the defaults."""
     registry: ClassVar[Registry] = Registry()
+    """The registry of plugins; by default, the installed ones."""
 
     @property
     def plugin(self) -> Model:
-        """The model; raises PluginError."""
+        """The model, loaded.
+
+        Raises:
+            DlperfError: no such model is installed, or it cannot be loaded.
+        """
         return self.registry.model(self.model)
 
     def axes(self) -> Mapping[str, list[Mapping[str, Scalar]]]:
-        """Return the options that each test is run with."""
+        """Return the values of `options` to try: an empty mapping, and `model_options` if that is not empty."""
         return {"options": [{}, *([self.model_options] if self.model_options else [])]}
 
     def test_the_manifest_can_be_drawn(self, options: Mapping[str, Scalar]) -> None:
-        """Names are unique, shapes positive, and each `init` gives finite numbers of that shape."""
+        """Parameters have unique names and no empty shapes, and the `init` of each gives finite numbers.
+
+        Parameters larger than `TENSOR_BYTES` are not drawn.
+        """
         manifest = [entry_to_dict(entry) for entry in self.plugin.parameters(self._chosen(options))]
         names = [entry["name"] for entry in manifest]
         assert manifest and len(set(names)) == len(names), advice(
@@ -59,7 +69,7 @@ class ModelConformance(Conformance):
                 )
 
     def test_the_batch_can_be_drawn(self, options: Mapping[str, Scalar]) -> None:
-        """Each `fill` gives values of that shape and type, different from shard to shard unless constant."""
+        """Each input can be drawn in its shape and type, and at least one input differs between two shards."""
         inputs = [entry_to_dict(entry) for entry in self.plugin.inputs(self._chosen(options))]
         first, second = (canonical.batch(inputs, 2, shard, 0) for shard in (0, 1))
         assert inputs, "the model has no inputs"
@@ -73,7 +83,7 @@ class ModelConformance(Conformance):
             assert str(first[entry["name"]].dtype) == entry["dtype"]
 
     def test_the_arithmetic_is_positive(self, options: Mapping[str, Scalar]) -> None:
-        """Each term has a name of its own and a positive count; 2 or 3 passes."""
+        """The model has FLOP terms; each has a positive number of multiply-accumulates, and 2 or 3 passes."""
         terms = self.plugin.flops(self._chosen(options))
         assert terms, "the model has no arithmetic: MFU and FLOP/s cannot be computed"
         for term in terms:
@@ -84,14 +94,14 @@ class ModelConformance(Conformance):
             )
 
     def test_the_optimizer_says_where_its_numbers_are_published(self, options: Mapping[str, Scalar]) -> None:
-        """A kind, a positive learning rate, and a source, for small and large batches."""
+        """For batches of 1, 32 and 65536 samples, the optimizer has a kind, a positive learning rate and a source."""
         for batch in (1, 32, 65536):
             optimizer = self.plugin.optimizer(self._chosen(options), batch)
             assert optimizer.kind and optimizer.source, f"{optimizer} has no kind, or no source"
             assert (optimizer.numbers.get("learning_rate") or 0.0) > 0.0, f"{optimizer} has no learning rate"
 
     def test_its_options_have_defaults(self) -> None:
-        """`dlperf run FRAMEWORK MODEL` needs no `--set`."""
+        """Each option of the model has a default, so that `dlperf run FRAMEWORK MODEL` needs no `--set`."""
         for field in attrs.fields(self.plugin.Options):
             assert field.default is not attrs.NOTHING, advice(
                 f"The option {field.name} has no default.",
@@ -100,7 +110,10 @@ class ModelConformance(Conformance):
             )
 
     def test_its_page_says_what_is_computed(self) -> None:
-        """The docstring of the class, or of its module, is what the author of a trainer reads."""
+        """The docstrings of the model's class and of its module have ten words or more together.
+
+        Authors of trainers read these docstrings to implement the model.
+        """
         import sys
 
         cls = type(self.plugin)

@@ -1,4 +1,4 @@
-"""The very model: its first steps, held against the float64 trajectories that the model's author laid down."""
+"""Test parity: the first steps of training, compared with the float64 trajectories that the model ships."""
 
 from __future__ import annotations
 
@@ -14,25 +14,30 @@ from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.subject import FrameworkSubject, describe
 
 FULL = "full"
-"""A reference's case at the model's full size."""
+"""Name of the reference's case at the model's full size."""
 
 
 class Following(FrameworkSubject):
-    """Parity, for one replica and for two, in every cell of the matrix."""
+    """Tests of parity, for one replica and for two, in every cell of the matrix.
+
+    Each test is skipped if the model ships no reference, if parity does not apply to the case, and where the case
+    cannot run: see `FrameworkSubject`.
+    """
 
     def test_it_follows_the_reference(self, cell: Cell) -> None:
-        """One replica, from the canonical weights on the canonical batch."""
+        """One replica, from the canonical weights on the canonical batch, passes parity."""
         self._check_follows(self.spec_of(cell))
 
     def test_replicas_follow_the_reference(self, pair: Cell) -> None:
-        """Two replicas whose gradients meet: equal is not enough, they can be wrong together."""
+        """Two replicas pass parity; that they are equal would not prove it, as both can be wrong in the same way."""
         self._check_follows(self.spec_of(pair))
 
     def test_it_follows_the_models_other_references(self, model: str) -> None:
-        """Check parity with the model's other references, in fp32, with one replica and the threads of a user's run.
+        """One replica in fp32 passes parity with each further case of the model's reference.
 
-        They show what the case of ordinary runs cannot, such as first gradients behind a gamma of zero. The full-size
-        case is left to `dlperf verify --case full`.
+        These cases show what that of ordinary runs cannot, such as first gradients behind a gamma of zero. The
+        full-size case is left to `dlperf verify --case full`. The workers have as many threads as in ordinary runs.
+        Skipped if the reference has no further case.
         """
         references = self.registry.model(model).references
         cases = (
@@ -57,7 +62,11 @@ class Following(FrameworkSubject):
             self._check_passed(f"{self.framework} {model}, case {case}", row.parity)
 
     def test_accumulated_gradients_follow_the_reference(self) -> None:
-        """Two micro-batches are the very step that their whole batch is, but for batch norm, which sees each alone."""
+        """A step of two micro-batches passes parity with the reference of the whole batch.
+
+        Only a model without batch norm is tried, since batch norm sees each micro-batch alone. Skipped if there is no
+        such model with a reference, or if the plugin does not declare accumulation.
+        """
         if not self.plugin.capabilities.accumulation:
             pytest.skip("the plugin does not declare accumulation")
         models = [name for name in self.models_to_test() if self._has_no_running_means(name)]

@@ -11,15 +11,23 @@ from dlperf_sdk.data import cache
 
 
 class PassedChecks:
-    """Names of passed tests of one plugin, under the same arguments; in the user's cache."""
+    """The names of the tests that one plugin has passed, in a file of the user's cache.
+
+    The file holds the arguments of the check as well: it is not used for a check with other arguments.
+    """
 
     def __init__(self, group: str, name: str, arguments: dict[str, Any]) -> None:
         self._path = folders.cache() / "checks" / f"{group}-{name}.json"
         self._arguments = json.loads(json.dumps(arguments, default=str))
         self.names: list[str] = []
+        """Names of the passed tests in the order of their last record; empty until `read` or `record` is called."""
 
     def read(self) -> bool:
-        """Read the names that the last check stored; return False if it was not of this plugin and these arguments."""
+        """Set `names` to the names that the last check of the plugin stored, and return True.
+
+        Return False, and leave `names` as they are, if there is no readable file, or if it was stored with other
+        arguments.
+        """
         try:
             document = json.loads(self._path.read_bytes())
             if document["arguments"] != self._arguments:
@@ -30,7 +38,10 @@ class PassedChecks:
         return True
 
     def record(self, name: str, *, passed: bool) -> None:
-        """Record whether the test of this name passed. A cache that cannot be written only costs the repetition."""
+        """Add the test of this name to `names` if it passed, or remove it, and write the file.
+
+        An error of the file system is ignored: the tests are then repeated next time.
+        """
         self.names = [other for other in self.names if other != name] + [name] * passed
         document = {"arguments": self._arguments, "passed": self.names}
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Two replicas: equal where gradients meet, and different where they do not."""
+"""Test two replicas: equal if their gradients are synchronized, different if they are not."""
 
 from __future__ import annotations
 
@@ -17,10 +17,16 @@ from dlperf_sdk.testing.subject import FrameworkSubject, describe
 
 
 class Replicas(FrameworkSubject):
-    """Two processes on one node, each with a canonical shard of its own."""
+    """Tests of two replicas on one node, each of which trains on its own canonical shard.
+
+    Each test is skipped where its case cannot run: see `FrameworkSubject`.
+    """
 
     def test_replicas_are_equal(self, pair: Cell) -> None:
-        """With every strategy that is declared, at the end of the run."""
+        """With each declared strategy that synchronizes gradients, both replicas end with the same parameters.
+
+        With an asynchronous strategy the replicas may differ: the run must only be valid.
+        """
         spec = self.spec_of(pair)
         result = self.require_valid_result(spec)
         if STRATEGIES[spec.strategy].is_asynchronous:
@@ -33,9 +39,10 @@ class Replicas(FrameworkSubject):
         )
 
     def test_replicas_that_wait_for_nobody_learn_from_each_other(self, pair: Cell) -> None:
-        """Check that asynchronous replicas do not have the losses of a replica that trains alone.
+        """With an asynchronous strategy, replica 0 does not have the losses of a replica that trains alone.
 
-        With asynchronous updates no single trajectory is correct, but that one is wrong.
+        With asynchronous updates no single trajectory is correct, but that one is wrong. Skipped with other
+        strategies, and in narrow precisions, whose rounding may hide the other replica's updates.
         """
         spec = self.spec_of(pair)
         if not STRATEGIES[spec.strategy].is_asynchronous:
@@ -55,7 +62,7 @@ class Replicas(FrameworkSubject):
         )
 
     def test_replicas_see_different_samples(self, pair: Cell) -> None:
-        """Each trains on a canonical shard of its own: their losses differ from the first step on."""
+        """The losses of the first step differ between the replicas, since each trains on its own canonical shard."""
         spec = self.spec_of(pair)
         first, second = _losses(self.require_valid_result(spec))
         assert first[0] != second[0], advice(
@@ -65,7 +72,11 @@ class Replicas(FrameworkSubject):
         )
 
     def test_independent_replicas_do_not_meet(self) -> None:
-        """The control experiment: without synchronization they end different, so that equality means something."""
+        """With the strategy `independent`, the replicas end with different parameters.
+
+        It is the control: without it, equal replicas would prove nothing. Skipped if the plugin does not declare the
+        strategy.
+        """
         if INDEPENDENT not in self.plugin.capabilities.strategies:
             pytest.skip(f"the plugin does not declare the strategy {INDEPENDENT!r}")
         spec = self.select_accepted_spec(topology="1n2d", strategy=INDEPENDENT)

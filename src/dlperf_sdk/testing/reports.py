@@ -11,10 +11,13 @@ from dlperf_sdk.testing.training import Training
 
 
 class Reports(Training):
-    """Facts come only through the runtime; nobody can check them later."""
+    """Tests of facts that only the worker can know, so that nothing can check them later.
+
+    Each test is skipped where its case cannot run: see `FrameworkSubject`.
+    """
 
     def test_the_framework_says_its_version(self, model: str) -> None:
-        """`framework_version` is in the facts."""
+        """`facts` has a `framework_version` that contains a digit."""
         version = self._answer(model)["facts"].get("framework_version")
         assert isinstance(version, str) and any(letter.isdigit() for letter in version), advice(
             f"`facts()` gives framework_version {version!r}.",
@@ -23,7 +26,10 @@ class Reports(Training):
         )
 
     def test_peak_memory_is_plausible(self, cell: Cell) -> None:
-        """None where there is no device memory; else parameters and gradients at least."""
+        """`peak_memory` is None on a CPU.
+
+        Elsewhere it is at least the bytes of float32 parameters and their gradients.
+        """
         spec = self.spec_of(cell)
         peak = self._values_of(spec)[0]["peak_memory"]
         device = device_of(self.device, self.plugin)
@@ -44,13 +50,16 @@ class Reports(Training):
         )
 
     def test_a_replica_names_its_device(self, any_cell: Cell) -> None:
-        """Every record lists its replicas with the devices that they are on."""
+        """Each record of the run names a device for each of its replicas."""
         for record in self.require_valid_result(self.spec_of(any_cell)).repeats[0].records:
             for replica in record.replicas:
                 assert replica.device, f"replica {replica.index} of rank {record.rank} names no device"
 
     def test_what_was_observed_is_what_was_asked_for(self, cell: Cell) -> None:
-        """Nothing differs from the request."""
+        """`observed` has the requested precision.
+
+        Where it has compiler, strategy or accumulation, these are as requested.
+        """
         spec = self.spec_of(cell)
         observed = self._values_of(spec)[0]["observed"]
         for name in ("precision", "compiler", "strategy", "accumulation"):

@@ -1,4 +1,4 @@
-"""Small real input: JPEGs in ImageNet's layout, and a text."""
+"""Small sample data for tests of data sources: a folder of JPEGs in ImageNet's layout, and a folder with a text."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 CLASSES, IMAGES = 3, 8
+"""Classes of images, and JPEGs per class."""
 
 _TEXT = (
     "the measured number of samples that a model takes in one second depends on its batch and on the device "
@@ -14,7 +15,13 @@ _TEXT = (
 
 
 def images(folder: Path) -> None:
-    """Write `IMAGES` JPEGs in each of `CLASSES` classes into a folder: the same photograph, of 96 × 64 pixels."""
+    """Write `IMAGES` copies of one JPEG of 96 × 64 pixels (width × height) to each of `CLASSES` class folders.
+
+    The class folders `n00`, `n01`, … are made in `folder`.
+
+    Raises:
+        FileExistsError: a class folder exists already.
+    """
     content = Path(__file__).with_name("sample.jpg").read_bytes()
     for label in range(CLASSES):
         place = folder / f"n{label:02d}"
@@ -24,7 +31,10 @@ def images(folder: Path) -> None:
 
 
 def sentences(folder: Path) -> None:
-    """Write some hundred sentences, in paragraphs, to `text.txt` in a folder."""
+    """Write a text of 80 paragraphs, of three to nine sentences each, to `text.txt` in a folder.
+
+    The text is the same in every call. An existing file is overwritten.
+    """
     draw = random.Random(0)  # noqa: S311 - nobody's secret
     paragraphs = [
         " ".join(

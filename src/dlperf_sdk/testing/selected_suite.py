@@ -1,4 +1,4 @@
-"""Select the suite of the named plugin, for pytest to collect under `dlperf_sdk.testing.check`."""
+"""The test module that `dlperf_sdk.testing.check` has pytest collect: it holds the suite of the checked plugin."""
 
 from dlperf_sdk.testing import check
 

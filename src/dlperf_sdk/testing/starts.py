@@ -1,4 +1,4 @@
-"""Start the programs of the conformance suite (`dlperf_sdk.worker.conformance`) in the workers of a case."""
+"""Start the workers of a case with a program of the conformance suite (`dlperf_sdk.worker.conformance`)."""
 
 from __future__ import annotations
 
@@ -26,35 +26,46 @@ from dlperf_sdk.worker.conformance import ANSWERS, PARITY
 
 @frozen
 class Outcome:
-    """Outcome of a start."""
+    """What a start of workers gave: their records or a failure, and their logs."""
 
     records: tuple[Mapping[str, Any], ...]
-    """Of the trainers, by rank; empty where one failed."""
+    """The trainers' records in the order of their ranks, as JSON objects; empty after a failure."""
     failure: Failure | None
+    """The failure that ended the start; None if it succeeded."""
     log: str
-    """The ends of the workers' logs."""
+    """The last 8000 characters of each worker's log, one after the other."""
 
 
 @frozen
 class Answer:
-    """Answer of one trainer."""
+    """The answers of one trainer to the suite's questions."""
 
     values: Mapping[str, Any]
-    """See `dlperf_sdk.worker.conformance`; a key is missing where the worker failed before it."""
+    """Answers by name, as `dlperf_sdk.worker.conformance` writes them. `asked` names the question that failed, or is
+    None; after a failure `error` holds the traceback, and the answers to later questions are missing."""
 
     @property
     def failed(self) -> str | None:
-        """At what it failed, and how; None if it answered everything."""
+        """The question at which the trainer failed, with its traceback; None if it answered all."""
         if self.values.get("asked") is None:
             return None
         return f"the worker failed when it was asked for {self.values['asked']}:\n{self.values['error']}"
 
 
 def start(spec: RunSpec, registry: Registry, program: str, deadline: float | None = None) -> Outcome:
-    """Start the workers of a case with one program, and return what they did; `deadline` bounds each phase, in seconds.
+    """Start the workers of a case with one program, wait until they end, and return their records, failure and logs.
+
+    The managed environment is made first if it does not exist. No samplers run.
+
+    Args:
+        spec: The case.
+        registry: The plugins.
+        program: A key of `dlperf_sdk.worker.programs.PROGRAMS`, such as `answer`.
+        deadline: Upper bound in seconds for the deadline of each phase; None leaves the deadlines as they are.
 
     Raises:
-        RunFailed: they cannot be started.
+        DlperfError: the case cannot be planned, its environment cannot be made, or the workers cannot be started. A
+            failure of a started worker is in the outcome instead.
     """
     plan = make_plan(spec, registry)
     variables = list_requested_variables(plan.spec)
@@ -85,10 +96,19 @@ def start(spec: RunSpec, registry: Registry, program: str, deadline: float | Non
 def check_case(
     case: Case, plan: Plan, reference_case: str
 ) -> tuple[Result, tuple[Answer, ...], Parity | None]:
-    """Measure a case, ask its workers and follow its reference, all from one start.
+    """Measure a case, ask its trainers the suite's questions, and run parity, all in one start of its workers.
+
+    The parity is not stored in the cache: a process that has measured before is no evidence for ordinary runs.
+
+    Args:
+        case: The case, begun and not yet prepared; it is measured and concluded here.
+        plan: The plan of the case.
+        reference_case: The case of the model's reference for parity.
 
     Returns:
-        The result, the answers by rank (none where the suite asks nothing), and the parity (None after a failure).
+        The result; the answers in the order of the ranks; and the parity. After a failure there are no answers, and
+        the parity is None. There are no answers either where the suite asks nothing: two replicas with the clock
+        "blocking".
     """
     parity: ParityRun | Parity | None = None
     with case.failures():
@@ -136,10 +156,12 @@ def _parity_event(parity: ParityRun, records: Sequence[Record]) -> Mapping[str, 
 
 
 def ask(spec: RunSpec, registry: Registry) -> tuple[Answer, ...]:
-    """Ask the trainers of a case; return their answers by rank, or one that says how the start failed.
+    """Start the trainers of a case with the suite's questions, and return their answers in the order of the ranks.
+
+    If a worker fails, one answer with the keys `asked` and `error` is returned in place of all answers.
 
     Raises:
-        RunFailed: they cannot be started.
+        DlperfError: as `start` does.
     """
     outcome = start(spec, registry, "answer")
     if outcome.failure is None:

@@ -1,4 +1,4 @@
-"""The framework under test: what an author sets, and the runs that the tests share."""
+"""The framework under test: the attributes that the author of a plugin sets, and the runs that the tests share."""
 
 from __future__ import annotations
 
@@ -35,46 +35,58 @@ from dlperf_sdk.worker.interface import Unsupported
 from dlperf_sdk.worker.processes import SERVICE
 
 UNSUPPORTED = f"{Unsupported.__module__}.{Unsupported.__qualname__}: "
-"""End of an answer's traceback where a worker says that its machine cannot do what was asked."""
+"""Text before the message, in a traceback of a worker that raised `Unsupported`."""
 COMPILED = "tiny"
-"""The case of a reference that compiled cells are held to, where there is one: the network and the batch are those that
-they train, if nobody chose others. A compiler takes up to a minute for each, and what it has made for the run serves
-here. All other cells are held to what ordinary runs are."""
+"""The case of a model's reference that cells with a compiler are compared with, if the reference has it.
+
+The suite trains the same small network on a batch of the same size, so that what a compiler made for the run serves
+the parity run as well: compiling takes up to a minute. Other cells are compared with the case of ordinary runs.
+"""
 TO_BE_FILLED_IN = "FILL IN"
-"""Mark of the gaps in the skeleton of `dlperf new-plugin`."""
+"""Begin of the messages of NotImplementedError in the gaps that `dlperf new-plugin` leaves in a plugin."""
 _RAISED = re.compile(f"NotImplementedError: ({TO_BE_FILLED_IN}.*)")
 
 
 class FrameworkSubject(Conformance):
-    """A framework's plugin, and short real runs of it: each is made once per class, by whoever asks first."""
+    """A framework plugin under test, and short real runs of it.
+
+    The first test that needs a run makes it; others reuse it. A test is skipped where its case cannot run: the plugin
+    refuses the case, this machine lacks what the case needs, or the worker half has a gap that is still to be filled
+    in. The plainest case of each model (fp32, one device, no compiler) must not be refused.
+    """
 
     framework: ClassVar[str]
-    """The name that users type."""
+    """The name of the framework in the group `dlperf_sdk.frameworks`, as users type it."""
     models: ClassVar[tuple[str, ...] | None] = None
-    """The models to try, the cheapest first: compilers, precisions and strategies are tried with the first that the
-    plugin does not refuse. Those that it implements and that are installed, unless given."""
+    """The names of the models to test, the cheapest first. None: all installed models that the plugin implements, by
+    name.
+
+    Compilers, precisions and strategies are tried with the first model for which the plugin does not refuse them.
+    """
     model_options: ClassVar[Mapping[str, Mapping[str, Scalar]]] = {}
-    """Model → the options that make it small; `SMALL` has those of dlperf-sdk's own models."""
+    """Model → the options that make it small. A model that is missing here has those of `SMALL`, or else its
+    defaults."""
     options: ClassVar[Mapping[str, Scalar]] = {}
-    """Options of the framework's plugin."""
+    """Options of the framework's plugin, by name, for every case."""
     batch_size: ClassVar[int] = 4
-    """Samples per device. On a GPU, choose enough that a step takes the device longer than the host."""
+    """Samples per device. On a GPU, choose a number for which a step takes the device longer than the host."""
     device: ClassVar[str] = "auto"
-    """The kind of device to try."""
+    """The kind of device to test, such as `cpu` or `cuda`; `auto` takes a GPU if the framework can use one here."""
     python: ClassVar[str | None] = None
-    """The interpreter of an existing environment; the plugin's managed environment, unless given."""
+    """Path of the interpreter of an existing environment; None for the plugin's managed environment."""
     registry: ClassVar[Registry] = Registry()
-    """Registry of the plugin and its models: what is installed, unless given."""
+    """The registry of plugins and models; by default, the installed ones."""
 
     _cells: ClassVar[set[str]]
-    """Cases of which everything is asked, in one start."""
+    """Keys of the cases of cells: one start runs them, asks their trainers and does parity."""
     _results: ClassVar[dict[str, Result]]
     _answers: ClassVar[dict[str, tuple[Answer, ...]]]
     _parities: ClassVar[dict[str, Parity]]
     _unsupported: ClassVar[dict[str, Failure]]
-    """Cases that a worker has said this machine cannot do: nothing else is started for them."""
+    """Failures of the cases that a worker refused on this machine: nothing else is started for these cases."""
     _unfinished: ClassVar[dict[tuple[str, str], str]]
-    """Missing parts of the worker by what was started and the model: no other case of it gets any further."""
+    """(Kind of start, model) → the gap that the plainest case ran into: all other cases of the model are skipped for
+    it."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -83,14 +95,21 @@ class FrameworkSubject(Conformance):
 
     @property
     def plugin(self) -> Framework:
-        """The controller half; raises PluginError."""
+        """The framework plugin's controller half, loaded.
+
+        Raises:
+            DlperfError: no such plugin is installed, or it cannot be loaded.
+        """
         return self.registry.framework(self.framework)
 
     def models_to_test(self) -> tuple[str, ...]:
         """Return the names of the models to test.
 
+        They are `models` if that is set, else all installed models with a trainer for the framework, in alphabetical
+        order.
+
         Raises:
-            PluginError: the plugin, or an installed model, cannot be loaded.
+            DlperfError: the framework plugin, or an installed model, cannot be loaded.
         """
         if self.models is not None:
             return self.models
@@ -100,7 +119,12 @@ class FrameworkSubject(Conformance):
         return tuple(sorted(known))
 
     def axes(self) -> Mapping[str, Sequence[Any]]:
-        """Return models, the plugin's declared values, and the cells of its matrix (`dlperf_sdk.testing.cells`)."""
+        """Return the models, the values that the plugin declares, and the cells of its matrix, by the parameter's name.
+
+        The names are `model`, `compiler` (without `none`), `layout` (without `auto`), `source` (data sources without
+        the default), `cell` (one replica), `pair` (two replicas) and `any_cell` (both). All are empty if the plugin
+        cannot be loaded.
+        """
         names = ("model", "compiler", "layout", "source", "cell", "pair", "any_cell")
         try:
             capabilities, models = self.plugin.capabilities, self.models_to_test()
@@ -122,12 +146,22 @@ class FrameworkSubject(Conformance):
         }
 
     def combinations(self) -> frozenset[Cell]:
-        """Return the cells whose values other cells have as well."""
+        """Return the cells that combine values which the other cells cover one by one.
+
+        See `cells.select_covering`.
+        """
         all_cells = frozenset(self.axes()["any_cell"])
         return all_cells - cells.select_covering(self.axes()["any_cell"])
 
     def spec(self, model: str, **fields: Any) -> RunSpec:
-        """Return a short case of a model, whose workers have one thread each; `fields` are those of `RunSpec`."""
+        """Return a short case of a model: 1 warm-up step, 3 measured steps, 1 repeat, and the attributes of the suite.
+
+        Each worker has one thread, unless the plugin's processes set the number themselves.
+
+        Args:
+            model: The model's name.
+            fields: Fields of `RunSpec` in place of those of the suite; `options` are merged with those of the suite.
+        """
         options = {**(self.model_options.get(model) or SMALL.get(model, {})), **self.options}
         short = {"warmup": 1, "steps": 3, "repeats": 1, "on_busy": "note"}
         settings = {"batch_size": self.batch_size, "device": self.device, "python": self.python}
@@ -152,7 +186,12 @@ class FrameworkSubject(Conformance):
         )
 
     def refusal(self, spec: RunSpec) -> RunFailed | None:
-        """Return the error with which the plan refuses a case; None if it accepts it."""
+        """Return the error with which planning refuses a case on this machine; None if the case can be planned.
+
+        Raises:
+            UsageError: the case is invalid.
+            PluginError: a plugin cannot be loaded.
+        """
         try:
             dry_run(spec, registry=self.registry)
         except RunFailed as error:
@@ -160,7 +199,12 @@ class FrameworkSubject(Conformance):
         return None
 
     def select_accepted_spec(self, models: Sequence[str] | None = None, **fields: Any) -> RunSpec:
-        """Return the case with the first model that the plugin accepts it for; skip if it refuses all."""
+        """Return the short case of the first model for which it can be planned here; skip the test if there is none.
+
+        Args:
+            models: The names of the models to try, in order; None for those of `models_to_test`.
+            fields: Fields of `RunSpec`, as `spec` takes them.
+        """
         refused = None
         for model in models or self.models_to_test():
             spec = self.spec(model, **fields)
@@ -170,9 +214,12 @@ class FrameworkSubject(Conformance):
         pytest.skip(f"refused: {refused}" if refused else "there is no model to try")
 
     def spec_of(self, cell: Cell) -> RunSpec:
-        """Return the case of a cell, with the first of its models that the plugin accepts; or skip.
+        """Return the case of a cell, with the first of the cell's models for which it can be planned on this machine.
 
-        The plainest case of a model is nothing that may be refused: a plugin that names the model must run it.
+        Skip the test if it can be planned for none of them.
+
+        The case of the plainest cell is returned even if it would be refused: a plugin that names the model must run
+        it.
         """
         spec = (
             self.spec(cell.models[0])
@@ -183,12 +230,12 @@ class FrameworkSubject(Conformance):
         return spec
 
     def result_of(self, spec: RunSpec) -> Result:
-        """Return the result of a case: run once, kept for all tests of the class.
+        """Return the result of a case, which may have failed.
 
-        Skips what this machine cannot place.
-
-        The start of a cell serves `answers_of` and `parity_of` as well. Where it fails, each of the three has its own
-        start, so that each test shows its own failure.
+        The case is run once, and all tests of the class share the result. For a case that `spec_of` returned, the
+        same start also serves `answers_of` and `parity_of`. Where that start fails, each of the three makes its own
+        start, so that each test shows its own failure. Skips the test if this machine cannot place the case, or if
+        the plainest case of the model ran into a gap.
         """
         key = _key(spec)
         if key not in self._results:
@@ -219,7 +266,14 @@ class FrameworkSubject(Conformance):
         return result
 
     def run_case(self, spec: RunSpec, observers: Sequence[Any] = ()) -> Result:
-        """Return the result of a case as `run` does, but without parity, which has its own tests."""
+        """Run a case as `run` does, but without parity, and return the result, which may have failed.
+
+        Nothing is shared. Skips the test as `result_of` does.
+
+        Args:
+            spec: The case.
+            observers: Further observers to register for the run.
+        """
         self._skip_unfinished("run", spec)
         case = self._begin_case(spec, observers)
         case.prepare(reference_case=None)
@@ -229,7 +283,11 @@ class FrameworkSubject(Conformance):
         return result
 
     def parity_of(self, spec: RunSpec) -> Parity:
-        """Return the parity of a case, kept for all tests of the class."""
+        """Return the parity of a case. The case is run once, and all tests of the class share the parity.
+
+        Skips the test as `result_of` does, and where a worker refuses the case on this machine. Fails the test if the
+        case cannot be prepared.
+        """
         key = _key(spec)
         if key in self._cells:
             self.result_of(spec)
@@ -253,10 +311,10 @@ class FrameworkSubject(Conformance):
         return Case.begin(spec, None, Observers.load(observers), self.registry)
 
     def answers_of(self, spec: RunSpec) -> tuple[Answer, ...]:
-        """Return the trainers' answers to the step-by-step checks, by rank; run once per case and test class.
+        """Return the trainers' answers to the suite's questions, in the order of the ranks.
 
-        If the workers did not start, one answer holds the error. The test is skipped where this machine cannot run
-        the case, or the plugin is not finished.
+        The case is run once, and all tests of the class share the answers. If the workers did not start, one answer
+        holds the error. Skips the test as `parity_of` does.
         """
         refused = self.refusal(spec)
         if isinstance(refused, Unavailable):
@@ -273,10 +331,12 @@ class FrameworkSubject(Conformance):
         return self._answers[key]
 
     def skip_if_unfinished(self, failed: Failure | str | None) -> None:
-        """Skip the test if a failure, or its traceback, shows that a worker reached code that is still to be filled in.
+        """Skip the test if a failure comes from a gap to be filled in, or from a worker that raised `Unsupported`.
 
-        Skip it as well if the worker says that this machine cannot do it, such as a processor without 16-bit products
-        (never the plainest case).
+        Otherwise do nothing.
+
+        Args:
+            failed: The failure, or its traceback; None if nothing failed.
         """
         if isinstance(failed, Failure) and failed.kind == "unsupported":
             pytest.skip(f"not on this machine: {failed.message}")
@@ -303,7 +363,10 @@ class FrameworkSubject(Conformance):
         pytest.skip(f"{missing}; `test_nothing_is_left_to_fill_in` lists what is left")
 
     def require_valid_result(self, spec: RunSpec) -> Result:
-        """Return the result of a case that must succeed, with every available integrity verdict."""
+        """Return the result of a case; fail the test if the run or one of its integrity verdicts failed.
+
+        Inconclusive verdicts, and verdicts that do not apply, are accepted. Skips the test as `parity_of` does.
+        """
         result = self.result_of(spec)
         self.skip_if_unfinished(result.failure)
         assert result.failure is None, advice(
@@ -329,18 +392,28 @@ def _key(spec: RunSpec) -> str:
 
 
 def reference_case(references: Path | None, compiler: str) -> str:
-    """Return the name of the case of a model's reference for parity with this compiler; `references` is its file."""
+    """Return the name of the case of a model's reference that a case with this compiler is compared with.
+
+    It is `COMPILED` if there is a compiler and the reference has such a case, else the case of ordinary runs.
+
+    Args:
+        references: The model's file of references; None if it has none.
+        compiler: The name of the compiler, or `none`.
+    """
     compiled = compiler != NONE and references is not None and COMPILED in load(references).cases
     return COMPILED if compiled else REFERENCE_CASE
 
 
 def verdict(result: Result, name: str) -> Verdict:
-    """Return the verdict of that name, which the result must have."""
+    """Return the verdict of a result by name; raise StopIteration if the result has no such verdict."""
     return next(verdict for verdict in result.verdicts if verdict.name == name)
 
 
 def describe(spec: RunSpec) -> str:
-    """Describe a case in a line: its differences from the plainest one."""
+    """Return a line that names the framework, the model, and the main settings that are not the default.
+
+    The settings are topology, precision, compiler, strategy, layout, data source and accumulation.
+    """
     plain = RunSpec(framework=spec.framework, model=spec.model)
     names = ("topology", "precision", "compiler", "strategy", "layout", "data", "accumulation")
     parts = [f"{name} {getattr(spec, name)}" for name in names if getattr(spec, name) != getattr(plain, name)]

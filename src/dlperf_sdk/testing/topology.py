@@ -1,4 +1,4 @@
-"""The conformance suite for launchers: agents start on every node, agent 0's stream returns, nothing is left behind."""
+"""Test a launcher: it starts an agent on every node, returns agent 0's stream, and cancels orphaned jobs."""
 
 from __future__ import annotations
 
@@ -28,22 +28,27 @@ _CANCEL_TIMEOUT = 60.0
 
 
 class TopologyConformance(Conformance):
-    """Subclass it, and name the launcher and a case that it can place.
+    """The conformance suite of a launcher plugin. Subclass it, and name the launcher and a case that it can place.
 
-    class TestMyLauncher(TopologyConformance):
-        topology = "my"
-        framework, model = "numpy", "linear"
+        class TestMyLauncher(TopologyConformance):
+            topology = "my"
+            framework, model = "numpy", "linear"
+
+    For each number of nodes the case is run once, and all tests share the result.
     """
 
     topology: ClassVar[str]
-    """The name that users type behind the '@'."""
+    """The name of the launcher in the group `dlperf_sdk.topologies`, as users type it behind the `@`."""
     framework: ClassVar[str]
+    """The framework of the case."""
     model: ClassVar[str]
+    """The model of the case."""
     nodes: ClassVar[int] = 2
-    """The number of nodes that it can place here."""
+    """The number of nodes that the launcher can place on this machine; with 1, `test_several_nodes` is skipped."""
     options: ClassVar[Mapping[str, Scalar]] = {}
-    """The options that the launcher needs here, as with `--set NAME=VALUE`: its hosts, a partition."""
+    """Options that the launcher needs here, by name, such as its hosts or a partition; as with `--set NAME=VALUE`."""
     registry: ClassVar[Registry] = Registry()
+    """The registry of plugins; by default, the installed ones."""
 
     _results: ClassVar[dict[int, Result]]
 
@@ -52,11 +57,15 @@ class TopologyConformance(Conformance):
 
     @property
     def plugin(self) -> Topology:
-        """The launcher; raises PluginError."""
+        """The launcher, loaded.
+
+        Raises:
+            DlperfError: no such launcher is installed, or it cannot be loaded.
+        """
         return self.registry.topology(self.topology)
 
     def test_options_are_described(self) -> None:
-        """Each option has a help text, for `dlperf describe topology`."""
+        """Each option of the launcher has a help text, which `dlperf describe topology` shows."""
         without_help = [
             option.name for option in attrs.fields(self.plugin.Options) if not option.metadata.get("help")
         ]
@@ -67,7 +76,10 @@ class TopologyConformance(Conformance):
         )
 
     def test_commands_are_pure(self) -> None:
-        """`commands` names the case or its bundle, starts nothing, and returns the same when called again."""
+        """`commands` returns the same non-empty commands twice.
+
+        They consist of strings and name the job's ID or its bundle. That they start nothing is not checked.
+        """
         job = self._job("conformance", Path("/nowhere/case.pyz"), self.nodes)
         commands = self.plugin.commands(job)
         assert commands == self.plugin.commands(job) and commands, "commands() differs from call to call"
@@ -81,16 +93,16 @@ class TopologyConformance(Conformance):
         )
 
     def test_the_reason_of_a_refusal_is_a_sentence(self) -> None:
-        """A million nodes are refused with a sentence, or left to the scheduler."""
+        """For 999 999 nodes, `unavailable_reason` returns None or a string of more than three words."""
         reason = self.plugin.unavailable_reason(999_999, 8, "cpu")
         assert reason is None or len(reason.split()) > 3, reason
 
     def test_one_node(self) -> None:
-        """A case of one node succeeds."""
+        """A run on one node succeeds."""
         self._run(1)
 
     def test_several_nodes(self) -> None:
-        """Every node's worker writes its record."""
+        """A run on `nodes` nodes succeeds, and each rank has a record. Skipped if `nodes` is 1."""
         if self.nodes < 2:
             pytest.skip("the suite is limited to one node here")
         result = self._run(self.nodes)
@@ -102,7 +114,7 @@ class TopologyConformance(Conformance):
         )
 
     def test_a_bundle_that_does_not_start_is_reported(self) -> None:
-        """`launch` raises, or its stream ends; it does not wait forever, and leaves nothing behind."""
+        """With a broken bundle, `launch` raises Unavailable or LostNode, or its stream ends without a success."""
         with TemporaryDirectory() as folder:
             broken = Path(folder) / "broken.pyz"
             with zipfile.ZipFile(broken, "w") as archive:
@@ -119,12 +131,16 @@ class TopologyConformance(Conformance):
         assert all(event["failure"] is not None for event in ended), ended
 
     def test_an_unknown_job_is_not_attached_to(self) -> None:
-        """`attach` raises Unavailable, with or without a queue."""
+        """`attach` raises Unavailable for a job that does not exist."""
         with pytest.raises(Unavailable):
             self.plugin.attach(f"conformance-{uuid.uuid4().hex[:8]}")
 
     def test_an_orphaned_job_is_found_by_its_id_and_canceled(self) -> None:
-        """As for a campaign that is resumed: its controller was killed, and the job waits or runs."""
+        """`cancel_orphaned_jobs` finds a job by its ID and cancels it within 60 s, and finds none under another ID.
+
+        It serves a campaign that is resumed after its controller was killed. Skipped if the launcher has no queue
+        here.
+        """
         if not self.plugin.has_queue():
             pytest.skip("the launcher has no queue here: its agents end with their controller")
         with TemporaryDirectory() as folder:

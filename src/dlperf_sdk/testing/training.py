@@ -1,4 +1,4 @@
-"""One replica's training: the model, from the same numbers as everywhere, and a loss that falls."""
+"""Test one replica's training: the model's parameters, canonical weights, and the losses of its steps."""
 
 from __future__ import annotations
 
@@ -18,10 +18,16 @@ from dlperf_sdk.testing.subject import FrameworkSubject, describe, verdict
 
 
 class Training(FrameworkSubject):
-    """A short real run in each cell of one replica, and a worker that is asked step by step."""
+    """Tests of short real runs in each cell of one replica, and of answers of the trainer of such a run.
+
+    Each test is skipped where its case cannot run: see `FrameworkSubject`.
+    """
 
     def test_it_trains(self, cell: Cell) -> None:
-        """The case ends well: the record follows the protocol, and every integrity verdict that applies passes."""
+        """The run succeeds, and each integrity verdict that applies passes.
+
+        Fp32 without a compiler must not be refused.
+        """
         spec = self.spec_of(cell)
         status = self.result_of(spec).status if cell.is_plain else None
         assert status != "unsupported", advice(
@@ -32,7 +38,7 @@ class Training(FrameworkSubject):
         self.require_valid_result(spec)
 
     def test_the_worker_answers(self, cell: Cell) -> None:
-        """Everything that the contract of `Runtime` and `Trainer` asks for is there."""
+        """All methods of `Runtime` and `Trainer` that the suite calls return without an exception, on every rank."""
         spec = self.spec_of(cell)
         failed = self._first_failed(self.answers_of(spec))
         self.skip_if_unfinished(failed)
@@ -43,7 +49,7 @@ class Training(FrameworkSubject):
         )
 
     def test_the_parameters_are_the_manifests(self, model: str) -> None:
-        """Names, shapes, order and type, as the model's manifest has them."""
+        """`parameters` yields the manifest's parameters: same names, order and shapes, as float32 arrays in C order."""
         answer = self.answers_of(self.spec(model))[0]
         manifest = (
             answer.values["manifest"] if "manifest" in answer.values else self._answer(model)["manifest"]
@@ -63,7 +69,7 @@ class Training(FrameworkSubject):
         )
 
     def test_it_starts_from_the_canonical_weights(self, cell: Cell) -> None:
-        """Bit by bit, for every parameter."""
+        """Before the first step, each parameter equals its canonical weights exactly."""
         spec = self.spec_of(cell)
         different = self._values_of(spec)[0]["initial"]
         assert not different, advice(
@@ -75,7 +81,7 @@ class Training(FrameworkSubject):
         )
 
     def test_deviation_leaves_no_trace(self, cell: Cell) -> None:
-        """Whatever it computes, the parameters are what they were."""
+        """A call of `deviation` leaves the parameters as they were, bit by bit."""
         spec = self.spec_of(cell)
         assert self._values_of(spec)[0]["traceless"], advice(
             f"{describe(spec)}: `deviation` changed the parameters.",
@@ -84,7 +90,10 @@ class Training(FrameworkSubject):
         )
 
     def test_every_step_updates(self, cell: Cell) -> None:
-        """Each step changes the parameters, and takes the samples that it says."""
+        """Each canonical step changes the parameters and returns the batch size as its number of samples.
+
+        In a precision with a loss scaler, steps need not change the parameters: the scaler may skip them.
+        """
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]
         assert all(answer["changed"]) or PRECISIONS[spec.precision].scales_loss, advice(
@@ -100,10 +109,13 @@ class Training(FrameworkSubject):
         )
 
     def test_loss_handles_read_late_are_the_right_losses(self, cell: Cell) -> None:
-        """A handle gives the same when it is read after more steps, and the first is the very loss of the first step.
+        """A loss handle gives the same value when it is read again after more steps.
 
-        Two runs of one case part in narrow formats, as training amplifies the last bit of a sum in another order: so
-        each handle is held against itself, and only the first against another run's.
+        The losses also match those of another run of the case.
+
+        The first loss must equal that of the other run within the precision's tolerance, and each later loss must
+        belong to its own step: see `is_loss_of`. Runs of one case part in narrow formats, since training amplifies
+        the rounding of sums in another order. Fails if all losses are equal.
         """
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]
@@ -124,7 +136,10 @@ class Training(FrameworkSubject):
         )
 
     def test_the_window_goes_on_where_the_first_steps_ended(self, cell: Cell) -> None:
-        """`synthetic` is the canonical batch, whole: the warm-up and the window are the next steps on it."""
+        """The losses of warm-up and window match those of further steps on the canonical batch.
+
+        `synthetic` repeats that batch, whole. A match is defined by `is_loss_of`.
+        """
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]
         continued = [losses[0] for losses in answer["losses_further"]]
@@ -147,10 +162,10 @@ class Training(FrameworkSubject):
         )
 
     def test_dropout_drops(self, model: str) -> None:
-        """Check that the `dropout` option changes the first step's loss; not where dropout acts, nor by how much.
+        """With the option `dropout` at 0.5, the loss of the first step differs from that without dropout.
 
-        Applies to models that have the option. The evidence of the precision must pass with dropout as well; parity
-        runs without it.
+        The evidence of the precision must pass in both runs. Where dropout acts, and how much it drops, is not
+        checked. Skipped for models without the option.
         """
         if not hasattr(self.registry.model(model).Options(), "dropout"):
             pytest.skip(f"{model} has no dropout")
@@ -180,7 +195,7 @@ class Training(FrameworkSubject):
         return float(result.repeats[0].records[0].replicas[0].canonical_losses[0])
 
     def test_the_loss_falls(self, cell: Cell) -> None:
-        """Over the steps on the canonical batch."""
+        """The verdict `loss-falls` passes: the loss falls over the steps on the canonical batch."""
         judgement = verdict(self.require_valid_result(self.spec_of(cell)), "loss-falls")
         assert judgement.outcome == PASS, advice(
             judgement.detail,
@@ -210,10 +225,16 @@ class Training(FrameworkSubject):
 
 
 def is_loss_of(step: int, loss: float, losses: list[float], precision: str) -> bool:
-    """Return True if a run's loss equals that of the same step in another run, whose losses are `losses`.
+    """Return True if a run's loss of a step matches that of the same step in another run of the case.
 
-    They are equal if only the last bits differ, as far as the precision allows. A larger deviation is allowed where the
-    loss is still nearer to that step's loss than to any other's.
+    It matches within the precision's `loss_tolerance`; or within the larger `grown_loss_tolerance`, if no other step
+    of the other run has a closer loss.
+
+    Args:
+        step: Index of the step in `losses`.
+        loss: The loss of that step in the one run.
+        losses: The losses of the other run, one per step.
+        precision: The name of the precision.
     """
     tolerances = PRECISIONS[precision]
     return math.isclose(loss, losses[step], rel_tol=tolerances.loss_tolerance) or (

@@ -1,4 +1,4 @@
-"""The worker half: what travels to the nodes can be read by the oldest Python that it says it runs on."""
+"""Test the files of the worker half: their syntax, their imports, and the gaps that are left in them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,23 @@ from dlperf_sdk.testing.subject import TO_BE_FILLED_IN, FrameworkSubject
 COMPILE = (
     "import sys\nfor name in sys.argv[1:]:\n    compile(open(name, encoding='utf-8').read(), name, 'exec')\n"
 )
+"""Program that compiles the files named by its arguments, without running them."""
 CORE = {"attr", "attrs", "cattrs", "cyclopts", "pluggy", "stevedore", "rich", "jsonschema", "psutil"}
-"""Dependencies of the core, which no environment of a framework has."""
+"""Top-level modules of the core's dependencies, which no environment of a framework needs to have."""
 
 
 class WorkerHalf(FrameworkSubject):
-    """Tests of the plugin's half that runs in the framework's environment."""
+    """Tests of the files that a framework plugin's workers import, without starting them.
+
+    They cover the models under test.
+    """
 
     def test_it_compiles_on_the_oldest_python_it_declares(self) -> None:
-        """Its syntax; and really there, where that interpreter is found on this machine."""
+        """Each file has the syntax of the oldest Python that the plugin's environments allow.
+
+        Files that the agent imports, because they define `processes`, have the syntax of Python 3.7. The newest
+        Python checks this; `test_the_oldest_python_that_is_here_compiles_it` uses the old one.
+        """
         for model in self.models_to_test():
             for file, (content, oldest) in self._list_imported_files(model).items():
                 try:
@@ -47,7 +55,10 @@ class WorkerHalf(FrameworkSubject):
                     ) from error
 
     def test_the_oldest_python_that_is_here_compiles_it(self, tmp_path: Path) -> None:
-        """Compiled by that interpreter itself."""
+        """The oldest Python that the plugin's environments allow compiles each file without a warning.
+
+        Skipped if this machine has no interpreter of that version.
+        """
         for model in self.models_to_test():
             reached = self._list_imported_files(model)
             oldest = max(oldest for _, oldest in reached.values())
@@ -68,7 +79,7 @@ class WorkerHalf(FrameworkSubject):
             assert ended.returncode == 0, ended.stderr
 
     def test_it_imports_nothing_of_the_core(self) -> None:
-        """The standard library, the framework and what comes with it, its own package, `dlperf_sdk.worker`."""
+        """No file imports a dependency of the core, or a module of `dlperf_sdk` outside `dlperf_sdk.worker`."""
         for model in self.models_to_test():
             for file, (content, _) in self._list_imported_files(model).items():
                 for name in _list_imported_modules(file, ast.parse(content)):
@@ -85,7 +96,7 @@ class WorkerHalf(FrameworkSubject):
                     )
 
     def test_nothing_is_left_to_fill_in(self) -> None:
-        """Every gap of the skeleton of `dlperf new-plugin` is filled: each is named once, here."""
+        """No gap of the skeleton of `dlperf new-plugin` is left; a failure lists each one with its file and line."""
         gaps = {
             f"{file}, line {line}, {name}(): {gap}"
             for model in self.models_to_test()
