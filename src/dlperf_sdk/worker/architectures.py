@@ -6,7 +6,7 @@ Sources: `dlperf_sdk.models.resnet50` and `dlperf_sdk.models.bert_base` name the
 # ResNet-50 v1.5.
 
 STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
-"""Width and number of bottlenecks of each stage."""
+"""Width (channels of the 3×3 convolutions) and number of bottlenecks of each stage."""
 EXPANSION = 4
 """Channels of a bottleneck's output, as a multiple of its width."""
 BATCH_NORM_EPSILON = 1e-5

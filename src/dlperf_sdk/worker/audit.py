@@ -1,7 +1,7 @@
-"""The audit: behind the window, the trainer is reset and takes its first steps again.
+"""The audit: after the window, the trainer is reset and repeats its first steps.
 
-What it left undone in the window it leaves undone here as well, and here its losses are known. It has no part in the
-measurement.
+A trainer that skips work in the window would skip it here as well, and here the right losses are known. The audit
+has no part in the measurement.
 """
 
 from time import monotonic
@@ -14,10 +14,12 @@ from dlperf_sdk.worker.progress import Progress
 def repeat_first_steps(
     runtime: Runtime, trainer: Trainer, protocol: Dict[str, Any], progress: Progress
 ) -> Dict[str, Any]:
-    """Reset the trainer, repeat its canonical steps, and return the record's part.
+    """Reset the trainer, seed the runtime, repeat the canonical steps, and time each step.
 
-    It has the losses of each replica, the seconds of each step, and whether generators were seeded; the first two are
-    empty if the trainer cannot be reset.
+    Returns:
+        `audit_losses`, the losses of each step, one per replica here; `audit_step_times`, the seconds of each step,
+        synchronized and with its loss read; `audit_seeded`, True if the runtime could be seeded. Both lists are
+        empty, and nothing is seeded, if the trainer cannot be reset.
     """
     losses: List[List[float]] = []
     seconds: List[float] = []

@@ -1,4 +1,4 @@
-"""Accounting for batches: the labels that each step of the window was given, against those that are due."""
+"""Comparison of the labels that each step of the window was given with those that are due."""
 
 import itertools
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
@@ -9,26 +9,38 @@ if TYPE_CHECKING:
 
 
 def label_of(request: "Request") -> Optional[Mapping[str, Any]]:
-    """Return the entry of `Request.inputs` that tells samples apart; None if the model names none."""
+    """Return the entry of `Request.inputs` that tells samples apart (`is_label`); None if there is none."""
     return next((entry for entry in request.inputs if entry.get("is_label")), None)
 
 
 class Account:
-    """The comparison of one process's steps: what was compared, and how many samples there were."""
+    """The result of the comparison for one process: the number of steps compared, and of samples in them."""
 
     def __init__(self, replicas: int) -> None:
         self.compared = 0
         self.samples = 0
         self.unexpected: List[List[int]] = [[] for _ in range(replicas)]
-        """Per replica, the steps whose labels were not those that were due."""
+        """Per replica, the indexes of the steps, from 0, whose labels were not those that were due."""
 
     def of_replica(self, index: int) -> Dict[str, Any]:
-        """Return `compared` and `unexpected`, the record's account of the batches of one replica."""
+        """Return `compared`, the number of steps, and `unexpected` of one replica, by its index within this process."""
         return {"compared": self.compared, "unexpected": self.unexpected[index]}
 
 
 def account(trainer: "Trainer", handles: Sequence[Any], skipped: int) -> Account:
-    """Compare the labels behind the handles of steps, behind `skipped` batches; nothing if one is None."""
+    """Compare the labels that the window's steps were given with those that are due.
+
+    Nothing is compared, so that `compared` is 0, if the labels of any step are unknown, the model marks no label, or
+    the data source's labels do not follow from the request.
+
+    Args:
+        trainer: The trainer, which reads the labels.
+        handles: The handle of each step's labels (`Step.labels`), in order.
+        skipped: Number of batches that the warm-up took from the data source before.
+
+    Raises:
+        DataError: The prepared data cannot be read any more.
+    """
     replicas = trainer.process.replicas
     tally = Account(len(replicas))
     if any(handle is None for handle in handles):

@@ -1,11 +1,19 @@
-"""Read the contents of the bundle that this runs from: an archive, or a directory that it was unpacked to."""
+"""Read the contents of the bundle from which this process runs: an archive, or the directory of an unpacked one."""
 
 import os
 import zipfile
 
 
 def member(bundle: str, name: str) -> str:
-    """Return a file of the bundle. Raises KeyError: it has none of this name."""
+    """Return the text of a file in the bundle.
+
+    Args:
+        bundle: Path of the archive or directory.
+        name: Path of the file within the bundle.
+
+    Raises:
+        KeyError: The bundle has no such file.
+    """
     if os.path.isdir(bundle):
         try:
             with open(os.path.join(bundle, name), encoding="utf-8") as file:
@@ -25,7 +33,7 @@ def contains(bundle: str, name: str) -> bool:
 
 
 def unpack(bundle: str, scratch: str) -> str:
-    """Unpack the bundle, a zip archive, into the directory `scratch`; return the directory that workers import from.
+    """Unpack the bundle, a zip archive, into the directory `scratch`/bundle, and return that directory.
 
     A bundle that is a directory is returned as it is.
     """

@@ -51,19 +51,34 @@ _SIGNS = 2.0 * numpy.unpackbits(numpy.arange(256, dtype=numpy.uint8)[:, None], a
 
 
 def batch_of(request: "Request", replica: int) -> Dict[str, numpy.ndarray]:
-    """Return the canonical batch of the replica of this global index: name → C-contiguous (batch size, ...) array.
+    """Return the canonical batch of one replica: input name → C-contiguous (batch size, …) array.
 
-    Every replica has a shard of its own, so that those which do not meet, or meet some of the others only, come apart.
-    In the parity program there are two shards, so that one reference trajectory serves every even number of replicas.
+    Every replica has a shard of its own: replicas that are not synchronized then get different weights. In the
+    parity program there are only `PARITY_SHARDS` shards, assigned in turn, so that one reference trajectory serves
+    every even number of replicas.
+
+    Args:
+        request: The case; its inputs, batch size, seed and program are used.
+        replica: The replica's global index.
+
+    Raises:
+        ValueError: An input has an unknown kind of `fill`.
     """
     shard = replica % PARITY_SHARDS if request.program == "parity" else replica
     return batch(request.inputs, request.batch_size, shard, request.seed)
 
 
 def weights(parameters: Iterable[Mapping[str, Any]], seed: int) -> Iterator[Tuple[str, numpy.ndarray]]:
-    """Yield the canonical weights of a manifest (`Request.parameters`), one after the other.
+    """Yield name and canonical values of each parameter of a manifest, in its order.
 
-    Yields each name with its C-contiguous float32 array. Raises ValueError for an unknown kind of `init`.
+    The values are C-contiguous float32 arrays, made one after another.
+
+    Args:
+        parameters: `Request.parameters`, of whose entries `name`, `shape` and `init` are read.
+        seed: `Request.seed`.
+
+    Raises:
+        ValueError: An entry has an unknown kind of `init`.
     """
     for parameter in parameters:
         name, shape, init = parameter["name"], tuple(parameter["shape"]), parameter["init"]
@@ -82,9 +97,16 @@ def weights(parameters: Iterable[Mapping[str, Any]], seed: int) -> Iterator[Tupl
 def batch(
     inputs: Iterable[Mapping[str, Any]], batch_size: int, shard: int, seed: int
 ) -> Dict[str, numpy.ndarray]:
-    """Return a canonical batch of a model's inputs (`Request.inputs`): name → C-contiguous (batch_size, ...) array.
+    """Return a canonical batch: input name → C-contiguous array (batch_size, …) of the input's dtype.
 
-    Every whole number is a shard, with a batch of its own. Raises ValueError for an unknown kind of `fill`.
+    Args:
+        inputs: `Request.inputs`, of whose entries `name`, `shape` (of one sample), `dtype` and `fill` are read.
+        batch_size: Number of samples.
+        shard: Number of the batch: every whole number gives another one.
+        seed: `Request.seed`.
+
+    Raises:
+        ValueError: An input has an unknown kind of `fill`.
     """
     arrays = {}
     for item in inputs:
@@ -95,10 +117,15 @@ def batch(
 
 
 def fingerprint(name: str, after: numpy.ndarray, before: Optional[numpy.ndarray] = None) -> List[float]:
-    """Return the fingerprint of `after - before` (of `after`, without a `before`): its 2-norm, then eight products.
+    """Return the fingerprint of `after - before`: its 2-norm, then `PROJECTIONS` products with canonical vectors of ±1.
 
-    The difference is taken in float64, a piece at a time. The signs are those of the name: bit k of byte i of its
+    The difference is taken in float64, a piece at a time. The signs follow from the name: bit k of byte i of its
     stream, counted from the most significant, is the sign of element i (in C order) in product k, 1 for +.
+
+    Args:
+        name: The array's name, from which the signs are drawn.
+        after: The array.
+        before: An array of the same shape; None for zeros.
     """
     stream = _stream("signs", name)
     new, old = after.reshape(-1), None if before is None else before.reshape(-1)

@@ -15,23 +15,31 @@ def _differences(stamps: List[float]) -> List[float]:
 
 
 class Clock:
-    """Stamps a window's steps."""
+    """A stopwatch for the steps of one window."""
 
     def begin(self, now: float) -> None:
         """Record the window's first edge, in seconds of the monotonic clock."""
         raise NotImplementedError
 
     def step(self, loss: Any) -> None:
-        """Record that a step, whose handle is `loss`, has been enqueued."""
+        """Record that a step has been enqueued.
+
+        Args:
+            loss: The handle of the step's loss (`Step.loss`).
+        """
         raise NotImplementedError
 
     def seconds(self, end: float) -> List[float]:
-        """Return the seconds of each step; the window ended at `end`."""
+        """Return the seconds of each step, when the clock has stopped.
+
+        Args:
+            end: The window's last edge, in seconds of the monotonic clock.
+        """
         raise NotImplementedError
 
 
 class Blocking(Clock):
-    """The framework has finished a step when `step` returns: the host's clock is the device's."""
+    """The host's monotonic clock, for frameworks that have finished a step when `Trainer.step` returns."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._stamps: List[float] = []
@@ -45,12 +53,15 @@ class Blocking(Clock):
         self._stamps.append(monotonic())
 
     def seconds(self, end: float) -> List[float]:
-        """Return the seconds of each step; `end` is not used, for the last step has ended before."""
+        """Return the seconds of each step; `end` is not used, since the last step has ended before."""
         return _differences(self._stamps)
 
 
 class Lagged(Clock):
-    """After step i is enqueued, wait for step i - 1: the device always has one step to do while the host waits."""
+    """The host's clock, one step behind: after step i is enqueued, it waits for step i - 1.
+
+    So the device always has one step to do while the host waits.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._wait = runtime.wait
@@ -74,7 +85,7 @@ class Lagged(Clock):
 
 
 class Event(Clock):
-    """The device stamps each step itself; the host never waits."""
+    """Events of the device, one after each step; the host never waits."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._mark, self._elapsed = runtime.mark, runtime.elapsed

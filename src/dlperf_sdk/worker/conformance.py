@@ -1,8 +1,8 @@
-"""The programs of the conformance suite: what it asks a worker that no record holds.
+"""The programs of the conformance suite: questions to a worker that its record does not answer.
 
-`check` answers everything from one start: it measures first, in the untouched process, as the program `measure` does.
-The suite's questions and the parity run follow, each with a trainer of its own; what they return is among the record's
-facts. `answer` asks the questions alone; `exhaust` takes steps for which there is no memory.
+`check` answers everything from one start: it measures first, in the untouched process, as the program `measure`
+does. The suite's questions and the parity run follow, each with a trainer of its own; their answers are among the
+record's facts. `answer` answers the questions alone; `exhaust` takes steps for which there is not enough memory.
 """
 
 import json
@@ -25,7 +25,7 @@ from dlperf_sdk.worker.programs import Task, follow_reference, measure
 from dlperf_sdk.worker.request import Request, resolve
 
 ANSWERS, PARITY = "conformance_answers", "conformance_parity"
-"""Names of what `check` and `answer` return among the facts."""
+"""Names of the facts that hold what `check` and `answer` return."""
 PAUSE = 0.1
 """Seconds in which nothing may change once `synchronize` has returned, and in which what it left undone is done."""
 HEADROOM = 256 * 2**20
@@ -42,9 +42,14 @@ TRIES = 3
 
 
 def check(task: Task) -> Dict[str, Any]:
-    """Measure, answer the suite's questions, and follow the reference if there is one; return the record's part.
+    """Measure, answer the suite's questions, and follow the parity reference.
 
-    There is a reference if the bundle has a parity run.
+    The questions are answered on one device, or if the clock is not "blocking". The reference is followed if the
+    bundle contains a parity run.
+
+    Returns:
+        The fields that `programs.measure` returns, and `facts`, which has the answers and the parity record's fields
+        under the names `ANSWERS` and `PARITY`.
     """
     record = measure(task)
     facts: Dict[str, Any] = {}
@@ -58,12 +63,16 @@ def check(task: Task) -> Dict[str, Any]:
 
 
 def answer(task: Task) -> Dict[str, Any]:
-    """Answer the suite's questions; return them as the record's facts."""
+    """Answer the suite's questions; return them as `facts` under the name `ANSWERS`."""
     return {"facts": {ANSWERS: _answers(task)}}
 
 
 def exhaust(task: Task) -> Dict[str, Any]:
-    """Take steps that need more memory than the process may have, so that the framework reports it."""
+    """Take steps under a limit that leaves `HEADROOM` bytes, so that the framework raises its out-of-memory error.
+
+    The error passes through. If there is none, return no fields, and the record reports success. The limit is
+    removed in both cases.
+    """
     runtime, trainer = task.runtime, task.trainer
     batch = trainer.canonical_batch()
     runtime.synchronize()

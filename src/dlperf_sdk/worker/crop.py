@@ -1,7 +1,7 @@
-"""The random crop of ResNet's training recipe, the same for every framework; decoding and resizing are theirs.
+"""The random crop of ResNet's training recipe, the same for every framework. Decoding and resizing are not part of it.
 
-C. Szegedy et al., Going Deeper with Convolutions, CVPR 2015, section 6: 8 to 100 % of the area, at an aspect
-ratio from 3/4 to 4/3.
+C. Szegedy et al., Going Deeper with Convolutions, CVPR 2015, section 6: 8 to 100 % of the area, at an aspect ratio
+from 3/4 to 4/3.
 """
 
 import math
@@ -10,17 +10,24 @@ from typing import Tuple
 
 MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
-"""Of ImageNet's red, green and blue, where white is 1; the numbers that every ImageNet recipe uses."""
+"""Mean and standard deviation of ImageNet's red, green and blue, where white is 1; every ImageNet recipe uses
+these."""
 AREA = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
 _ATTEMPTS = 10
 
 
 def crop_box(width: int, height: int, chance: Random) -> Tuple[int, int, int, int]:
-    """Return left, top, right and bottom, in pixels, of a random crop of an image of width × height.
+    """Return left, top, right and bottom, in pixels, of a random crop of an image of `width` × `height` pixels.
 
-    Its area is uniform in AREA, its ratio log-uniform in RATIO; `chance` draws both. If no crop of ten fits into the
-    image, it is the largest in the middle whose ratio is allowed.
+    The crop's share of the area is uniform in `AREA`; its aspect ratio, width over height, is log-uniform in
+    `RATIO`. If none of ten draws fits into the image, the crop is the largest in the middle whose ratio is in
+    `RATIO`.
+
+    Args:
+        width: The image's width.
+        height: The image's height.
+        chance: Generator that draws area, ratio and position.
     """
     low, high = RATIO
     for _ in range(_ATTEMPTS):

@@ -42,7 +42,7 @@ class Array(NamedTuple):
 
 
 def checksum(path: str) -> str:
-    """Return the SHA-256 of a file, in hexadecimal."""
+    """Return the SHA-256 of a file, in hexadecimal. Raises OSError if the file cannot be read."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):
@@ -86,9 +86,13 @@ def _header(line: str, path: str, kind: str) -> Dict[str, Any]:
 
 
 def read_images(data: Dict[str, Any]) -> Images:
-    """Return the index of `images:FOLDER`, checked against its checksum. `data` is the request's.
+    """Return the image index of the data source `images:FOLDER`, checked against its checksum.
 
-    Raises DataError: the index is missing, altered, or of another version.
+    Args:
+        data: `Request.data`, whose `index`, `checksum` and `path` are used.
+
+    Raises:
+        DataError: The index is missing, altered, malformed, or of another version.
     """
     path = data["index"]
     _check(path, data["checksum"])
@@ -105,10 +109,15 @@ def read_images(data: Dict[str, Any]) -> Images:
 
 
 def read_arrays(data: Dict[str, Any]) -> Dict[str, Array]:
-    """Return the arrays of `text:FOLDER` by the names of the model's inputs, each checked against its checksum.
+    """Return the arrays of the data source `text:FOLDER` by the names of the model's inputs.
 
-    `data` is the request's. Raises DataError: the index or an array is missing, altered, or of another
-    version.
+    The index and each array's file are read in full and checked against their checksums.
+
+    Args:
+        data: `Request.data`, whose `index` and `checksum` are used.
+
+    Raises:
+        DataError: The index or an array is missing, altered, malformed, or of another version.
     """
     path = data["index"]
     _check(path, data["checksum"])
@@ -122,9 +131,15 @@ def read_arrays(data: Dict[str, Any]) -> Dict[str, Array]:
 
 
 def share(samples: int, replica: int, replicas: int) -> range:
-    """Return the samples that belong to one replica: every `replicas`-th. No two replicas share one.
+    """Return the indexes of the samples that belong to one replica: every `replicas`-th, from `replica` on.
 
-    With fewer samples than replicas there is not one for each, and replica r takes sample r mod samples.
+    No sample belongs to two replicas. Only if there are fewer samples than replicas, replica r gets the one sample r
+    mod `samples`, and replicas share samples.
+
+    Args:
+        samples: Number of samples, at least 1.
+        replica: The replica's global index.
+        replicas: Number of replicas on all nodes.
     """
     if samples < replicas:
         return range(replica % samples, replica % samples + 1)
@@ -132,11 +147,16 @@ def share(samples: int, replica: int, replicas: int) -> range:
 
 
 def endless(samples: range, seed: int, replica: int) -> Iterator[int]:
-    """Yield a replica's own samples, epoch after epoch, each epoch in a new random order.
+    """Yield a replica's own samples, epoch after epoch, each epoch in a new random order, without end.
 
-    The order follows from the seed and the replica alone, on every version of Python. It is shuffled one
-    draw at a time, so that the end of an epoch of a million samples is no pause in the measured window (R.
-    Durstenfeld, Algorithm 235: Random permutation, CACM 7, 1964).
+    The order follows from the seed and the replica alone, on every version of Python. It is shuffled one draw at a
+    time, so that the end of an epoch of a million samples is no pause in the measured window (R. Durstenfeld,
+    Algorithm 235: Random permutation, CACM 7, 1964).
+
+    Args:
+        samples: The replica's samples, as `share` returns them; not empty.
+        seed: The request's seed.
+        replica: The replica's global index.
     """
     generator = random.Random("order/%d/%d" % (seed, replica))  # noqa: S311 (no secret)
     order = array("q", samples)
@@ -148,11 +168,15 @@ def endless(samples: range, seed: int, replica: int) -> Iterator[int]:
 
 
 def draws(request: Request, replica: int) -> Iterator[List[Tuple[int, int]]]:
-    """Yield a replica's batches without end, each as (draw, sample) for each of its samples.
+    """Yield the keys of a replica's batches without end: for each batch, a list of one pair (draw, sample) per sample.
 
-    `sample` is the sample's index, and `draw` counts what this replica has taken so far, so that chance can be
-    drawn anew for each visit and yet be repeatable. Every batch is full: with fewer samples than it needs, some
-    are in it twice, and `facts` says so.
+    `sample` is the sample's index. `draw` counts all samples that this replica has taken so far, from 0:
+    augmentation is seeded by it, and so differs between visits of a sample but is repeatable. Every batch is full:
+    if the replica has fewer samples than a batch needs, some are in it twice, and `facts` reports it.
+
+    Args:
+        request: The case; its seed, batch size and number of devices are used.
+        replica: The replica's global index.
     """
     shard = share(request.data["samples"], replica, request.nodes * request.devices_per_node)
     drawn = enumerate(endless(shard, request.seed, replica))
@@ -161,7 +185,13 @@ def draws(request: Request, replica: int) -> Iterator[List[Tuple[int, int]]]:
 
 
 def facts(request: Request, replica: int) -> Dict[str, Any]:
-    """Return facts about the data of one replica for the result, as JSON values."""
+    """Return facts about the data of one replica, as JSON values, for the record.
+
+    Returns:
+        `source`, the data source; `samples`, those of the data set; `samples_per_replica`, those of this replica;
+        `repeats_within_a_batch`, true if this replica has fewer samples than a batch; `shared_between_replicas`,
+        true if there are fewer samples than replicas.
+    """
     replicas = request.nodes * request.devices_per_node
     size = len(share(request.data["samples"], replica, replicas))
     return {

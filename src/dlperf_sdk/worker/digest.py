@@ -1,4 +1,4 @@
-"""A replica's parameters held to the manifest, and their digest: equal digests are equal weights."""
+"""A replica's parameters, checked against the manifest, and their digest: equal digests mean equal weights."""
 
 import hashlib
 from itertools import zip_longest
@@ -8,10 +8,15 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence, Tuple
 def check_places(
     manifest: Sequence[Mapping[str, Any]], parameters: Iterable[Tuple[str, Any]]
 ) -> Iterator[Tuple[str, Any]]:
-    """Yield the parameters that `Trainer.parameters` gives, each checked against its place in the manifest.
+    """Yield name and values of each parameter, checked against its place in the manifest.
 
-    Raises ValueError, which names the parameter, where they are not the manifest's: another name, shape, type or
-    order of memory in some place, one too few or too many.
+    Args:
+        manifest: `Request.parameters`.
+        parameters: What `Trainer.parameters` yields.
+
+    Raises:
+        ValueError: A parameter has another name, shape or type than the manifest's in this place, or is not
+            contiguous in C order; or there are too few or too many. The message names the parameter.
     """
     for entry, actual in zip_longest(manifest, parameters):
         if entry is None:
@@ -31,9 +36,14 @@ def check_places(
 
 
 def digest_of(manifest: Sequence[Mapping[str, Any]], parameters: Iterable[Tuple[str, Any]]) -> str:
-    """Return the SHA-256 over the parameters as float32 in C order, one after another as the manifest lists them.
+    """Return the SHA-256, in hexadecimal, of all parameters: float32 in C order, in the manifest's order.
 
-    Raises ValueError as `check_places` does.
+    Args:
+        manifest: `Request.parameters`.
+        parameters: What `Trainer.parameters` yields.
+
+    Raises:
+        ValueError: The parameters are not the manifest's, as in `check_places`.
     """
     digest = hashlib.sha256()
     for _, values in check_places(manifest, parameters):

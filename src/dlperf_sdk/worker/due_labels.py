@@ -1,6 +1,6 @@
-"""Labels that are due in each step.
+"""The labels that each step of a data source must be given.
 
-They follow from the request alone (source, seed, shard, order), so that a pipeline cannot vouch for itself.
+They follow from the request alone (source, seed, shard, order), so that a pipeline's own account is not needed.
 """
 
 import itertools
@@ -12,13 +12,20 @@ from dlperf_sdk.worker import canonical, data
 from dlperf_sdk.worker.request import Request
 
 Labels = Callable[[Request, Mapping[str, Any], Sequence[int]], List[Iterator[numpy.ndarray]]]
-"""Returns for each of some replicas the labels of its batches, without end, of an entry of `Request.inputs`."""
+"""Returns, for each of some replicas (global indexes), an endless iterator over the labels of its batches: one
+array per step, of one entry of `Request.inputs`."""
 
 
 def of_canonical_batch(
     request: Request, entry: Mapping[str, Any], replicas: Sequence[int]
 ) -> List[Iterator[numpy.ndarray]]:
-    """Return for each replica an endless iterator of its canonical batch's labels; `entry` is the input."""
+    """Return for each replica an endless iterator that repeats the labels of its canonical batch.
+
+    Args:
+        request: The case.
+        entry: The entry of `Request.inputs` that holds the labels.
+        replicas: Global indexes of the replicas.
+    """
     reduced = request._replace(inputs=[dict(entry)])
     return [itertools.repeat(canonical.batch_of(reduced, replica)[entry["name"]]) for replica in replicas]
 
@@ -34,13 +41,31 @@ def _drawn(request: Request, labels: numpy.ndarray, replicas: Sequence[int]) -> 
 def of_images(
     request: Request, entry: Mapping[str, Any], replicas: Sequence[int]
 ) -> List[Iterator[numpy.ndarray]]:
-    """Return for each replica an endless iterator of the labels of the images it draws; `entry` is the input."""
+    """Return for each replica an endless iterator over the labels, (batch size,), of the images that it draws.
+
+    Args:
+        request: The case, whose data source is `images`.
+        entry: The entry of `Request.inputs` that holds the labels.
+        replicas: Global indexes of the replicas.
+
+    Raises:
+        DataError: The image index is not the one that was prepared.
+    """
     return _drawn(request, numpy.array(data.read_images(request.data).labels, entry["dtype"]), replicas)
 
 
 def of_text(
     request: Request, entry: Mapping[str, Any], replicas: Sequence[int]
 ) -> List[Iterator[numpy.ndarray]]:
-    """Return for each replica an endless iterator of the labels of the sequences it draws; `entry` is the input."""
+    """Return for each replica an endless iterator over the labels, (batch size, …), of the sequences that it draws.
+
+    Args:
+        request: The case, whose data source is `text`.
+        entry: The entry of `Request.inputs` that holds the labels.
+        replicas: Global indexes of the replicas.
+
+    Raises:
+        DataError: The index or an array is not the one that was prepared.
+    """
     array = data.read_arrays(request.data)[entry["name"]]
     return _drawn(request, numpy.memmap(array.path, array.dtype, "r", shape=array.shape), replicas)

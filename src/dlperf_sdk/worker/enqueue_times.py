@@ -1,6 +1,7 @@
 """Interpret the times of some steps: how long the host enqueued them, waited for them, and read the losses.
 
-Times are seconds, by name; `device` is None where no clock of the device's own keeps time.
+The functions take these times as a mapping: `enqueue`, `synchronize` and `read`, in seconds; `device`, the steps'
+seconds on the device's own clock, None without such a clock; and `steps`, the number of steps.
 """
 
 from typing import Any, Mapping
@@ -8,14 +9,14 @@ from typing import Any, Mapping
 Times = Mapping[str, Any]
 
 LEFT = 1.0
-"""Fewest steps left for `synchronize` where `step` does not wait."""
+"""Fewest steps, in time, that the device must have left when `step` returns, if steps are asynchronous."""
 DONE = 0.4
-"""Largest share of a step that is left when `step` has returned, where the clock is 'blocking'. A step that waits for
-its loss alone leaves its backward pass and its update, two thirds of it."""
+"""Largest share of a step that may be left when `step` has returned, if the clock is 'blocking'. A step that waits
+for its loss alone leaves its backward pass and its update, two thirds of it."""
 READ = 0.2
-"""The most of the steps' time that may be left for reading the losses, once `synchronize` has returned."""
+"""Largest share of the steps' total time that reading the losses may take, once `synchronize` has returned."""
 EARLY = 0.05
-"""The most by which the device's own events may say that the steps took longer than the host waited."""
+"""Largest share of the device's time, by its events, that may not have passed when `synchronize` returns."""
 
 
 def total_seconds(times: Times) -> float:
@@ -26,21 +27,24 @@ def total_seconds(times: Times) -> float:
 def remaining_seconds(times: Times) -> float:
     """Return the seconds of work that the device had left when the last `step` returned.
 
-    They come from the device's events, or else from how long the host waited in `synchronize`.
+    They are the device's time minus the enqueueing time; without a device's clock, the time that `synchronize` took.
     """
     waited = times["synchronize"] if times["device"] is None else times["device"] - times["enqueue"]
     return float(waited)
 
 
 def unfinished_share(times: Times) -> float:
-    """Return the part of the device's time, by its events, that had not passed when `synchronize` returned."""
+    """Return the share of the device's time, by its events, that had not passed when `synchronize` returned.
+
+    It is 0.0 without a device's clock, and negative if the host took longer than the device.
+    """
     if not times["device"]:
         return 0.0
     return 1.0 - float((times["enqueue"] + times["synchronize"]) / times["device"])
 
 
 def is_asynchronous(times: Times) -> bool:
-    """Return True if the device had the work of at least `LEFT` steps left when the last `step` returned."""
+    """Return True if the device had work for at least `LEFT` steps left when the last `step` returned."""
     return remaining_seconds(times) * int(times["steps"]) >= LEFT * total_seconds(times)
 
 
@@ -50,14 +54,19 @@ def was_waited_for(times: Times) -> bool:
 
 
 def was_done_at_once(times: Times) -> bool:
-    """Return True if at most `DONE` of a step's time was left when the last `step` returned."""
+    """Return True if at most the share `DONE` of a step's time was left when the last `step` returned."""
     return (total_seconds(times) - float(times["enqueue"])) * int(times["steps"]) <= DONE * total_seconds(
         times
     )
 
 
 def is_plausible(clock: str, times: Times) -> bool:
-    """Return True if the times confirm the declared clock, so that no further try is needed."""
+    """Return True if the times confirm the runtime's declared clock.
+
+    Args:
+        clock: `Runtime.clock`: "blocking", "lagged" or "event".
+        times: The times of some steps.
+    """
     if clock == "blocking":
         return was_done_at_once(times)
     return is_asynchronous(times) and was_waited_for(times)

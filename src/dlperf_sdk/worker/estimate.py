@@ -7,20 +7,28 @@ from typing import List, Optional, Sequence, Tuple
 
 
 def throughput(samples: Sequence[int], seconds: Sequence[float]) -> float:
-    """Return samples per second of one repeat: all processes' samples over the slowest process's window.
+    """Return the throughput of one repeat in samples per second: all samples over the slowest process's window.
 
-    Never the mean of the processes' rates: that is biased upwards as soon as they differ.
+    It is never the mean of the processes' rates, which is biased upwards as soon as they differ.
+
+    Args:
+        samples: Samples of each process in the window.
+        seconds: Seconds of each process's window.
     """
     return sum(samples) / max(seconds)
 
 
 def slowest(step_times: Sequence[Sequence[float]]) -> List[float]:
-    """Return, per step, the time of the slowest process: a synchronous step is as slow as its slowest replica."""
+    """Return the time of each step on its slowest process: a synchronous step is as slow as its slowest replica.
+
+    Args:
+        step_times: The step times of each process, in seconds; all of the same length.
+    """
     return [max(times) for times in zip(*step_times)]
 
 
 def median(values: Sequence[float]) -> float:
-    """Return the median; of an even number of values, the mean of the middle two."""
+    """Return the median of at least one value; of an even number of values, the mean of the middle two."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     if len(ordered) % 2:
@@ -43,12 +51,19 @@ def standard_deviation(values: Sequence[float]) -> float:
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> Optional[Tuple[float, float]]:
-    """Return the order-statistic interval of the median: it holds for every distribution.
+    """Return the distribution-free confidence interval of the median, from order statistics.
 
     The k-th smallest and k-th largest of n values enclose the median with probability 1 - 2 P(Binomial(n, ½) < k).
-    The largest k that reaches the confidence is taken. With fewer than six values no k reaches 95 %: None.
+    The largest k that reaches the confidence is taken.
 
     Source: H. A. David and H. N. Nagaraja, Order Statistics, 3rd edition, section 7.1.
+
+    Args:
+        values: The values, in any order.
+        confidence: The least probability that the interval contains the median.
+
+    Returns:
+        The lower and upper bound; None if no k reaches the confidence, as with fewer than six values and 95 %.
     """
     k = _rank(len(values), confidence)
     if k == 0:
@@ -70,7 +85,11 @@ def _rank(n: int, confidence: float) -> int:
 
 
 def half_width(values: Sequence[float]) -> Optional[float]:
-    """Return the larger arm of the median's interval as a fraction of the median; None if there is no interval."""
+    """Return the larger distance from the median to a bound of its 95 % interval, as a fraction of the median.
+
+    Returns:
+        The fraction; None if there is no interval, as with fewer than six values.
+    """
     interval = median_interval(values)
     if interval is None:
         return None

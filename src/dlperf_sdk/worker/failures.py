@@ -1,11 +1,11 @@
-"""Define the failure of a case in the protocol: one shape, and the rules for which of several failures is the cause."""
+"""Definition of a failure in the protocol: one shape, and the rules for which of several failures is the cause."""
 
 from typing import Any, Dict, List, Optional
 
 from dlperf_sdk.worker import memory
 
 SETTLE = 1.0
-"""Seconds in which, after a first failure, others may tell theirs: the cause is not always the first to be heard."""
+"""Seconds to wait for further failures after the first one: the cause is not always reported first."""
 
 _CAUSES = (
     "out-of-memory",
@@ -22,7 +22,7 @@ Where a node is lost, the others' workers lose their peers."""
 
 
 class Failed(Exception):
-    """Something failed; `failure` is what the protocol says of it."""
+    """An error that carries a failure of the protocol, `failure`, as the function `failure` makes it."""
 
     def __init__(self, failure: Dict[str, Any]) -> None:
         super().__init__(failure["message"])
@@ -35,9 +35,13 @@ def failure(
     phase: Optional[str] = None,
     node: Optional[int] = None,
 ) -> Dict[str, Any]:
-    """Return a failure that an agent or the coordinator detected, as `dlperf_sdk.results.records.Failure` has it.
+    """Return a failure that an agent or the coordinator detected, in the form of `dlperf_sdk.results.records.Failure`.
 
-    `kind` is a `FailureKind`, `message` says what to do, and `phase` and `node` where it happened, if that is known.
+    Args:
+        kind: The kind of failure: a `dlperf_sdk.results.records.FailureKind`.
+        message: What happened, and what to do next.
+        phase: The phase in which it happened; None if unknown.
+        node: Number of the node on which it happened; None if unknown.
     """
     return {"kind": kind, "message": message, "phase": phase, "node": node, "rank": None}
 
@@ -52,20 +56,21 @@ def explain_worker_failure(
     limit: Optional[int],
     log: str,
 ) -> Optional[Dict[str, Any]]:
-    """Return the failure of a trainer that has ended, as `failure` makes it; None if it succeeded.
+    """Return the failure of a trainer that has ended, in the form of `failure`; None if it succeeded.
 
-    A failure that its agent detected (`recorded`) takes precedence over the one in its record. A record without
-    failure beside an exit code other than 0 is `crashed`; a record of an unknown kind is `invalid-record`.
+    A failure that the agent detected takes precedence over the one in the trainer's record. Without either, exit
+    code, signal and log decide. A record without failure beside an exit code other than 0 is `crashed`. An exit code
+    0 without a valid record, and a recorded failure of an unknown kind, are `invalid-record`.
 
     Args:
-        name: the trainer's name in messages.
-        exit: its exit code, the name of its signal or None, phase, node and rank.
-        record: its record, if it left one.
-        why_no_record: the reason that there is no record.
-        recorded: the failure that its agent detected, if any.
-        kernel_killed: True if the kernel has killed a process for memory during the attempt.
-        limit: bytes that each trainer may allocate; None without a limit.
-        log: the end of its log.
+        name: The trainer's name in messages.
+        exit: How the trainer ended, as `WorkerProcess.exit` returns it.
+        record: The trainer's record; None if it left none that can be read.
+        why_no_record: The reason for that, a phrase that continues a sentence about the trainer.
+        recorded: The failure that the agent detected; None if it detected none.
+        kernel_killed: True if the kernel has killed a process for lack of memory during the attempt.
+        limit: Bytes that each trainer may allocate; None without a limit.
+        log: The end of the trainer's log; only read with a limit.
     """
     reported = (record or {}).get("failure")
     phase = exit["phase"]
@@ -119,9 +124,9 @@ def explain_service_failure(name: str, exit: Dict[str, Any], kernel_killed: bool
     """Return the failure of a service that ended while trainers needed it; None if its exit code was 0.
 
     Args:
-        name: The service's name.
-        exit: How it ended, as `Supervised.exit` returns it.
-        kernel_killed: The kernel has killed a process for memory during the attempt.
+        name: The service's name in messages.
+        exit: How the service ended, as `WorkerProcess.exit` returns it.
+        kernel_killed: True if the kernel has killed a process for lack of memory during the attempt.
     """
     if not exit["signal"] and not exit["code"]:
         return None
@@ -161,7 +166,14 @@ def _advice(signal: str) -> str:
 
 
 def select_cause(failures: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """Return the most telling failure: by kind, then deaths by a signal before exceptions, then in order of arrival."""
+    """Return the failure that most probably caused the others.
+
+    The order of `_CAUSES` decides; among equals, a death by a signal precedes an exception, and an earlier failure a
+    later one.
+
+    Args:
+        failures: At least one failure, in order of arrival.
+    """
     return min(
         failures, key=lambda failure: (_CAUSES.index(failure["kind"]), failure.get("type") is not None)
     )

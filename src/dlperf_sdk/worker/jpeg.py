@@ -19,10 +19,12 @@ from dlperf_sdk.worker.request import Request
 
 
 class JpegImages(Dataset):
-    """The images of a request's index: `image` (B, 3, H, W), or (B, H, W, 3) in the layout nhwc, and `label` (B,).
+    """The images of a request's index as batches: `image` float32 and `label` int64 (B,).
+
+    `image` is (B, 3, H, W) in the layout nchw and (B, H, W, 3) in nhwc, normalized as in `normalize`.
 
     Raises:
-        DataError: the index is not the one that was prepared.
+        DataError: The index is not the one that was prepared.
     """
 
     def __init__(self, request: Request, replica: int, layout: str) -> None:
@@ -33,10 +35,10 @@ class JpegImages(Dataset):
         self.facts["decoder"] = self.name_decoder()
 
     def batch(self, keys: Keys) -> Dict[str, numpy.ndarray]:
-        """Return the images of these samples, each visit with a crop of its own, and their labels.
+        """Return the images of these samples, each cropped and mirrored by its own draws, and their labels.
 
         Raises:
-            DataError: an image does not decode.
+            DataError: An image cannot be read or decoded.
         """
         pixels = numpy.empty((len(keys), self.height, self.width, 3), numpy.uint8)
         for place, (draw, sample) in zip(pixels, keys):
@@ -56,11 +58,18 @@ class JpegImages(Dataset):
         return lay_out(batch, self.layout)
 
     def read(self, path: str, chance: random.Random) -> Any:
-        """Return one image's pixels, (H, W, 3) bytes: decoded, cropped and mirrored by draws of `chance`."""
+        """Return one image's pixels, cropped, resized and mirrored: an RGB image or an array of (H, W, 3) bytes.
+
+        H and W are the model's. Any exception that this raises becomes a DataError of `batch`.
+
+        Args:
+            path: The JPEG file.
+            chance: Generator that draws the crop and the reflection.
+        """
         return augment(decode(path), self.width, self.height, chance)
 
     def name_decoder(self) -> str:
-        """Return the decoder and its version."""
+        """Return the decoder and its version for the record, such as `Pillow 11.0.0, libjpeg-turbo 3.0.4`."""
         from PIL import __version__, features
 
         turbo = features.check("libjpeg_turbo") and features.version("libjpeg_turbo")
@@ -69,7 +78,11 @@ class JpegImages(Dataset):
 
 
 def decode(path: str) -> Any:
-    """Return the JPEG at a path as Pillow's RGB image of its full size."""
+    """Return the JPEG at a path as a Pillow image: RGB, at full size.
+
+    Raises:
+        OSError: The file cannot be read or is no JPEG. Pillow raises further types for a damaged file.
+    """
     from PIL import Image
 
     with Image.open(path, formats=("JPEG",)) as image:
@@ -77,9 +90,16 @@ def decode(path: str) -> Any:
 
 
 def augment(image: Any, width: int, height: int, chance: random.Random) -> Any:
-    """Return a random crop of Pillow's image, resized to width × height pixels, mirrored in half of the cases.
+    """Return a random crop of a Pillow image, resized to `width` × `height` pixels and mirrored in half of the cases.
 
-    `chance` draws the crop and the reflection.
+    Args:
+        image: A Pillow image.
+        width: Width of the result in pixels.
+        height: Height of the result in pixels.
+        chance: Generator that draws the crop and the reflection.
+
+    Returns:
+        A Pillow image.
     """
     from PIL import Image
 

@@ -1,4 +1,4 @@
-"""Tie processes to their agent, so that none outlives it (what Linux offers for that, through ctypes)."""
+"""Tie processes to their agent, so that none outlives it, by means of Linux system calls through ctypes."""
 
 import ctypes
 import os
@@ -19,24 +19,34 @@ def _prctl(option: int, value: int) -> None:
 
 
 def die_with(parent: int) -> None:
-    """Have the kernel kill this process when its parent, of this process id, ends."""
+    """Have the kernel kill this process when its parent ends.
+
+    If the parent has ended already, the process exits at once with code 1.
+
+    Args:
+        parent: Process id of the parent.
+    """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)  # the parent ended before the kernel was asked
 
 
 def handle_termination(handler: Callable[..., Any]) -> None:
-    """Handle SIGTERM, and SIGHUP likewise unless it is ignored, as under nohup."""
+    """Install a handler for SIGTERM, and for SIGHUP unless it is ignored, as under nohup.
+
+    Args:
+        handler: A signal handler, as `signal.signal` takes it.
+    """
     signal.signal(signal.SIGTERM, handler)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, handler)
 
 
 def exit_on_termination() -> None:
-    """Exit with code 1 at the first SIGTERM or SIGHUP, even if it was blocked until now.
+    """Raise SystemExit(1) in the main thread at the first SIGTERM or SIGHUP, and unblock both signals.
 
-    Later ones have no effect: the scheduler and the tether may both send one, and the second must not interrupt the
-    removal of a directory.
+    Later signals have no effect: the scheduler and the tether may both send one, and the second must not interrupt
+    the removal of a directory.
     """
     signals: List[Any] = []
 
@@ -70,10 +80,10 @@ def children() -> List[int]:
 
 
 def skip_finalization() -> None:
-    """End this process behind its exit functions, without finalizing the interpreter: for a runtime's `stop`.
+    """Have this process end after its exit functions without finalizing the interpreter; for a runtime's `stop`.
 
-    Some frameworks' threads hold Python objects to the end, and abort the process when they release them while the
-    interpreter is finalized. Other frameworks take leave of their peers in that moment, and need it.
+    Some frameworks' threads hold Python objects to the end, and abort the process when they release them during
+    finalization. Other frameworks leave their group of processes in that moment, and need it.
     """
     _skips.append(True)
 

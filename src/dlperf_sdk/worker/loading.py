@@ -18,6 +18,11 @@ class Dataset:
     """One data source's samples, as one replica reads them; `dataset[keys]` is a batch.
 
     A subclass implements `batch`, which runs in the loaders' processes or threads.
+
+    Args:
+        request: The case.
+        replica: The replica's global index.
+        layout: The layout of images in batches, `nchw` or `nhwc`.
     """
 
     def __init__(self, request: Request, replica: int, layout: str) -> None:
@@ -26,12 +31,13 @@ class Dataset:
         """Facts about the input for the record, as JSON values."""
 
     def batch(self, keys: Keys) -> Dict[str, numpy.ndarray]:
-        """Return the batch of these samples, with the model's inputs by name.
+        """Return the batch of some samples: the model's inputs by name, each a NumPy array (len(keys), …).
 
-        `keys` are pairs of (draw, sample), as `data.draws` yields them.
+        Args:
+            keys: One pair of (draw, sample) per row, as `data.draws` yields them.
 
         Raises:
-            DataError: a sample cannot be read.
+            DataError: A sample cannot be read.
         """
         raise NotImplementedError("a dataset implements batch()")
 
@@ -46,8 +52,10 @@ class Dataset:
 class TokenArrays(Dataset):
     """The arrays of `text`: sequences that were tokenized and masked when the data was prepared.
 
+    The layout is not used.
+
     Raises:
-        DataError: the index or an array is not the one that was prepared.
+        DataError: The index or an array is not the one that was prepared.
     """
 
     def __init__(self, request: Request, replica: int, layout: str) -> None:
@@ -75,16 +83,21 @@ class Draws:
 
 
 class Loader:
-    """An endless iterator over one replica's batches, which parallel loaders make ahead.
+    """An endless iterator over one replica's batches, which parallel loaders prepare in advance.
 
-    A framework's loader implements `open`. Each batch is a whole optimization step's, and `data.draws` defines its
-    samples and their order, whatever the number of loaders.
+    A framework's loader implements `open`. Each batch is that of a whole optimization step. `data.draws` defines its
+    samples and their order, whatever the number of loaders. `next()` raises DataError if a sample cannot be read.
+
+    Args:
+        dataset: The replica's samples.
+        request: The case; the framework's option `loader_workers` is the number of loaders.
+        replica: The replica's global index.
     """
 
     def __init__(self, dataset: Dataset, request: Request, replica: int) -> None:
         self.workers = int(request.framework_options["loader_workers"])
         self.prefetched = self.count_prefetched()
-        """Batches that can be ready ahead of the one that is being trained on."""
+        """Number of batches that can be ready ahead of the one on which the trainer works."""
         self.facts: Dict[str, Any] = dict(
             data.facts(request, replica),
             loader_workers=self.workers,
@@ -95,15 +108,23 @@ class Loader:
         self._batches: Iterator[Any] = iter(self.open(dataset, Draws(request, replica), request))
 
     def count_prefetched(self) -> int:
-        """Return how many batches the loaders hold ready."""
+        """Return the number of batches that the loaders may hold ready: by default, `PREFETCH` per loader."""
         return self.workers * PREFETCH
 
     def open(self, dataset: Dataset, draws: Draws, request: Request) -> Iterable[Any]:
-        """Start the framework's loaders; return what yields `dataset[keys]` for the keys of each draw, in order."""
+        """Start the framework's loaders; return what yields `dataset[keys]` for all `keys` of `draws`, in order.
+
+        An item may be a DataError in place of a batch; the iterator raises it.
+
+        Args:
+            dataset: The samples; indexing it returns a batch of NumPy arrays by name.
+            draws: The keys of the batches, without end.
+            request: The case.
+        """
         raise NotImplementedError("a loader implements open()")
 
     def close(self) -> None:
-        """End the loaders now: a framework may take seconds for each that a collection of garbage finds."""
+        """End the loaders now. A later garbage collection may take a framework seconds for each loader."""
         self._batches = iter(())
 
     def __iter__(self) -> "Loader":
@@ -118,7 +139,15 @@ class Loader:
 
 
 def lay_out(arrays: Dict[str, numpy.ndarray], layout: str) -> Dict[str, numpy.ndarray]:
-    """Return host arrays with images, (B, C, H, W), in the layout `nchw` or `nhwc`, each in C order."""
+    """Return the arrays of one batch with images in a layout.
+
+    Images are the 4-D arrays (B, C, H, W); other arrays are returned as they are.
+
+    Args:
+        arrays: Arrays by the names of the model's inputs.
+        layout: `nhwc` for (B, H, W, C); any other value keeps (B, C, H, W). Converted arrays are contiguous in C
+            order.
+    """
     return {
         name: numpy.ascontiguousarray(values.transpose(0, 2, 3, 1) if layout == "nhwc" else values)
         if values.ndim == 4

@@ -16,10 +16,22 @@ def measure(
     progress: Progress,
     wait_for_go: Callable[[], None],
 ) -> Dict[str, Any]:
-    """Run one repeat and return the measured part of its record, as JSON values.
+    """Run one repeat: canonical steps, warm-up, the measured window; return the measured part of its record.
 
-    `wait_for_go` returns when every worker of the case stands at its window's first edge. The window holds the fetching
-    of the batch, the step, and one or two readings of the clock; the device is synchronized at its edges only.
+    The window holds the fetching of the batch, the step, and one or two readings of the clock. The device is
+    synchronized at the window's edges only. Losses, labels and parameters are read when the clock has stopped.
+
+    Args:
+        runtime: The started runtime.
+        trainer: A trainer that has taken no step.
+        protocol: `Request.protocol`; the numbers `canonical_steps`, `warmup` and `steps` are used.
+        progress: The counters that take the phase and the step.
+        wait_for_go: Blocks until every worker of the case is at the first edge of its window.
+
+    Returns:
+        Fields of `dlperf_sdk.results.records.Record` as JSON values. Fields of its replicas are lists instead: with
+        one entry per replica here (`changes`, `batches`), or per step and then per replica (`losses`,
+        `warmup_losses`, `canonical_losses`). Losses may be NaN or infinite.
     """
     counters = progress.counters
     started_at = monotonic()

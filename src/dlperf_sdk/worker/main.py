@@ -23,7 +23,14 @@ def _limit_memory(request: Request) -> None:
 
 
 def worker(directory: str) -> int:
-    """Run the process that the agent described in the directory's `process.json`; return its exit code."""
+    """Run the process that the agent described in the directory's `process.json`.
+
+    The process ends with its agent, and takes the processors and the memory limit that were assigned to it. A
+    service's function is called; a trainer writes its record into the directory.
+
+    Returns:
+        The exit code: 0, or 1 if a trainer's record has a failure.
+    """
     with open(os.path.join(directory, "process.json"), encoding="utf-8") as file:
         order = json.load(file)
     lifetime.die_with(order["agent"])
@@ -58,7 +65,17 @@ def _work(directory: str) -> int:
 
 
 def main(arguments: List[str]) -> int:
-    """Run the subcommand of the worker package that `arguments` name."""
+    """Run a subcommand of the worker package: `agent`, `run`, `batch` or `worker`.
+
+    Args:
+        arguments: The subcommand and its arguments, without the program's name.
+
+    Returns:
+        The exit code. The subcommand `worker` ends the process itself if finalizing it could hang or abort.
+
+    Raises:
+        SystemExit: The arguments are malformed, or ask for help.
+    """
     if arguments[:1] == ["worker"] and len(arguments) == 2:  # many at once, which need no parser
         return _work(arguments[1])
     import argparse

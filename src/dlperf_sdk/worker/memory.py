@@ -5,10 +5,10 @@ from typing import Dict, List, Optional
 
 
 def limit(count: int) -> None:
-    """Let this process and its children allocate at most `count` bytes each.
+    """Let this process and its future children allocate at most `count` bytes each.
 
-    RLIMIT_DATA counts private writable memory, anonymous mappings included, since Linux 4.7; unlike RLIMIT_AS it leaves
-    out libraries and files that are only mapped.
+    A lower hard limit takes precedence. The limit is RLIMIT_DATA, which counts private writable memory, anonymous
+    mappings included, since Linux 4.7. Unlike RLIMIT_AS it leaves out libraries and files that are only mapped.
     """
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     if hard != resource.RLIM_INFINITY:
@@ -17,7 +17,7 @@ def limit(count: int) -> None:
 
 
 def remove_limit() -> None:
-    """Remove this process's limit: to report that it was reached takes memory, too."""
+    """Raise this process's limit to the hard limit: to report that the limit was reached takes memory, too."""
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
 
@@ -57,10 +57,17 @@ def reports_out_of_memory(text: str) -> bool:
 
 
 def facts(limit: Optional[int]) -> Dict[str, int]:
-    """Return, under a limit, the most of it that was in use at any time, in bytes; without one, nothing.
+    """Return the peak of the memory that a limit counts, for the record.
 
-    Linux keeps no peak of what RLIMIT_DATA counts (VmData), but one of the whole address space (VmPeak), of which the
-    rest, libraries and what is only reserved, hardly changes. What a step gives back before it ends counts as well.
+    Linux keeps no peak of what RLIMIT_DATA counts (VmData), but one of the whole address space (VmPeak). The rest of
+    the address space, libraries and reservations, hardly changes, so that VmData + VmPeak - VmSize estimates the
+    peak.
+
+    Args:
+        limit: The process's limit in bytes; None without a limit.
+
+    Returns:
+        `allocated_memory` in bytes; empty without a limit.
     """
     if limit is None:
         return {}

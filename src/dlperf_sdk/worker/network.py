@@ -1,4 +1,4 @@
-"""Addresses, interfaces and ports of this node: found, not typed."""
+"""Determine addresses, interfaces and ports of this node, so that users need not configure them."""
 
 import errno
 import fcntl
@@ -9,18 +9,18 @@ import struct
 from typing import List, Sequence
 
 USUAL = range(20000, 32000)
-"""Ports to listen on where nobody has said which. They end below 32768, from where Linux gives out ports by itself
-(`ip_local_port_range`): to whoever connects, and to whoever listens on port 0, as frameworks do as well."""
+"""Ports to listen on if the user names none. They end below 32768, where Linux's ephemeral ports begin
+(`ip_local_port_range`): those of outgoing connections, and of listeners on port 0, which frameworks use, too."""
 _SIOCGIFADDR = 0x8915
 _BLOCKS = 8
 """Blocks of ports to try, before single ones are taken."""
 
 
 def port_range(text: str) -> range:
-    """Return the ports of `40000-40100`, both ends included; none if the text is empty.
+    """Return the ports of a text such as `40000-40100`, both ends included; an empty range if the text is empty.
 
     Raises:
-        ValueError: it is no range of ports that a user may listen on.
+        ValueError: The text is not of this form, or the ports are not within 1024-65535.
     """
     if not text:
         return range(0)
@@ -32,13 +32,18 @@ def port_range(text: str) -> range:
 
 
 def free_ports(host: str, count: int, candidates: Sequence[int] = USUAL) -> List[str]:
-    """Return `count` ports of `candidates` on the address `host` that nobody listens on, nor is likely to soon.
+    """Return `count` ports, in digits, that are free on an address of this node now.
 
-    They follow each other in `candidates` if there is such a block: all nodes are told of them, and a block takes few
-    bytes. Other searches begin at other ports.
+    They follow each other in `candidates` if such a block is found: a block takes few bytes in the address table.
+    The search begins at a random place, so that other searches get other ports. The ports are not reserved.
+
+    Args:
+        host: The address.
+        count: Number of ports.
+        candidates: The ports that may be used.
 
     Raises:
-        OSError: there are not so many, or the address is not this node's.
+        OSError: There are not enough free ports, or the address is not one of this node.
     """
     if len(candidates) < count:
         message = (
@@ -94,9 +99,10 @@ def interface_of(address: str) -> str:
 
 
 def address_towards(host: str) -> str:
-    """Return the address of this node from which a host is reached.
+    """Return the IPv4 address of this node from which it reaches a host. Nothing is sent.
 
-    Raises OSError: its name or a way to it is not known.
+    Raises:
+        OSError: The host's name is unknown, or there is no route to the host.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
@@ -107,7 +113,11 @@ def address_towards(host: str) -> str:
 
 
 def address_of(interface: str) -> str:
-    """Return the IPv4 address of an interface. Raises OSError: there is none of this name, or it has no address."""
+    """Return the IPv4 address of a network interface of this node.
+
+    Raises:
+        OSError: There is no interface of this name, or it has no IPv4 address.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
     return socket.inet_ntoa(answer[20:24])

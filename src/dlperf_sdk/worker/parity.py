@@ -1,8 +1,8 @@
-"""The parity program: a few steps on the canonical batch, and what of them can be held against a reference.
+"""The parity program: a few steps on the canonical batch, and evidence of them to compare with a reference.
 
-It runs in place of the measuring loop, in processes of its own, with the very trainer that is measured. What it
-finds is small whatever the model: losses, and fingerprints (`canonical.fingerprint`) of each parameter's first
-update and of each running mean behind it.
+It runs in place of the measuring loop, in processes of its own, with the same trainer that is measured. Its result
+is small, whatever the model: losses, and fingerprints (`canonical.fingerprint`) of each parameter's first update and
+of each running mean after it.
 """
 
 from typing import Any, Dict, Iterator, List, Optional
@@ -15,18 +15,26 @@ from dlperf_sdk.worker.progress import Progress
 from dlperf_sdk.worker.request import Request
 
 MOST_SKIPPED = 20
-"""Steps that a loss scaler may skip before the first update: by then it has come down by 2^-20."""
+"""Most steps that a loss scaler may skip: by then it has come down by 2^-20."""
 
 
 def follow(
     runtime: Runtime, trainer: Trainer, request: Request, process: Process, progress: Progress
 ) -> Dict[str, Any]:
-    """Train, and return what the parity record says about it: `replicas` and `skipped_steps`.
+    """Take the steps of a parity run, and return losses, fingerprints and digests of the replicas here.
 
-    `canonical_steps` steps that update the parameters are taken; those that a loss scaler skips are not counted. The
-    first is on the canonical batch; the others are on what `batches` gives, which is where the measured window's come
-    from: from `synthetic` that is the same batch, and whatever else is done to it would show.
-    Fingerprints are of the first two replicas of the case, which train on the two canonical shards.
+    The run takes `canonical_steps` steps that update the parameters; steps that a loss scaler skips are not counted.
+    The first step is on the canonical batch, the others on batches of the data source, as in the measured window.
+    With the data source `synthetic` these are the same batch, so that a difference in the pipeline shows.
+
+    Returns:
+        `skipped_steps`, and `replicas`, each with `index` (global), `losses` (one per counted step), `digest` of the
+        final parameters, and the fingerprints `updates` and `running_means` by name after the first counted step.
+        Only the first `PARITY_SHARDS` replicas of the case have fingerprints; the others' mappings are empty.
+
+    Raises:
+        RuntimeError: The loss scaler skipped more than `MOST_SKIPPED` steps.
+        ValueError: The trainer's parameters are not the manifest's.
     """
     steps_wanted = request.protocol["canonical_steps"]
     trainer.deviation()  # as before the measured steps: what it leaves behind it would leave there

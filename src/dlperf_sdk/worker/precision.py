@@ -7,7 +7,7 @@ from dlperf_sdk.worker.interface import Unsupported
 
 
 class Precision(NamedTuple):
-    """The arithmetic behind a precision's name, in a framework's own data types."""
+    """Data types that a precision's name stands for, in a framework's own objects."""
 
     weights: Any
     """Data type of the weights of convolutions and linear layers."""
@@ -18,15 +18,15 @@ class Precision(NamedTuple):
 
     @property
     def casts(self) -> bool:
-        """True where weights are cast for each product."""
+        """True if weights are cast for each product, because they are stored in another type."""
         return bool(self.weights != self.products)
 
 
 def precision_named(name: str, precisions: Mapping[str, Precision]) -> Precision:
-    """Return the entry of this name.
+    """Return the entry of the framework's table with this name.
 
     Raises:
-        Unsupported: the framework's table has no such precision.
+        Unsupported: The table has no such precision.
     """
     if name not in precisions:
         raise Unsupported(
@@ -38,16 +38,18 @@ def precision_named(name: str, precisions: Mapping[str, Precision]) -> Precision
 def name_precision(
     precisions: Mapping[str, Precision], weights: Iterable[Any], products: Iterable[Any], tf32: bool
 ) -> str:
-    """Return the name of the precision that computes in these data types: the inverse of `precision_named`.
-
-    Several types are joined with "+": then no precision was in effect. A type that belongs to no precision is given
-    as it is.
+    """Return the name of the precision that stores and computes in these data types: the inverse of `precision_named`.
 
     Args:
         precisions: The framework's table: name → types.
-        weights: The types of stored weights.
-        products: The types that matrix products and convolutions return.
-        tf32: Whether float32 products may be rounded to TF32.
+        weights: The types of stored weights of convolutions and linear layers.
+        products: The types that convolutions and matrix products return.
+        tf32: True if float32 products may be rounded to TF32.
+
+    Returns:
+        The name. If there are several types, the sorted names of all combinations, joined with "+": then no single
+        precision was in effect. The name of the product's type stands for a combination without a name. Empty if
+        `weights` or `products` is empty.
     """
     names = {(known.weights, known.products, known.tf32): name for name, known in precisions.items()}
     return "+".join(

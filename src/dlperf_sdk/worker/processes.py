@@ -14,14 +14,14 @@ class Node(NamedTuple):
     """One node, as the processes on all nodes see it."""
 
     host: str
-    """An address that the other nodes reach it at."""
+    """An address at which the other nodes reach it."""
     ports: Tuple[str, ...]
     """Free ports on it, in digits; in a plan, placeholders. There are at least two per device and four more."""
     devices: Tuple[str, ...]
-    """The identifiers of its devices: `cpu:0`, or a GPU's UUID. On other nodes than node 0, those of nodes with another
-    `host` are empty texts: only their number counts."""
+    """The identifiers of its devices: `cpu:0`, or a GPU's UUID. On nodes other than node 0, they are empty texts
+    for nodes with another `host`: only their number counts."""
     interface: str = ""
-    """The network interface that reaches the other nodes, where there are others."""
+    """The network interface that reaches the other nodes; empty if there are none."""
 
 
 class Cluster(NamedTuple):
@@ -32,19 +32,19 @@ class Cluster(NamedTuple):
     """The kind of device: `cpu`, `cuda`, …"""
     strategy: str
     options: Mapping[str, Any] = {}
-    """The framework's own options: how many devices a process owns may be one of them."""
+    """The options of the framework's plugin, such as how many devices a process owns."""
 
     @property
     def world_size(self) -> int:
-        """Replicas on all nodes."""
+        """Number of replicas on all nodes: one per device."""
         return sum(len(node.devices) for node in self.nodes)
 
     def first_replica(self, node: int) -> int:
-        """Return the global index of a node's first replica."""
+        """Return the global index of the first replica of a node, by the node's number."""
         return sum(len(earlier.devices) for earlier in self.nodes[:node])
 
     def device_of(self, replica: int) -> str:
-        """Return the identifier of the device of a replica, by its global index."""
+        """Return the identifier of a replica's device, by the replica's global index."""
         return [device for node in self.nodes for device in node.devices][replica]
 
 
@@ -52,22 +52,26 @@ class Process(NamedTuple):
     """One worker process."""
 
     role: str
-    """`trainer` steps and records; `service` (a scheduler, a parameter server) is started, watched and ended. A service
-    may leave with exit code 0 at any time; one that dies while trainers are at work is the case's failure."""
+    """`trainer` steps and writes a record. `service` (a scheduler, a parameter server) is started, watched and
+    ended. A service may exit with code 0 at any time; if one fails while trainers need it, the case fails."""
     node: int
     variables: Dict[str, str]
     devices: Tuple[int, ...] = ()
     """Devices of its node that it owns, by index. A service may own some, where it computes."""
     replicas: Tuple[int, ...] = ()
-    """Trainers only: the global indices of the replicas it records, one per device, be it its own or a service's."""
+    """Trainers only: global indexes of the replicas that it records. Each replica has one device, of this process
+    or of a service."""
     rank: Optional[int] = None
-    """Trainers are counted through from 0; services have no rank."""
+    """Number of the trainer, counted from 0 over all nodes; None for services."""
     target: Optional[str] = None
     """Services only: `module:function` to call."""
 
 
 def one_per_device(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device and no launch variables: enough if replicas do not synchronize, or by other means."""
+    """Return a trainer per device, without launch variables.
+
+    This is enough if replicas do not synchronize, or need no variables for it.
+    """
     places = [
         (node, device) for node, facts in enumerate(cluster.nodes) for device in range(len(facts.devices))
     ]
@@ -78,7 +82,7 @@ def one_per_device(cluster: Cluster) -> List[Process]:
 
 
 def one_per_node(cluster: Cluster) -> List[Process]:
-    """Return a trainer per node, which owns all devices of its node, and no launch variables."""
+    """Return a trainer per node, without launch variables, which owns all devices of its node."""
     result = []
     for node, facts in enumerate(cluster.nodes):
         devices = tuple(range(len(facts.devices)))
@@ -88,7 +92,11 @@ def one_per_node(cluster: Cluster) -> List[Process]:
 
 
 def names_of(processes: List[Process]) -> List[str]:
-    """Return the names of a case's processes for logs and messages: `rank-0`, …, and `service-0`, … over all nodes."""
+    """Return the names of a case's processes for logs and messages, in their order: `rank-0`, …, and `service-0`, ….
+
+    Args:
+        processes: All processes of the case; services are counted over all nodes.
+    """
     names: List[str] = []
     services = 0
     for process in processes:
@@ -101,7 +109,7 @@ def names_of(processes: List[Process]) -> List[str]:
 
 
 def cluster_from(plain: Mapping[str, Any]) -> Cluster:
-    """Return the cluster from its JSON form, in which tuples are lists."""
+    """Return the cluster from its JSON form, as `_asdict` makes it, in which tuples are lists."""
     nodes = tuple(
         Node(node["host"], tuple(node["ports"]), tuple(node["devices"]), node["interface"])
         for node in plain["nodes"]
@@ -110,5 +118,5 @@ def cluster_from(plain: Mapping[str, Any]) -> Cluster:
 
 
 def process_from(plain: Mapping[str, Any]) -> Process:
-    """Return the process from its JSON form, in which tuples are lists."""
+    """Return the process from its JSON form, as `_asdict` makes it, in which tuples are lists."""
     return Process(**dict(plain, devices=tuple(plain["devices"]), replicas=tuple(plain["replicas"])))

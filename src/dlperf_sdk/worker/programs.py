@@ -25,7 +25,7 @@ LOSSES = ("losses", "warmup_losses", "canonical_losses", "audit_losses")
 
 
 class Task(NamedTuple):
-    """Runtime that was started, and trainer that was built, for a program."""
+    """What a program works with: a runtime that was started, and a trainer that was built."""
 
     runtime: Runtime
     trainer: Trainer
@@ -38,7 +38,12 @@ class Task(NamedTuple):
 
 
 def measure(task: Task) -> Dict[str, Any]:
-    """Run the measuring loop, digest the replicas, and audit the trainer; return the record's part."""
+    """Run the measuring loop, digest the replicas, and audit the trainer.
+
+    Returns:
+        The fields of `dlperf_sdk.results.records.Record` that the program determines, as JSON values; `trainer.run`
+        adds the others.
+    """
     trainer, protocol = task.trainer, task.request.protocol
     measured = loop.measure(task.runtime, trainer, protocol, task.progress, task.wait_for_go)
     measured_at = monotonic()
@@ -67,7 +72,11 @@ def measure(task: Task) -> Dict[str, Any]:
 
 
 def follow_reference(task: Task) -> Dict[str, Any]:
-    """Take the parity run's steps, which are not timed; return the parity record's part."""
+    """Take the steps of a parity run, which are not timed.
+
+    Returns:
+        The fields of `dlperf_sdk.parity.record.ParityRecord` that the program determines, as JSON values.
+    """
     from dlperf_sdk.worker import parity  # it needs NumPy, which a measured run does not ask for
 
     followed = parity.follow(task.runtime, task.trainer, task.request, task.process, task.progress)
@@ -78,14 +87,24 @@ def follow_reference(task: Task) -> Dict[str, Any]:
 
 
 def trace(task: Task) -> Dict[str, Any]:
-    """Take some steps, which are not timed, under the framework's profiler; return the record's part."""
+    """Take some steps, which are not timed, under the framework's profiler.
+
+    Returns:
+        `trace`, as `tracing.follow` returns it.
+
+    Raises:
+        Unsupported: The runtime has no profiler to offer, or the trace is too large.
+    """
     from dlperf_sdk.worker import tracing
 
     return tracing.follow(task.runtime, task.trainer, task.request, task.progress)
 
 
 def portable(value: Any) -> Any:
-    """Return floats, also in lists and objects, as JSON can hold them: NaN and the infinities become text."""
+    """Return a number, or the numbers in lists and objects, as JSON values: NaN and the infinities become text.
+
+    The texts are `nan`, `inf` and `-inf`. Other numbers become floats.
+    """
     if isinstance(value, dict):
         return {name: portable(item) for name, item in value.items()}
     if isinstance(value, list):

@@ -5,14 +5,18 @@ import os
 from typing import Tuple
 
 PHASES = ("start", "compile", "warmup", "ready", "measure", "verify", "teardown", "done")
-"""In order. `ready` waits for all other workers, so it has no deadline of its own. `verify` has that of `compile`,
-whose steps it repeats."""
+"""Phases of a worker, in order. `ready` waits for all other workers, so it has no deadline of its own. `verify`
+repeats the steps of `compile`, and has its deadline."""
 
 _SIZE = 16
 
 
 class Progress:
-    """Two 64-bit counters in a file that the worker and its agent map: the phase, and the step within it."""
+    """Two 64-bit counters in a file that the worker and its agent map: the phase, and the step within it.
+
+    Args:
+        path: The file, which is created if it does not exist; only its owner can read it.
+    """
 
     def __init__(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -24,12 +28,12 @@ class Progress:
         self.counters = memoryview(self._map).cast("q")
 
     def enter(self, phase: str) -> None:
-        """Record in the worker that this phase begins."""
+        """Record that a phase of `PHASES` begins, at step 0; called in the worker."""
         self.counters[1] = 0
         self.counters[0] = PHASES.index(phase)
 
     def read(self) -> Tuple[str, int]:
-        """Return phase and step to the agent."""
+        """Return the phase and the step within it; called in the agent and the worker."""
         return PHASES[min(max(self.counters[0], 0), len(PHASES) - 1)], self.counters[1]
 
     def close(self) -> None:

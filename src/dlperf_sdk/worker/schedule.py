@@ -4,13 +4,19 @@ from typing import Any, Iterable, List, Mapping, Tuple
 
 
 def learning_rate(optimizer: Mapping[str, Any], policy: str, step: int) -> float:
-    """Return the rate of the optimization step `step`, counted from 0, the first step that the process takes.
+    """Return the learning rate of an optimization step.
 
-    `optimizer` holds the numbers of `dlperf_sdk.interfaces.model.Optimizer`. Policy `constant`: always
-    `learning_rate`. Policy `warmup`: a straight line that starts from zero before the first step and reaches
-    `warmup_learning_rate` with the step `warmup_steps` - 1, then that rate; so every step moves the weights.
+    The policy `constant` always gives `learning_rate`. The policy `warmup` gives a straight line, which is zero
+    before the first step and reaches `warmup_learning_rate` at step `warmup_steps` - 1; the rate then stays there.
+    So every step moves the weights.
 
-    Raises ValueError for another policy.
+    Args:
+        optimizer: The numbers of `dlperf_sdk.interfaces.model.Optimizer` by name.
+        policy: `constant` or `warmup`.
+        step: Index of the step, counted from 0, the first step that the process takes.
+
+    Raises:
+        ValueError: The policy is unknown.
     """
     if policy == "constant":
         return float(optimizer["learning_rate"])
@@ -22,7 +28,16 @@ def learning_rate(optimizer: Mapping[str, Any], policy: str, step: int) -> float
 def decay_groups(
     manifest: Iterable[Mapping[str, Any]], parameters: Mapping[str, Any], weight_decay: float
 ) -> List[Tuple[List[Any], float]]:
-    """Return the parameters that decay and those that do not, in the manifest's order, each with its weight decay."""
+    """Return two groups, the parameters that decay and those that do not, each with its weight decay.
+
+    Args:
+        manifest: `Request.parameters`, of whose entries `name` and `decay` are read.
+        parameters: The framework's parameters by the manifest's names.
+        weight_decay: Weight decay of the first group; that of the second is 0.
+
+    Returns:
+        Two pairs of a list of parameters, in the manifest's order, and their weight decay. A list may be empty.
+    """
     entries = list(manifest)
     return [
         (

@@ -15,30 +15,31 @@ class Source(NamedTuple):
     """A data source, as workers see it."""
 
     open: Callable[["BaseTrainer"], Iterator[Any]]
-    """Returns the batches for a trainer, on its devices, without end."""
+    """Returns a trainer's batches, on its devices and as `Trainer.step` takes them, without end."""
     due_labels: Optional[Labels]
-    """Returns the labels of these batches; None if they do not follow from the request: batches are not verified."""
+    """Returns the labels of these batches. None if they do not follow from the request; then the batches are not
+    verified."""
 
 
 def synthetic(trainer: "BaseTrainer") -> Iterator[Any]:
-    """Return the canonical batch, on the devices, without end."""
+    """Return the same canonical batch, on the devices, without end."""
     return itertools.repeat(trainer.canonical_batch())
 
 
 def synthetic_host(trainer: "BaseTrainer") -> Iterator[Any]:
-    """Return the canonical batch without end, copied from the host to the devices for every step."""
+    """Return the canonical batch without end, copied from the host's staged memory to the devices for every step."""
     return map(trainer.place, itertools.repeat(trainer.stage(trainer.host_batches())))
 
 
 def images(trainer: "BaseTrainer") -> Iterator[Any]:
-    """Return the batches of JPEGs, which Pillow decodes, on the devices, without end."""
+    """Start a trainer's loaders of JPEGs, which Pillow decodes; return their batches as `BaseTrainer.load` does."""
     from dlperf_sdk.worker.jpeg import JpegImages
 
     return trainer.load(JpegImages)
 
 
 def text(trainer: "BaseTrainer") -> Iterator[Any]:
-    """Return the batches of the arrays that were prepared of text, on the devices, without end."""
+    """Start a trainer's loaders of prepared token arrays, and return their batches as `BaseTrainer.load` does."""
     from dlperf_sdk.worker.loading import TokenArrays
 
     return trainer.load(TokenArrays)
@@ -54,16 +55,25 @@ SOURCES: Dict[str, Source] = {
 
 
 def replace_sources(**functions: Callable[["BaseTrainer"], Iterator[Any]]) -> Mapping[str, Source]:
-    """Return the table with another function to open a data source: `replace_sources(images=load_images)`."""
+    """Return `SOURCES` with other functions to open data sources.
+
+    Args:
+        functions: Function by the name of its data source, as in `replace_sources(images=load_images)`; like
+            `Source.open`. The labels that are due stay the same.
+
+    Raises:
+        KeyError: `SOURCES` has no data source of this name.
+    """
     defined = {name: SOURCES[name]._replace(open=function) for name, function in functions.items()}
     return MappingProxyType({**SOURCES, **defined})
 
 
 def open_source(trainer: "BaseTrainer", sources: Mapping[str, Source]) -> Iterator[Any]:
-    """Return the batches of the data source that the request names.
+    """Open the data source that the trainer's request names, and return its batches on the devices, without end.
 
     Raises:
-        Unsupported: the table has no such data source.
+        Unsupported: `sources` has no such data source.
+        DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it, too.
     """
     name = trainer.request.data["source"]
     if name not in sources:

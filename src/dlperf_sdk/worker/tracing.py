@@ -14,9 +14,15 @@ MAX_BYTES = 32 * 1024 * 1024
 
 
 def follow(runtime: Runtime, trainer: Trainer, request: Request, progress: Progress) -> Dict[str, Any]:
-    """Warm up as a measured repeat does, take `steps` steps under the profiler, and return what it wrote.
+    """Warm up as a measured repeat does, then take the protocol's `steps` steps under the framework's profiler.
 
-    Raises Unsupported if the runtime has no profiler to offer, or it wrote more than `MAX_BYTES` bytes.
+    The profiler writes `trace.json` into the working directory.
+
+    Returns:
+        `trace`: the profiler's file, compressed with gzip, in base64.
+
+    Raises:
+        Unsupported: The runtime has no profiler to offer, or the compressed file has more than `MAX_BYTES` bytes.
     """
     progress.enter("warmup")
     batch = trainer.canonical_batch()

@@ -67,7 +67,23 @@ def run(
     directory: str,
     wait_for_go: Callable[[], None],
 ) -> int:
-    """Train, measure, write `record.json` into the directory; return the exit code: 0, or 1 for a failed record."""
+    """Run the request's program in this trainer process, write its record, and return the exit code.
+
+    The phases are reported in the file `progress` of the directory. The record `record.json` has the status `ok`, or
+    the status `failed` with the failure if anything raises; the traceback then goes to standard error. After a
+    success the runtime is stopped; what `Runtime.stop` raises passes through.
+
+    Args:
+        request: The case.
+        cluster: All nodes of the case.
+        process: This process of the case.
+        attempt: Number of the attempt, counted from 1; 0 for the parity run.
+        directory: An existing directory for both files.
+        wait_for_go: Blocks until all workers of the case may begin the measured window.
+
+    Returns:
+        0; or 1 if the record has a failure.
+    """
     progress = Progress(os.path.join(directory, "progress"))
     entered_at = monotonic()
     runtime: Optional[Runtime] = None

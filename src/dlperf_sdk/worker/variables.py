@@ -32,11 +32,14 @@ INHERITED_PREFIXES = ("LC_",)
 def worker_environment(
     environ: Mapping[str, str], requested: Mapping[str, Optional[str]], process: Mapping[str, str]
 ) -> Dict[str, str]:
-    """Return all variables of one worker process; pure.
+    """Return all environment variables of one worker process; pure.
 
-    `environ` are the variables of who starts it: only those on the allow-list pass. `requested` are the user's
-    (`--env NAME=VALUE`, and `--env NAME`, whose None hands on the one in `environ`, if it is set there).
-    `process` are the launch variables of this process; they win: without them no process meets others.
+    Args:
+        environ: Variables of the process that starts it; only those on the allow-list pass.
+        requested: The user's variables. `--env NAME=VALUE` gives a value; `--env NAME` gives None, which hands on
+            the variable of `environ` if it is set there.
+        process: Launch variables of this process. They take precedence: without them the process cannot join the
+            others.
     """
     result = {}
     for name, value in environ.items():

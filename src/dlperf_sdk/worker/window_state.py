@@ -6,11 +6,17 @@ from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
 from dlperf_sdk.worker.interface import Trainer
 
 Checksums = Mapping[str, Mapping[str, Optional[int]]]
-"""Kind of tensor → name → checksum; None for a tensor of zeros."""
+"""Kind of tensor (`parameters`, `moments`, `running-means`) → name → CRC-32 of its values; None for a tensor of
+zeros."""
 
 
 def checksums(trainer: Trainer, replica: int) -> Checksums:
-    """Return the checksums of one replica's parameters, optimizer moments and running means, a tensor at a time."""
+    """Return the checksums of one replica's parameters, optimizer moments and running means, read one tensor at a time.
+
+    Args:
+        trainer: The trainer, between two steps.
+        replica: Index of the replica within this process, counted from 0.
+    """
     kinds: Dict[str, Iterable[Tuple[str, Any]]] = {
         "parameters": trainer.parameters(replica),
         "moments": trainer.moments(replica),
@@ -23,9 +29,11 @@ def checksums(trainer: Trainer, replica: int) -> Checksums:
 
 
 def compare(before: Checksums, after: Checksums) -> Dict[str, Any]:
-    """Return for each kind of tensor how many there are, and the names of those that stayed the same or zero.
+    """Compare the checksums at the two edges of the window.
 
-    `before` and `after` are the checksums at the two edges of the window.
+    Returns:
+        For each kind of tensor: `tensors`, their number; `unchanged`, the names of those with equal checksums; and
+        `zeros`, the names of those that are zero at both edges.
     """
     changes = {}
     for kind, tensors in before.items():

@@ -1,4 +1,4 @@
-"""Documents on disk, whole and private."""
+"""Write documents to disk in one step, readable by their owner only."""
 
 import json
 import os
@@ -6,7 +6,16 @@ from typing import Any
 
 
 def write_json(path: str, document: Any) -> None:
-    """Write a document at a path in one step: a reader sees all of it or nothing. Only its owner can read the file."""
+    """Write a JSON document to a file in one step: a reader sees all of it or nothing.
+
+    Only its owner can read the file.
+
+    An existing file is replaced, and a file `path`.partial overwritten.
+
+    Raises:
+        OSError: The file cannot be written.
+        ValueError: The document contains a number that is not finite.
+    """
     partial = path + ".partial"
     with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         json.dump(document, file, allow_nan=False)
