@@ -1,18 +1,18 @@
 """The hooks for observers: progress displays, trackers, notifiers, extra reports.
 
-Observers cannot influence a run: return values are ignored, and an observer that raises is reported once and then left
-out. Firing order of one run::
+Observers cannot influence a run. Return values are ignored. An observer that raises is reported once with a warning
+and not called again. Firing order of one run::
 
-    dlperf_run_started                     planned; in a campaign also when it is begun again
-        dlperf_stage                       planning is done; environment, data, parity, bundle
+    dlperf_run_started                     the case is planned
+        dlperf_stage                       environment, data, parity, bundle
         dlperf_repeat_started              once per repeat
             dlperf_worker_started          once per process
             dlperf_step_progress           a few times a second
-        dlperf_repeat_ended                its records are on disk
+        dlperf_repeat_ended                the repeat's records are on disk
     dlperf_error                           only if the case failed
     dlperf_result                          always last
 
-An implementation names only the arguments that it wants::
+An implementation names only the arguments that it needs::
 
     from dlperf_sdk import hookimpl
 
@@ -49,41 +49,53 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 class Hooks:
-    """The specifications; arguments may be added, never taken away."""
+    """Specifications of the hooks. Later versions may add arguments, but never remove one."""
 
     @hookspec
     def dlperf_run_started(self, run_id: str, plan: Plan, directory: str | None) -> None:
-        """Handle a case that is planned and about to be prepared; nothing has started.
+        """Handle a case that is planned and not yet started.
 
-        Never fires for a refused case.
+        Does not fire for a case that was refused. In a campaign it fires again for each new attempt at the case:
+        after a failure, and after a resume.
 
-        In a campaign it fires again whenever a case begins again: after a failed attempt, and after a resume.
-        `directory` is the run's directory, which holds `spec.json` and `plan.json` by now; None without a store.
+        Args:
+            run_id: Identifier of the run, the same in every hook.
+            plan: The planned case.
+            directory: Path of the run's directory, which already holds `spec.json` and `plan.json`; None without
+                a store.
         """
 
     @hookspec
     def dlperf_stage(self, run_id: str, stage: str, detail: str) -> None:
-        """Handle the progress of a stage outside the repeats.
+        """Handle a line of progress of a stage outside the repeats.
 
-        `stage` is environment, data, parity, bundle, launch, queue (what a launcher waits for) or note, and trace
-        after the last repeat; batch-size, with the `run_id` of a probe, before a run that asks for the largest.
-
-        Fires once per line of progress; `detail` is that line, for people.
+        Args:
+            run_id: The run. In the stage `batch-size`, it is the run of a probe.
+            stage: `environment`, `data`, `parity`, `bundle`, `launch`, `queue` (the launcher waits for something)
+                or `note`; `trace` after the last repeat; `batch-size` before a run that asks for the maximum
+                batch size.
+            detail: The line, for people.
         """
 
     @hookspec
     def dlperf_repeat_started(self, run_id: str, attempt: int) -> None:
-        """Handle the start of a repeat of the run; `attempt` counts from 1.
+        """Handle the start of a repeat. Fires before the processes of the repeat are started.
 
-        Fires before each repeat, when its new processes are about to be started.
+        Args:
+            run_id: The run.
+            attempt: Number of the repeat, counted from 1.
         """
 
     @hookspec
     def dlperf_worker_started(self, run_id: str, attempt: int, node: int, name: str, pid: int) -> None:
-        """Handle the start of a worker process.
+        """Handle the start of a worker process. Fires once per process and repeat.
 
-        Fires once per process and repeat; `node` counts from 0, `name` is `rank-0`, `service-1`, …, and `pid` is the
-        process id on its node.
+        Args:
+            run_id: The run.
+            attempt: Number of the repeat, counted from 1.
+            node: Index of the node, counted from 0.
+            name: Name of the process: `rank-0`, `service-1`, …
+            pid: Process id on the node.
         """
 
     @hookspec
@@ -92,15 +104,26 @@ class Hooks:
     ) -> None:
         """Handle progress of the first trainer of a node. Fires at most four times a second and node.
 
-        The `phase` `measure` is the window, and `step` the finished steps of the phase. The worker sends nothing during
-        the window: the agent observes it from outside.
+        The worker sends nothing during the window: the agent observes it from outside.
+
+        Args:
+            run_id: The run.
+            attempt: Number of the repeat, counted from 1.
+            node: Index of the node, counted from 0.
+            rank: Global rank of the trainer.
+            phase: Current phase; `measure` is the window.
+            step: Number of finished steps in the phase.
         """
 
     @hookspec
     def dlperf_repeat_ended(self, run_id: str, attempt: int, status: str, throughput: float | None) -> None:
-        """Handle the end of a repeat; `throughput` is in samples/s, None if it failed.
+        """Handle the end of a repeat. Fires after each repeat; with a store, the repeat is on disk.
 
-        `status` is `ok` or the kind of the failure. Fires after each repeat; with a store, the repeat is on disk.
+        Args:
+            run_id: The run.
+            attempt: Number of the repeat, counted from 1.
+            status: `ok` or the kind of the failure.
+            throughput: Samples per second over all devices; None if the repeat failed.
         """
 
     @hookspec
@@ -109,17 +132,21 @@ class Hooks:
 
     @hookspec
     def dlperf_result(self, run_id: str, result: Result) -> None:
-        """Handle the complete result; with a working store, it is on disk. Fires once, last, for failed cases too."""
+        """Handle the complete result, also that of a failed case.
+
+        Fires once, last; with a working store, it is on disk.
+        """
 
 
 def listeners(observers: Iterable[Any] = ()) -> dict[str, pluggy.PluginManager]:
-    """Return the given and the installed observers, under their names in messages.
+    """Return a plugin manager for each given and each installed observer, under the observer's name in messages.
 
-    Each has a plugin manager of its own: pluggy hashes and compares what one manager holds, and an observer may be any
-    object.
+    Each observer has a manager of its own: pluggy hashes and compares the objects of one manager, and an observer
+    may be any object. An installed observer that is a class is instantiated.
 
     Raises:
-        PluginError: an installed observer cannot be imported, or one implements a hook that does not exist.
+        PluginError: an installed observer cannot be imported or instantiated, or an observer implements a hook
+            that does not exist or takes other arguments.
     """
     managers: dict[str, pluggy.PluginManager] = {}
     for number, observer in enumerate(observers, 1):
@@ -164,32 +191,39 @@ _EVENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 
 class Observers:
-    """All observers of one run. One that raises is reported and then left out: it cannot harm the run."""
+    """All observers of one run. An observer that raises is reported with a warning and not called again."""
 
     def __init__(self, managers: Mapping[str, pluggy.PluginManager]) -> None:
         self._managers = dict(managers)
 
     @classmethod
     def load(cls, observers: Iterable[Any] = ()) -> Observers:
-        """Return the given observers and the installed ones.
+        """Return the given observers and those that are installed.
 
         Raises:
-            PluginError: one of them cannot be used.
+            PluginError: an observer cannot be used, as in `listeners`.
         """
         return cls(listeners(observers))
 
     def forward(self, run_id: str, event: Mapping[str, Any]) -> None:
-        """Notify the hook of an agent's event, if there is one for its kind.
+        """Notify the observers of an agent's event. An event of a kind that has no hook is ignored.
+
+        Args:
+            run_id: The run.
+            event: The event, with its kind under `event`.
 
         Raises:
-            KeyError: the event lacks a field.
+            KeyError: the event lacks its kind, or a field that its hook needs.
         """
         if event["event"] in _EVENTS:
             hook, names = _EVENTS[event["event"]]
             self.notify(hook, run_id=run_id, **{name: event[name] for name in names})
 
     def notify(self, hook: str, **arguments: Any) -> None:
-        """Call a hook on every observer with these arguments."""
+        """Call a hook on every observer, by its name and with these arguments.
+
+        An observer that raises an `Exception` is removed, and a `RuntimeWarning` names it. Nothing is raised.
+        """
         for name, manager in list(self._managers.items()):
             try:
                 getattr(manager.hook, hook)(**arguments)

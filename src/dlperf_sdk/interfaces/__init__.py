@@ -1,1 +1,1 @@
-"""Define the interfaces for plugin authors: a framework, a model, a topology, a measurer."""
+"""Interfaces that plugin authors implement: framework, model, topology, measurer, collection, importer."""

@@ -1,4 +1,4 @@
-"""A collection of published figures: values to compare with, and what their source prints about them."""
+"""Collections of published figures: throughputs to compare with, and the tables that their sources print."""
 
 from __future__ import annotations
 
@@ -19,9 +19,13 @@ _COMPARED_AS_TEXT = ("topology", "source")
 
 @frozen
 class Figures:
-    """Figures of one collection, or a selection of them."""
+    """All figures of a collection, or some of them.
+
+    Iteration and `len` are over the figures.
+    """
 
     collection: str
+    """Name of the collection."""
     figures: tuple[PublishedFigure, ...]
 
     def __iter__(self) -> Iterator[PublishedFigure]:
@@ -31,13 +35,21 @@ class Figures:
         return len(self.figures)
 
     def filter(self, **conditions: Any) -> Figures:
-        """Return the figures that have these values: `filter(framework="oneflow", topology=("1n1d", "4n8d"))`.
+        """Return the figures whose fields and options have the given values; all figures without a condition.
 
-        A tuple, list or set means any of its members; a topology may be written as text. Options are selected
-        like fields; None selects the figures whose source does not state the option.
+            filter(framework="oneflow", topology=("1n1d", "4n8d"))
+
+        Args:
+            conditions: Name of a field or an option of `PublishedFigure` → value. A figure must meet every
+                condition. A tuple, list or set allows each of its members. `topology` and `source` are compared
+                as text. An option's None selects the figures whose source does not state the option.
+
+        Returns:
+            The selection, in the same order; it may be empty.
 
         Raises:
-            UnknownName: a name is neither a field nor an option.
+            UnknownName: a name is neither a field nor an option. Not raised if the preceding conditions leave no
+                figure.
         """
         figures = self.figures
         for name, value in conditions.items():
@@ -47,11 +59,15 @@ class Figures:
         return evolve(self, figures=figures)
 
     def get(self, **conditions: Any) -> PublishedFigure:
-        """Return the one figure that has these values.
+        """Return the only figure that meets the conditions.
+
+        Args:
+            conditions: As in `filter`.
 
         Raises:
-            UnknownName: a name is neither a field nor an option.
-            UsageError: there is none, or more than one.
+            UnknownName: a name is neither a field nor an option, as in `filter`.
+            UsageError: no figure meets the conditions, or several do. The message names the fields in which those
+                differ.
         """
         selected = self.filter(**conditions).figures
         if len(selected) == 1:
@@ -67,10 +83,12 @@ class Figures:
         )
 
     def values(self, name: str) -> tuple[Any, ...]:
-        """Return the distinct values of a field or an option, in the order in which they occur.
+        """Return the distinct values of a field or an option, in the order of their first figures.
+
+        A figure whose source does not state the option has the value None.
 
         Raises:
-            UnknownName: the name is neither.
+            UnknownName: the name is neither a field nor an option. Not raised if there is no figure.
         """
         return tuple(dict.fromkeys(figure.value(name) for figure in self.figures))
 
@@ -82,15 +100,20 @@ def _value(figure: PublishedFigure, name: str) -> Any:
 
 @frozen
 class Disagreement:
-    """A printed cell that the source's own figures contradict, or a protocol that they deviate from."""
+    """A contradiction in a source: a printed value that the figures do not give, or figures that break the protocol."""
 
     document: str
+    """Path or title of the document that prints the value."""
     line: int
+    """Line in the document, counted from 1."""
     cell: str
-    """Row and column of the cell, the name of a column, or the deviating figures."""
+    """Row and column of a table cell, the name of a column, or the figures that break the protocol."""
     printed: str
+    """Text as printed."""
     computed: str
+    """What the figures give instead, as text."""
     reason: str
+    """Explanation of the difference."""
 
 
 class Collection(ABC):
@@ -99,18 +122,22 @@ class Collection(ABC):
     name: ClassVar[str]
     """The name used for selection; the entry point carries the same."""
     title: ClassVar[str]
+    """One-line title for listings and pages."""
     description: ClassVar[str]
     """Source of the figures, and its reliability."""
 
     @property
     @abstractmethod
     def figures(self) -> Figures:
-        """All figures."""
+        """All figures of the collection."""
 
     def tables(self) -> Sequence[Block]:
-        """Return the tables of the source, regenerated from the figures, and derived statements."""
+        """Return report blocks: the tables of the source, rebuilt from the figures, and statements derived from them.
+
+        The base class returns an empty sequence.
+        """
         return ()
 
     def disagreements(self) -> Sequence[Disagreement]:
-        """Return the printed cells that the figures contradict, and the deviations from the source's protocol."""
+        """Return the contradictions between the source and its figures; the base class returns an empty sequence."""
         return ()

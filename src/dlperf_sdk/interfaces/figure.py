@@ -56,7 +56,7 @@ class Source:
     """Document that printed a figure."""
 
     document: Annotated[str, text("^.{1,512}$", "a line of 1 to 512 characters")]
-    """Its path in the repository, or its title."""
+    """Path of the document in the repository, or its title."""
     line: Annotated[int, Schema(minimum=1, maximum=1_000_000_000)]
     """Line of the figure, counted from 1."""
     commit: Annotated[str, text("^[0-9a-f]{40}$", "40 hexadecimal digits")] | None = None
@@ -74,10 +74,11 @@ def _options(_: Any, __: Any, value: Mapping[str, Scalar]) -> None:
 
 @frozen(kw_only=True)
 class PublishedFigure:
-    """One published throughput. The fields that a run spec has, too, mean the same, and have the same roles.
+    """One published throughput. A field that a run spec has, too, has the same meaning and the same role.
 
     Raises:
         UnknownName: an option is none of `OPTION_ROLES`.
+        SpecError: the topology's text cannot be parsed.
     """
 
     collection: ShortName
@@ -122,11 +123,11 @@ class PublishedFigure:
     )
     """The throughputs whose median the figure is, if they are published."""
     warmup: Annotated[int, Schema(minimum=0, maximum=100_000)] | None = None
-    """Steps before the window."""
+    """Steps before the window; null if the source does not state them."""
     steps: StepCount | None = None
-    """Steps in the window."""
+    """Steps in the window; null if the source does not state them."""
     repeat_count: StepCount | None = None
-    """Number of measurements that the source states; absent if it states none, or two."""
+    """Number of measurements that the source states; null if it states none, or two different numbers."""
     estimator: Annotated[str, Schema(enum=["elapsed", "mean-of-rates", "sum-of-step-times", "unknown"])] = (
         context(
             "elapsed: samples over elapsed time. mean-of-rates: biased upwards where steps vary. sum-of-step-times: "
@@ -147,16 +148,19 @@ class PublishedFigure:
 
     @property
     def devices(self) -> int:
-        """Devices of all nodes."""
+        """Number of devices on all nodes together."""
         return self.topology.devices
 
     @property
     def global_batch_size(self) -> int:
-        """Samples per step over all devices."""
+        """Samples per optimization step over all devices."""
         return self.batch_size * self.devices
 
     def roles(self) -> dict[str, Role]:
-        """Return every field and option that describes the case, with its role in a comparison."""
+        """Return the name of every field and stated option that describes the case → its role in a comparison.
+
+        Options that the source does not state are left out, and so are fields without a role, such as `throughput`.
+        """
         fields = {
             field.name: field.metadata["role"]
             for field in attrs.fields(type(self))
@@ -168,7 +172,7 @@ class PublishedFigure:
         """Return the value of a field or an option; None for an option that the source does not state.
 
         Raises:
-            UnknownName: the name is neither.
+            UnknownName: the name is neither a field nor an option.
         """
         if name in OPTION_ROLES:
             return self.options.get(name)
@@ -177,7 +181,7 @@ class PublishedFigure:
         return getattr(self, name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values, under the schema `published`, without what the source does not state."""
+        """Return the figure as JSON values that follow the schema `published`, without values that are None or empty."""
         plain = attrs.asdict(self, recurse=False)
         plain["topology"] = str(self.topology)
         plain["options"] = dict(self.options)
@@ -194,7 +198,8 @@ class PublishedFigure:
         """Return the figure of a JSON document; the inverse of `to_dict`.
 
         Raises:
-            DocumentError: the document breaks the schema `published`.
+            DocumentError: the document is not plain JSON data, or breaks the schema `published`.
+            UnknownName: an option is none of `OPTION_ROLES`.
         """
         from dlperf_sdk.documents import schema
 
@@ -204,7 +209,11 @@ class PublishedFigure:
 
     @classmethod
     def from_valid(cls, plain: Mapping[str, Any]) -> PublishedFigure:
-        """Return the figure of a document that follows the schema `published`, which is not checked again."""
+        """Return the figure of a document that follows the schema `published`; the schema is not checked here.
+
+        Raises:
+            UnknownName: an option is none of `OPTION_ROLES`.
+        """
         fields = {name: value for name, value in plain.items() if name != "schema_version"}
         fields["source"] = Source(**fields["source"])
         return cls(**fields)

@@ -1,6 +1,6 @@
-"""The controller half of a framework plugin: what it can do, and where its worker half is.
+"""The controller half of a framework plugin: capabilities, environments, and the location of the worker half.
 
-Nothing here, and nothing that a plugin puts beside it, may import the framework itself.
+Neither this module nor a plugin's module beside it may import the framework itself.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ LAYOUTS = frozenset({"auto", "nchw", "nhwc"})
 
 @frozen
 class EnvironmentSpec:
-    """Contents of one of a framework's environments."""
+    """Contents of an environment that runs a framework's workers."""
 
     python: str
-    """The versions of Python it runs on, as a specifier: `>=3.9,<3.12`."""
+    """Supported versions of Python, as a specifier: `>=3.9,<3.12`."""
     requirements: tuple[str, ...]
-    """Packages to install, as requirement specifiers; these are also checked in an existing environment."""
+    """Packages to install, as requirement specifiers. An existing environment is checked for the same packages."""
     lock: Path | None = None
-    """Exact versions of everything, in requirements format, that the plugin ships and has been tested with."""
+    """A requirements file of the plugin with the exact, tested version of every package; None if it ships none."""
     uv_options: tuple[str, ...] = ()
     """Extra arguments for `uv pip install` that are tried when the configured indexes do not hold the requirements."""
 
@@ -71,30 +71,33 @@ def _sources(names: Iterable[str]) -> frozenset[str]:
 
 @frozen
 class Capabilities:
-    """Capabilities of a framework's plugin. What is not listed is refused before anything starts.
+    """Capabilities of a framework's plugin. A case that needs anything else is refused before it starts.
 
     Raises:
-        UnknownName: the core has no precision, strategy, layout or data source, or compiler, of a name.
+        UnknownName: the core knows no precision, strategy, layout or data source of a given name, or no compiler
+            of a name that is given as text.
     """
 
     devices: frozenset[str] = field(converter=_devices, default=frozenset({"cpu"}))
-    """Kinds of device; these are open."""
+    """Kinds of device. Any name is allowed."""
     precisions: frozenset[str] = field(converter=_precisions, default=frozenset({PRECISIONS.default}))
     """Names of `dlperf_sdk.spec.precision.PRECISIONS`, which say what is computed in which format."""
     compilers: frozenset[str] = field(converter=_compilers, default=frozenset({NONE}))
-    """Names of `dlperf_sdk.spec.compiler.COMPILERS`, and a `Compiler` object for each that is not among them. Every
+    """Names of `dlperf_sdk.spec.compiler.COMPILERS`. Declare another compiler as a `Compiler` object. Every
     plugin offers `none`."""
     strategies: frozenset[str] = field(converter=_strategies, default=frozenset({INDEPENDENT}))
     """Names of `dlperf_sdk.spec.strategy.STRATEGIES`."""
     layouts: frozenset[str] = field(converter=_layouts, default=frozenset({"auto"}))
+    """Names of `LAYOUTS`."""
     data: frozenset[str] = field(converter=_sources, default=frozenset({DATA_SOURCES.default}))
     """Names of `dlperf_sdk.spec.data_source.DATA_SOURCES`."""
     accumulation: bool = False
+    """True if an optimization step may consist of several micro-batches."""
 
 
 @define
 class NoOptions:
-    """The options of a framework or a model that has none."""
+    """Options of a plugin that has none."""
 
 
 class Framework(ABC):
@@ -105,33 +108,44 @@ class Framework(ABC):
     runtime: ClassVar[str]
     """The `dlperf_sdk.worker.interface.Runtime`, as ``module:attribute``."""
     trainers: ClassVar[Mapping[str, str]] = {}
-    """Model name → its `dlperf_sdk.worker.interface.Trainer`, as ``module:attribute``."""
+    """Model name → location of its `dlperf_sdk.worker.interface.Trainer`, as ``module:attribute``."""
     processes: ClassVar[str] = "dlperf_sdk.worker.processes:one_per_device"
-    """The pure function that lays out the processes of a case, as ``module:attribute``."""
+    """The pure function that lists the processes of a case, as ``module:attribute``."""
     packages: ClassVar[tuple[str, ...]] = ()
-    """Top-level packages that the worker half imports beside its own: the bundle takes them to the nodes."""
+    """Further top-level packages that the worker half imports, besides its own. The bundle carries them to the
+    nodes."""
     capabilities: ClassVar[Capabilities] = Capabilities()
     unsupported: ClassVar[Mapping[str, str]] = {}
-    """A name that `capabilities` lack, such as `amp-bf16` or `nhwc` → why, in a sentence for whoever asks for it."""
+    """Name missing in `capabilities`, such as `amp-bf16` or `nhwc` → reason, as a sentence for the error message."""
     tuning_variables: ClassVar[Collection[str]] = ()
-    """Environment variables of this framework that a file may set, for they only tune threads, memory, logging or
-    transport. None may name a program, a library or a file."""
+    """Environment variables of this framework that a spec or campaign file may set. They tune threads, memory,
+    logging or transport only. None of them may name a program, a library or a file."""
     Options: ClassVar[type[Any]] = NoOptions
     """An attrs class: the plugin's own options, set with `--set NAME=VALUE`."""
 
     @abstractmethod
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment for this kind of device and, where it matters, this strategy and model."""
+        """Return the environment for a case.
+
+        Args:
+            device: A kind of device of `capabilities`.
+            strategy: Name of the gradient synchronization strategy.
+            model: Name of the model.
+        """
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return the reason why a combination of offered capabilities cannot run, in a sentence; None if it can.
+        """Return a sentence that says why the plugin cannot run a case; None if it can.
 
-        Each capability that `spec` names is offered on its own, and its `device` is resolved: never `auto`. Refuse here
-        what only a combination lacks: amp-fp16 without a GPU, or a compiler that does not support one of the models
-        (the suite tests it with the others). Never refuse a model in fp32 without a compiler on one device: leave that
-        model out of `trainers`.
+        The core has already checked each capability on its own. Refuse here what only a combination lacks:
+        amp-fp16 without a GPU, or a compiler that does not support one of the models (the conformance suite tests
+        it with the others). Also refuse an option that was changed but has no effect or no support in the case;
+        otherwise two results would differ in a label only. Never refuse a model in fp32 without a compiler on one
+        device: leave that model out of `trainers`.
 
-        `options` is an instance of `Options`. Also refuse an option that was changed but has no effect or no support in
-        the case; otherwise two results would differ in a label only.
+        The base class refuses nothing.
+
+        Args:
+            spec: The case. Its `device` is resolved, never `auto`.
+            options: An instance of `Options`.
         """
         return None

@@ -1,4 +1,4 @@
-"""An importer: reads one log of another program, and returns a throughput and the facts of its case."""
+"""The interface of importers: each reads the logs of one program as a throughput and facts about the case."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from attrs import frozen
 from dlperf_sdk.errors import DocumentError
 
 MAX_LINE_BYTES = 1024 * 1024
-"""A longer line is refused: the file is no log."""
+"""Maximum length of a line in bytes. A file with a longer line is refused."""
 
 
 @frozen
 class Reading:
-    """The content of one log: a throughput, and the facts of the case."""
+    """Content of one log: a throughput, and facts about the case."""
 
     program: str
-    """The program that wrote the log, as far as the log tells."""
+    """Program that wrote the log, as precisely as the log states it."""
     facts: Mapping[str, Any]
-    """Named as the fields of a run spec and of a published figure are."""
+    """Name of a field of a run spec or of a published figure → value."""
     throughput: float
     """Samples of all devices per second."""
     estimator: str
-    """A short name, such as `loop-elapsed`, `elapsed-between-lines`, `summed-step-times` or `mean-of-rates`."""
+    """Short name such as `loop-elapsed`, `elapsed-between-lines`, `summed-step-times` or `mean-of-rates`."""
     estimator_description: str
-    """The estimator in a sentence."""
+    """Description of the estimator in a sentence."""
 
 
 class Log:
-    """The lines of a log with their numbers, counted from 1. They can be read once, in order."""
+    """The lines of a log file. They can be read once, in order; the file is opened with the first line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -47,10 +47,13 @@ class Log:
         self._lines = self._read()
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        """Return the lines not yet read, as text; bytes that are not UTF-8 are replaced.
+        """Return an iterator over the lines not yet read, as (line number, text) pairs. Line numbers count from 1.
+
+        The text has no line end. Bytes that are not UTF-8 are replaced.
 
         Raises:
-            DocumentError: the file cannot be read, is no regular file, or has a line above `MAX_LINE_BYTES`.
+            DocumentError: while iterating: the file cannot be read, is not a regular file, or has a line that is
+                longer than `MAX_LINE_BYTES`.
         """
         return self._lines
 
@@ -78,17 +81,31 @@ class Log:
             raise DocumentError(f"{self.path} cannot be read: {reason}.") from None
 
     def sha256(self) -> str:
-        """Read the remaining lines and return the checksum of the whole file."""
+        """Read the remaining lines and return the SHA-256 checksum of the whole file, in hexadecimal.
+
+        Raises:
+            DocumentError: the rest of the file cannot be read, as in `__iter__`.
+        """
         for _ in self._lines:
             pass
         return self._hash.hexdigest()
 
     def error_at(self, line: int, problem: str) -> DocumentError:
-        """Return an error about a problem in a line: `run.log, line 12: …`."""
+        """Return an error that names the file and a line; the caller raises it.
+
+        The text is `run.log, line 12: PROBLEM.`.
+
+        Args:
+            line: Line number, counted from 1.
+            problem: Sentence without its full stop.
+        """
         return DocumentError(f"{self.path}, line {line}: {problem}.")
 
     def error_missing(self, missing: str) -> DocumentError:
-        """Return an error about something that the log lacks: `run.log ends after line 12 without …`."""
+        """Return an error about missing content; the caller raises it.
+
+        The text is `run.log ends after line 12 without MISSING.`. The line number is that of the last line read.
+        """
         return DocumentError(f"{self.path} ends after line {self.line_count} without {missing}.")
 
 
@@ -98,20 +115,23 @@ class Importer(ABC):
     name: ClassVar[str]
     """The name used for selection; the entry point carries the same."""
     version: ClassVar[str]
-    """Raised when a log is read differently than before; every imported result states it."""
+    """Version of the reading rules, increased when a log is read differently. Every imported result states it."""
     has_window: ClassVar[bool] = False
-    """True if it measures over a window of steps, which `warmup` and `steps` choose."""
+    """True if the importer measures over a window of steps, which the facts `warmup` and `steps` choose."""
 
     @abstractmethod
     def read(self, log: Log, stated: Mapping[str, Any]) -> Reading:
         """Read one log of one training run.
 
         Args:
-            log: The file, line by line.
-            stated: Facts that the user states, under the names of `Reading.facts`; with `has_window` also
-                `warmup` and `steps`. They take precedence over the log's.
+            log: The log; no line has been read yet.
+            stated: Facts that the user states, under the names of `Reading.facts`; if `has_window` is set, also
+                `warmup` and `steps`. They take precedence over the facts in the log.
+
+        Returns:
+            The content of the log. `facts` holds what the log states; the caller adds the stated facts.
 
         Raises:
             DocumentError: the log is malformed, incomplete or of several runs; the message names the line.
-            UsageError: a fact that is needed here is neither in the log nor in `stated`.
+            UsageError: neither the log nor `stated` has a fact that is needed to compute the throughput.
         """

@@ -1,4 +1,4 @@
-"""A measurer: something that observes a run and adds metrics."""
+"""The interface of measurers: plugins that turn records and samples into metrics."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Metric:
 
 @frozen
 class Measured:
-    """Input of a measurement: the finished repeats of one case, and a description of the case."""
+    """Input of a measurer: the finished repeats of one case, and the properties of the case."""
 
     repeats: tuple[Repeat, ...]
     unit: str
@@ -43,25 +43,29 @@ class Measured:
     batch_size: int
     """Samples per device and optimization step."""
     devices: int
-    """On all nodes together."""
+    """Number of devices on all nodes together."""
     device: str
-    """Their kind: `cpu`, `cuda`, …"""
+    """Kind of the devices: `cpu`, `cuda`, …"""
     precision: str
+    """Name of the precision."""
     flops_per_sample: int
     """Floating-point operations per sample and training step; a multiply-accumulate counts as two."""
 
 
 class Measurer(ABC):
-    """Adds metrics to a result. Registered in the group `dlperf_sdk.measurers`; every installed one is used.
+    """A plugin that adds metrics to a result.
 
-    Facts that nobody could measure are absent, never zero.
+    Registered in the group `dlperf_sdk.measurers`; every installed one is used.
     """
 
     name: ClassVar[str]
-    """The name it is listed under; the entry point carries the same."""
+    """Name in listings; the entry point carries the same."""
     samplers: ClassVar[tuple[str, ...]] = ()
-    """The samplers, as ``module:attribute``, that each agent runs beside its workers; standard library only."""
+    """Samplers that each agent runs beside its workers, as ``module:attribute``. They use the standard library only."""
 
     @abstractmethod
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
-        """Return the metrics of a case from what was measured; none that was not measured; pure."""
+        """Return the metrics that can be computed from the repeats.
+
+        A quantity that was not measured has no metric; it is never reported as zero. The method has no side effects.
+        """

@@ -1,4 +1,4 @@
-"""A model: a framework-neutral training workload."""
+"""The interface of models: framework-neutral training workloads."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Parameter:
     name: str
     """Its name."""
     shape: Shape
-    """Lengths of its dimensions: convolutions are OIHW, linear layers (out, in); a plugin transposes what its framework
-    wants otherwise."""
+    """Length of each dimension. Convolutions are OIHW, linear layers (out, in). A plugin transposes where its
+    framework has another order."""
     init: Mapping[str, Any]
     """Initialization of the canonical weights: see `dlperf_sdk.worker.canonical`."""
     decay: bool = True
-    """True if the optimizer's weight decay applies to it; the name does not tell."""
+    """True if the optimizer's weight decay applies to the parameter. The name does not imply it."""
 
     @property
     def size(self) -> int:
@@ -42,7 +42,7 @@ class Parameter:
 
 @frozen
 class Input:
-    """One input of the model, as one sample of a batch has it."""
+    """One input of the model. All values describe a single sample."""
 
     name: str
     """Its name."""
@@ -53,18 +53,21 @@ class Input:
     fill: Mapping[str, Any]
     """Contents of the canonical batch: see `dlperf_sdk.worker.canonical`."""
     is_label: bool = False
-    """True for the small input by which the core tells samples apart, such as the labels: one of each model's."""
+    """True for the small input, such as the labels, by which the core tells samples apart. Each model has exactly
+    one."""
 
 
 @frozen
 class Term:
-    """One line of the arithmetic behind a FLOP count."""
+    """One line of a FLOP count: a layer or a group of layers."""
 
     name: str
+    """Name of the layer or group."""
     macs: int
     """Multiply-accumulates per sample in the forward pass."""
     passes: int = 3
-    """3: forward, gradient of the input, gradient of the weight. 2 where the input needs no gradient."""
+    """Matrix products per training step: 3 for forward, gradient of the input and gradient of the weight; 2 where
+    the input needs no gradient."""
 
     @property
     def flops(self) -> int:
@@ -79,9 +82,10 @@ class Optimizer:
     kind: str
     """`sgd` (with momentum) or `adamw` (decoupled weight decay)."""
     numbers: Mapping[str, float | None]
-    """`learning_rate`, `weight_decay`, and `momentum`, or `beta1`, `beta2`, `epsilon`; `clip_norm`, None or absent
-    where nothing is clipped; `warmup_steps`, over which the policy `warmup` ramps the rate up from zero to
-    `warmup_learning_rate`. `dlperf_sdk.worker.schedule` makes each step's rate of them."""
+    """`learning_rate` and `weight_decay`, with `momentum` (sgd) or `beta1`, `beta2` and `epsilon` (adamw).
+    `clip_norm` is the limit of the common gradient norm; None or absent: no clipping. `warmup_steps` is the
+    number of steps over which the policy `warmup` raises the rate from zero to `warmup_learning_rate`.
+    `dlperf_sdk.worker.schedule` computes the rate of each step."""
     source: str
     """Publication of the numbers."""
 
@@ -98,42 +102,71 @@ class Model(ABC):
     has_images: ClassVar[bool] = False
     """True if its inputs are images, so that there is a memory layout to choose."""
     unit: ClassVar[str] = "samples/s"
-    """Unit of its throughput: img/s, seq/s."""
+    """Unit of the throughput: `img/s`, `seq/s`."""
     references: ClassVar[Path | None] = None
-    """Its float64 trajectories, which the verdict `parity` holds every framework to: a document of the schema
-    `reference`. Without one that verdict is inconclusive."""
+    """Document of the schema `reference` with float64 loss trajectories, which the verdict `parity` compares
+    every framework with. None: the verdict is inconclusive."""
 
     @abstractmethod
     def parameters(self, options: Any) -> tuple[Parameter, ...]:
-        """Return the manifest of trainable parameters, in the order of the forward pass."""
+        """Return the manifest of trainable parameters, in the order of the forward pass.
+
+        Args:
+            options: An instance of `Options`.
+        """
 
     @abstractmethod
     def inputs(self, options: Any) -> tuple[Input, ...]:
-        """Return the inputs that one sample consists of."""
+        """Return the inputs of one sample.
+
+        Args:
+            options: An instance of `Options`.
+        """
 
     @abstractmethod
     def flops(self, options: Any) -> tuple[Term, ...]:
-        """Return the arithmetic of one training step per sample, matrix work only, a line per layer or group."""
+        """Return the FLOP count of one training step per sample, with a term per layer or group; matrix products only.
+
+        Args:
+            options: An instance of `Options`.
+        """
 
     @abstractmethod
     def optimizer(self, options: Any, global_batch_size: int) -> Optimizer:
-        """Return the optimizer for this global batch size."""
+        """Return the optimizer for a global batch size.
+
+        Args:
+            options: An instance of `Options`.
+            global_batch_size: Samples per optimization step over all devices.
+        """
 
     def data_sources(self, options: Any) -> frozenset[str]:
-        """Return the names of the data sources that can feed it, by its inputs and options."""
+        """Return the names of the data sources that can feed the model, given its inputs and the names of its options.
+
+        Args:
+            options: An instance of `Options`.
+        """
         inputs = {model_input.name for model_input in self.inputs(options)}
         names = {field.name for field in attrs.fields(self.Options)}
         return frozenset(source.name for source in DATA_SOURCES if source.feeds(inputs, names))
 
     def flops_per_sample(self, options: Any) -> int:
-        """Return the floating-point operations per sample and training step."""
+        """Return the floating-point operations per sample and training step; a multiply-accumulate counts as two.
+
+        Args:
+            options: An instance of `Options`.
+        """
         return sum(term.flops for term in self.flops(options))
 
     def parameter_count(self, options: Any) -> int:
-        """Return the number of trainable parameters."""
+        """Return the number of elements of all trainable parameters.
+
+        Args:
+            options: An instance of `Options`.
+        """
         return sum(parameter.size for parameter in self.parameters(options))
 
 
 def entry_to_dict(value: Any) -> Any:
-    """Return a manifest entry (`Parameter`, `Input`) as JSON values."""
+    """Return a manifest entry, a `Parameter` or an `Input`, as a dictionary of JSON values: field name → value."""
     return attrs.asdict(value, value_serializer=lambda _, __, v: list(v) if isinstance(v, tuple) else v)

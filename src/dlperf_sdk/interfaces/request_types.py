@@ -1,4 +1,7 @@
-"""Types of the worker's request: plain values to the worker, the core's classes to its schema."""
+"""Types of the fields of the worker's request.
+
+The worker sees plain values; the schema is made from the core's classes.
+"""
 
 from __future__ import annotations
 

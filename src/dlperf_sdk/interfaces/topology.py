@@ -1,4 +1,4 @@
-"""A launcher: it starts one agent per node and returns agent 0's event stream."""
+"""The interface of launchers: each starts one agent per node and returns the event stream of agent 0."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from dlperf_sdk.interfaces.framework import NoOptions
 
 @frozen
 class Job:
-    """A case to launch."""
+    """A case to launch, as its launcher sees it."""
 
     id: str
+    """Name of the launch, unique among the jobs of a user."""
     bundle: Path
-    """The archive that every node needs, and all that it needs: no file system is shared."""
+    """Archive with everything that a node needs from the controller. No shared file system is assumed."""
     nodes: int
     devices_per_node: int
     device: str
+    """Kind of the devices: `cpu`, `cuda`, …"""
     options: Any = field(factory=NoOptions)
     """An instance of the launcher's `Options`."""
     prefix: tuple[str, ...] = ()
-    """The command in front of each agent's: a container runner, or nothing for the node itself."""
+    """Words in front of each agent's command, such as a container runner; empty: the agent runs on the node itself."""
     start_timeout: float = 300.0
-    """Seconds from the start of the agents to agent 0's first event."""
+    """Maximum seconds from the start of the agents to agent 0's first event."""
 
 
 @frozen
@@ -43,9 +45,9 @@ class AttachedJob:
     cancel_command: str
     """The command with which users cancel it."""
     stream: Iterator[bytes]
-    """Agent 0's stream from its beginning, as `Topology.launch` gives it; to stop reading does not harm the job."""
+    """Agent 0's stream from its beginning, as `Topology.launch` gives it. The job continues if the reader stops."""
     acknowledge: Callable[[], None]
-    """Tell the job that its stream is stored, so that it need not be kept for another controller."""
+    """Function that tells the job that its stream is stored. The job then need not keep it for another controller."""
 
 
 class Topology(ABC):
@@ -56,18 +58,33 @@ class Topology(ABC):
     Options: ClassVar[type[Any]] = NoOptions
     """An attrs class: the launcher's own options, set with `--set NAME=VALUE`.
 
-    The metadata of each option hold its `help`, that of one that names a program or its flags `"executes": True`, and
-    that of one that names a file `"reads": True`. Spec files and campaign files may not set these.
+    The metadata of each option hold its `help`. An option that names a program or its flags has `"executes":
+    True`, one that names a file `"reads": True`. Spec files and campaign files may not set an option with either
+    mark.
     """
     placement_variables: ClassVar[tuple[str, ...]] = ()
-    """The variables in which the launcher tells each agent its placement; a container takes them from its node."""
+    """Variables through which the launcher tells each agent its placement. A container receives them from its node."""
 
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Return a sentence that says why the launcher cannot place so many nodes and devices from here, or None."""
+        """Return a sentence that says why the launcher cannot place the case from this machine; None without such a reason.
+
+        The base class returns None.
+
+        Args:
+            nodes: Number of nodes.
+            devices_per_node: Number of devices on each node.
+            device: Kind of the devices.
+        """
         return None
 
     def validate_options(self, nodes: int, options: Any) -> None:
-        """Check an instance of `Options` for so many nodes, as far as that is possible before the launch.
+        """Check the launcher's options for a number of nodes, as far as that is possible before the launch.
+
+        The base class accepts everything.
+
+        Args:
+            nodes: Number of nodes.
+            options: An instance of `Options`.
 
         Raises:
             SpecError: an option has a wrong value.
@@ -75,14 +92,23 @@ class Topology(ABC):
         return
 
     def has_queue(self) -> bool:
-        """Return True if each launch submits a job that may wait for its turn; the parity run then shares the job."""
+        """Return True if each launch submits a job that may wait in a queue.
+
+        The parity run then shares the job of the run. The base class returns False.
+        """
         return False
 
     def attach(self, job: str) -> AttachedJob:
-        """Return the job that an earlier controller submitted under this identifier of the queue.
+        """Return a job that an earlier controller submitted.
+
+        The base class, for launchers without a queue, always raises.
+
+        Args:
+            job: The queue's own identifier of the job.
 
         Raises:
-            Unavailable: there is no such job, dlperf did not submit it, it is over, or the queue does not answer.
+            Unavailable: there is no such job, dlperf did not submit it, it is over, the queue does not answer, or
+                the launcher has no queue.
         """
         raise Unavailable(
             f"The launcher {self.name} has no queue: its agents end with their controller, and nothing of {job!r} is "
@@ -90,18 +116,20 @@ class Topology(ABC):
         )
 
     def cancel_orphaned_jobs(self, ids: Set[str], options: Any) -> Mapping[str, str]:
-        """Cancel the jobs that earlier controllers left in the queue, and return those that are still there.
+        """Cancel the jobs that earlier controllers left in the queue, and return those that still exist.
 
-        A controller that was killed may not have stored its job's number, so jobs are found by their `Job.id`, among
-        the user's own. The method is called repeatedly until it returns nothing: then none is left, and none can
-        appear. A launcher without a queue has nothing to cancel.
+        A controller that was killed may not have stored the queue's identifier of its job. Therefore jobs are
+        found by their `Job.id`, among those of the same user. The caller repeats the call until the result is
+        empty: then no such job exists or can appear. The base class, for launchers without a queue, returns an
+        empty mapping.
 
         Args:
-            ids: the values of `Job.id` to look for.
-            options: an instance of `Options`.
+            ids: Values of `Job.id` to look for.
+            options: An instance of `Options`.
 
         Returns:
-            Each job's label, the same in every call, and its state. A submission that is under way counts as a job.
+            Label of each job → its state, both as text for users. A job has the same label in every call. A
+            submission under way counts as a job.
 
         Raises:
             Unavailable: the queue does not answer; the caller tries again for a while.
@@ -110,20 +138,26 @@ class Topology(ABC):
 
     @abstractmethod
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        """Return the commands that `launch` runs, to be shown to users; pure."""
+        """Return the commands that `launch` runs, each as its words, to be shown to users.
+
+        Nothing is started or written.
+        """
 
     def script(self, job: Job) -> str | None:
-        """Return the batch script that those commands read in place of the bundle, to be shown to users; pure."""
+        """Return the batch script that those commands submit, for display and without the bundle; None without a script.
+
+        Nothing is started or written. The base class returns None.
+        """
         return None
 
     @abstractmethod
     def launch(self, job: Job) -> AbstractContextManager[Iterator[bytes]]:
-        """Start the agents; the context's value is agent 0's stream, line by line, and leaving it ends all agents.
+        """Start the agents, and return a context manager whose value is the stream of agent 0, line by line.
 
-        A node that could not start its agent writes an event `ended` of its own; lines that are no events are
-        ignored. The iterator ends when agent 0 does. Leaving the context returns when every agent that can be reached
-        has ended; the others end themselves.
+        The iterator ends when agent 0 ends. Leaving the context ends all agents: it returns when every reachable
+        agent has ended, and the others end themselves. A node that cannot start its agent writes an event `ended`
+        to the stream. The stream may contain lines that are not events; readers ignore these.
 
         Raises:
-            Unavailable: the launcher cannot place the job.
+            Unavailable: the launcher cannot place the job. Raised by the call or on entering the context.
         """

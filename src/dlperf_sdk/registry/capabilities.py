@@ -1,4 +1,4 @@
-"""Checks that a framework offers what a spec asks for, before anything is started."""
+"""Checks that a framework offers what a spec requests, before anything is started."""
 
 from __future__ import annotations
 
@@ -24,17 +24,21 @@ VOCABULARY: dict[str, frozenset[str]] = {
     "layout": LAYOUTS,
     "data": DATA_SOURCES.names,
 }
-"""Names that the core knows. One that a framework does not offer is unsupported; any other is unknown, except kinds of
-device and compilers that the framework's plugin declares."""
+"""Kind of capability → names that the core knows. A known name that a framework does not offer is unsupported;
+any other name is unknown, unless it is a kind of device or a compiler that the framework's plugin declares."""
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return names in alphabetical order, for a sentence."""
+    """Return names in alphabetical order, separated by commas, for a sentence; `nothing` if there is none."""
     return ", ".join(sorted(names)) or "nothing"
 
 
 def device_of(requested: str, framework: Framework) -> str:
-    """Return the requested kind of device; for `auto` a GPU where there is one that the framework can use."""
+    """Return the kind of device that a case uses; resolve `auto`.
+
+    `auto` is `cuda` if the framework supports it and this machine has an NVIDIA GPU, else `cpu` if the framework
+    supports it, else the alphabetically first kind that it supports; `cpu` if it supports none.
+    """
     if requested != "auto":
         return requested
     supported = framework.capabilities.devices
@@ -47,11 +51,21 @@ def device_of(requested: str, framework: Framework) -> str:
 
 
 def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: Model) -> None:
-    """Refuse what the framework or the model does not offer.
+    """Check that the framework and the model support every property of a spec on its own.
+
+    The strategy is not checked on a single device, where there is nothing to synchronize.
+
+    Args:
+        spec: The case.
+        device: The kind of device, resolved: never `auto`.
+        framework: The framework's plugin.
+        model: The model's plugin.
 
     Raises:
-        UnknownName: neither the core nor the framework's plugin knows a name.
-        Unsupported: the framework's plugin does not offer it, or it means nothing to the model or the device.
+        UnknownName: neither the core nor the framework's plugin knows a device, precision, compiler, strategy,
+            layout or data source of the spec.
+        Unsupported: the framework's plugin does not offer one of these or gradient accumulation, a layout is
+            given for a model without images, or the precision does not exist on the device.
     """
     capabilities: Capabilities = framework.capabilities
     choices = {
@@ -94,17 +108,23 @@ def check_data_source(source: str, model: Model, sources: Iterable[str]) -> None
     """Check that a data source is among the `sources` that can feed the model.
 
     Raises:
-        Unsupported: it is not; the model has other inputs.
+        Unsupported: the source is not among them; the message lists those that are.
     """
     if source not in sources:
         raise Unsupported(f"{model.name} cannot be fed from {source!r}; it takes {listed(sources)}.")
 
 
 def check_combination(spec: RunSpec, device: str, framework: Framework, options: Any) -> None:
-    """Check that the plugin can run a combination of offered capabilities; `options` are the plugin's.
+    """Check that a framework's plugin can run a combination of capabilities that it offers one by one.
+
+    Args:
+        spec: The case.
+        device: The kind of device, resolved: never `auto`.
+        framework: The framework's plugin.
+        options: An instance of the framework's `Options`.
 
     Raises:
-        Unsupported: the plugin refuses it; the message is the plugin's reason.
+        Unsupported: the plugin refuses the combination; the message is the plugin's reason.
     """
     reason = framework.explain_refusal(attrs.evolve(spec, device=device), options)
     if reason:

@@ -1,4 +1,4 @@
-"""What a model is with the options of a case: its parameters, inputs, arithmetic and optimizer."""
+"""Description of a model with the options of a case: its parameters, inputs, FLOP count and optimizer."""
 
 from __future__ import annotations
 
@@ -13,23 +13,29 @@ from dlperf_sdk.interfaces.model import Input, Model, Optimizer, Parameter
 
 @frozen(kw_only=True)
 class ModelDescription:
-    """The answers of a model's plugin for one case."""
+    """Description of a model for one case, collected from its plugin."""
 
     parameters: tuple[Parameter, ...]
     inputs: tuple[Input, ...]
     optimizer: Optimizer
     parameter_count: int
     flops_per_sample: int
-    """Floating-point operations per sample and training step."""
+    """Floating-point operations per sample and training step; a multiply-accumulate counts as two."""
     data_sources: frozenset[str]
-    """Names of the data sources that can feed it."""
+    """Names of the data sources that can feed the model."""
 
 
 def describe_model(model: Model, options: Any, global_batch_size: int) -> ModelDescription:
-    """Return a model's description of itself with these options, for a global batch.
+    """Return the description of a model with these options, for a global batch.
+
+    Args:
+        model: The model's plugin.
+        options: An instance of the model's `Options`.
+        global_batch_size: Samples per optimization step over all devices.
 
     Raises:
-        SpecError: the options give it an impossible shape.
+        SpecError: with these options a dimension is shorter than 1, there is no parameter, or the FLOP count is
+            negative. Errors of the plugin pass unchanged.
     """
     described = ModelDescription(
         parameters=model.parameters(options),

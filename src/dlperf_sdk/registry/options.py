@@ -1,4 +1,4 @@
-"""Options by name, split among the model, the framework and the topology that declare them."""
+"""Options by name, distributed to the plugins that declare them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,19 @@ from dlperf_sdk.spec.values import Scalar
 
 
 def split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
-    """Return the options of model, framework and topology, each as the attrs class that declares them."""
+    """Return the options of a spec for each owner, in the order of the owners.
+
+    Args:
+        spec: The case.
+        owners: Plugins with an attrs class `Options`: model, framework and topology.
+
+    Returns:
+        An instance of each owner's `Options`, with defaults for the options that the spec does not set.
+
+    Raises:
+        UnknownName: no owner declares an option of the spec.
+        SpecError: two owners declare the same option, or an option has an impossible value.
+    """
     declared = [{field.name for field in attrs.fields(owner.Options)} for owner in owners]
     for (first, names), (second, other_names) in itertools.combinations(
         zip(owners, declared, strict=True), 2
@@ -36,7 +48,9 @@ def split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
 
 
 def options_of(owner: Any, spec: RunSpec) -> Any:
-    """Return the options of one owner, as far as the spec sets them.
+    """Return an instance of one owner's `Options`, with defaults for the options that the spec does not set.
+
+    Options of the spec that the owner does not declare are ignored.
 
     Raises:
         SpecError: an option has an impossible value.

@@ -1,7 +1,7 @@
-"""List and load installed plugins: stevedore behind one class.
+"""Installed plugins: listing and loading, with stevedore behind one class.
 
-Listing reads entry points and imports nothing. Loading imports the one plugin that is asked for. A plugin that cannot
-be loaded is a row with its error; two distributions that claim one name are an error that names both.
+Listing reads entry points and imports nothing. Loading imports only the plugin that is named. An error names the
+plugin and its distribution; if two distributions claim one name, the error names both.
 """
 
 from __future__ import annotations
@@ -29,22 +29,25 @@ if TYPE_CHECKING:
 
 @frozen
 class Group:
-    """A kind of plugin. Its entry-point group is `dlperf_sdk.` and the name."""
+    """A kind of plugin."""
 
     name: str
+    """Plural: the entry-point group is `dlperf_sdk.` and this name."""
     singular: str
+    """Name of a plugin of this kind in messages."""
     path: str
-    """The interface that plugins implement, "module:class": it is imported with the first plugin."""
+    """Interface that the plugins implement, as `module:class` below `dlperf_sdk.interfaces`."""
     distribution: str | None = None
-    """Our distribution with plugins of the group, if the core has none."""
+    """Distribution of this project that brings plugins of the group; None if the core brings them or plugins are
+    separate."""
 
     @property
     def entry_points(self) -> str:
-        """The name of the entry-point group."""
+        """Name of the entry-point group."""
         return f"dlperf_sdk.{self.name}"
 
     def interface(self) -> type[Any]:
-        """Return the class that the group's plugins implement, imported."""
+        """Import and return the class that the group's plugins implement."""
         module, _, name = self.path.partition(":")
         return cast(type[Any], getattr(import_module(f"dlperf_sdk.interfaces.{module}"), name))
 
@@ -64,18 +67,23 @@ GROUPS: dict[str, Group] = {
 
 @frozen
 class Row:
-    """One line of a listing."""
+    """One plugin in a listing."""
 
     group: str
+    """Name of the plugin's group."""
     name: str
     distribution: str
-    """Name and version of what registers it."""
+    """Name and version of the distribution that registers the plugin; `given at run time` for one of
+    `Registry.extra`."""
     target: str
-    """`module:attribute`."""
+    """Location of the plugin's class, as `module:attribute`."""
 
 
 def distribution(entry_point: EntryPoint) -> str:
-    """Return name and version of what registers an entry point, also if an installation has lost its metadata."""
+    """Return name and version of the distribution that registers an entry point.
+
+    A phrase describes the distribution if its metadata are missing: `an unknown distribution`.
+    """
     if entry_point.dist is None:
         return "an unknown distribution"
     metadata = entry_point.dist.metadata
@@ -90,17 +98,21 @@ def distribution(entry_point: EntryPoint) -> str:
 
 @frozen
 class Registry:
-    """The plugins of this interpreter, and what is given at hand (group → name → object, for tests and notebooks).
+    """The plugins that are installed in this interpreter, and those given in `extra`.
 
-    What is installed is read when it is first asked for, once: a new registry knows what has been installed since.
+    Installed plugins are looked up once, with the first use. A new registry sees those that were installed since.
     """
 
     extra: Mapping[str, Mapping[str, Any]] = field(factory=dict)
+    """Further plugins for tests and notebooks: group → name → class."""
     _loaded: dict[tuple[str, str], Any] = field(factory=dict, init=False, repr=False, eq=False)
 
     @cached_property
     def _installed(self) -> Mapping[str, tuple[tuple[EntryPoint, Row], ...]]:
-        """By group. Each reading opens the metadata of every distribution, and a plan asks dozens of times."""
+        """By group.
+
+        Each reading opens the metadata of every distribution, and a plan needs the result dozens of times.
+        """
         installed = entry_points()
         return {
             group: tuple(
@@ -111,7 +123,14 @@ class Registry:
         }
 
     def rows(self, group: str) -> tuple[Row, ...]:
-        """Return a row for each installed plugin of a group, sorted by name; nothing is imported."""
+        """Return a row for each plugin of a group, sorted by name; nothing is imported.
+
+        Args:
+            group: A key of `GROUPS`.
+
+        Returns:
+            The rows. A name that two distributions register has two.
+        """
         installed = [row for _, row in self._installed[group]]
         extra = [
             Row(group, name, "given at run time", f"{cls.__module__}:{cls.__qualname__}")
@@ -121,16 +140,23 @@ class Registry:
         return tuple(sorted(set(installed + extra), key=lambda row: (row.name, row.distribution)))
 
     def names(self, group: str) -> tuple[str, ...]:
-        """Return the names in a group, sorted."""
+        """Return the distinct names of the plugins in a group, sorted; nothing is imported."""
         return tuple(sorted({row.name for row in self.rows(group)}))
 
     def load(self, group: str, name: str) -> Any:
-        """Return the plugin of that name, loaded and instantiated once.
+        """Return the instance of a plugin.
+
+        The first call imports and instantiates its class; later calls return the same one.
+
+        Args:
+            group: A key of `GROUPS`.
+            name: Name of the plugin.
 
         Raises:
-            UnknownName: nothing is registered under the name.
-            DuplicatePlugin: two distributions register it.
-            PluginError: it cannot be imported, or is not what its group asks for.
+            UnknownName: no plugin of the group has this name.
+            DuplicatePlugin: two distributions register the name.
+            PluginError: the plugin cannot be imported or instantiated, does not implement the interface of its
+                group, or has another `name` than its entry point.
         """
         if (group, name) in self._loaded:
             return self._loaded[group, name]
@@ -204,7 +230,7 @@ class Registry:
         return cast("Importer", self.load("importers", name))
 
     def measurers(self) -> tuple[Measurer, ...]:
-        """Return every installed measurer; raises as `load` does."""
+        """Return every installed measurer, sorted by name; raises as `load` does."""
         return tuple(self.load("measurers", name) for name in self.names("measurers"))
 
     def distribution(self, group: str, name: str) -> str:
@@ -213,10 +239,16 @@ class Registry:
 
     @contextmanager
     def wrap_plugin_errors(self, group: str, name: str, action: str) -> Iterator[None]:
-        """Convert the errors of a plugin's own code in the context to a `PluginError`: `… cannot {action}: …`.
+        """Return a context in which an unexpected exception of a plugin's code becomes a `PluginError`.
+
+        Args:
+            group: The plugin's group.
+            name: The plugin's name.
+            action: What the plugin was to do, for the message `… cannot ACTION: …`.
 
         Raises:
-            PluginError: in place of every exception that is not dlperf's own.
+            PluginError: in place of any `Exception` or `SystemExit` other than a `DlperfError`, which passes
+                unchanged. The message names the distribution and the line that raised.
         """
         try:
             yield
@@ -230,7 +262,10 @@ class Registry:
             ) from error
 
     def trainer(self, framework: Framework, model: Model) -> str | None:
-        """Return the location of a pair's trainer, from the framework, else from the model; None if neither has it."""
+        """Return the trainer for a framework and a model, as `module:attribute`; None if neither plugin brings one.
+
+        The framework's plugin takes precedence over the model's.
+        """
         return framework.trainers.get(model.name) or model.trainers.get(framework.name)
 
 

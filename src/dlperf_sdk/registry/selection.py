@@ -1,4 +1,4 @@
-"""The plugins that a spec names, with everything that they say about its case: one call, before anything is started."""
+"""The plugins that a spec names, loaded and checked for its case before anything is started."""
 
 from __future__ import annotations
 
@@ -25,33 +25,37 @@ from dlperf_sdk.spec.run_spec import RunSpec
 
 @frozen(kw_only=True)
 class Selection:
-    """The plugins of a case that can be run; its options are the attrs classes of the plugins that declare them."""
+    """The plugins of a case that can be run, and their answers for the case."""
 
     framework: Framework
     model: Model
     description: ModelDescription
     trainer: str
-    """Where the model's trainer is, as ``module:attribute``."""
+    """Location of the trainer, as ``module:attribute``."""
     device: str
+    """Kind of the devices, resolved: never `auto`."""
     model_options: Any
+    """An instance of the model's `Options`; likewise the two fields below."""
     framework_options: Any
     topology_options: Any
     environment: EnvironmentSpec
     samplers: tuple[str, ...]
-    """Programs that the installed measurers have each node run."""
+    """Samplers of the installed measurers, as ``module:attribute``, sorted; each node runs them."""
     distribution: str
-    """Name and version of what registers the framework's plugin."""
+    """Name and version of the distribution that registers the framework's plugin."""
 
 
 def select_plugins(spec: RunSpec, registry: Registry) -> Selection:
-    """Load the plugins of a spec, and check that they can run its case.
+    """Load the plugins of a spec, and check that they can run its case. Nothing is started.
 
     Raises:
-        UnknownName: a framework, model, topology, option or capability that nobody knows.
+        UnknownName: there is no framework, model, launcher, option or capability of a given name.
         SpecError: an option has an impossible value, or one that does not fit the topology or the model.
-        PluginError: a plugin that is needed cannot be used.
-        Unsupported: the framework's plugin cannot run this case; the message says what it offers.
-        Unavailable: the topology cannot place it here.
+        PluginError: a plugin cannot be loaded, its code fails, or two distributions register its name. Includes
+            every installed measurer.
+        Unsupported: the framework has no trainer for the model, or its plugin cannot run the case; the message
+            says what it offers.
+        Unavailable: the launcher cannot place the case from this machine.
     """
     framework, model = registry.framework(spec.framework), registry.model(spec.model)
     topology = registry.topology(spec.topology.launcher)
