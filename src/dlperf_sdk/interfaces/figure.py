@@ -181,7 +181,10 @@ class PublishedFigure:
         return getattr(self, name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figure as JSON values that follow the schema `published`, without values that are None or empty."""
+        """Return the figure as JSON values that follow the schema `published`.
+
+        Values that are None or empty are left out.
+        """
         plain = attrs.asdict(self, recurse=False)
         plain["topology"] = str(self.topology)
         plain["options"] = dict(self.options)

@@ -66,7 +66,7 @@ class Topology(ABC):
     """Variables through which the launcher tells each agent its placement. A container receives them from its node."""
 
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Return a sentence that says why the launcher cannot place the case from this machine; None without such a reason.
+        """Return a sentence that says why the launcher cannot place the case from this machine; None if it may.
 
         The base class returns None.
 
@@ -144,9 +144,9 @@ class Topology(ABC):
         """
 
     def script(self, job: Job) -> str | None:
-        """Return the batch script that those commands submit, for display and without the bundle; None without a script.
+        """Return the batch script that those commands submit, for display; None if no script is submitted.
 
-        Nothing is started or written. The base class returns None.
+        The script is shown without the bundle. Nothing is started or written. The base class returns None.
         """
         return None
 

@@ -1,4 +1,4 @@
-"""Agent 0's events as values: finished repeats and failures."""
+"""Conversion of agent 0's events into values: repeats, failures, nodes and notes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from dlperf_sdk.results.records import Failure, Repeat
 
 
 def attempt_outcome(event: Mapping[str, Any]) -> Repeat | Failure:
-    """Return the finished repeat of an event `attempt-ended`, or its failure: the records may be invalid."""
+    """Return the finished repeat of an event `attempt-ended`, or its failure.
+
+    If the event has no failure but an invalid record, or none, the result is a failure of the kind `invalid-record`.
+
+    Raises:
+        DocumentError: a field of the event's failure has an impossible value.
+        KeyError: the event or its failure lacks a field.
+    """
     if event["failure"] is not None:
         return failure_from(event["failure"])
     try:
@@ -26,7 +33,8 @@ def repeat_from(event: Mapping[str, Any]) -> Repeat:
     """Return the repeat of an event `attempt-ended` without a failure.
 
     Raises:
-        DocumentError: there is no record, or one breaks its schema or belongs to another attempt.
+        DocumentError: the event breaks its schema, has no record, or has a record that is invalid or of another
+            attempt.
     """
     repeat = attempt_from_dict(event).repeat
     if not repeat.records:
@@ -40,10 +48,17 @@ def repeat_from(event: Mapping[str, Any]) -> Repeat:
 
 
 def failure_from(plain: Mapping[str, Any]) -> Failure:
-    """Return the failure in an agent's event.
+    """Return the failure that an agent's event reports, with a message that names the place and gives advice.
+
+    An unknown kind of failure becomes `crashed`.
+
+    Args:
+        plain: The event's `failure`: `kind` and `message`; `phase`, `node`, `rank`, `type` and `traceback` may be
+            missing.
 
     Raises:
-        DocumentError: a field of it has an impossible value.
+        DocumentError: a field has an impossible value.
+        KeyError: `kind` or `message` is missing.
     """
     kind = plain["kind"] if plain["kind"] in FAILURES else "crashed"
     known = {key: plain.get(key) for key in ("phase", "node", "rank", "type", "traceback")}
@@ -52,10 +67,11 @@ def failure_from(plain: Mapping[str, Any]) -> Failure:
 
 
 def nodes_from(event: Mapping[str, Any], count: int) -> tuple[Mapping[str, Any], ...]:
-    """Return each node's description of itself, of an event `agents-ready`.
+    """Return the description of each node in an event `agents-ready`, by node index.
 
     Raises:
-        DocumentError: there is not an object for each of the `count` nodes.
+        DocumentError: the event's `nodes` is not a list of `count` objects.
+        KeyError: the event has no `nodes`.
     """
     nodes = event["nodes"]
     if not (
@@ -71,7 +87,8 @@ def text_from(event: Mapping[str, Any]) -> str:
     """Return the text of an event `note`.
 
     Raises:
-        DocumentError: it is no text.
+        DocumentError: the event's `text` is not a string.
+        KeyError: the event has no `text`.
     """
     if not isinstance(event["text"], str):
         raise DocumentError(f"The text of a note is {format_value(event['text'])}.")

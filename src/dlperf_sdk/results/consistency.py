@@ -1,4 +1,4 @@
-"""Check a result against its own records: a file that was edited by hand contradicts itself."""
+"""Checks of a result against its own records. A file that was edited by hand usually contradicts itself."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ from dlperf_sdk.worker.processes import TRAINER
 
 
 def list_contradictions(result: Result) -> tuple[str, ...]:
-    """Return a sentence for each throughput, integrity verdict or median that the result's own repeats contradict.
+    """Return a sentence for each contradiction between a result and its own repeats; empty if there is none.
 
-    Empty if all agree. A result without repeats is checked by `list_own_contradictions` only. The records of a result
-    from the store are read; `check_directory` checks all files.
+    Checked are the medians and intervals of all metrics, the throughput, and the integrity verdicts other than
+    `parity`. Of a result without repeats, and of an imported one, only `list_own_contradictions` is checked. The
+    records of a result from the store are read; if they cannot be read, that is one of the sentences.
+    `check_directory` checks more.
     """
     problems = [*list_own_contradictions(result)]
     if result.imported is not None:
@@ -49,18 +51,26 @@ def list_contradictions(result: Result) -> tuple[str, ...]:
 
 
 WITH_RECORDS = 60
-"""Results of which a report reads the records. More are held against theirs one by one, by `dlperf validate`."""
+"""Maximum number of results whose records `list_contradictions_by_result` reads. `dlperf validate` reads those of
+any number."""
 
 
 def list_contradictions_by_result(results: Sequence[Result]) -> list[tuple[str, ...]]:
-    """Return the `list_contradictions` of each result; of more than `WITH_RECORDS` the `list_own_contradictions`."""
+    """Return the contradictions of each result, in order: one tuple of sentences per result, empty if there is none.
+
+    Up to `WITH_RECORDS` results are checked with `list_contradictions`, more with `list_own_contradictions`.
+    """
     return list(
         map(list_contradictions if len(results) <= WITH_RECORDS else list_own_contradictions, results)
     )
 
 
 def list_own_contradictions(result: Result) -> tuple[str, ...]:
-    """Return a sentence for each contradiction that shows without the records: in metrics and imported values."""
+    """Return a sentence for each contradiction that shows without records; empty if there is none.
+
+    Checked are the median and interval of each metric against its repeats, and an imported result's repeats and
+    verdicts.
+    """
     problems = [*_medians(result.metrics)]
     if result.imported is not None:
         problems += _check_imported(result)
@@ -68,14 +78,24 @@ def list_own_contradictions(result: Result) -> tuple[str, ...]:
 
 
 def check_directory(path: Path, measurers: Iterable[Measurer]) -> tuple[str, ...]:
-    """Return a sentence for each contradiction between the result in a run's directory and its other files.
+    """Return a sentence for each contradiction between the result in a run's directory and the directory's other files.
 
-    The records of the attempts are compared with the result's repeats, and `spec.json`, `environment.json` and
-    `plan.json` with the result's copies. All metrics and verdicts are computed again from the records.
+    Compared are the attempts' records with the result's repeats, and `spec.json`, `environment.json` and
+    `plan.json` with the result's copies. All verdicts, and the metrics of the given measurers, are computed again
+    from the records. A file that cannot be read is one of the sentences. Of an imported result only
+    `list_contradictions` is checked.
+
+    Args:
+        path: The run's directory.
+        measurers: The measurers whose metrics are compared.
+
+    Returns:
+        The sentences, without duplicates; empty if everything agrees.
 
     Raises:
-        StoreError: there is no result.
-        DocumentError: the result is corrupt, or of a newer version.
+        StoreError: there is no result in the directory.
+        DocumentError: the result is corrupt or of another major version.
+        UnknownName: the directory's name cannot name a run.
     """
     store = ResultStore(path.absolute().parent)
     result = store.load(path.absolute())

@@ -52,32 +52,38 @@ class Attempt:
 
     @property
     def repeat(self) -> Repeat:
-        """Return what a finished attempt adds to a result."""
+        """What a finished attempt adds to a result: its records, series and exits."""
         return Repeat(self.attempt, self.records, self.series, self.exits)
 
 
 def result_to_dict(result: Result) -> dict[str, Any]:
-    """Return a document of the schema `result`, with all its records.
+    """Return a document of the schema `result`, with all records. It shares nothing mutable with the result.
 
     Raises:
-        TypeError: A plugin put a value into the result that JSON does not have.
-        DocumentError: The result is in the store, and its records cannot be read.
+        TypeError: a plugin put a value into the result that JSON does not have.
+        DocumentError: the result is in the store, and its records cannot be read.
     """
     return {"schema_version": RESULT_VERSION, **_fields(result)}
 
 
 def result_to_dict_beside(result: Result) -> dict[str, Any]:
-    """Return a document of the schema `result` with the numbers of its attempts in place of their records.
+    """Return a document of the schema `result` in which `repeats` lists attempt numbers instead of records.
+
+    Records in the store are not read.
 
     Raises:
-        TypeError: A plugin put a value into the result that JSON does not have.
+        TypeError: a plugin put a value into the result that JSON does not have.
     """
     numbers = list(attempts_of(result.repeats))
     return {**result_to_dict(attrs.evolve(result, repeats=())), "repeats": numbers}
 
 
 def record_to_dict(record: Record) -> dict[str, Any]:
-    """Return a document of the schema `worker-record`, as the trainer wrote it."""
+    """Return a document of the schema `worker-record`, as the trainer wrote it.
+
+    Raises:
+        TypeError: the record holds a value that JSON does not have.
+    """
     return {"schema_version": RECORD_VERSION, **_fields(record)}
 
 
@@ -88,8 +94,12 @@ def _fields(value: Any) -> dict[str, Any]:
 def to_plain(value: Any) -> Any:
     """Return a value as JSON values that share nothing mutable with it.
 
+    An attrs instance becomes an object, a tuple a list. A number that is not finite becomes text: `nan`, `inf`,
+    `-inf`.
+
     Raises:
-        TypeError: It is neither of an attrs class nor of JSON.
+        TypeError: the value, or a part of it, is neither a JSON value nor an attrs instance.
+        DocumentError: the value holds repeats in the store whose records cannot be read.
     """
     if value is None or isinstance(value, str | int):
         return value
@@ -124,14 +134,16 @@ def _refuse_stored(number: int) -> Repeat:
 def result_from_dict(
     plain: Mapping[str, Any], read_attempt: Callable[[int], Repeat] = _refuse_stored
 ) -> Result:
-    """Return the result of a document: the inverse of `result_to_dict`.
+    """Return the result of a document: the inverse of `result_to_dict` and of `result_to_dict_beside`.
 
     Args:
         plain: The document.
-        read_attempt: Reads a repeat when it is needed, if the document has only the number of its attempt.
+        read_attempt: Function that returns the repeat of an attempt number. It is called, when a repeat is first
+            used, if the document has attempt numbers in place of records. By default it raises a `DocumentError`.
 
     Raises:
-        DocumentError: It breaks the schema, is of a newer major version, or contradicts itself.
+        DocumentError: the document breaks the schema, is of another major version, has a spec with an impossible
+            value, or contradicts itself: status and failure differ, or a window does not end after its start.
     """
     schema.check("result", plain)
     _check_failure("result", plain["status"], plain["failure"])
@@ -153,7 +165,8 @@ def record_from_dict(plain: Mapping[str, Any]) -> Record:
     """Return the record of a trainer that finished, from its JSON document.
 
     Raises:
-        DocumentError: It breaks the schema `worker-record`, contradicts itself, or is a failed trainer's.
+        DocumentError: the document breaks the schema `worker-record`, has a window that does not end after its
+            start, or is the record of a trainer that failed.
     """
     schema.check("worker-record", plain)
     if plain["status"] != "ok":
@@ -164,10 +177,14 @@ def record_from_dict(plain: Mapping[str, Any]) -> Record:
 
 
 def attempt_from_dict(event: Mapping[str, Any]) -> Attempt:
-    """Return the attempt of an event `attempt-ended` of the coordinator, without its logs.
+    """Return the attempt of the coordinator's event `attempt-ended`. Fields that `Attempt` lacks are ignored.
+
+    Records of trainers that failed are left out.
 
     Raises:
-        DocumentError: It, or a record in it, breaks the schema or contradicts itself.
+        DocumentError: the event or a record in it breaks the schema or contradicts itself: status and failure
+            differ, a window does not end after its start, or a record failed although the attempt's status is
+            `ok`.
     """
     names = [field.name for field in attrs.fields(Attempt)]
     plain = {name: event[name] for name in names if name in event}
@@ -186,10 +203,10 @@ def attempt_from_dict(event: Mapping[str, Any]) -> Attempt:
 
 
 def parity_from_dict(plain: Any) -> Parity:
-    """Return the parity evidence that `to_plain` wrote.
+    """Return the parity evidence of a document: the inverse of `to_plain`.
 
     Raises:
-        DocumentError: It breaks the schema.
+        DocumentError: the document breaks the schema.
     """
     schema.check("result", plain, "parity")
     return _converter().structure(plain, Parity)

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, in directories that no symbolic link leads out of."""
+"""Files that appear whole or not at all, in directories that no symbolic link leaves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from dlperf_sdk.errors import StoreError
 
 @contextmanager
 def explain_os_errors(path: Path, option: str = "--output") -> Iterator[None]:
-    """Raise a StoreError with advice in place of an OSError about `path`; `option` sets another place."""
+    """Return a context in which an `OSError` becomes a `StoreError` that names `path` and gives advice.
+
+    Args:
+        path: What is being written.
+        option: The command-line option with which the user chooses another place; the advice names it.
+
+    Raises:
+        StoreError: in place of an `OSError`.
+    """
     try:
         yield
     except OSError as error:
@@ -31,9 +39,16 @@ def explain_os_errors(path: Path, option: str = "--output") -> Iterator[None]:
 
 @contextmanager
 def directory_of(root: Path, folder: tuple[str, ...]) -> Iterator[int]:
-    """Open a descriptor of the directory of these names below `root`, created if missing, refused if it is a link.
+    """Return a context whose value is an open descriptor of a directory below `root`. Leaving the context closes it.
 
-    The context closes it.
+    Missing directories are created, with the mode 0700, and made durable.
+
+    Args:
+        root: An existing directory.
+        folder: Names of the nested directories, the outermost first; empty for `root` itself.
+
+    Raises:
+        OSError: a directory cannot be opened or created, or a name is a symbolic link (`errno.ELOOP`).
     """
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -57,13 +72,19 @@ def directory_of(root: Path, folder: tuple[str, ...]) -> Iterator[int]:
 
 
 def write_whole(directory: int, name: str, data: bytes, mode: int = 0o600) -> None:
-    """Write a file beside its name, then rename it: a reader, or a crash, sees the old file or the new one.
+    """Write a file under a temporary name, make it durable, and rename it.
+
+    A reader, also after a crash, sees the old file or the whole new one. If writing fails, the temporary file is
+    removed.
 
     Args:
-        directory: A descriptor of the directory.
+        directory: An open descriptor of the directory.
         name: The file's name.
-        data: Its content.
-        mode: Its permissions, from which the user's umask takes what it takes from every file.
+        data: The content.
+        mode: The permissions, reduced by the user's umask.
+
+    Raises:
+        OSError: the file cannot be written.
     """
     partial = f".{name}.{secrets.token_hex(8)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -80,9 +101,19 @@ def write_whole(directory: int, name: str, data: bytes, mode: int = 0o600) -> No
 
 
 def append(directory: int, name: str, data: bytes, largest: int) -> bool:
-    """Append to a file; return False, and write nothing, if it would exceed `largest` bytes.
+    """Append to a file, which is created if missing. Write nothing if it would exceed `largest` bytes.
 
-    `directory` is a descriptor of the directory that holds the file `name`.
+    Args:
+        directory: An open descriptor of the directory.
+        name: The file's name.
+        data: What to append.
+        largest: Maximum size of the file in bytes.
+
+    Returns:
+        True if the data was written, False if it did not fit.
+
+    Raises:
+        OSError: the file cannot be written, or is a symbolic link.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, 0o600, dir_fd=directory), "ab") as file:
@@ -102,6 +133,10 @@ def _settle(directory: int) -> None:
 
 
 def remove(directory: int, name: str) -> None:
-    """Remove a file, if it exists, from the directory of this descriptor."""
+    """Remove a file from a directory if it exists; `directory` is an open descriptor.
+
+    Raises:
+        OSError: the file exists and cannot be removed.
+    """
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=directory)

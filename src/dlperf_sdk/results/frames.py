@@ -1,6 +1,6 @@
-"""Results as data frames of Arrow, pandas and Polars: a row per result, repeat or step.
+"""Results as data frames of Arrow, pandas and Polars, with a row per result, repeat or step.
 
-Each library is imported when it is asked for.
+Each library is imported when its function is called.
 """
 
 from __future__ import annotations
@@ -34,15 +34,18 @@ STEP_COLUMNS = (
 
 
 def to_arrow(results: Sequence[Result], per: Per = "result") -> Any:
-    """Return the table as a `pyarrow.Table`; each field's metadata has its `description`.
+    """Return a `pyarrow.Table`. The metadata of each field hold its `description`.
 
     Args:
         results: The results.
-        per: A row per `result`, `repeat` or `step`. Imported results have no steps.
+        per: What a row stands for: `result` (the columns of `dlperf_sdk.results.table`), `repeat` (`CASE`, the
+            number of the repeat, then value and unit of each metric) or `step` (`STEP_COLUMNS`, a row per step
+            and trainer). Imported results have no rows per step.
 
     Raises:
-        UnknownName: There is no such row.
-        UsageError: pyarrow is not installed, or a whole number does not fit into 64 bits.
+        UnknownName: `per` is something else.
+        UsageError: pyarrow cannot be imported, or a whole number does not fit into 64 bits.
+        DocumentError: rows per step are requested, and records in the store cannot be read.
     """
     columns, rows = _table(results, per)
     pa = import_library("pyarrow")
@@ -57,15 +60,16 @@ def to_arrow(results: Sequence[Result], per: Per = "result") -> Any:
 
 
 def to_pandas(results: Sequence[Result], per: Per = "result") -> Any:
-    """Return the table as a `pandas.DataFrame`; missing values are NA, in columns of real numbers NaN.
+    """Return a `pandas.DataFrame`. A missing value is NA, in a column of real numbers NaN.
 
     Args:
         results: The results.
-        per: A row per `result`, `repeat` or `step`.
+        per: What a row stands for: `result`, `repeat` or `step`; see `to_arrow`.
 
     Raises:
+        UnknownName: `per` is something else.
         UsageError: pandas cannot be imported.
-        UnknownName: there is no such kind of row.
+        DocumentError: rows per step are requested, and records in the store cannot be read.
     """
     columns, rows = _table(results, per)
     pandas = import_library("pandas")
@@ -79,15 +83,16 @@ def to_pandas(results: Sequence[Result], per: Per = "result") -> Any:
 
 
 def to_polars(results: Sequence[Result], per: Per = "result") -> Any:
-    """Return the table as a `polars.DataFrame`.
+    """Return a `polars.DataFrame`. A missing value is null.
 
     Args:
         results: The results.
-        per: A row per `result`, `repeat` or `step`.
+        per: What a row stands for: `result`, `repeat` or `step`; see `to_arrow`.
 
     Raises:
+        UnknownName: `per` is something else.
         UsageError: polars cannot be imported.
-        UnknownName: there is no such kind of row.
+        DocumentError: rows per step are requested, and records in the store cannot be read.
     """
     columns, rows = _table(results, per)
     polars = import_library("polars")
@@ -96,10 +101,10 @@ def to_polars(results: Sequence[Result], per: Per = "result") -> Any:
 
 
 def import_library(module: str) -> Any:
-    """Return the module of a library that dlperf-sdk does not depend on.
+    """Import and return a module of a library that dlperf-sdk does not depend on.
 
     Raises:
-        UsageError: It cannot be imported.
+        UsageError: the module cannot be imported; the message says how to install its library.
     """
     try:
         return importlib.import_module(module)

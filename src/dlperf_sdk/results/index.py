@@ -1,7 +1,8 @@
-"""An SQLite index beside the results of a store, so that many of them can be queried at once.
+"""An SQLite index of the results in a store, so that many of them can be queried at once.
 
-The index is derived: it is brought up to date before each query and made again whenever it is missing or odd. Three
-tables have the columns of `TABLES`; `results` also has those of its metrics, as in `dlperf_sdk.results.table`.
+The index is derived from the results. It is updated before each query, and built again if it is missing, damaged
+or of another version. Its tables have the columns of `TABLES`; `results` also has a column for each metric's
+value, interval and unit, as in `dlperf_sdk.results.table`.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from dlperf_sdk.results.store import ResultStore
 from dlperf_sdk.results.table import COLUMNS, TableColumn, Value, columns, rows
 
 FILE = ".index.sqlite"
+"""Name of the index's file in the store's directory."""
 VERSION = 1
-"""Of the index's tables; an index of another version is made again."""
+"""Version of the index's tables. An index of another version is built again."""
 _BUSY_SECONDS = 60.0
-"""Time that one writer waits for another."""
+"""Seconds that one writer waits for another."""
 _MOST_COLUMNS = 1500
-"""Of a table; SQLite's own limit is 2,000."""
+"""Maximum number of columns of a table; SQLite's own limit is 2,000."""
 _BATCH = 500
-"""Results that are held in memory at once."""
+"""Number of results that are in memory at the same time."""
 
 _ID = COLUMNS[0]
 TABLES: dict[str, tuple[TableColumn, ...]] = {
@@ -49,25 +51,28 @@ TABLES: dict[str, tuple[TableColumn, ...]] = {
     ),
     "unreadable": (_ID, TableColumn("error", str, "Why the result cannot be read.")),
 }
-"""Tables of the index, with the columns that each always has."""
+"""Tables of the index, with the columns that they always have."""
 _FILES = "CREATE TABLE files (id TEXT PRIMARY KEY, modified INTEGER, size INTEGER)"
 _SQL_TYPES = {str: "TEXT", int: "INTEGER", float: "REAL", bool: "INTEGER"}
 
 
 @frozen
 class Answer:
-    """The rows that a query selects."""
+    """Rows that a query selects, with the names of their columns."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Value, ...], ...]
 
 
 def query(store: ResultStore, sql: str) -> Answer:
-    """Return the answer of an SQL query on the results of a store. It can read the index's tables and nothing else.
+    """Run an SQL query on the results of a store, and return the selected rows.
+
+    The query can only read the tables of the index. The index file in the store's directory is created or updated
+    first; if the directory cannot be written, an index in memory replaces it.
 
     Raises:
-        UsageError: The query is not valid, or would do something else than read.
-        StoreError: The store cannot be read.
+        UsageError: the query is not valid, selects nothing, or would do something other than read these tables.
+        StoreError: the store is no directory or cannot be read, or its index cannot be used.
     """
     with closing(_updated_index(store)) as index:
         index.set_authorizer(_allow_reading)
@@ -83,10 +88,12 @@ def query(store: ResultStore, sql: str) -> Answer:
 
 
 def describe_tables(store: ResultStore) -> Answer:
-    """Return a row for each column that a query can name: its table, name, type and description.
+    """Return a row for each column that a query can name: its table, name, SQL type and description.
+
+    The index file in the store's directory is created or updated first, as in `query`.
 
     Raises:
-        StoreError: The store cannot be read.
+        StoreError: the store is no directory or cannot be read, or its index cannot be used.
     """
     help = {(table, column.name): column.help for table, described in TABLES.items() for column in described}
     with closing(_updated_index(store)) as index:

@@ -1,4 +1,4 @@
-"""Validity checks: the integrity verdicts, which decide the exit code."""
+"""Integrity verdicts: the validity checks that decide the exit code."""
 
 from __future__ import annotations
 
@@ -17,28 +17,35 @@ from dlperf_sdk.spec.strategy import STRATEGIES
 
 @frozen
 class Expected:
-    """Expected values for the records: the case, as it was planned."""
+    """Values of the planned case that the records are checked against."""
 
     request: str
-    """The request's id, which every record carries."""
+    """Id of the request, which every record carries."""
     ranks: int
-    """Trainer processes."""
+    """Number of trainer processes."""
     replicas: int
-    """Replicas on all nodes."""
+    """Number of replicas on all nodes."""
     batch_size: int
     """Samples per replica and step."""
     precision: str
+    """Name of the requested precision; the names below are those of the requested settings as well."""
     strategy: str
     protocol: Protocol
     learning_rate_policy: str = "constant"
     compiler: str = COMPILERS.default
     layout: str = "auto"
+    """`auto`, `nchw` or `nhwc`."""
     has_dropout: bool = False
-    """Whether the model drops out units at random."""
+    """True if the model drops units at random."""
 
 
 def complete_records(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
-    """Check that every rank wrote a record, with every replica and all expected steps and samples."""
+    """Check that the records are complete; fail otherwise.
+
+    Every repeat of the protocol finished, with distinct attempt numbers. In each of them every rank wrote a
+    record of the expected request, with every replica, the expected numbers of step times, data waits, losses and
+    samples, and a window of positive, finite length.
+    """
     problems = list(_incomplete(repeats, expected))
     if problems:
         remainder = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
@@ -105,10 +112,10 @@ def _incomplete_record(record: Record, repeat: Repeat, expected: Expected) -> It
 def finite_loss(repeats: tuple[Repeat, ...]) -> Verdict:
     """Check that no loss is NaN or infinite: on the canonical batch, in the warm-up, in the window.
 
-    A failure names the first step with such a loss. Without any loss, the check is inconclusive.
+    A failure names the first step with such a loss. Without any loss, the verdict is inconclusive.
 
-    This holds under a loss scaler, too. It multiplies the loss only for the backward pass, and what overflows
-    there are gradients: the loss of the step that it then skips is finite.
+    A loss scaler does not affect the check. It multiplies the loss only for the backward pass, where gradients may
+    overflow; the loss of a step that it then skips is finite.
     """
     count = 0
     for location, losses in _losses(repeats):
@@ -136,9 +143,11 @@ def _losses(repeats: tuple[Repeat, ...]) -> Iterator[tuple[str, tuple[float, ...
 def loss_falls(
     repeats: tuple[Repeat, ...], learning_rate_policy: str = "constant", strategy: str = STRATEGIES.default
 ) -> Verdict:
-    """Check that on the canonical batch, which stays the same, the loss of every replica falls below its first value.
+    """Check that the loss of every replica falls below its first value on the canonical batch, which stays the same.
 
-    Under the policy `warmup` the first rates are close to zero, and a loss that stays shows nothing.
+    With an asynchronous strategy, the mean over the replicas is checked. The verdict is inconclusive if there are
+    fewer than two steps on that batch. It is also inconclusive under the learning-rate policy `warmup` if a
+    finite loss does not fall: the first rates are close to zero.
     """
     name, kind, smallest_fall = "loss-falls", INTEGRITY, math.inf
     for attempt, label, losses in _canonical(repeats, strategy):
@@ -160,10 +169,10 @@ def loss_falls(
 
 
 def _canonical(repeats: tuple[Repeat, ...], strategy: str) -> Iterator[tuple[int, str, Sequence[float]]]:
-    """Attempt, whose losses on the canonical batch, and these.
+    """Yield the attempt, a label, and the losses on the canonical batch that are checked.
 
-    Asynchronous parameter servers hold one model, which a replica reads while others' updates come in, here a variable
-    and there another: its loss may belong to no state that the model was in. The mean over the replicas is looked at.
+    With asynchronous parameter servers, a replica reads a model that the others update meanwhile. Its loss may
+    belong to no state of the model, so the mean over the replicas is checked.
     """
     if not STRATEGIES[strategy].is_asynchronous:
         for attempt, replica in _replicas(repeats):
@@ -182,7 +191,11 @@ def _replicas(repeats: tuple[Repeat, ...]) -> Iterator[tuple[int, Replica]]:
 
 
 def replicas_equal(repeats: tuple[Repeat, ...], strategy: str) -> Verdict:
-    """Check that all replicas have the same trainable parameters at the end of each repeat."""
+    """Check that all replicas have equal trainable parameters at the end of each repeat, by their digests.
+
+    The verdict is not applicable if the strategy does not keep replicas equal, and inconclusive if a digest is
+    missing.
+    """
     name, kind = "replicas-equal", INTEGRITY
     if not STRATEGIES[strategy].keeps_replicas_equal:
         detail = f"The strategy {strategy} does not keep replicas equal."
@@ -206,7 +219,13 @@ def replicas_equal(repeats: tuple[Repeat, ...], strategy: str) -> Verdict:
 
 
 def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
-    """Check that the outputs deviate from fp32 as far as the requested precision must, and no further."""
+    """Check that the requested precision was in effect.
+
+    Each trainer's outputs must deviate from fp32 by an amount within the bounds of the precision, and a precision
+    that a trainer reports must be the requested one. The verdict is inconclusive if a trainer reports no
+    deviation. It is also inconclusive if the deviation is finite but above narrow bounds, and that trainer
+    reports the requested precision: the network then amplifies rounding.
+    """
     name, kind, bounds = "precision-effective", INTEGRITY, PRECISIONS[precision]
     records = [(repeat.attempt, record) for repeat in repeats for record in repeat.records]
     for attempt, record in records:
@@ -251,7 +270,16 @@ def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
 
 
 def as_requested(repeats: tuple[Repeat, ...], compiler: str, layout: str) -> Verdict:
-    """Check that the requested compiler, and layout if one was requested, are those that the trainer observed."""
+    """Check that the requested compiler and layout are those that the trainers report.
+
+    The verdict is inconclusive if a trainer does not report a requested setting. A trainer need not report the
+    compiler `none`.
+
+    Args:
+        repeats: The finished repeats.
+        compiler: Name of the requested compiler.
+        layout: The requested layout of images: `nchw`, `nhwc`, or `auto`, which is not checked.
+    """
     name, kind = "as-requested", INTEGRITY
     requested = {"compiler": compiler, **({} if layout == "auto" else {"layout": layout})}
     inconclusive: Verdict | None = None

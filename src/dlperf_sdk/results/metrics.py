@@ -1,4 +1,4 @@
-"""Records → numbers: pure functions on the finished repeats of a case."""
+"""Metrics from the records of finished repeats. The functions have no side effects."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from dlperf_sdk.worker import estimate
 
 
 def samples(repeat: Repeat) -> int:
-    """Return the samples that all processes took in the window."""
+    """Return the number of samples that all trainers of a repeat took in the window."""
     return sum(record.samples for record in repeat.records)
 
 
 def seconds(repeat: Repeat) -> float:
-    """Return the seconds of the slowest process's window."""
+    """Return the length of the slowest trainer's window, in seconds."""
     return max(record.window.seconds for record in repeat.records)
 
 
 def throughput(repeat: Repeat) -> float:
-    """Return samples per second: the samples of all processes over the slowest process's window."""
+    """Return samples per second: the samples of all trainers divided by the length of the slowest trainer's window."""
     return estimate.throughput(
         [record.samples for record in repeat.records], [record.window.seconds for record in repeat.records]
     )
 
 
 def step_times(repeat: Repeat) -> list[float]:
-    """Return seconds per step, of the process that was slowest in that step."""
+    """Return the seconds of each step in the window, each of the trainer that was slowest in that step."""
     return estimate.slowest([record.step_times for record in repeat.records])
 
 
 def data_wait(repeat: Repeat) -> float:
-    """Return the fraction of its window for which the process that waited longest waited for input."""
+    """Return the largest fraction of its window that any trainer waited for input."""
     return max(math.fsum(record.data_waits) / record.window.seconds for record in repeat.records)
 
 
@@ -42,6 +42,10 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
     Source: R. J. Hyndman and Y. Fan, Sample Quantiles in Statistical Packages, The American Statistician 50
     (1996) 361-365, definition 7 (the default of NumPy and R).
+
+    Args:
+        values: At least one value, in any order.
+        percent: From 0 to 100.
     """
     ordered = sorted(values)
     place = (len(ordered) - 1) * percent / 100
@@ -51,13 +55,13 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def metric(name: str, unit: str, repeats: Sequence[float], note: str = "") -> Metric:
-    """Return a metric of one value per repeat: their median, and its distribution-free interval from six repeats on.
+    """Return a metric whose value is the median over the repeats, with its distribution-free interval.
 
     Args:
-        name: The metric's name.
-        unit: Its unit.
-        repeats: One value per repeat.
-        note: A remark for readers.
+        name: Name of the metric.
+        unit: Unit of the values.
+        repeats: One value per repeat, at least one. Below six repeats the interval is None.
+        note: Convention or source that readers need.
     """
     values = tuple(float(value) for value in repeats)
     low, high = estimate.median_interval(values) or (None, None)
@@ -67,9 +71,18 @@ def metric(name: str, unit: str, repeats: Sequence[float], note: str = "") -> Me
 def measured_metric(
     name: str, unit: str, repeats: Sequence[float | None], note: str = ""
 ) -> tuple[Metric, ...]:
-    """Return the metric if every repeat has a value, else nothing: some of the repeats would not represent the case.
+    """Return the metric if every repeat has a value, else an empty tuple.
 
-    The arguments are those of `metric`; None is a repeat without a value.
+    A metric of some of the repeats would not represent the case.
+
+    Args:
+        name: Name of the metric.
+        unit: Unit of the values.
+        repeats: One value per repeat; None for a repeat without a value.
+        note: Convention or source that readers need.
+
+    Returns:
+        A tuple of one metric, or an empty one.
     """
     values = [value for value in repeats if value is not None]
     if not values or len(values) < len(repeats):

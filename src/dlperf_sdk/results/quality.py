@@ -1,4 +1,4 @@
-"""Measurement quality: the quality verdicts, which are shown and do not decide the exit code."""
+"""Quality verdicts: measurement quality, shown without an effect on the exit code."""
 
 from __future__ import annotations
 
@@ -16,19 +16,25 @@ from dlperf_sdk.worker import estimate
 from dlperf_sdk.worker.agent.stopping import decide
 
 SPREAD = 0.02
-"""Largest standard deviation between repeats that passes, as a fraction of the median."""
+"""Maximum standard deviation between repeats for a pass, as a fraction of the median."""
 PREFETCHED = 0.1
-"""Most of the window that the input pipeline may have ready before it begins."""
+"""Maximum number of batches that the input pipeline may hold ready, as a fraction of the window's steps."""
 SKIPPED = 0.05
-"""Most of the window's steps that the loss scaler may skip: a skipped step does not update, and is faster."""
+"""Maximum fraction of the window's steps that the loss scaler may skip. A skipped step does not update, and is
+faster."""
 
 
 def steady_state(repeats: tuple[Repeat, ...], warmup: int) -> Verdict:
     """Check that the mean step time of the window is within 1 % of the stationary mean.
 
-    The verdict is `pass` or `fail` where the window shows that it is or is not, and else `inconclusive`: also for a
-    window that is short, holds many batches that were prepared before it, or many skipped steps. `warmup` is the
-    number of warm-up steps. The rates of wrong verdicts are in `docs/reference/operating-characteristics.md`.
+    The verdict passes or fails only if the window shows clearly which of both holds; else it is inconclusive. It
+    is also inconclusive if the window has too few steps, a step time that is not positive, many batches that were
+    prepared before it, or many skipped steps. `docs/reference/operating-characteristics.md` states the rates of
+    wrong verdicts.
+
+    Args:
+        repeats: The finished repeats.
+        warmup: Number of warm-up steps that were taken; the verdict's text suggests another number.
     """
     times = [metrics.step_times(repeat) for repeat in repeats]
     if reasons := list(_disturbances(repeats, times)):
@@ -81,9 +87,11 @@ def _disturbances(repeats: tuple[Repeat, ...], times: list[list[float]]) -> Iter
 
 
 def spread(repeats: tuple[Repeat, ...]) -> Verdict:
-    """Check the relative standard deviation between repeats, as estimated from their mean difference.
+    """Check that the relative standard deviation of the throughput between repeats is at most `SPREAD`.
 
-    The estimate does not grow with the number of repeats; `docs/reference/operating-characteristics.md` has the rates.
+    The standard deviation is estimated from the mean difference of the repeats, and does not grow with their
+    number. With one repeat the verdict is inconclusive. `docs/reference/operating-characteristics.md` states the
+    rates of wrong verdicts.
     """
     if len(repeats) < 2:
         return Verdict("spread", QUALITY, INCONCLUSIVE, "One repeat has no spread.")
@@ -97,7 +105,10 @@ def spread(repeats: tuple[Repeat, ...]) -> Verdict:
 
 
 def stopping_rule(repeats: tuple[Repeat, ...], protocol: Protocol) -> Verdict:
-    """Check that an adaptive run took the repeats that its first ones showed to be needed; `protocol` is the case's."""
+    """Check that an adaptive run took as many repeats as its first ones showed to be needed; else it is inconclusive.
+
+    The verdict is not applicable for a protocol with a fixed number of repeats. `protocol` is the one of the case.
+    """
     name, kind = "stopping-rule", QUALITY
     if protocol.target is None:
         detail = f"The protocol {protocol.name} takes a fixed number of repeats."

@@ -1,4 +1,4 @@
-"""Records: what the workers of one case wrote, as values (schema `worker-record`)."""
+"""Worker records as values (schema `worker-record`), with the repeats and failures that they belong to."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class Failure:
     message: str
     """Message: what happened, where, and what to do, in one paragraph."""
     phase: str | None = None
-    """The phase that the worker was in."""
+    """Phase of the worker at the failure; null if unknown."""
     node: NodeIndex | None = None
-    """The node that it happened on."""
+    """Node on which the failure happened; null if unknown."""
     rank: Index | None = None
-    """The rank of the trainer that it happened to."""
+    """Rank of the trainer that failed; null if unknown."""
     type: str | None = None
-    """The exception's class, if there was one."""
+    """Class of the exception; null without one."""
     traceback: str | None = None
-    """The exception's traceback."""
+    """Traceback of the exception; null without one."""
 
 
 @frozen
@@ -52,41 +52,42 @@ class Window:
     """The measured window on the node's monotonic clock, in seconds."""
 
     start: Seconds
-    """Its first edge."""
+    """Start of the window."""
     end: Seconds
-    """Its second edge."""
+    """End of the window."""
 
     @property
     def seconds(self) -> float:
-        """Length of the window."""
+        """Length of the window in seconds."""
         return self.end - self.start
 
 
 @frozen
 class TensorChanges:
-    """Which tensors of one kind changed over the window."""
+    """Changes of the tensors of one kind over the window."""
 
     tensors: Count
-    """Number of those that were compared."""
+    """Number of tensors that were compared."""
     unchanged: Annotated[tuple[str, ...], Schema(maxItems=1_000_000)]
-    """Names of those that are the same at both edges, and not zero."""
+    """Names of the tensors that are equal at both edges of the window, and not zero."""
     zeros: Annotated[tuple[str, ...], Schema(maxItems=1_000_000)]
-    """Names of those that are zero at both edges."""
+    """Names of the tensors that are zero at both edges of the window."""
 
     @property
     def unchanged_count(self) -> int:
-        """Return the number of tensors that did not change."""
+        """Number of tensors that did not change, including those that are zero."""
         return len(self.unchanged) + len(self.zeros)
 
 
 @frozen
 class BatchAccount:
-    """Whether the batches of the window were those that the data source must give, by their labels."""
+    """Comparison, by their labels, of the window's batches with those that the data source must give."""
 
     compared: Count
-    """How many were compared; 0 if the trainer gives no labels, or the core does not know the data source's."""
+    """Number of batches that were compared; 0 if the trainer gives no labels, or the core does not know the data
+    source's."""
     unexpected: Annotated[tuple[Count, ...], Schema(maxItems=100_000)]
-    """Steps of the window whose batch had other labels."""
+    """Steps of the window whose batch has other labels."""
 
 
 @frozen
@@ -96,9 +97,9 @@ class Replica:
     index: Index
     """Index of the replica in the case, counted from 0."""
     device: str
-    """Identifier of its device."""
+    """Identifier of the replica's device."""
     digest: str
-    """Digest over its trainable parameters, after the last step."""
+    """Digest over the replica's trainable parameters, after the last step."""
     canonical_losses: StepLosses = field(converter=numbers)
     """Loss of each step on the canonical batch."""
     warmup_losses: StepLosses = field(converter=numbers)
@@ -108,7 +109,7 @@ class Replica:
     changes: Mapping[Name, TensorChanges]
     """Kind of tensor (`parameters`, `moments`, `running-means`) → what changed over the window."""
     batches: BatchAccount
-    """The window's batches against those that are due."""
+    """Comparison of the window's batches with those that are due."""
     audit_losses: StepLosses = field(converter=numbers)
     """Loss of each step of the audit: behind the window, the first steps again after a reset; empty if the trainer
     cannot be reset."""
@@ -211,7 +212,7 @@ class FailedRecord:
 
 @frozen
 class Series:
-    """One quantity of one device over time, as a sampler saw it on one node."""
+    """Samples of one quantity of one device over time, taken by a sampler on one node."""
 
     node: NodeIndex
     """Index of the node, counted from 0."""
@@ -220,7 +221,7 @@ class Series:
     device: str
     """The device."""
     unit: str
-    """Its unit."""
+    """Unit of the values."""
     kind: Annotated[str, Schema(enum=["gauge", "counter"])]
     """`gauge`, or `counter` (only its growth means something)."""
     times: StepSeconds
@@ -238,15 +239,15 @@ class Exit:
     role: Annotated[str, Schema(enum=["trainer", "service"])]
     """Role of the process."""
     rank: Index | None
-    """Rank of a trainer."""
+    """Rank of a trainer; null for a service."""
     pid: Count
     """Process id."""
     code: Annotated[int, Schema(minimum=-(2**31), maximum=2**32)] | None
     """Exit code; null if a signal ended it."""
     signal: str | None
-    """The signal that ended it."""
+    """Name of the signal that ended the process; null without one."""
     phase: str
-    """The phase that it was in."""
+    """Phase of the process when it ended."""
 
 
 @frozen

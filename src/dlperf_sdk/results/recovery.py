@@ -1,4 +1,4 @@
-"""Read a run's directory: its attempts, and the errors of files that cannot be read."""
+"""Reading of a run's directory, also an incomplete one: its spec, its attempts, and the files that cannot be read."""
 
 from __future__ import annotations
 
@@ -17,27 +17,32 @@ from dlperf_sdk.spec.run_spec import RunSpec
 
 @frozen
 class Unreadable:
-    """A run in the store that has no result, or one that cannot be read."""
+    """A run without a readable result, or a file or attempt that cannot be read."""
 
     path: Path
+    """Path of the run, the file or the attempt."""
     error: DlperfError
+    """Reason why it cannot be read."""
 
 
 @frozen
 class Recovered:
-    """Contents of a run's directory, whether or not its controller came to write a result."""
+    """Contents of a run's directory, whether or not it holds a result."""
 
     id: str
+    """Name of the run."""
     spec: RunSpec | None
+    """The run's spec; None if it cannot be read."""
     attempts: tuple[Attempt, ...]
-    """Those that were complete, in order, finished or failed."""
+    """Complete attempts, finished or failed, by number."""
     unreadable: tuple[Unreadable, ...]
+    """What cannot be read: attempts, and the spec."""
 
 
 def recover(path: Path) -> Recovered:
     """Return the spec and the attempts in a run's directory, with a result or without one.
 
-    Files that cannot be read are listed in the value, with the error of each.
+    What cannot be read is listed in `Recovered.unreadable`; nothing is raised for it.
     """
     spec, attempts, unreadable = None, [], []
     folder = path / "attempts"
@@ -55,10 +60,14 @@ def recover(path: Path) -> Recovered:
 
 
 def repeat(path: Path, number: int) -> Repeat:
-    """Return the attempt `number` of the run in this directory as a repeat.
+    """Read a finished attempt of a run as a repeat.
+
+    Args:
+        path: The run's directory.
+        number: Number of the attempt.
 
     Raises:
-        DocumentError: the attempt cannot be read, failed, or has another number.
+        DocumentError: the attempt cannot be read, failed, or has another number in its file.
     """
     try:
         attempt = _attempt(path / "attempts" / str(number))

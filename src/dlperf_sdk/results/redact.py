@@ -1,9 +1,9 @@
-"""A result for sharing: without the names of hosts and people.
+"""Redaction of results for sharing: without the names of hosts and users.
 
-Names are *collected* where a result is known to hold them (hardware, variables, addresses, home
-directories), then *replaced* wherever they stand between characters that are neither letters nor digits, the same
-name by the same stand-in: `host-1`, `user`. A name that is also a word of the project (a host called `cpu`), or part of
-one (a user called `amp` in `amp-fp16`), says nothing there, and stays.
+Names are *collected* where a result is known to hold them: hardware, variables, addresses, home directories. They
+are then *replaced* wherever they stand between characters that are neither letters nor digits. The same name
+always has the same stand-in: `host-1`, `user`. A name that is also a word of the project is kept, for it
+identifies nobody: a host called `cpu`, or a user called `amp` in `amp-fp16`.
 """
 
 from __future__ import annotations
@@ -40,10 +40,19 @@ _FREE = frozenset({"hardware", "observed", "requested"})
 
 
 def redact_result(result: Result, hosts: Iterable[str] = (), users: Iterable[str] = ()) -> Result:
-    """Replace host names by `host-1`, …, user names by `user`, … and boot ids by `boot-1`, … in a result.
+    """Return a copy of a result without the names of hosts and users.
 
-    Credentials in URLs are dropped. `hosts` and `users` are names to replace besides those that the result is
-    known to hold; nothing is looked up on the machine that this runs on.
+    Host names become `host-1`, …, user names `user`, `user-2`, …, boot ids `boot-1`, …. The names of home
+    directories are replaced, and credentials in URLs removed. Nothing is looked up on this machine.
+
+    Args:
+        result: The result. Its records are read.
+        hosts: Names of hosts to replace besides those that the result is known to hold.
+        users: Names of users to replace, likewise.
+
+    Raises:
+        DocumentError: the result's records cannot be read.
+        TypeError: the result holds a value that JSON does not have.
     """
     document = result_to_dict(result)
     words = _vocabulary(result)
@@ -57,9 +66,10 @@ def redact_result(result: Result, hosts: Iterable[str] = (), users: Iterable[str
 
 
 def redact_text(text: str, hosts: Iterable[str], users: Iterable[str]) -> str:
-    """Return a text without these hosts and users, the names of home directories, and credentials in URLs.
+    """Return a text without the names of these hosts and users, names of home directories, and credentials in URLs.
 
-    Each host is replaced by `host-N`, the same one everywhere.
+    Hosts are replaced by `host-1`, …, users by `user`, `user-2`, …, home directories by `user`. A name that is
+    also a word of the project, a single character, a number or `root` is kept.
     """
     return _make_replacer([(host,) for host in hosts], users, _schema_words())(text)
 

@@ -48,7 +48,7 @@ class Verdict:
     outcome: Outcome
     """`pass`, `fail`, `inconclusive` or `not-applicable`."""
     detail: str
-    """Compared values, in a sentence."""
+    """The compared values in a sentence."""
 
 
 @frozen
@@ -97,7 +97,7 @@ class Parity:
 
 @frozen
 class Stopping:
-    """End of the repeats: the rule that applied, and its outcome."""
+    """Rule by which the repeats ended, and whether its condition was met."""
 
     rule: Annotated[str, Schema(enum=["fixed", "adaptive"])]
     """`fixed` or `adaptive`."""
@@ -229,14 +229,19 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Return True if the case ran and no integrity verdict failed."""
+        """True if the case ran and no integrity verdict failed."""
         return self.status == "ok" and not any(
             v.kind == INTEGRITY and v.outcome == FAIL for v in self.verdicts
         )
 
     @property
     def exit_code(self) -> int:
-        """Return 0 for ok, 1 verdict failed, 3 environment, 4 failed, 5 failed after some repeats, 130 interrupted."""
+        """Exit code of `dlperf run`.
+
+        0: the case ran and no integrity verdict failed. 1: an integrity verdict failed. 3: the environment could
+        not be made or used. 4: the case failed otherwise. 5: it failed after at least one finished repeat. 130:
+        it was interrupted.
+        """
         if self.status == "ok":
             return 0 if self.ok else 1
         error = FAILURES[self.status]
@@ -245,58 +250,75 @@ class Result:
         return error.exit_code
 
     def metric(self, name: str) -> Metric | None:
-        """Return the metric of that name, or None if it could not be measured."""
+        """Return the metric of that name; None if it was not measured."""
         return next((metric for metric in self.metrics if metric.name == name), None)
 
     def verdict(self, name: str) -> Verdict | None:
-        """Return the verdict of that name, or None."""
+        """Return the verdict of that name; None if there is none."""
         return next((verdict for verdict in self.verdicts if verdict.name == name), None)
 
     def raise_for_status(self) -> Result:
-        """Return this result if the case ran.
+        """Return this result if the case ran, also with failed verdicts.
 
         Raises:
-            RunFailed: The case failed; the subclass says how, and `.result` is this result.
+            RunFailed: the case failed. The subclass tells the kind of failure, and `.result` is this result.
         """
         if self.failure is not None:
             raise FAILURES[self.status](self.failure.message, self)
         return self
 
     def to_arrow(self, per: Per = "result") -> Any:
-        """Return a `pyarrow.Table` with a row per `result`, `repeat` or `step`, see `results.frames.to_arrow`.
+        """Return a `pyarrow.Table` of this result.
+
+        Args:
+            per: What a row stands for: `result`, `repeat` or `step`; see `results.frames.to_arrow`.
 
         Raises:
-            UsageError: pyarrow cannot be imported.
-            UnknownName: there is no such kind of row.
+            UnknownName: `per` is something else.
+            UsageError: pyarrow cannot be imported, or a whole number does not fit into 64 bits.
+            DocumentError: rows per step are requested, and records in the store cannot be read.
         """
         from dlperf_sdk.results.frames import to_arrow
 
         return to_arrow([self], per)
 
     def to_pandas(self, per: Per = "result") -> Any:
-        """Return a `pandas.DataFrame` with a row per `result`, `repeat` or `step`, see `results.frames.to_pandas`.
+        """Return a `pandas.DataFrame` of this result.
+
+        Args:
+            per: What a row stands for: `result`, `repeat` or `step`; see `results.frames.to_arrow`.
 
         Raises:
+            UnknownName: `per` is something else.
             UsageError: pandas cannot be imported.
-            UnknownName: there is no such kind of row.
+            DocumentError: rows per step are requested, and records in the store cannot be read.
         """
         from dlperf_sdk.results.frames import to_pandas
 
         return to_pandas([self], per)
 
     def to_polars(self, per: Per = "result") -> Any:
-        """Return a `polars.DataFrame` with a row per `result`, `repeat` or `step`, see `results.frames.to_polars`.
+        """Return a `polars.DataFrame` of this result.
+
+        Args:
+            per: What a row stands for: `result`, `repeat` or `step`; see `results.frames.to_arrow`.
 
         Raises:
+            UnknownName: `per` is something else.
             UsageError: polars cannot be imported.
-            UnknownName: there is no such kind of row.
+            DocumentError: rows per step are requested, and records in the store cannot be read.
         """
         from dlperf_sdk.results.frames import to_polars
 
         return to_polars([self], per)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document of the schema `result`."""
+        """Return the document of the schema `result`, with all records.
+
+        Raises:
+            DocumentError: the result is in the store, and its records cannot be read.
+            TypeError: a plugin put a value into the result that JSON does not have.
+        """
         from dlperf_sdk.results.convert import result_to_dict
 
         return result_to_dict(self)
@@ -306,7 +328,7 @@ class Result:
         """Return the result of a JSON document: the inverse of `to_dict`.
 
         Raises:
-            DocumentError: The document breaks the schema, or is of a newer major version.
+            DocumentError: the document breaks the schema, contradicts itself, or is of another major version.
         """
         from dlperf_sdk.documents.json_values import check_plain
         from dlperf_sdk.results.convert import result_from_dict

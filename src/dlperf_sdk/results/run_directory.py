@@ -1,22 +1,22 @@
-"""One run's directory: each document that is written into it, and where it lies.
+"""The directory of one run: the documents in it, and the class that writes them.
 
 ::
 
     RUN-ID/
         spec.json  plan.json  environment.json  lock.txt     before anything is measured
-        attempts/1/rank-0.json                               at the end of each attempt, the records;
-        attempts/1/attempt.json                              this one last: with it, the attempt is complete
-        attempts/1/rank-0.log  service-0.log                 after it, in pieces as they arrive
-        traces/rank-0.json.gz                                where --trace asks for it
+        attempts/1/rank-0.json                               at the end of each attempt: the records,
+        attempts/1/attempt.json                              then this file, which completes the attempt
+        attempts/1/rank-0.log  service-0.log                 afterwards, in pieces as they arrive
+        traces/rank-0.json.gz                                with --trace
         result.json                                          at the end of the run
-        report.md                                            after it, where `dlperf run` or `rerun` made it
+        report.md                                            then, if `dlperf run` or `rerun` made the run
 
-`result.json` is what a result says: its metrics, verdicts, environment, hardware. Its repeats are numbers of attempts,
-where their records lie.
+`result.json` holds the metrics, verdicts, environment and hardware of a result. Its `repeats` are attempt
+numbers; the records are in the directories of these attempts.
 
-Every file but a log appears whole or not at all. A run's directory is its owner's alone (0700, files 0600), because
-logs and variables may hold secrets; what others shall see is handed out on purpose, `redacted` where that
-matters. Below the store's own directory nothing is written through a symbolic link.
+Every file but a log appears whole or not at all. Directories have the mode 0700 and files 0600, because logs and
+variables may hold secrets. What is shared is handed out on purpose, `redacted` where that matters. Nothing is
+written through a symbolic link below the store's directory.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from dlperf_sdk.results.stored_repeats import attempts_of
 from dlperf_sdk.spec.run_spec import RunSpec
 
 LARGEST_LOG = 2 * 1024 * 1024
-"""Bytes; nodes send the last 256 KiB of a log, in which an undecodable byte becomes several."""
+"""Maximum size of a log in bytes. A node sends the last 256 KiB of a log; an undecodable byte becomes several."""
 _LOG = re.compile(r"(rank|service)-[0-9]{1,12}(-[0-9]{1,12})?")
 
 
 class RunDirectory:
-    """One run's directory. Each method writes one document, and returns when it is on the disk.
+    """The directory of one run. Each method writes one document and returns when it is on the disk.
 
     Raises (all methods):
-        StoreError: it cannot be written.
+        StoreError: the file cannot be written.
     """
 
     def __init__(self, store: Path, run_id: str) -> None:
@@ -57,21 +57,23 @@ class RunDirectory:
         self._write_json((), "spec.json", spec.to_dict())
 
     def write_plan(self, plan: Mapping[str, Any]) -> None:
-        """Write `plan.json`, which follows from the spec."""
+        """Write `plan.json`, the plan of the case as JSON values."""
         self._write_json((), "plan.json", plan)
 
     def write_environment(self, environment: Environment) -> None:
-        """Write `environment.json`, and its lock as `lock.txt` too, which installers read."""
+        """Write `environment.json`, and the environment's lock to `lock.txt`, which installers can read."""
         self._write_json((), "environment.json", to_plain(environment))
         self._write((), "lock.txt", environment.lock)
 
     def write_attempt(self, event: Mapping[str, Any]) -> None:
-        """Write `attempts/K/`: an attempt's records, then the attempt, from the event `attempt-ended`.
+        """Write an event `attempt-ended` to `attempts/K/`: its records, then the remaining event to `attempt.json`.
 
-        What the workers wrote is kept as it is, right or wrong: `attempt_from_dict` judges it.
+        The records are stored unchanged and unchecked; `attempt_from_dict` checks them. `K` is the attempt's
+        number. In `attempt.json`, the names of the records' files replace the records.
 
         Raises:
-            DocumentError: the attempt has no number.
+            DocumentError: the event has no valid attempt number.
+            StoreError: a file cannot be written.
         """
         folder = ("attempts", _number_of(event))
         names: list[str] = []
@@ -82,10 +84,13 @@ class RunDirectory:
         self._write_json(folder, "attempt.json", {**event, "records": names})
 
     def append_log(self, event: Mapping[str, Any]) -> None:
-        """Append to `attempts/K/NAME.log` a further piece of a worker's log, from an event `log`.
+        """Append a piece of a worker's log to `attempts/K/NAME.log`, from an event `log`.
 
         Raises:
-            DocumentError: The attempt has no number, a log a name of its own making, or more text than a node sends.
+            DocumentError: the attempt's number, the log's name or the text is invalid, or the log would exceed
+                `LARGEST_LOG`.
+            KeyError: the event has no `name` or `text`.
+            StoreError: the file cannot be written.
         """
         name, text = event["name"], event["text"]
         if not isinstance(text, str) or not _LOG.fullmatch(str(name)):
@@ -100,13 +105,15 @@ class RunDirectory:
             raise DocumentError(f"the log {name} has more than {LARGEST_LOG} bytes")
 
     def write_result(self, result: Result) -> None:
-        """Write `result.json`, after the attempts of its repeats that are not stored yet.
+        """Write `result.json`, and before it those attempts of its repeats that are not stored yet.
 
-        Repeats are stored under their attempt numbers. If two share a number, as in a result that was put together,
-        they are written into `result.json` instead.
+        If two repeats have the same attempt number, as in a result that was put together, all records are written
+        into `result.json` instead.
 
         Raises:
-            DocumentError: the result breaks its own schema, and nothing was written.
+            DocumentError: the result breaks its own schema, or records that must be copied cannot be read.
+            TypeError: the result holds a value that JSON does not have.
+            StoreError: a file cannot be written.
         """
         numbers = attempts_of(result.repeats)
         are_unique = len(set(numbers)) == len(numbers)
@@ -122,7 +129,11 @@ class RunDirectory:
         self._write_json((), "result.json", document)
 
     def write_trace(self, rank: int, packed: bytes) -> Path:
-        """Write `traces/rank-K.json.gz`, the compressed trace of one rank by the framework's profiler; return its path.
+        """Write one rank's profiler trace to `traces/rank-K.json.gz`, and return the path.
+
+        Args:
+            rank: The rank K.
+            packed: The trace, already compressed with gzip.
 
         Raises:
             StoreError: the file cannot be written.
@@ -134,7 +145,7 @@ class RunDirectory:
         return path
 
     def write_report(self, text: str) -> None:
-        """Write the text of `report.md`.
+        """Write a text to `report.md`.
 
         Raises:
             StoreError: the file cannot be written.

@@ -27,66 +27,71 @@ from dlperf_sdk.results.student_t import quantile
 from dlperf_sdk.worker.estimate import median
 
 LIMIT = 0.01
-"""Largest deviation of the window's mean from the stationary mean, as a fraction of the latter."""
+"""Maximum deviation of the window's mean from the stationary mean, as a fraction of the stationary mean."""
 FEWEST_STEPS = 20
-"""The shortest window that is tested."""
+"""Minimum length of a window that is tested, in steps."""
 CONFIDENCE = 0.95
-"""One-sided, of the bound that must stay within the limit for a pass."""
+"""One-sided confidence of the bound that must stay within the limit for a pass."""
 FAIL_CONFIDENCE = 0.99
-"""One-sided, of each of the three bounds of which one must exceed the limit for a failure."""
+"""One-sided confidence of each of three bounds. One of them must exceed the limit for a failure."""
 
 _BATCHES = 5
-"""Batches of the second half."""
+"""Number of batches that the second half of a window is divided into."""
 _LONGEST_PERIOD = 50
 _FEWEST_PERIODS = 4
 _MOST_FOLDED_STEPS = 2000
-"""Beyond so many steps, a period of at most `_LONGEST_PERIOD` does not disturb the comparison."""
+"""In a longer window, a period of at most `_LONGEST_PERIOD` does not disturb the comparison."""
 
 
 @frozen
 class Deviation:
-    """The window's mean, less an estimate of the stationary mean, as a fraction of the latter."""
+    """Deviation of the window's mean step time from an estimate of the stationary mean, as a fraction of the latter."""
 
     first_step: int | None
-    """The first step of the later part; None for the line."""
+    """First step of the later part of the window that gives the estimate; None for the straight line."""
     value: float
+    """The deviation; positive if the window is slower than the estimate."""
     bound: float
-    """Arm of the interval whose upper end is exceeded with probability 1 - `CONFIDENCE`."""
+    """Half-width of the confidence interval, at `CONFIDENCE`."""
     fail_bound: float
-    """The same for `FAIL_CONFIDENCE`."""
+    """Half-width of the confidence interval, at `FAIL_CONFIDENCE`."""
 
     @property
     def is_small(self) -> bool:
-        """Return True if the deviation is within the limit with `CONFIDENCE`."""
+        """True if the deviation is within the limit with `CONFIDENCE`."""
         return abs(self.value) + self.bound <= LIMIT
 
     @property
     def is_large(self) -> bool:
-        """Return True if the deviation is beyond the limit with `FAIL_CONFIDENCE`."""
+        """True if the deviation is beyond the limit with `FAIL_CONFIDENCE`."""
         return abs(self.value) - self.fail_bound > LIMIT
 
 
 @frozen
 class SteadyState:
-    """The deviations of a window from its last three quarters, half, quarter, and from the line, in this order."""
+    """Deviations of a window's mean step time from estimates of the stationary mean."""
 
     deviations: tuple[Deviation, ...]
+    """From the window's last three quarters, half and quarter, and from the straight line, in this order."""
     warmup: int | None
-    """Steps at the start of the window to add to the warm-up; None where no part of the window is steady."""
+    """Number of steps at the start of the window to add to the warm-up; None if no part of the window is steady."""
 
     @property
     def is_steady(self) -> bool:
-        """Return True if all deviations are small; the last quarter alone is too noisy to be required."""
+        """True if all deviations are small, except that of the last quarter, which is too noisy to be required."""
         return all(deviation.is_small for deviation in _select_required(self.deviations))
 
     @property
     def is_unsteady(self) -> bool:
-        """Return True if a deviation from a later part is large; a line may not fit, so it does not count."""
+        """True if the deviation from a later part is large. The line does not count, because it may not fit."""
         return any(deviation.is_large for deviation in self.deviations[:-1])
 
     @property
     def largest(self) -> Deviation:
-        """Return the deviation that decides: the most surely large one, or the least surely small one."""
+        """The deviation that decides.
+
+        Of an unsteady window it is the most clearly large one, of any other the least clearly small one.
+        """
         if self.is_unsteady:
             return max(
                 self.deviations[:-1], key=lambda deviation: abs(deviation.value) - deviation.fail_bound
@@ -97,9 +102,13 @@ class SteadyState:
 
 
 def assess(series: Sequence[Sequence[float]]) -> SteadyState:
-    """Return whether the step times of the repeats of one case are steady, with the deviations from a steady pace.
+    """Return the deviations of the step times of a case from a steady pace.
 
-    `series` has for each repeat at least `FEWEST_STEPS` positive numbers of seconds.
+    If the window is not clearly steady, periodic slow steps are spread over their period before the comparison.
+
+    Args:
+        series: Positive step times in seconds, a sequence of at least `FEWEST_STEPS` for each repeat, at least
+            one repeat. All are cut to the length of the shortest.
     """
     steps = min(map(len, series))
     traces = [list(values[:steps]) for values in series]
@@ -153,10 +162,11 @@ def _noise(traces: Sequence[Sequence[float]]) -> float:
 
 
 def spread_periodic_steps(values: Sequence[float]) -> list[float]:
-    """Return the values without their periodic part, at the same mean level; a copy where there is none.
+    """Return the values without their periodic part, at the same mean level; a copy if there is none.
 
-    The profile of a period is the median at each of its steps, which a few slow first steps do not move. It counts if
-    it explains more than half of the variance.
+    The profile of a period is the median at each of its steps, which a few slow first steps do not move. A period
+    counts if it explains more than half of the variance. Periods from 2 to 50 steps are tried that occur at least
+    four times.
     """
     steps = len(values)
     best, flattest = _squares(values) / (steps - 1) / 2, list(values)

@@ -1,6 +1,6 @@
-"""Store results: one directory per run, written as it goes, so that a crash loses no finished repeat.
+"""The result store: one directory per run, written during the run, so that a crash loses no finished repeat.
 
-`results.run_directory` describes its contents.
+`results.run_directory` describes the contents of a run's directory.
 """
 
 from __future__ import annotations
@@ -27,23 +27,31 @@ from dlperf_sdk.spec.run_spec import RunSpec
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _OF_A_CAMPAIGN = re.compile(r"(?:[a-z]+-)?([0-9]{8}T[0-9]{6}Z-[0-9a-f]{6})-.+-[0-9]+n[0-9]+d-[0-9a-f]{12}")
-"""Behind a word for what a run does beside its attempts. A run of its own ends in six digits, a case's in twelve."""
+"""A word may precede the stamp, for a run that a case makes beside its attempts. The name of a single run ends in
+six digits, that of a campaign's case in twelve."""
 _ROOM = 1024 * 1024
-"""Bytes that a probe writes: more than the little that a full disk still takes."""
+"""Bytes that `probe` writes: more than a full disk still takes."""
 
 
 def new_run_id(spec: RunSpec, now: datetime) -> str:
-    """Return a name that sorts by time and describes the run: `20250131T101502Z-torch-resnet50-1n2d-3f9ac1`.
+    """Return a new name that sorts by time and describes the run: `20250131T101502Z-torch-resnet50-1n2d-3f9ac1`.
 
-    `now` is the time of its start, with a time zone.
+    Args:
+        spec: The case.
+        now: Start of the run. A time without a time zone is local time.
     """
     return run_id(spec, now.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ"), secrets.token_hex(3))
 
 
 def run_id(spec: RunSpec, stamp: str, key: str) -> str:
-    """Return the name for a stamp and a key, for example of a campaign's case.
+    """Return the name of a run: the stamp, framework, model and topology, and the key.
 
-    `20250131T101502Z-0b61e2-torch-…-3f9ac1d2e4b5`.
+        20250131T101502Z-0b61e2-torch-resnet50-1n2d-3f9ac1d2e4b5
+
+    Args:
+        spec: The case. Names of framework and model are cut to 24 characters.
+        stamp: First part: a time, for a campaign's case the campaign's stamp.
+        key: Last part, which makes the name unique.
     """
     case_part = (
         f"{spec.framework[:24]}-{spec.model[:24]}-{spec.topology.nodes}n{spec.topology.devices_per_node}d"
@@ -52,13 +60,19 @@ def run_id(spec: RunSpec, stamp: str, key: str) -> str:
 
 
 def campaign_of(run_id: str) -> str | None:
-    """Return the stamp of the campaign that a run's name belongs to; None if it belongs to none."""
+    """Return the stamp of the campaign that a run's name belongs to; None for a run outside a campaign."""
     match = _OF_A_CAMPAIGN.fullmatch(run_id)
     return None if match is None else match[1]
 
 
 class ResultStore:
-    """Results in a directory. Making one touches nothing; the directory is made with the first run."""
+    """Results in a directory, one subdirectory per run.
+
+    The constructor does not touch the directory; it is created with the first run. Iteration loads every run.
+
+    Raises:
+        StoreError: the directory's name is empty.
+    """
 
     def __init__(self, directory: str | Path) -> None:
         if not str(directory):
@@ -68,8 +82,10 @@ class ResultStore:
     def probe(self) -> None:
         """Check that results can be written, before hours are spent on measuring them.
 
+        Creates the directory if it is missing, and writes and removes a file of 1 MiB.
+
         Raises:
-            StoreError: the directory cannot be made or written, or its disk is full.
+            StoreError: the directory cannot be created or written, or its disk is full.
         """
         with explain_os_errors(self.directory):
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -81,10 +97,10 @@ class ResultStore:
                     remove(directory, name)
 
     def open_run(self, run_id: str) -> RunDirectory:
-        """Create the directory of a new run.
+        """Create the directory of a new run, after a `probe` of the store, and return it.
 
         Raises:
-            StoreError: there is a run of this name, the name is invalid, or the directory cannot be made.
+            StoreError: a run of this name exists, the name is invalid, or the directory cannot be created.
         """
         check_id(run_id)
         self.probe()
@@ -99,16 +115,19 @@ class ResultStore:
         return RunDirectory(self.directory, run_id)
 
     def reopen_run(self, run_id: str) -> RunDirectory:
-        """Open the directory of an existing run to add to it.
+        """Return the directory of an existing run, to add to it.
 
         Raises:
             UnknownName: there is no run of this name.
+            StoreError: there is no such run, and the store cannot be read to suggest others.
         """
         self._find(run_id)
         return RunDirectory(self.directory, run_id)
 
     def ids(self) -> tuple[str, ...]:
-        """Return the names of all runs, the newest first.
+        """Return the names of all runs, the newest first; empty if the directory does not exist.
+
+        A run without a timestamp in its name is sorted by the last change of its directory.
 
         Raises:
             StoreError: the directory cannot be read.
@@ -127,7 +146,13 @@ class ResultStore:
         return tuple(name for _, name in sorted(runs, reverse=True))
 
     def __iter__(self) -> Iterator[Result | Unreadable]:
-        """Yield every run, the newest first. Runs that cannot be read are reported, not left out."""
+        """Yield the result of every run, the newest first.
+
+        In place of a result that is missing or cannot be read, yield an `Unreadable`.
+
+        Raises:
+            StoreError: the directory cannot be read.
+        """
         for run_id in self.ids():
             path = self.directory / run_id / "result.json"
             try:
@@ -139,12 +164,15 @@ class ResultStore:
                 yield Unreadable(path, error)
 
     def load(self, run: str | Path) -> Result:
-        """Load a result by its run's name, or by the path of its file or directory.
+        """Load a result. Its records are read when they are first used.
+
+        Args:
+            run: Name of a run in the store, or path of a result's file or of a run's directory anywhere.
 
         Raises:
-            UnknownName: it is neither a run's name nor a path.
-            StoreError: the run has no result.
-            DocumentError: the file is corrupt, or of a newer version.
+            UnknownName: the text is neither a run's name nor a path.
+            StoreError: the run has no result, or the store cannot be read.
+            DocumentError: the file cannot be read, is corrupt, or is of another major version.
         """
         path = Path(run)
         if isinstance(run, str) and _ID.fullmatch(run) and not path.is_file():
@@ -159,8 +187,11 @@ class ResultStore:
     def recover(self, run_id: str) -> Recovered:
         """Return what is stored of a run so far: its spec, and its attempts that have ended.
 
+        Files that cannot be read are listed in the value.
+
         Raises:
-            UnknownName: there is no such run.
+            UnknownName: there is no run of this name.
+            StoreError: there is no such run, and the store cannot be read to suggest others.
         """
         return recover(self._find(run_id))
 
@@ -174,7 +205,7 @@ class ResultStore:
 
 
 def check_id(run_id: str) -> None:
-    """Check that a text can be the name of a run.
+    """Check that a text can name a run: letters, digits, `.`, `-` and `_`, at most 128, a letter or digit first.
 
     Raises:
         StoreError: it cannot.

@@ -1,6 +1,7 @@
-"""The repeats of a result that lies in the store: how many there are is known, their records are read when asked for.
+"""Repeats of a result in the store: their number is known, and their records are read when they are first used.
 
-A result's own words are some kilobytes, its records are megabytes: a table of thousands of results needs none of them.
+A result without its records has some kilobytes, its records have megabytes. A table of thousands of results needs
+none of the records.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from dlperf_sdk.results.records import Repeat
 
 
 class StoredRepeats(Sequence[Repeat]):
-    """A sequence of repeats that equals the tuple of them. All are read with the first, and kept.
+    """A sequence of repeats that equals the tuple of them.
 
-    Raises (what looks at a repeat, not what counts them):
-        DocumentError: a repeat's records are not where they belong, or not what they have to be.
+    The first access to a repeat reads the records of all, and keeps them. The length is known without reading.
+
+    Raises (any access to a repeat):
+        DocumentError: the records of a repeat are missing or invalid.
     """
 
     def __init__(self, attempts: tuple[int, ...], read: Callable[[int], Repeat]) -> None:

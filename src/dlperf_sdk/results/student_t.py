@@ -8,9 +8,11 @@ from functools import lru_cache
 
 @lru_cache(maxsize=256)
 def quantile(probability: float, freedom: int) -> float:
-    """Return the t value that is exceeded with probability 1 - `probability`, which must be 0.5 to 1, by bisection.
+    """Return the value that Student's t exceeds with the probability 1 - `probability`, found by bisection.
 
-    `freedom` is the number of degrees of freedom.
+    Args:
+        probability: At least 0.5 and less than 1. The result is at most 1e6.
+        freedom: Number of degrees of freedom, a positive whole number.
     """
     low, high = 0.0, 1e6
     for _ in range(80):
@@ -23,9 +25,13 @@ def quantile(probability: float, freedom: int) -> float:
 
 
 def cumulative(t: float, freedom: int) -> float:
-    """Return the probability that Student's t with `freedom` degrees of freedom, a whole number, is at most `t`.
+    """Return the probability that Student's t is at most `t`.
 
     Source: M. Abramowitz and I. A. Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4.
+
+    Args:
+        t: The value.
+        freedom: Number of degrees of freedom, a positive whole number.
     """
     angle = math.atan2(t, math.sqrt(freedom))
     odd = freedom % 2

@@ -1,4 +1,4 @@
-"""A result on one screen: `repr`, and the HTML and Markdown that notebooks show."""
+"""A result on one screen, as text, Markdown and HTML, for `repr` and notebooks."""
 
 from __future__ import annotations
 
@@ -13,23 +13,27 @@ if TYPE_CHECKING:
     from dlperf_sdk.results.result import Result
 
 MAXIMUM_TEXT = 500
-"""Characters of a text from elsewhere, such as a failure's message, before it is cut short."""
+"""Maximum number of characters of a text such as a failure's message; the rest is cut off."""
 
 
 def to_text(result: Result) -> str:
-    """Return the representation of a result: a fact per line, in angle brackets."""
+    """Return the summary of a result as text in angle brackets, with one `label: value` per line.
+
+    It has the run, the case, the status, a failure's message, the throughput, the number of repeats, and the
+    names of the verdicts by outcome.
+    """
     lines = [f"{label}: {text}" for label, text in _facts(result)]
     return "<Result\n  {}>".format("\n  ".join(lines))
 
 
 def to_markdown(result: Result) -> str:
-    """Return the facts as a table in Markdown."""
+    """Return the summary of a result as a table in Markdown, with the rows of `to_text`."""
     rows = (f"| {label} | {_escape_markdown(text)} |" for label, text in _facts(result))
     return "\n".join(["| result | |", "|---|---|", *rows]) + "\n"
 
 
 def to_html(result: Result) -> str:
-    """Return the facts as a table in HTML, without scripts or styles."""
+    """Return the summary of a result as a table in HTML, with the rows of `to_text`, without scripts or styles."""
     rows = "".join(
         f'<tr><th scope="row">{html.escape(label)}</th><td>{html.escape(text)}</td></tr>'
         for label, text in _facts(result)

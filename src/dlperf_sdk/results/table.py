@@ -1,9 +1,9 @@
-"""Results as a flat table, one row each: plain values.
+"""Results as a flat table of plain values, with one row per result.
 
-`COLUMNS` come first and are the same in every table. After them come, for each metric that any of the results has, in
-alphabetical order, `NAME` (the median), `NAME_low` and `NAME_high` (its interval) and `NAME_unit`, where characters
-other than letters and digits are underscores. A cell is a text, a whole number, a real number, true or false, or None:
-nobody measured or said it. What is missing is never zero, and never an empty text.
+`COLUMNS` come first and are the same in every table. For each metric that any of the results has, in alphabetical
+order, `NAME` (the median), `NAME_low` and `NAME_high` (its interval) and `NAME_unit` follow, where characters
+other than letters and digits are underscores. A cell is a text, a whole number, a real number, true or false, or
+None for a value that is not known. What is missing is never zero and never an empty text.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ Row = dict[str, Value]
 
 @frozen
 class TableColumn:
-    """A column: its name, the one kind of value that it holds beside None, and what that is."""
+    """A column of a table."""
 
     name: str
     kind: type[str] | type[int] | type[float] | type[bool]
+    """Type of every cell that is not None."""
     help: str
+    """Description of the values."""
 
 
 @frozen
@@ -159,12 +161,12 @@ COLUMNS: tuple[TableColumn, ...] = tuple(TableColumn(name, kind, help) for name,
 
 
 def columns(results: Iterable[Result]) -> tuple[TableColumn, ...]:
-    """Return the columns of a table of these results: `COLUMNS`, then those of the metrics that any of them has."""
+    """Return the columns of a table of these results: `COLUMNS`, then those of the metrics that any result has."""
     return tuple(column for column, _ in _read(results))
 
 
 def rows(results: Sequence[Result]) -> list[Row]:
-    """Return one flat row per result, in their order; every row has the same keys, the names of `columns`."""
+    """Return one row per result, in order. Every row has the same keys, the names of `columns`, in the same order."""
     read = _read(results)
     return [
         {column.name: cell(column.kind, reader(row)) for column, reader in read}
@@ -188,6 +190,7 @@ METRIC_PARTS: tuple[tuple[str, Any, str], ...] = (
     ("high", float, "Its upper end."),
     ("unit", str, "Unit of the three."),
 )
+"""Attribute of a metric, type and description of the column for it."""
 
 
 def _part(name: str, part: str) -> _Reader:
@@ -195,13 +198,20 @@ def _part(name: str, part: str) -> _Reader:
 
 
 def identifier(name: str) -> str:
-    """Return a name that needs no quotes in Python or SQL: ASCII letters, digits and underscores."""
+    """Return a name as an identifier that needs no quotes in Python or SQL: ASCII letters, digits and underscores.
+
+    Every run of other characters becomes an underscore. A name that does not begin with a letter gets the prefix
+    `metric_`.
+    """
     plain = re.sub(r"[^0-9A-Za-z_]+", "_", name)
     return plain if plain[:1].isalpha() else f"metric_{plain}"
 
 
 def free_name(name: str, used: set[str]) -> str:
-    """Return the name, with a number appended if it is in `used`, and add it there."""
+    """Return the name, or the name with `_2`, `_3`, … appended if it is in `used`.
+
+    The returned name is added to `used`.
+    """
     free, count = name, 2
     while free in used:
         free, count = f"{name}_{count}", count + 1
@@ -210,7 +220,13 @@ def free_name(name: str, used: set[str]) -> str:
 
 
 def cell(kind: Any, value: Any) -> Value:
-    """Return a plain value of the column's kind; a list of what ranks reported differently becomes JSON."""
+    """Return a value as a cell of a column.
+
+    Args:
+        kind: Type of the column's cells: `str`, `int`, `float` or `bool`.
+        value: The value; None stays None. In a column of texts, a value that is no text, such as a list of what
+            ranks reported differently, becomes JSON. An empty text becomes None; control characters are replaced.
+    """
     if value is None:
         return None
     if kind is str:

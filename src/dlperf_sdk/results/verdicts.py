@@ -1,4 +1,4 @@
-"""All verdicts on the records of a case: each one declared once, in `VERDICTS`."""
+"""All verdicts on the records of a case, each declared once in `VERDICTS`."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from dlperf_sdk.spec.table import Table
 __all__ = ["VERDICTS", "Check", "Expected", "integrity_of", "judge"]
 
 Judgement = Callable[[tuple[Repeat, ...], Expected], Verdict]
-"""Returns a verdict on the records of a case; pure."""
+"""Function that returns a verdict on the records of a case. It has no side effects."""
 
 
 @frozen(kw_only=True)
 class Check:
-    """The declaration of a verdict: texts, tables and documentation read it from here."""
+    """Declaration of a verdict. Texts, tables and documentation are made from it."""
 
     name: str
     kind: str
-    """`integrity` decides whether the number is valid, `quality` tells how precise it is."""
+    """`integrity` decides whether the number is valid; `quality` tells how precise it is."""
     passes_if: str
-    """The condition, in a clause."""
+    """Condition for a pass, as a clause."""
     judge: Judgement | None
-    """None for `parity`, whose evidence is a run of its own."""
+    """Function that returns the verdict; None for `parity`, whose evidence is a run of its own."""
 
 
 VERDICTS = Table(
@@ -116,9 +116,14 @@ VERDICTS = Table(
 def judge(
     repeats: tuple[Repeat, ...], expected: Expected, parity: Parity | None = None
 ) -> tuple[Verdict, ...]:
-    """Return all verdicts on a case with at least one finished repeat, in the order of `VERDICTS`; pure.
+    """Return all verdicts on a case, in the order of `VERDICTS`. The function has no side effects.
 
-    `parity` is the evidence of the parity run, if there is any.
+    If a window has no length, all quality verdicts are inconclusive.
+
+    Args:
+        repeats: The finished repeats, at least one.
+        expected: What the records are checked against.
+        parity: Evidence of the parity run; without it, there is no verdict `parity`.
     """
     return (
         *integrity_of(repeats, expected),
@@ -128,7 +133,10 @@ def judge(
 
 
 def integrity_of(repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdict, ...]:
-    """Return the integrity verdicts that the records alone give: all but `parity`; pure."""
+    """Return the integrity verdicts that follow from the records alone, in the order of `VERDICTS`: all but `parity`.
+
+    The function has no side effects.
+    """
     return _judgements(INTEGRITY, repeats, expected)
 
 

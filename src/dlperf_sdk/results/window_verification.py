@@ -1,9 +1,9 @@
 """The integrity verdict on the window itself: whether its steps were the training steps that parity verifies.
 
-Four kinds of evidence, all taken outside the clock. The batches: each step was given the labels that were due. The
-state: over the window every tensor changes, and the framework counts an update for each step. The losses: while they
-move, no step repeats the loss before it. The audit: behind the window the trainer is reset, and its losses must be
-those of its first steps again, in no less time than the window's steps took.
+Four kinds of evidence are used, all taken outside the clock. The batches: each step was given the labels that
+were due. The state: over the window every tensor changes, and the framework counts an update for each step. The
+losses: while they move, no step repeats the loss before it. The audit: after the window the trainer is reset, and
+must repeat the losses of its first steps, in about the time that the window's steps took.
 """
 
 from __future__ import annotations
@@ -22,28 +22,36 @@ from dlperf_sdk.spec.strategy import STRATEGIES
 NAME = "window-verified"
 
 LOSS_MARGIN = 0.05
-"""How far a loss of the audit may be from that of the first steps, as a share of how far the first steps moved it."""
+"""Maximum difference between a loss of the audit and that of the first steps, as a fraction of how far the first
+steps moved the loss."""
 DROPOUT_MARGIN = 0.3
-"""The same where dropout draws other masks; beyond it the verdict is inconclusive, since few samples are noisy."""
+"""The same fraction if dropout draws other masks. A larger difference makes the verdict inconclusive, since few
+samples are noisy."""
 REST = 1e-5
-"""A loss that changes by less than this share has come to rest."""
+"""A loss that changes by less than this fraction has come to rest."""
 REPEATED = 0.02
-"""The share of a window's steps, and one at least, that may have the loss of the step before by chance."""
+"""Fraction of a window's steps, at least one, that may have the loss of the step before by chance."""
 FASTEST = 1 / 2
-"""The least that the window's median and mean step may take, as a share of the audit's fastest one. A host that
-prepares a step while the device computes the one before can halve the time, and the audit waits for the device after
-each step."""
+"""Minimum of the window's median and mean step time, as a fraction of the audit's fastest step. A host that
+prepares a step while the device computes the previous one can halve the time; the audit waits for the device
+after each step."""
 TIMED = 0.005
-"""Seconds: steps of the audit that are faster than this are not compared, the cost of synchronizing each weighs."""
+"""Seconds. Faster steps of the audit are not compared, because the cost of synchronizing each dominates."""
 PRECISELY_TIMED = 0.05
-"""Seconds from which on a window that is too fast fails. Steps of the audit wait for the processes and the device after
-each; on a busy machine that takes milliseconds, and what is shorter than this leaves a doubt."""
+"""Seconds. With audit steps of at least this length, a window that is too fast fails; with shorter ones the
+verdict is inconclusive. Audit steps wait for all processes and the device, which takes milliseconds on a busy
+machine."""
 TIMED_REPEATS = 3
-"""The fewest repeats that show work to be missing by their time: in one, a busy machine may have slowed the audit."""
+"""Minimum number of repeats for a conclusion from times: in a single one, a busy machine may have slowed the audit."""
 
 
 def window_verified(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
-    """Check that the window's steps trained on the batches that were due, as the first steps did."""
+    """Check that the window's steps were the training steps that were due, by batches, state, losses and audit.
+
+    The verdict fails if any evidence contradicts that. It is inconclusive if evidence is missing or too weak: the
+    plugin reports no labels, parameters or audit; the loss moves too little; or a correct trainer could leave the
+    same traces.
+    """
     failures = [
         *_state_failures(repeats, expected),
         *_batch_failures(repeats),
