@@ -67,7 +67,7 @@ class Hooks:
 
     @hookspec
     def dlperf_stage(self, run_id: str, stage: str, detail: str) -> None:
-        """Handle a line of progress of a stage outside the repeats.
+        """Handle a line of progress of a stage outside the repeats. Fires once per line.
 
         Args:
             run_id: The run. In the stage `batch-size`, it is the run of a probe.
