@@ -17,7 +17,7 @@ from dlperf_sdk.testing import FrameworkConformance, samples
 
 MODELS = {"resnet50": "images", "bert-base": "text"}
 """Model → its data source of real data."""
-SAMPLES = {"images": samples.images, "text": samples.sentences}
+SAMPLES = {"images": samples.write_images, "text": samples.write_sentences}
 LENGTHS = {"warmup": 3, "steps": 6}
 REPEATS = 3
 """Repeats of the plainest cases: with fewer, the durations of the audit are not compared."""

@@ -115,7 +115,7 @@ def test_the_window_is_verified(fault, tmp_path):
     if "dropout" in given:
         fields["options"] = {"dropout": float(given["dropout"])}
     if "data" in given:
-        {"images": samples.images, "text": samples.sentences}[given["data"]](tmp_path)
+        {"images": samples.write_images, "text": samples.write_sentences}[given["data"]](tmp_path)
         fields["data"] = f"{given['data']}:{tmp_path}"
     result = suite.run_case(suite.spec(fault.model, warmup=4, steps=4, **fields))
     actual = verdict(result, fault.by)

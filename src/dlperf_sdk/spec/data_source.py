@@ -68,7 +68,7 @@ DATA_SOURCES = Table(
             inputs=frozenset({"image", "label"}),
             model_option="num_classes",
             preparation="dlperf_sdk.data.images:prepare_images",
-            sample_folder="dlperf_sdk.testing.samples:images",
+            sample_folder="dlperf_sdk.testing.samples:write_images",
         ),
         DataSource(
             name="text",
@@ -86,7 +86,7 @@ DATA_SOURCES = Table(
             ),
             model_option="vocabulary_size",
             preparation="dlperf_sdk.data.text:prepare_text",
-            sample_folder="dlperf_sdk.testing.samples:sentences",
+            sample_folder="dlperf_sdk.testing.samples:write_sentences",
             module="tokenizers",
         ),
     ),

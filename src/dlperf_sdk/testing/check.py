@@ -116,7 +116,7 @@ def check(
     return tuple(reporter.checks)
 
 
-def chosen() -> type[Conformance]:
+def get_suite() -> type[Conformance]:
     """Return the suite to run; for `dlperf_sdk.testing.selected_suite` alone."""
     return _chosen[0]
 

@@ -156,7 +156,7 @@ class ControllerHalf(FrameworkSubject):
                     "an environment made from the lock would be refused at once",
                     "make the lock anew",
                 )
-            assert minors(spec), advice(
+            assert list_minor_versions(spec), advice(
                 f"{name} takes Python {spec.python!r}, which is no CPython 3.7 or later.",
                 "no interpreter can be found for it",
                 "write a range such as '>=3.9,<3.13'",
@@ -301,7 +301,7 @@ def _pins(spec: EnvironmentSpec) -> dict[str, str]:
     return {canonicalize_name(name.strip()): version.strip() for name, version in pairs}
 
 
-def minors(spec: EnvironmentSpec) -> list[int]:
+def list_minor_versions(spec: EnvironmentSpec) -> list[int]:
     """Return the minor versions of Python 3, from 7 to 39, that an environment's specifier allows.
 
     Empty if there are none.

@@ -101,7 +101,7 @@ class MeasurerConformance(Conformance):
                 "make metrics with `dlperf_sdk.measurers.series`",
             )
 
-    def test_its_samplers_are_standard_library(self) -> None:
+    def test_its_samplers_parse_as_python_3_7(self) -> None:
         """Each sampler's module exists and has the syntax of Python 3.7, which nodes may have.
 
         Its imports are not checked. Skipped if the measurer has no samplers.

@@ -14,7 +14,7 @@ _TEXT = (
 )
 
 
-def images(folder: Path) -> None:
+def write_images(folder: Path) -> None:
     """Write `IMAGES` copies of one JPEG of 96 × 64 pixels (width × height) to each of `CLASSES` class folders.
 
     The class folders `n00`, `n01`, … are made in `folder`.
@@ -30,7 +30,7 @@ def images(folder: Path) -> None:
             (place / f"{number}.jpg").write_bytes(content)
 
 
-def sentences(folder: Path) -> None:
+def write_sentences(folder: Path) -> None:
     """Write a text of 80 paragraphs, of three to nine sentences each, to `text.txt` in a folder.
 
     The text is the same in every call. An existing file is overwritten.

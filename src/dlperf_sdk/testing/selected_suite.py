@@ -2,4 +2,4 @@
 
 from dlperf_sdk.testing import check
 
-TestPlugin = check.chosen()
+TestPlugin = check.get_suite()

@@ -17,7 +17,7 @@ from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.testing.conformance import advice
-from dlperf_sdk.testing.controller_half import minors
+from dlperf_sdk.testing.controller_half import list_minor_versions
 from dlperf_sdk.testing.subject import TO_BE_FILLED_IN, FrameworkSubject
 
 COMPILE = (
@@ -122,7 +122,7 @@ class WorkerHalf(FrameworkSubject):
             minor
             for device in self.plugin.capabilities.devices
             for strategy in self.plugin.capabilities.strategies
-            for minor in minors(self.plugin.environment(device, strategy, model))
+            for minor in list_minor_versions(self.plugin.environment(device, strategy, model))
         )
         shared_files = _closure([plan.processes], files)
         worker = _closure([plan.runtime, plan.trainer], files)
