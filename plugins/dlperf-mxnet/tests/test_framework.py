@@ -37,6 +37,20 @@ def test_refuses(change, word):
 
 
 @pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({}, "no NCCL on cpu"),
+        ({"device": "cuda"}, None),
+        ({"device": "cuda", "topology": "1n1d"}, "nccl changes nothing"),
+        ({"device": "cuda", "strategy": "parameter_server"}, "nccl changes nothing"),
+    ],
+)
+def test_nccl_is_switched_off_where_it_would_be_used(change, word):
+    reason = MXNet().explain_refusal(RunSpec(**CASE | change), MXNet.Options(nccl=False))
+    assert reason is None if word is None else word in reason
+
+
+@pytest.mark.parametrize(
     "name", ["tf32", "fp16", "parameter_server_async", "horovod", "inductor", "xla", "cinn"]
 )
 def test_what_is_lacking_says_why(name):

@@ -91,6 +91,10 @@ def test_what_servers_cannot_do_is_refused(change, word):
         ({"pack_mb": 8}, {"strategy": "parameter_server_async"}, "leave it at 0"),
         ({"pack_mb": 8, "one_process_per_node": True}, {}, "packs none"),
         ({"pack_mb": 8, "one_process_per_node": True}, {"device": "cuda"}, None),
+        ({"nccl": False}, {}, "no NCCL on cpu"),
+        ({"nccl": False}, {"device": "cuda"}, None),
+        ({"nccl": False}, {"topology": "1n1d", "device": "cuda"}, "nccl changes nothing"),
+        ({"nccl": False}, {"strategy": "independent", "device": "cuda"}, "nccl changes nothing"),
         ({"loader_workers": 8}, {"topology": "1n1d"}, None),
     ],
 )

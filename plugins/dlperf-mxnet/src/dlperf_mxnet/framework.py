@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from attrs import frozen
 
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
-from dlperf_sdk.spec.fields import context, whole_number
+from dlperf_sdk.spec.fields import check_boolean, context, factor, whole_number
 from dlperf_sdk.spec.run_spec import RunSpec
 
 _PYTHON = ">=3.10,<3.12"
@@ -29,6 +29,11 @@ class MXNetOptions:
         SpecError: an option has an impossible value.
     """
 
+    nccl: bool = factor(
+        "With all_reduce: sum gradients with NCCL if MXNet has it; false: in the kvstore device (CUDA).",
+        True,
+        validator=check_boolean,
+    )
     loader_workers: int = context(
         "Parallel loaders per device, for images and text.", 2, validator=whole_number(1, 1024)
     )
@@ -108,7 +113,19 @@ class MXNet(Framework):
             return reason
         if cpu and spec.layout == "nhwc":
             return "MXNet's convolutions take NHWC on GPUs only; on a CPU, choose nchw."
-        return None
+        return None if options.nccl else _explain_missing_nccl(spec)
+
+
+def _explain_missing_nccl(spec: RunSpec) -> str | None:
+    """Return the reason why NCCL cannot be switched off in the case; None if it can."""
+    if spec.device != "cuda":
+        return f"There is no NCCL on {spec.device}; leave nccl at true."
+    if spec.strategy != "all_reduce" or not spec.syncs_gradients:
+        return (
+            "The case has no all-reduce of gradients, so nccl changes nothing; leave it at true, or choose several "
+            "devices and the strategy all_reduce."
+        )
+    return None
 
 
 def _explain_missing_precision(spec: RunSpec, cpu: bool) -> str | None:

@@ -26,6 +26,11 @@ class TensorFlowOptions:
         0,
         validator=whole_number(0, 65536),
     )
+    nccl: bool = factor(
+        "With all_reduce: average gradients with NCCL; false: over gRPC rings, or on one GPU of the process (CUDA).",
+        True,
+        validator=check_boolean,
+    )
     loader_workers: int = context(
         "Samples per device that are read and decoded in parallel, for images and text.",
         2,
@@ -39,7 +44,20 @@ def means_nothing(options: TensorFlowOptions, spec: RunSpec) -> str | None:
         reason = _one_process_per_node(spec)
         if reason:
             return reason
-    return _pack_mb(options, spec) if options.pack_mb else None
+    if options.pack_mb and (reason := _pack_mb(options, spec)):
+        return reason
+    return None if options.nccl else _nccl(spec)
+
+
+def _nccl(spec: RunSpec) -> str | None:
+    if spec.device != "cuda":
+        return f"There is no NCCL on {spec.device}; leave nccl at true."
+    if spec.strategy != "all_reduce" or not spec.syncs_gradients:
+        return (
+            "No gradients are averaged in this case, so nccl changes nothing; leave it at true, or choose several "
+            "devices and the strategy all_reduce."
+        )
+    return None
 
 
 def _one_process_per_node(spec: RunSpec) -> str | None:

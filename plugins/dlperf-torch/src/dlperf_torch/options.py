@@ -37,6 +37,11 @@ class TorchOptions:
         25,
         validator=whole_number(1, 65536),
     )
+    nccl: bool = factor(
+        "Average gradients with NCCL; false: with gloo, over the host's memory (CUDA).",
+        True,
+        validator=check_boolean,
+    )
     fused_optimizer: bool = factor(
         "Update all parameters in one kernel, instead of one operation of the formula after another.",
         True,
@@ -85,7 +90,7 @@ OF_MODEL: Mapping[str, str] = {
 
 def means_nothing(options: TorchOptions, spec: RunSpec) -> str | None:
     """Return the reason to refuse an option that was changed but has no effect or support in the case; else None."""
-    for judge in (_explain_wrong_model, _training, _cudnn, _attention, _explain_fused_batch_norm):
+    for judge in (_explain_wrong_model, _training, _nccl, _cudnn, _attention, _explain_fused_batch_norm):
         if (refused := judge(options, spec)) is not None:
             return refused
     return None
@@ -101,7 +106,7 @@ def _explain_wrong_model(options: TorchOptions, spec: RunSpec) -> str | None:
 def _training(options: TorchOptions, spec: RunSpec) -> str | None:
     if not spec.syncs_gradients and _is_changed(options, "bucket_cap_mb"):
         return (
-            "No gradients meet in this case, so bucket_cap_mb changes nothing; leave it at "
+            "No gradients are averaged in this case, so bucket_cap_mb changes nothing; leave it at "
             f"{_format_default('bucket_cap_mb')}, or choose several devices and the strategy all_reduce."
         )
     if options.max_autotune and spec.compiler != "inductor":
@@ -110,6 +115,19 @@ def _training(options: TorchOptions, spec: RunSpec) -> str | None:
         return (
             f"Without the fused optimizer the loss scaler of {spec.precision} waits for the device in every step, "
             "which a measured step must not; leave fused_optimizer at true, or choose amp-bf16."
+        )
+    return None
+
+
+def _nccl(options: TorchOptions, spec: RunSpec) -> str | None:
+    if options.nccl:
+        return None
+    if spec.device != "cuda":
+        return f"There is no NCCL on {spec.device}, where gloo averages gradients; leave nccl at true."
+    if not spec.syncs_gradients:
+        return (
+            "No gradients are averaged in this case, so nccl changes nothing; leave it at true, or choose several "
+            "devices and the strategy all_reduce."
         )
     return None
 

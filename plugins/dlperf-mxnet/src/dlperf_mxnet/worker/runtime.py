@@ -64,7 +64,8 @@ class MXNetRuntime(Runtime):
         gpus = self.request.device == "cuda"
         if strategy == "parameter_server":
             return "dist_device_sync" if gpus else "dist_sync"
-        return "nccl" if gpus and mx.runtime.Features().is_enabled("NCCL") else "device"
+        has_nccl = self.request.framework_options["nccl"] and mx.runtime.Features().is_enabled("NCCL")
+        return "nccl" if gpus and has_nccl else "device"
 
     def sum_gradients(self, parameters):
         """Sum the gradients of these parameters over all replicas in the kvstore, the last layers' first.

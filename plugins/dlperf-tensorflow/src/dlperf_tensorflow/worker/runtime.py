@@ -25,6 +25,8 @@ class TensorFlowRuntime(Runtime):
         self.precision = precision_named(request.precision, PRECISIONS)
         self.syncs_gradients = request.strategy == "all_reduce" and cluster.world_size > 1
         """True if gradients are averaged with other replicas'."""
+        self.has_nccl = request.device == "cuda" and request.framework_options["nccl"]
+        """True if NCCL averages gradients."""
         self.strategy = None
         """The `tf.distribute.Strategy` that all of this process's replicas live in."""
         self.coordinator = None
@@ -59,13 +61,13 @@ class TensorFlowRuntime(Runtime):
         if not self.syncs_gradients:
             return tf.distribute.get_strategy()
         if len(devices) == self.cluster.world_size:
-            if self.request.device == "cuda":
+            if self.has_nccl:
                 return tf.distribute.MirroredStrategy(devices)
             return tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice())
         return tf.distribute.MultiWorkerMirroredStrategy(communication_options=self.communication())
 
     def communication(self):
-        """Return the options for averaging gradients: NCCL on GPUs, else gRPC rings; bytes per pack; and a timeout.
+        """Return the options for averaging gradients: NCCL, or gRPC rings; bytes per pack; and a timeout.
 
         Workers may compile for different lengths of time, so the timeout of a collective is the longest phase's
         deadline; the agents enforce the tighter deadlines.
@@ -74,7 +76,7 @@ class TensorFlowRuntime(Runtime):
         return tf.distribute.experimental.CommunicationOptions(
             bytes_per_pack=self.request.framework_options["pack_mb"] * 2**20,
             timeout_seconds=max(self.request.deadlines.values()),
-            implementation=implementations.NCCL if self.request.device == "cuda" else implementations.RING,
+            implementation=implementations.NCCL if self.has_nccl else implementations.RING,
         )
 
     def _take_gpus(self, count):
@@ -179,7 +181,7 @@ class TensorFlowRuntime(Runtime):
     def _transport(self):
         if not self.syncs_gradients:
             return None
-        if self.request.device == "cuda":
+        if self.has_nccl:
             return "nccl"
         return "memory" if isinstance(self.strategy, tf.distribute.MirroredStrategy) else "grpc"
 

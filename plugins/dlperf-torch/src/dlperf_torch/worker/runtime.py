@@ -63,12 +63,13 @@ class TorchRuntime(Runtime):
         torch.backends.cuda.matmul.allow_tf32 = self.precision.tf32
         torch.backends.cudnn.allow_tf32 = self.precision.tf32
         if self.syncs_gradients:
+            backend = "nccl" if request.device == "cuda" and request.framework_options["nccl"] else "gloo"
             # Workers may compile for different lengths of time, so no collective ends before the longest
             # phase may; the agents hold the tighter deadlines.
             dist.init_process_group(
-                "nccl" if request.device == "cuda" else "gloo",
+                backend,
                 timeout=timedelta(seconds=max(request.deadlines.values())),
-                device_id=self.device if request.device == "cuda" else None,
+                device_id=self.device if backend == "nccl" else None,
             )
 
     def seed(self):
