@@ -1,4 +1,4 @@
-"""Pure functions on results and on published figures: comparisons, effects, scaling, cost and predictions.
+"""Analyses of results and published figures: comparisons, effects, scaling, cost and predictions. Nothing is written.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Attribute a step's time to its parts, from runs of one case with parts of it left out."""
+"""Attribution of a step's time to its parts, from runs of one case with some parts left out."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from dlperf_sdk.results.result import Result
 
 @frozen(kw_only=True)
 class Attribution:
-    """The parts of a step, in seconds. A part for which a run is missing is None, not zero.
+    """Parts of a step, in seconds.
 
-    Differences are given as they come out: a small negative one is the noise of two measurements.
+    A part for which a run is missing is None, not zero. Differences are not clipped: a small negative one is the
+    noise of two measurements.
     """
 
     step: float
-    """The whole step, on real data where such a run is given, else on synthetic data."""
+    """Length of the whole step: on real data if such a run is given, else on synthetic data."""
     input_stall: float | None
-    """The step's time on real data less that on synthetic data."""
+    """Length of the step on real data minus that on synthetic data."""
     input_work: float | None
-    """Time of the input pipeline alone for the samples of a step."""
+    """Time that the input pipeline alone takes for the samples of a step."""
     input_hidden: float | None
-    """The part of it that overlaps with computation."""
+    """Part of `input_work` that overlaps with computation."""
     communication_exposed: float | None
-    """The step's time on synthetic data less that of one device. It includes stragglers."""
+    """Length of the step on synthetic data minus that on one device. It includes the wait for slower devices."""
     communication_work: float | None
-    """Time of gradient synchronization alone."""
+    """Time that the gradient synchronization alone takes."""
     communication_hidden: float | None
-    """The part of it that overlaps with computation."""
+    """Part of `communication_work` that overlaps with computation."""
     compute: float | None
-    """The step of one device alone, on synthetic data."""
+    """Length of the step of one device on synthetic data."""
 
 
 _INPUT = {"data", "input_pipeline", "loader_workers"}
@@ -49,13 +50,20 @@ def attribute(
 ) -> Attribution:
     """Divide the time of a step into input, communication and computation.
 
-    `real` and `synthetic` differ in their data only, `synthetic` and `single_device` (one device, the same batch per
-    device) in their topology only. `input_only` is the throughput of the input pipeline by itself, in samples per
-    second over all devices; `communication_only` the seconds that the gradients of a step take by themselves.
+    Args:
+        real: The case on real data. It may differ from `synthetic` in data source and input pipeline only.
+        synthetic: The case on synthetic data.
+        single_device: The case on one device, with synthetic data and the same batch size per device. It may
+            differ from `synthetic` in topology and strategy only.
+        input_only: Throughput of the input pipeline alone, in samples per second over all devices.
+        communication_only: Seconds that the synchronization of one step's gradients takes alone.
+
+    Returns:
+        The parts. A part is None if its runs or numbers are not given.
 
     Raises:
         NotComparable: two of the runs differ in something else.
-        AnalysisError: a run has no throughput.
+        AnalysisError: a run has no valid throughput.
     """
     base = Case.from_source(synthetic)
     real_case = base if real is None else Case.from_source(real)

@@ -1,4 +1,4 @@
-"""The input of every analysis: a throughput, its repeats and the facts of the case, measured or published."""
+"""The common input of the analyses: a throughput with its repeats and the facts of its case, measured or published."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ SETTLING = (
     "input_pipeline",
     "loader_workers",
 )
-"""Circumstances that make two measurements different ones, whatever else they share."""
+"""Facts in context that nevertheless make two measurements different ones."""
 
 
 OF_FRAMEWORK = ("framework_version", "layout")
-"""Facts that belong to the framework: its version, and the layout unless the case asked for one."""
+"""Facts that belong to the framework: its version, and the layout unless the case requested one."""
 
 
 MIN_THROUGHPUT, MAX_THROUGHPUT = 1e-30, 1e30
-"""Throughputs beyond these are none; within them ratios and their products are finite."""
+"""Bounds of a throughput that is accepted. Within them, ratios and their products are finite."""
 
 
 def _throughput(case: Case, _: Any, value: Any) -> None:
@@ -57,27 +57,30 @@ def _repeats(case: Case, _: Any, values: tuple[float, ...]) -> None:
 
 @frozen(kw_only=True)
 class Case:
-    """One measurement, of ours or published.
+    """One measurement, from a result or a published figure.
 
     Raises:
-        AnalysisError: its throughput, or that of a repeat, is not a finite number above 0, or beyond all measure.
+        AnalysisError: the throughput, or that of a repeat, is not a number from `MIN_THROUGHPUT` to
+            `MAX_THROUGHPUT`.
     """
 
     name: str
+    """Name in messages: a run's name, or a published figure's framework, model, topology, precision and source."""
     topology: TopologySpec
     batch_size: int
-    """Samples per device."""
+    """Samples per device and optimization step."""
     throughput: float = field(validator=_throughput)
     """Samples of all devices per second."""
     unit: str
+    """Unit of the throughput, such as `img/s`."""
     repeats: tuple[float, ...] = field(default=(), validator=_repeats)
-    """The throughputs of the repeats; empty where only their median is known."""
+    """Throughput of each repeat; empty if only the median is known."""
     facts: Mapping[str, Any]
-    """The facts of the case, as observed, else as requested; without those that are unknown."""
+    """Name of a fact → value: as observed, else as requested. Facts that are unknown are left out."""
     roles: Mapping[str, Role]
-    """The role of each fact in a comparison."""
+    """Name of a fact → its role in a comparison."""
     requested_layout: bool = True
-    """True if the case asked for its layout; else the framework chose it."""
+    """True if the case requested its layout; False if the framework chose it."""
 
     @property
     def global_batch_size(self) -> int:
@@ -86,17 +89,17 @@ class Case:
 
     @property
     def step_time(self) -> float:
-        """Seconds per step of all devices."""
+        """Seconds per optimization step of all devices, from the throughput."""
         return self.global_batch_size / self.throughput
 
     @property
     def of_framework(self) -> tuple[str, ...]:
-        """The facts that belong to the framework."""
+        """Names of the facts that belong to the framework: its version, and the layout if the framework chose it."""
         return OF_FRAMEWORK[:1] if self.requested_layout else OF_FRAMEWORK
 
     @property
     def framework(self) -> str:
-        """The framework with what belongs to it: `torch 2.4.1 (nchw)`."""
+        """Framework with its version, and with the layout that it chose: `torch 2.4.1 (nchw)`."""
         version, layout = (str(self.facts.get(name, "")) for name in OF_FRAMEWORK)
         parts = [str(self.facts.get("framework", "")), version]
         if layout and not self.requested_layout:
@@ -104,15 +107,16 @@ class Case:
         return " ".join(filter(None, parts))
 
     def holds(self) -> set[str]:
-        """Return the facts that identify the measurement: workload, factors, and those in `SETTLING`."""
+        """Return the names of the facts that identify the measurement: workload, factors, and those in `SETTLING`."""
         return {name for name, role in self.roles.items() if role != "context" or name in SETTLING}
 
     @classmethod
     def from_source(cls, source: Case | Result | PublishedFigure) -> Case:
-        """Return the case of a result or a published figure; a case unchanged.
+        """Return the case of a result or a published figure. A case is returned unchanged.
 
         Raises:
-            AnalysisError: it is a result without a throughput, or with an impossible one.
+            AnalysisError: the source is a result without a throughput, with a failed integrity verdict, or with
+                an unresolved maximum batch size; or its throughput is outside the accepted bounds.
         """
         if isinstance(source, Case):
             return source
@@ -122,31 +126,34 @@ class Case:
 
 
 def cases(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Case, ...]:
-    """Return the cases of results, published figures and cases.
+    """Return the cases of results, published figures and cases, in order.
 
     Raises:
-        AnalysisError: one of them has no throughput, or an impossible one.
+        AnalysisError: a source has no valid throughput, as in `Case.from_source`.
     """
     return tuple(map(Case.from_source, sources))
 
 
 def key(value: Any) -> str:
-    """Return a text that is equal for equal values."""
+    """Return a text that is equal for equal values, to compare and group values that cannot be hashed."""
     return json.dumps(value, sort_keys=True, default=str)
 
 
 def differing_facts(group: Iterable[Case]) -> set[str]:
-    """Return the names of the facts in which the cases of a group differ; one that only some of them state differs."""
+    """Return the names of the facts in which the cases of a group differ.
+
+    A fact that only some of the cases state differs.
+    """
     group = tuple(group)
     names = {name for case in group for name in case.facts}
     return {name for name in names if len({key(case.facts.get(name)) for case in group}) > 1}
 
 
 def require_fact(name: str, group: Iterable[Case]) -> str:
-    """Return the name if any of the cases of a group states such a fact.
+    """Return the name unchanged, after a check that at least one case of the group states a fact of that name.
 
     Raises:
-        UnknownName: none does.
+        UnknownName: no case does.
     """
     names = {fact_name for case in group for fact_name in case.facts}
     if name not in names:

@@ -1,4 +1,4 @@
-"""Compare two measurements: their ratio, its interval, and the reasons why they may not be comparable."""
+"""Comparison of two measurements: their ratio, its interval, and the reasons why they may not be comparable."""
 
 from __future__ import annotations
 
@@ -14,30 +14,33 @@ from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
 
 MATTERING = ("data", "estimator", "input_pipeline", "layout", "loss_scale", "transport")
-"""Facts beside the workload that change what is compared: a difference in one of them is a reason, too, unless
-the comparison is of it."""
+"""Facts besides the workload that decide whether two measurements are comparable. A difference in one of them is
+a reason against it, unless the comparison is of that fact."""
 
 
 @frozen
 class Comparison:
-    """The throughput of `a` over that of `b`."""
+    """Ratio of the throughputs of two measurements, and the differences between them."""
 
     a: Case
     b: Case
     ratio: float
+    """Throughput of `a` divided by that of `b`."""
     low: float | None
+    """Lower end of the interval."""
     high: float | None
-    """The interval of at least 95 % that inverts the test; None where so few repeats cannot be significant."""
+    """Upper end of the interval of at least 95 %, which inverts the test of `p`. None if one side has no repeats,
+    or too few for a significant test."""
     p: float | None
-    """The p-value of the exact rank-sum test; None without repeats of both."""
+    """Two-sided p-value of the exact rank-sum test; None if one side has no repeats."""
     significant: bool | None
-    """True where the interval excludes 1; None without one."""
+    """True if the interval excludes 1; None without an interval."""
     reasons: tuple[str, ...]
-    """Reasons why the two are not comparable; empty unless footnotes were asked for."""
+    """Reasons why the two are not comparable; empty unless `compare` was called with `footnoted`."""
     footnotes: tuple[str, ...]
-    """Differences in context, and workload facts that only one of them states."""
+    """Differences in context, and facts that decide comparability but that only one side states."""
     factors: tuple[str, ...]
-    """The factors in which they differ."""
+    """Differences in factors, including the facts that the comparison is of."""
 
 
 def compare(
@@ -49,14 +52,20 @@ def compare(
 ) -> Comparison:
     """Compare two measurements of the same workload.
 
-    They must not differ in the workload (model, batch, clipping, …) nor in what `MATTERING` names, but for the
-    facts named in `factors`. With `footnoted` the reasons are listed instead. A framework's version and the layout that
-    it chose are no differences of their own between two frameworks.
+    They must agree in the unit, the workload (model, batch size, clipping, …) and the facts of `MATTERING`,
+    except for the facts named in `factors`. Between two frameworks, the framework's version and a layout that
+    both frameworks chose are not counted as differences of their own.
+
+    Args:
+        a: The measurement whose throughput is divided.
+        b: The measurement that it is divided by.
+        factors: Names of the facts that the comparison is of.
+        footnoted: True to list reasons against the comparison in its `reasons` instead of raising `NotComparable`.
 
     Raises:
-        NotComparable: they differ, and it was not asked for footnotes.
-        UnknownName: `factors` names a fact that neither has.
-        AnalysisError: one has no throughput.
+        NotComparable: the measurements differ in something else, and `footnoted` is False.
+        UnknownName: `factors` names a fact that neither side has.
+        AnalysisError: a side has no valid throughput.
     """
     first, second = Case.from_source(a), Case.from_source(b)
     for name in factors:

@@ -1,4 +1,4 @@
-"""Compute the cost of a sample: in money, by the price of an hour, and in energy, as measured or by given watts."""
+"""Cost of a sample: money, by the price of an hour, and energy, as measured or from given watts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dlperf_sdk.worker.estimate import median, median_interval
 MILLION = 1_000_000
 JOULES_PER_KWH = 3_600_000
 _MEASURED = ("device-energy-per-sample", "host-energy-per-sample")
-"""Metrics in joules: of all devices, and of the nodes' processors and memory."""
+"""Metrics in joules: of all devices, and of the processors and memory of all nodes."""
 
 
 def _price(_: Any, attribute: Any, value: Any) -> None:
@@ -35,10 +35,11 @@ def _currency(_: Any, __: Any, value: Any) -> None:
 
 @frozen(kw_only=True)
 class Price:
-    """The price of an hour of a device, or of a node with all of its devices.
+    """Price of an hour of a device, or of a node with all of its devices.
 
     Raises:
-        AnalysisError: both or neither is given, a price is not above 0, or the currency is not three capitals.
+        AnalysisError: both prices or neither are given, a price is not a number above 0, or the currency is not
+            three capital letters.
     """
 
     per_device_hour: float | None = field(default=None, validator=_price)
@@ -58,28 +59,29 @@ class Price:
 
 @frozen
 class Quantity:
-    """A value with its interval, if there is one."""
+    """A value, with its interval if there is one."""
 
     value: float
     low: float | None
+    """Lower end of the interval."""
     high: float | None
-    """Of the median over the repeats, at least 95 %; None below six repeats."""
+    """Upper end of the interval of at least 95 % of the median over the repeats; None below six repeats."""
     unit: str
     basis: str
-    """Method of computation, in a phrase."""
+    """Method of computation, as a phrase."""
 
 
 @frozen
 class Cost:
-    """The cost of the samples of one case. The parts are not added: the price of an hour may include the energy."""
+    """Cost of the samples of one case. The parts are not added up: the price of an hour may include the energy."""
 
     case: Case
     price: Quantity | None
-    """Money per million samples, by the price of an hour; None where no price was given."""
+    """Money per million samples, by the price of an hour; None if no price was given."""
     energy: Quantity | None
-    """Joules per sample; None where it was not measured and no watts were given."""
+    """Joules per sample; None if the energy was not measured and no watts were given."""
     energy_price: Quantity | None
-    """Money per million samples, for the energy; None without energy, or without its price."""
+    """Money per million samples, for the energy; None without energy, or without the price of a kWh."""
 
 
 def cost(
@@ -92,17 +94,24 @@ def cost(
 ) -> Cost:
     """Compute the cost of a case's samples.
 
-    - money per million samples = price of an hour × devices (or nodes) ÷ (3600 s × throughput) × 1,000,000
-    - joules per sample, measured: each repeat's energy in the window ÷ its samples, of the devices and of the
-      nodes' processors, those of the two that were measured added up; else watts × devices ÷ throughput
+    - money per million samples = price of an hour × devices (or nodes) ÷ (3600 s × throughput) × 1,000,000 -
+    joules per sample, measured: in each repeat the energy in the window ÷ samples, summed over what was measured
+    of the
+      devices and the nodes' processors; not measured: watts × devices ÷ throughput
     - money per million samples for the energy = joules ÷ 3,600,000 × price of a kWh × 1,000,000
 
-    `watts` is what a device draws with its share of everything else, and is used only where nothing was measured.
-    `currency` is that of `per_kwh`; the price's unless given. A cost falls as the throughput rises: the lower end of
-    its interval is that of the throughput's upper one.
+    A cost falls as the throughput rises: the lower end of its interval comes from the upper end of the throughput's.
+
+    Args:
+        source: The case.
+        price: Price of an hour; None: `Cost.price` is None.
+        per_kwh: Price of a kWh; None: `Cost.energy_price` is None.
+        watts: Power of a device with its share of the rest of the node. Used only if no energy was measured.
+        currency: Currency of `per_kwh`, as three capital letters; None: that of `price`, else USD.
 
     Raises:
-        AnalysisError: the source has no throughput, a number is not above 0, or two currencies are given.
+        AnalysisError: the source has no valid throughput or a measured energy that is none, a number is not above
+            0, the currency is not three capital letters, or two different currencies are given.
     """
     case = Case.from_source(source)
     for name, value in (("per_kwh", per_kwh), ("watts", watts)):

@@ -1,9 +1,9 @@
-"""Compute the effect of one factor, everything else equal: paired ratios, their median, and its significance.
+"""Effect of one factor, everything else equal: paired ratios, their median, and its significance.
 
-Pairs of one framework are alike: they share its kernels, its implementation of the model and mostly a machine. A test
-that takes them for independent finds effects where there are none, so the units of the interval and its test are
-frameworks, each with the median of its pairs; of the effect of `framework` itself they are models. Below six units no
-test of signs reaches 5 %. A single pair has the test of its repeats.
+Pairs of one framework are alike: they share its kernels, its implementation of the model and mostly a machine. A
+test that takes them as independent finds effects where there are none. Therefore the units of the interval and
+its test are frameworks, each with the median of its pairs; for the effect of `framework` itself the units are
+models. Below six units no sign test reaches 5 %. A single pair is tested by its repeats.
 """
 
 from __future__ import annotations
@@ -30,41 +30,45 @@ class Pair:
     a: Case
     b: Case
     shared: Mapping[str, Any]
-    """The facts that both share, of those in which pairs differ."""
+    """Facts of `Effect.holding` → the value that both cases have."""
 
     @property
     def ratio(self) -> float:
-        """The throughput of `a` over that of `b`."""
+        """Throughput of `a` divided by that of `b`."""
         return self.a.throughput / self.b.throughput
 
 
 @frozen
 class Effect:
-    """The ratio of throughputs between two values of a factor."""
+    """Ratio of throughputs between two values of a factor."""
 
     factor: str
+    """Name of the factor."""
     levels: tuple[Any, Any]
-    """The value whose throughput is divided, and the one that it is divided by."""
+    """The two values: first that of `Pair.a`, whose throughput is divided, then that of `Pair.b`."""
     holding: tuple[str, ...]
+    """Facts that vary among the cases, and that are equal within each pair."""
     confounded: tuple[str, ...]
-    """Facts that changed with the factor, so that their effects cannot be separated."""
+    """Facts that changed together with the factor, so that the effects cannot be separated."""
     pairs: tuple[Pair, ...]
     unpaired: int
-    """Cases of either level without a partner."""
+    """Number of cases with either value that have no partner."""
     pairs_are_units: bool = False
     """True if the pairs are taken as independent of each other."""
     comparisons: int = 1
-    """The number of effects for which interval and test hold together (Bonferroni)."""
+    """Number of effects for which the intervals and tests hold together (Bonferroni)."""
     units: Mapping[str, float] = field(init=False)
-    """The framework, model or number of each unit → the median ratio of its pairs."""
+    """Name of each unit (a framework, a model, or a pair's number) → median ratio of its pairs."""
     median: float = field(init=False)
-    """The median over the units."""
+    """Median ratio over the units."""
     low: float | None = field(init=False)
+    """Lower end of the interval."""
     high: float | None = field(init=False)
-    """The 95 % interval that inverts the test of `p`; None where so few units or repeats cannot be significant."""
+    """Upper end of the 95 % interval, which inverts the test of `p`; None with too few units or repeats for
+    significance."""
     p: float = field(init=False)
-    """The p-value of the sign test of the units, of a single pair that of the rank-sum test of its repeats, times
-    `comparisons`."""
+    """p-value times `comparisons`: of the sign test of the units or, for a single pair with repeats, of the
+    rank-sum test."""
     significant: bool | None = field(init=False)
     """True if the interval excludes 1; None without an interval."""
 
@@ -90,7 +94,7 @@ class Effect:
 
     @property
     def unit(self) -> str:
-        """Unit of the estimate: `framework`, `model` or `pair`."""
+        """Kind of the units: `framework`, `model` or `pair`."""
         return "pair" if self.pairs_are_units else "model" if self.factor == "framework" else "framework"
 
     def _medians_of_units(self) -> dict[str, float]:
@@ -108,22 +112,23 @@ def effect(
     levels: Sequence[Any] | None = None,
     pairs_are_units: bool = False,
 ) -> Effect:
-    """Compute the ratios of throughputs between two values of `factor`, over pairs with everything else equal.
+    """Compute the ratios of throughputs between two values of a factor, over pairs with everything else equal.
 
-    The cases of a pair share all facts in which the cases differ, except those that the factor determines (a machine
-    that has only one kind of GPU): these are named as confounded. A framework's version, and the layout that it chose,
-    belong to the factor `framework`.
+    The cases of a pair agree in all identifying facts that vary among the cases, except those that the factor
+    determines (a machine that has only one kind of GPU); these are reported as confounded. If the factor is
+    `framework`, the framework's version and a layout that it chose may differ.
 
     Args:
-        sources: The cases.
-        factor: The name of the factor.
-        levels: The value whose throughput is divided, and the one that it is divided by. Without them the factor
-            must have two values, and the first in the cases' order is divided by the second.
+        sources: The cases. Those with other values of the factor are ignored.
+        factor: Name of the fact.
+        levels: The value whose throughput is divided, and the one that it is divided by. By default the factor
+            must have exactly two values, and the first in the order of the cases is divided by the second.
         pairs_are_units: True to take the pairs as independent of each other, as cases of separate systems are.
 
     Raises:
         UnknownName: no case has a fact named `factor`.
-        AnalysisError: the factor does not have two values, no cases pair, or several cases are one side of a pair.
+        AnalysisError: a source has no valid throughput, the levels are not two values of the factor, no cases pair,
+            several cases are the same side of a pair, or the throughputs have different units.
     """
     all_cases = cases(sources)
     require_fact(factor, all_cases)
@@ -162,10 +167,10 @@ def effect(
 
 
 def adjust_effects(effects: Sequence[Effect]) -> tuple[Effect, ...]:
-    """Widen the intervals of effects that are shown together, so that all of them hold at 95 %.
+    """Return the effects with wider intervals and larger p-values, so that all of them hold at 95 % together.
 
-    The p-values are multiplied by the number of effects that have an interval (Bonferroni), so the interval still
-    excludes 1 exactly where the test is significant.
+    The p-values are multiplied by the number of effects that have an interval (Bonferroni). The interval still
+    excludes 1 exactly where the test is significant. The given effects stay unchanged.
     """
     tested = max(1, sum(effect.low is not None for effect in effects))
     return tuple(attrs.evolve(effect, comparisons=tested) for effect in effects)

@@ -1,4 +1,4 @@
-"""The gate: match the cases of a baseline and a candidate, and decide for each whether it became slower.
+"""The gate: matches the cases of a baseline and a candidate, and decides for each whether it became slower.
 
 The two sides are separate runs (`gate`), or were interleaved in one run (`gate_interleaved`).
 """
@@ -52,27 +52,31 @@ def gate(
     expect_missing: Sequence[str] = (),
     unreadable: Sequence[str] = (),
 ) -> Gate:
-    """Decide for each case of two sets of results from separate runs.
+    """Decide for each case of two sets of results from separate runs whether it became slower.
 
-    A regression is a case that is slower by at least `minimum_effect` in the Hodges-Lehmann ratio, and whose one-sided
-    exact rank-sum test, adjusted by Holm's procedure for all cases compared, is significant at `level`. A case is
-    unchanged if two one-sided tests at `level` show that its ratio is within 1 ± `minimum_effect`, and not slower if
-    only the lower of them does.
+    A regression is a case that is slower by at least `minimum_effect` in the Hodges-Lehmann ratio, and whose
+    one-sided exact rank-sum test, adjusted by Holm's procedure for all cases compared, is significant at `level`.
+    A case is unchanged if two one-sided tests at `level` show that its ratio is within 1 ± `minimum_effect`, and
+    not slower if only the lower of them does.
 
-    Where both sides have enough runs of a case, of the versions and settings of their newest one, the runs are the
-    units, each with its median. Elsewhere the units are the repeats of the newest run.
+    The units of the test are runs, each with its median, if both sides have enough runs of the case for a
+    significant test with the versions and settings of the newest run. Otherwise the units are the repeats of the
+    newest run.
 
     Args:
-        baseline: The results of one side.
-        candidate: The results of the other.
-        minimum_effect: The smallest slowdown that counts.
-        level: The probability of a false alarm in any case.
-        expect_missing: Names of cases that may be missing on a side, with `*` for any text. Without them a missing case
-            makes the gate incomplete.
-        unreadable: Reasons why results of either side could not be read.
+        baseline: The results before the change; several runs of a case are allowed, copies of a run count once.
+        candidate: The results after the change, likewise.
+        minimum_effect: The smallest slowdown that counts, as a fraction from 0 to below 1.
+        level: The probability of a false alarm in any case, above 0 and below 0.5.
+        expect_missing: Names of cases that may be missing on a side, with `*` for any text. Any other missing
+            case makes the gate incomplete.
+        unreadable: Reasons why results of either side could not be read; they make the gate incomplete.
+
+    Returns:
+        A decision for each case of either side, also for those that cannot be compared.
 
     Raises:
-        AnalysisError: a level or an effect is invalid, or one side has no results.
+        AnalysisError: `level` or `minimum_effect` is out of range, or a side has no results.
         UnknownName: no case has a name in `expect_missing`.
     """
     _check_limits(minimum_effect, level)
@@ -96,13 +100,20 @@ def gate_interleaved(
     expect_missing: Sequence[str] = (),
     unfinished: Sequence[str] = (),
 ) -> Gate:
-    """Decide for each case of an interleaved run: a result of the baseline and one of the candidate.
+    """Decide for each case of an interleaved run whether the candidate is slower.
 
-    Their n-th repeats ran one after the other in random order. The outcomes are those of `gate`, by the exact
-    signed-rank test of the pairs' ratios. `unfinished` names the cases whose pairs are not all measured.
+    The n-th repeats of both sides ran one after the other, in random order. The outcomes are those of `gate`, by
+    the exact signed-rank test of the pairs' ratios.
+
+    Args:
+        pairs: For each case the result of the baseline and that of the candidate.
+        minimum_effect: The smallest slowdown that counts, as a fraction from 0 to below 1.
+        level: The probability of a false alarm in any case, above 0 and below 0.5.
+        expect_missing: Names of cases that may be missing, as in `gate`.
+        unfinished: Names of cases whose pairs are not all measured yet; each becomes a decision `unfinished`.
 
     Raises:
-        AnalysisError: a level or an effect is invalid, or there are no results.
+        AnalysisError: `level` or `minimum_effect` is out of range, or there are no pairs.
         UnknownName: no case has a name in `expect_missing`.
     """
     _check_limits(minimum_effect, level)
@@ -212,7 +223,7 @@ def _match_pairs(old: Result, new: Result) -> Pairing | Decision:
 
 
 def identity(spec: RunSpec) -> str:
-    """Return what identifies a case: workload, factors and the data source."""
+    """Return a text that identifies a case: its workload and factors, and its data source, as JSON."""
     plain = spec.to_dict()
     names = [field.name for field in attrs.fields(RunSpec) if field.metadata["role"] != "context"]
     return json.dumps({name: plain[name] for name in names} | {"data": spec.data.source}, sort_keys=True)

@@ -1,13 +1,13 @@
-"""Decide cases of a gate: slower, not slower, or neither shown.
+"""Decisions on the cases of a gate: slower, not slower, or neither shown.
 
-Two rates are stated, for all cases of a gate together: where nothing changed, it fails in at most `level` of all
-comparisons (Holm's procedure); where a case is slower by the minimum effect or more, it passes in at most `level` of
-them, since every case must rule out such a slowdown (an intersection-union test). Data that do neither are
-inconclusive.
+Two error rates hold for all cases of a gate together. If nothing changed, the gate fails in at most `level` of
+all comparisons (Holm's procedure). If a case is slower by the minimum effect or more, the gate passes in at most
+`level` of them, since every case must rule out such a slowdown (an intersection-union test). Data that show
+neither are inconclusive.
 
-What these rates hold for depends on the design, the `basis` of a decision. Interleaved pairs need no assumption about
-the machine. Separate runs assume exchangeable units: with repeats as units, both sides in the same state of the
-machine; with runs as units, runs whose offsets are alike on both sides.
+The assumptions depend on the design, the `basis` of a decision. Interleaved pairs need no assumption about the
+machine. Separate runs assume exchangeable units. With repeats as units, the machine must be in the same state for
+both sides. With runs as units, the offsets of runs must be alike on both sides.
 
 Source: R. L. Berger and J. C. Hsu, Bioequivalence trials, intersection-union tests and equivalence confidence sets,
 Statistical Science 11 (1996), 283-319.
@@ -37,31 +37,35 @@ SEPARATE_REPEATS = "two separate runs; day-to-day offsets are not covered"
 SEPARATE_RUNS = "several separate runs per side, each of which is one unit"
 
 MOST_UNITS = 50
-"""Units beyond which a required number is impractical: in hours of measuring no machine stays the same."""
+"""Largest number of units that is suggested: over hours of measuring, no machine stays the same."""
 MOST_PERCENT = 25
 """Largest minimum effect that is suggested instead, in percent."""
 
 
 @frozen
 class Pairing:
-    """A case on both sides, and the test that its design allows."""
+    """A case on both sides, with the test for its design."""
 
     name: str
+    """Name of the case."""
     baseline: Case
     candidate: Case
     test: RankTest
+    """Test of the ratio of the candidate's throughput to the baseline's."""
     basis: str
+    """`INTERLEAVED`, `SEPARATE_REPEATS` or `SEPARATE_RUNS`."""
     differences: tuple[str, ...] = ()
+    """Differences between both sides, to be listed with the decision."""
 
 
 def decide_cases(
     pairings: Mapping[str, Pairing], *, minimum_effect: float, level: float
 ) -> dict[str, Decision]:
-    """Return the decision for each comparable case, by name, with the p-values of all of them adjusted together.
+    """Return the decision on each case, under the keys of `pairings`. The p-values of all cases are adjusted together.
 
     Args:
-        pairings: By name, the test of the case and its throughputs on both sides.
-        minimum_effect: The smallest slowdown that counts, as a share.
+        pairings: Any key → the case on both sides, with its test.
+        minimum_effect: The smallest slowdown that counts, as a fraction.
         level: The probability of a false alarm in any case.
     """
     tests = [pairing.test for pairing in pairings.values()]

@@ -1,4 +1,4 @@
-"""The outcomes of a gate: of each case, and of all cases together."""
+"""Outcomes of a gate, for each case and for all cases together."""
 
 from __future__ import annotations
 
@@ -18,57 +18,61 @@ REGRESSION, IMPROVEMENT, UNCHANGED, NOT_SLOWER, INCONCLUSIVE = (
 )
 """Outcomes of cases that were compared."""
 BROKEN, MENDED, REFUSED = "broken", "mended", "refused"
-"""Outcomes of cases that one side cannot run, or whose two sides are not comparable."""
+"""Outcomes of cases that only the baseline can run, that only the candidate can run, and that are not comparable."""
 VANISHED, NEW, UNMEASURED, UNFINISHED = "vanished", "new", "unmeasured", "unfinished"
 MISSING = (VANISHED, NEW, UNMEASURED, UNFINISHED)
-"""Outcomes of cases that lack a number: on the candidate's side, on the baseline's, on both, or until a resume."""
+"""Outcomes of cases without a number: on the candidate's side, on the baseline's, on both, or until the run is
+resumed."""
 FAILING = (REGRESSION, BROKEN)
-"""Outcomes that close the gate."""
+"""Outcomes that make the gate fail."""
 DECIDED = (*FAILING, IMPROVEMENT, UNCHANGED, NOT_SLOWER, INCONCLUSIVE, MENDED)
-"""Outcomes that say something of the candidate. A gate without any has not been passed."""
+"""Outcomes that tell something about the candidate. A gate without any of them has not passed."""
 _MOST_NAMES = 5
-"""Missing cases that a sentence names."""
+"""Maximum number of missing cases that the coverage names."""
 
 
 @frozen
 class Decision:
-    """One case."""
+    """Decision on one case."""
 
     name: str
     outcome: str
+    """One of the outcomes above, such as `regression`."""
     detail: str
-    """The reason, in a sentence."""
+    """Reason, as a sentence."""
     shift: Shift | None = None
-    """The candidate's throughput over the baseline's."""
+    """Throughput of the candidate divided by that of the baseline, with its interval; None if they were not
+    compared."""
     p: float | None = None
-    """The p-value that it is slower, adjusted for the number of cases."""
+    """p-value of the test that the candidate is slower, adjusted for the number of cases; None without a comparison."""
     baseline: str | None = None
+    """Name of the baseline's run, the newest one; None without one."""
     candidate: str | None = None
-    """The runs that were compared."""
+    """Name of the candidate's run, the newest one; None without one."""
     required_repeats: int | None = None
-    """Repeats or runs per side, or pairs, that should decide an inconclusive case; None where nothing can be planned
-    for."""
+    """Repeats or runs per side, or pairs, that should decide an inconclusive case. None for any other outcome,
+    and with a minimum effect of 0."""
     basis: str | None = None
-    """The design that the conclusion rests on."""
+    """Design that the conclusion rests on; None without a comparison."""
     differences: tuple[str, ...] = ()
     """Differences of the candidate from the baseline in context, and in factors that were compared."""
     is_expected: bool = False
-    """True for a missing case that was named as such."""
+    """True for a missing case that was expected to be missing."""
 
 
 @frozen
 class Gate:
-    """All cases."""
+    """Decisions on all cases."""
 
     decisions: tuple[Decision, ...]
     minimum_effect: float
     level: float
     unreadable: tuple[str, ...] = ()
-    """Results that could not be read, each as the reason."""
+    """Results that could not be read; the reason for each."""
 
     @property
     def missing(self) -> tuple[Decision, ...]:
-        """The cases that lack a number and were not expected to."""
+        """Decisions on the cases that lack a number unexpectedly."""
         return tuple(
             decision
             for decision in self.decisions
@@ -77,15 +81,15 @@ class Gate:
 
     @property
     def compared(self) -> int:
-        """The number of cases whose throughputs were compared."""
+        """Number of cases whose throughputs were compared."""
         return sum(decision.shift is not None for decision in self.decisions)
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code of `dlperf gate`.
+        """Exit code of `dlperf gate`.
 
-        1 with a regression or a case that works no more, else 2 where specs were refused or nothing compared, else 6
-        with an inconclusive case, else 5 where a case is missing or a result was unreadable, else 0.
+        1 with a regression or a case that works no more; else 2 if a comparison was refused or nothing was
+        decided; else 6 with an inconclusive case; else 5 if a case is missing or a result is unreadable; else 0.
         """
         outcomes = {decision.outcome for decision in self.decisions}
         if outcomes & set(FAILING):
@@ -97,7 +101,10 @@ class Gate:
         return 5 if self.missing or self.unreadable else 0
 
     def describe_coverage(self) -> str:
-        """Return how many cases were compared, and which were not, in a sentence."""
+        """Return a sentence about the number of cases that were compared, and about those that were not.
+
+        It counts broken, mended and refused cases, names missing ones, and counts unreadable results.
+        """
         parts = [f"{self.compared} of {len(self.decisions)} cases compared"]
         for outcome in (BROKEN, MENDED, REFUSED):
             count = sum(decision.outcome == outcome for decision in self.decisions)
@@ -114,7 +121,11 @@ class Gate:
         return "; ".join(parts) + "."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
+        """Return the gate as JSON values.
+
+        The keys are `minimum_effect`, `level`, `exit_code`, `coverage` (a sentence), `cases` and `compared`
+        (numbers), `missing` (names), `unreadable` (reasons) and `decisions` (the fields of each `Decision`).
+        """
         return {
             "minimum_effect": self.minimum_effect,
             "level": self.level,

@@ -1,15 +1,15 @@
 """Prediction of the throughput of a larger topology from smaller ones of the same case.
 
-The step grows by a factor with every doubling of the nodes, or of the devices of one node. The next growth is taken as
-`base` + `persistence` × the last measured growth, both learned from published series by least absolute errors. Where
-that does not predict releases that were held out at least as well as "the last efficiency holds" (no further growth),
-the latter is used: it is never worse than that.
+The step time grows by a factor with every doubling of the nodes, or of the devices of one node. The next growth
+is `base` + `persistence` × the last measured growth. Both are learned from published series by least absolute
+errors. If this model predicts releases that were held out worse than the assumption of no further growth, that
+assumption is used instead.
 
-The interval comes from how far the same model misses on releases that were held out (cross-conformal prediction, from
-series with the same number of units before and after where there are enough). Both ends are calibrated apart, because
-errors are one-sided: growth that ends is bounded by zero, and growth that goes on is not. In some releases each
-doubling costs as much as the one before it; in most, the network costs little more once the first wire is crossed; and
-nothing that was measured before tells which.
+The interval comes from the errors of the same model on releases that were held out (cross-conformal prediction).
+Series with the same number of units before and after are used if there are enough. Both ends are calibrated
+separately, because errors are one-sided: growth that ends is bounded by zero, and growth that continues is not.
+In some releases each doubling costs as much as the one before it. In most, the network costs little more once a
+second node is used. No earlier measurement tells which of both will hold.
 
 Source: R. F. Barber et al., Predictive inference with the jackknife+, Annals of Statistics 49 (2021), 486-507.
 """
@@ -34,48 +34,54 @@ from dlperf_sdk.worker.estimate import median
 
 CONFIDENCE = 0.9
 MIN_EXAMPLES = 19
-"""Examples that determine a bound that one of twenty exceeds."""
+"""Minimum number of examples for a bound that one of twenty exceeds."""
 RELEASE = ("framework", "framework_version", "implementation")
-"""Facts that make a release: its series resemble each other, so they are held out together."""
+"""Facts that identify a release. Its series resemble each other, so they are held out together."""
 
 
 @frozen
 class Growth:
-    """A model of the growth of the step with each doubling, learned from other series."""
+    """Model of the growth of the step time with each doubling, learned from other series."""
 
     base: float
-    """Growth of the logarithm of the step with each doubling, whatever was measured before."""
+    """Growth of the logarithm of the step time with each doubling, independent of what was measured before."""
     persistence: float
-    """Share of the last measured growth that goes on. Both are 0 where the last efficiency holds."""
+    """Fraction of the last measured growth that continues. Both are 0 if no further growth is assumed."""
     faster: float
+    """Error towards a faster step that one of twenty exceeds, in units of `_uncertainty`."""
     slower: float
-    """The errors that one of twenty exceeds to either side, in units of `_uncertainty`."""
+    """Error towards a slower step that one of twenty exceeds, in units of `_uncertainty`."""
     examples: int
-    """Examples that it was learned from."""
+    """Number of examples that the model was learned from."""
 
     def next(self, measured: float) -> float:
-        """Return the growth with the next doubling after the growth that was measured."""
+        """Return the growth of the logarithm of the step time with the next doubling, given the last measured growth.
+
+        A negative measured growth counts as 0.
+        """
         return self.base + self.persistence * max(measured, 0.0)
 
 
 @frozen
 class Prediction:
-    """The throughput of a topology that was not measured."""
+    """Predicted throughput of a topology that was not measured."""
 
     topology: TopologySpec
     throughput: float
+    """Samples of all devices per second."""
     low: float
+    """Lower end of the interval."""
     high: float
-    """The 90 % interval."""
+    """Upper end of the 90 % interval."""
     unit: str
     step_time: float
-    """Seconds."""
+    """Predicted seconds per step."""
     measured: TopologySpec
-    """The largest topology that was measured."""
+    """Largest topology that was measured."""
     doublings: float
-    """Doublings from there to the predicted topology."""
+    """Number of doublings from there to the predicted topology."""
     notes: tuple[str, ...]
-    """Assumptions that were not measured."""
+    """Assumptions that were not measured, and doubts in the measurements, as sentences."""
 
 
 @frozen
@@ -83,16 +89,19 @@ class Example:
     """Three topologies of one series, by their numbers of units: nodes, or devices of one node."""
 
     release: str
+    """Text that identifies the release of the series."""
     last: int
+    """Second number of units."""
     target: int
+    """Third and largest number of units."""
     measured: float
-    """Growth per doubling up to `last`."""
+    """Growth of the logarithm of the step time per doubling, from the first number of units to `last`."""
     actual: float
-    """Growth per doubling from `last` to `target`."""
+    """The same growth per doubling from `last` to `target`."""
 
     @property
     def doublings(self) -> float:
-        """Doublings from `last` to `target`."""
+        """Number of doublings from `last` to `target`."""
         return math.log2(self.target / self.last)
 
 
@@ -104,12 +113,19 @@ def predict(
 ) -> Prediction:
     """Predict the throughput of a topology from smaller ones of the same case with the same batch size per device.
 
-    To go beyond one node, two numbers of nodes must be measured, with as many devices per node as the topology has.
-    Within one node, two numbers of devices must be. The growth is learned from `reference`, such as the figures of a
-    published collection; series of which a member is among `sources` are left out of it.
+    To go beyond one node, two numbers of nodes must be measured, with as many devices per node as the topology
+    has. Within one node, two numbers of devices must be measured.
+
+    Args:
+        sources: The measured cases of one series, one per topology.
+        topology: The topology to predict.
+        reference: Cases of other series that the growth is learned from, such as the figures of a published
+            collection. Series that share a case with `sources` are left out.
 
     Raises:
-        AnalysisError: the sources are not one series, or not enough of one; or the topology is no larger.
+        AnalysisError: the sources are several series, too few topologies or one of them twice; the topology is no
+            larger than they are; a source has no valid throughput; or the reference has too few series.
+        SpecError: the text of the topology is malformed.
     """
     target_topology, series = TopologySpec.parse(topology), _series(cases(sources))
     by_units = _cases_by_units(series, target_topology)
@@ -148,10 +164,12 @@ def predict(
 
 @lru_cache(maxsize=32)
 def learn(examples: tuple[Example, ...]) -> Growth:
-    """Fit the growth by least absolute errors, and its interval by the errors on releases that are held out.
+    """Fit a model of the growth by least absolute errors.
+
+    Its interval comes from the errors on releases that are held out.
 
     Raises:
-        AnalysisError: there are too few examples for the interval.
+        AnalysisError: there are fewer than `MIN_EXAMPLES` examples.
     """
     if len(examples) < MIN_EXAMPLES:
         raise AnalysisError(
@@ -176,16 +194,15 @@ def learn(examples: tuple[Example, ...]) -> Growth:
 def find_examples(
     reference: Iterable[Case | Result | PublishedFigure], *, over_nodes: bool
 ) -> Iterator[Example]:
-    """Yield an example for each three numbers of devices of a series, smallest first: from two, the third is known.
-
-    They have as many devices per node as the largest of the series, or one node.
+    """Yield an example for each three numbers of units in each series, in ascending order within a series.
 
     Args:
         reference: The cases of the series.
-        over_nodes: Whether series grow over nodes; else over the devices of one node.
+        over_nodes: True to count nodes, of the topologies with as many devices per node as the series' largest;
+            series of one node are skipped. False to count the devices of topologies with one node.
 
     Raises:
-        AnalysisError: a source has no throughput.
+        AnalysisError: a source has no valid throughput.
     """
     for series in group_by_series(cases(reference)):
         largest = max(series, key=lambda topology: topology.devices)
@@ -306,9 +323,10 @@ def _series(all_cases: Sequence[Case]) -> dict[TopologySpec, Case]:
 
 
 def group_by_series(ungrouped: Iterable[Case]) -> list[dict[TopologySpec, Case]]:
-    """Return the groups of cases that differ in their topology only, each by topology.
+    """Return the series among the cases, each as topology → case. The cases of a series differ in their topology only.
 
-    A case without a strategy belongs to the series of every strategy.
+    A case without a strategy, on one device, belongs to the series of every strategy. If two cases of a series
+    have the same topology, the last is kept.
     """
     groups: dict[tuple[str, str], dict[TopologySpec, Case]] = {}
     for case in ungrouped:

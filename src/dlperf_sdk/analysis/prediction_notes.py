@@ -1,4 +1,4 @@
-"""Notes on the measurements that a prediction starts from: what its interval does not cover."""
+"""Notes on the measurements that a prediction starts from, about what its interval does not cover."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ from collections.abc import Iterator
 from dlperf_sdk.analysis.case import Case
 
 MOST_SPREAD = 0.02
-"""Standard deviation of the repeats, as a share, above which the verdict `spread` fails, too."""
+"""Maximum standard deviation of the repeats, as a fraction of their mean, before it is noted."""
 MOST_GAIN = 0.06
-"""Shortening of the logarithm of the step with a doubling that no published series exceeds."""
+"""Maximum decrease of the logarithm of the step time with a doubling, before it is noted. No published series
+exceeds it."""
 
 
 def measurement_notes(before: Case, last: Case, growth: float) -> Iterator[str]:
-    """Yield a note for each doubt in the two largest measured topologies, `before` and `last`.
+    """Yield a sentence on each doubt in the two largest measured topologies.
 
-    `growth` is the factor by which the step time grows with each doubling.
+    Doubts are a step that becomes implausibly shorter, a single repeat, and repeats with a large spread.
+
+    Args:
+        before: The case with the second largest topology.
+        last: The case with the largest topology.
+        growth: Growth of the logarithm of the step time per doubling between them.
     """
     if growth < -MOST_GAIN:
         yield (

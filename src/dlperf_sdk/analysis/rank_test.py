@@ -1,12 +1,12 @@
-"""Ratios from few repeats: the Hodges-Lehmann estimate, its exact test, and the interval that inverts it.
+"""Ratios from few repeats: the Hodges-Lehmann estimate, its exact test, and the interval that inverts the test.
 
-A repeat is one value: its steps are no independent observations, since what slows one down slows down the next.
+A repeat is one value. Its steps are not independent observations, since what slows one down slows down the next.
 `RankSum` compares two samples and assumes that their repeats are exchangeable. `SignedRank` compares pairs whose two
-members ran one after the other in random order; it assumes nothing else, since that order makes the sign of each
-difference a fair coin, whatever drift or autocorrelation the machine has.
+members ran one after the other in random order. It assumes nothing else: the random order makes both signs of each
+difference equally probable, whatever drift or autocorrelation the machine has.
 
-Test and interval read the same ratios and the same distribution, so the two-sided p-value is at most 5 % exactly where
-the 95 % interval excludes the tested ratio.
+Test and interval use the same ratios and the same distribution. Therefore the two-sided p-value is at most 5 %
+exactly where the 95 % interval excludes the tested ratio.
 
 Source: M. Hollander, D. A. Wolfe and E. Chicken, Nonparametric Statistical Methods, 3rd edition, sections 3.1 to 3.3
 and 4.1 to 4.3, on logarithms: of ratios instead of differences.
@@ -30,45 +30,50 @@ from dlperf_sdk.worker.estimate import median
 Alternative = Literal["less", "greater", "two-sided"]
 
 LEVEL = 0.05
-"""Two-sided level of tests, and 1 less the confidence of intervals, unless another is given."""
+"""Default two-sided level of tests; intervals have the confidence 1 - level."""
 
 
 @frozen
 class Shift:
-    """The ratio of two samples' throughputs."""
+    """Estimated ratio of two samples' throughputs."""
 
     ratio: float
-    """The Hodges-Lehmann estimate: the median of the ratios of all pairs."""
+    """Hodges-Lehmann estimate: the median of the ratios of all pairs."""
     low: float | None
+    """Lower end of the interval."""
     high: float | None
-    """The interval of the ratio; None where there are too few repeats for its confidence."""
+    """Upper end of the interval; both ends are None with too few units for its confidence."""
 
 
 class RankTest(ABC):
-    """A test of the ratio of a candidate's throughput to a baseline's."""
+    """Exact test of the ratio of a candidate's throughput to a baseline's."""
 
     unit: str
-    """The unit of the test: `repeat`, `run` or `pair`."""
+    """Kind of the units: `repeat`, `run` or `pair`."""
     sizes: str
-    """The number of units: `7 against 7 repeats`."""
+    """Number of units, as text: `7 against 7 repeats`."""
     unit_count: int
-    """Units of the smaller side."""
+    """Number of units of the smaller side."""
 
     @cached_property
     @abstractmethod
     def ratios(self) -> Sequence[float]:
-        """The sorted ratios whose median is the estimate."""
+        """The ratios whose median is the estimate, ascending."""
 
     @cached_property
     @abstractmethod
     def probabilities(self) -> Sequence[float]:
-        """The distribution P(U <= u) of the ratios on one side of the true one, for u = 0, 1, 2, and so on."""
+        """P(U <= u) for u = 0, 1, 2, …, where U is the number of ratios on one side of the true ratio."""
 
     def p(self, alternative: Alternative = "two-sided", ratio: float = 1.0) -> float:
         """Return the exact p-value of the hypothesis that the candidate is `ratio` times as fast as the baseline.
 
-        `less` tests whether it is slower than that. Values that are equal to `ratio` count against a difference, which
-        keeps the level and makes the test agree with the interval of `shift`.
+        Ratios that are equal to `ratio` count against a difference. This keeps the level, and makes the test
+        agree with the interval of `shift`.
+
+        Args:
+            alternative: `less`: the candidate is slower than that; `greater`: it is faster; `two-sided`: either.
+            ratio: The tested ratio of throughputs.
         """
         not_greater, not_less = (
             bisect_right(self.ratios, ratio),
@@ -81,7 +86,7 @@ class RankTest(ABC):
         return min(1.0, 2 * self.probabilities[min(not_greater, not_less)])
 
     def shift(self, level: float = LEVEL) -> Shift:
-        """Estimate the ratio; the interval holds what the two-sided test at `level` does not reject."""
+        """Estimate the ratio, with the interval of all ratios that the two-sided test at `level` does not reject."""
         # The number of ratios, from one side, that the test still rejects; so many are cut off at each end.
         cut = bisect_right(self.probabilities, level / 2)
         if cut == 0:
@@ -90,17 +95,26 @@ class RankTest(ABC):
 
     @abstractmethod
     def units_to_detect(self, effect: float, level: float, power: float = 0.8) -> int:
-        """Estimate the units with which the one-sided test at `level` tells `effect`, above 0, from no effect.
+        """Estimate the number of units with which the one-sided test at `level` detects a slowdown of `effect`.
 
-        Their noise is that of the units taken so far; an estimate from few of them, for planning only.
+        The noise is that of the units measured so far. The estimate comes from few units and is meant for
+        planning only.
 
         Source: normal-theory sizes over the tests' asymptotic relative efficiency of 3 / π (Hollander, Wolfe and
         Chicken, sections 3.11 and 4.5).
+
+        Args:
+            effect: The slowdown as a fraction, above 0 and below 1.
+            level: One-sided level of the test.
+            power: Probability of detection.
+
+        Returns:
+            Units per side, or pairs; never fewer than the level requires.
         """
 
 
 class RankSum(RankTest):
-    """The rank-sum test of two samples, on the ratios of all pairs of their values."""
+    """Rank-sum test of two samples, on the ratios of all pairs of a candidate's and a baseline's value."""
 
     def __init__(self, candidate: Sequence[float], baseline: Sequence[float], unit: str = "repeat") -> None:
         self.candidate, self.baseline, self.unit = candidate, baseline, unit
@@ -109,16 +123,20 @@ class RankSum(RankTest):
 
     @cached_property
     def ratios(self) -> Sequence[float]:
-        """The ratios of all pairs of a candidate's and a baseline's value."""
+        """The ratios of all pairs of a candidate's and a baseline's value, ascending."""
         return sorted(x / y for x in self.candidate for y in self.baseline)
 
     @cached_property
     def probabilities(self) -> Sequence[float]:
-        """The distribution of the number of pairs."""
+        """P(U <= u), where U is the number of pairs on one side."""
         return _pair_count_distribution(*sorted((len(self.candidate), len(self.baseline))))
 
     def units_to_detect(self, effect: float, level: float, power: float = 0.8) -> int:
-        """Estimate the units per side; the arguments are those of `RankTest.units_to_detect`."""
+        """Estimate the number of units per side, as `RankTest.units_to_detect` describes.
+
+        With a single unit on each side there is no noise to estimate: the result is the number that the level
+        requires.
+        """
         samples = [
             [math.log(value) for value in sample]
             for sample in (self.candidate, self.baseline)
@@ -132,7 +150,7 @@ class RankSum(RankTest):
 
 
 class SignedRank(RankTest):
-    """The signed-rank test of ratios of pairs, on the geometric means of all two of them (Walsh averages)."""
+    """Signed-rank test of the ratios of pairs, on the geometric means of every two of them (Walsh averages)."""
 
     unit = "pair"
 
@@ -142,7 +160,7 @@ class SignedRank(RankTest):
 
     @cached_property
     def ratios(self) -> Sequence[float]:
-        """The geometric means of each ratio with itself and with each other."""
+        """The geometric means of each ratio with itself and with every other, ascending."""
         return sorted(
             x if i == j else math.sqrt(x) * math.sqrt(y)
             for i, x in enumerate(self.of_pairs)
@@ -151,11 +169,14 @@ class SignedRank(RankTest):
 
     @cached_property
     def probabilities(self) -> Sequence[float]:
-        """The distribution of the rank total."""
+        """P(T <= t), where T is the rank total of one sign."""
         return _rank_total_distribution(len(self.of_pairs))
 
     def units_to_detect(self, effect: float, level: float, power: float = 0.8) -> int:
-        """Estimate the number of pairs; the arguments are those of `RankTest.units_to_detect`."""
+        """Estimate the number of pairs, as `RankTest.units_to_detect` describes.
+
+        With a single pair there is no noise to estimate: the result is the number that the level requires.
+        """
         minimum = pairs_to_reach(level)
         if self.unit_count < 2:
             return minimum
@@ -169,20 +190,27 @@ class SignedRank(RankTest):
 def mann_whitney_p(
     a: Sequence[float], b: Sequence[float], alternative: Alternative = "two-sided", ratio: float = 1.0
 ) -> float:
-    """Return the exact p-value of the rank-sum test of the hypothesis that a is `ratio` times b.
+    """Return the exact p-value of the rank-sum test of the hypothesis that `a` is `ratio` times `b`.
 
-    `alternative` is `two-sided`; or `less` or `greater`, for whether a is smaller or larger than that.
+    Args:
+        a: The first sample, at least one value.
+        b: The second sample, at least one value.
+        alternative: `less`: `a` is smaller than that; `greater`: it is larger; `two-sided`: either.
+        ratio: The tested ratio.
     """
     return RankSum(a, b).p(alternative, ratio)
 
 
 def hodges_lehmann_shift(a: Sequence[float], b: Sequence[float], level: float = LEVEL) -> Shift:
-    """Estimate the ratio of a to b; its interval holds what the two-sided test at `level` does not reject."""
+    """Estimate the ratio of `a` to `b`, two samples of at least one value each.
+
+    The interval holds all ratios that the two-sided test at `level` does not reject.
+    """
     return RankSum(a, b).shift(level)
 
 
 def smallest_p(a: int, b: int, alternative: Alternative = "two-sided") -> float:
-    """Return the smallest p-value that `mann_whitney_p` can give for samples of these sizes.
+    """Return the smallest p-value that `mann_whitney_p` can give for samples of `a` and `b` values.
 
     With three values on each side and two sides it is 0.1.
     """
@@ -190,7 +218,7 @@ def smallest_p(a: int, b: int, alternative: Alternative = "two-sided") -> float:
 
 
 def repeats_to_reach(level: float) -> int:
-    """Return the repeats that each side needs so that the smallest one-sided p-value is at most `level`."""
+    """Return the number of repeats per side with which the smallest one-sided p-value is at most `level`."""
     count = 1
     while smallest_p(count, count, "less") > level:
         count += 1
@@ -198,7 +226,7 @@ def repeats_to_reach(level: float) -> int:
 
 
 def pairs_to_reach(level: float) -> int:
-    """Return the pairs with which the smallest one-sided p-value of the signed-rank test is at most `level`."""
+    """Return the number of pairs with which the signed-rank test's smallest one-sided p-value is at most `level`."""
     count = 1
     while 0.5**count > level:
         count += 1

@@ -1,4 +1,4 @@
-"""Rank frameworks by throughput, each ranking among cases of equal workload, precision, topology, data and hardware."""
+"""Rankings of frameworks by throughput, each of cases with equal workload, precision, topology, data and hardware."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.strategy import STRATEGIES
 
 _EQUAL = ("data", "device", "hardware", "precision", "topology")
-"""Facts beside the workload that all cases of a ranking share."""
+"""Facts besides the workload that all cases of a ranking share."""
 _RANKED = ("framework", "implementation")
-"""Facts that cases are ranked by: the first of which there are two values."""
+"""Facts that cases are ranked by. The first one that has two values is used."""
 
 
 @frozen
 class Excluded:
-    """Cases of the same model, batch size and topology that are not comparable with a ranking's entries."""
+    """Cases with the model, batch size and topology of a ranking that are not comparable with its entries."""
 
     cases: tuple[Case, ...]
-    """The fastest of each framework, the fastest first."""
+    """The fastest case of each framework, the fastest first."""
     differences: tuple[tuple[str, Any], ...]
-    """The facts in which they differ from the entries, with their values; None if they do not state one."""
+    """Name of each fact in which the cases differ from the entries, with their value; None if they do not state it."""
 
 
 @frozen
@@ -34,27 +34,30 @@ class Ranking:
     """The fastest case of each framework, the fastest first."""
 
     factor: str
-    """The fact that is ranked: `framework`, or `implementation` where there is one framework only."""
+    """The fact that is ranked: `framework`, or `implementation` if all cases have the same framework."""
     entries: tuple[Case, ...]
+    """The fastest case of each value of `factor`, the fastest first; at least two."""
     cases: tuple[Case, ...]
-    """All comparable cases, of which the entries are the fastest of each framework."""
+    """All comparable cases, including the entries."""
     facts: dict[str, Any]
-    """The facts that the entries share, and that make their throughputs comparable."""
+    """Facts that the entries share, which make their throughputs comparable."""
     excluded: tuple[Excluded, ...]
+    """Groups of cases that are not comparable with the entries."""
 
     @property
     def comparison(self) -> Comparison:
-        """The comparison of the fastest case with the second; its `reasons` name a different estimator or layout."""
+        """Comparison of the fastest case with the second. Its `reasons` name a different estimator or layout."""
         return compare(self.entries[0], self.entries[1], footnoted=True)
 
 
 def rankings(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Ranking, ...]:
-    """Rank frameworks (of one framework, implementations) wherever two of them have comparable cases.
+    """Return a ranking for each group of comparable cases of at least two frameworks.
 
-    The rankings of most frameworks on most devices come first.
+    If all cases have the same framework, its implementations are ranked instead. The rankings with most devices
+    come first, among these the rankings with most entries. The result is empty if nothing can be ranked.
 
     Raises:
-        AnalysisError: a source has no throughput.
+        AnalysisError: a source has no valid throughput.
     """
     all_cases = cases(sources)
     factor = next(

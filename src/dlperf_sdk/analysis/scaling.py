@@ -1,4 +1,4 @@
-"""Compute the scaling efficiency of cases, with the batch per device held (weak) or the global batch (strong)."""
+"""Speedup and scaling efficiency, with a fixed batch size per device (weak) or a fixed global batch size (strong)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,21 @@ _FIXED = {"weak": "the batch per device", "strong": "the global batch"}
 
 @frozen
 class Scaled:
-    """A speedup or an efficiency; without a baseline it has no value but a `reason`."""
+    """A speedup or an efficiency, or the reason why there is none."""
 
     case: Case
     baseline: Case | None
+    """The case that the throughput is divided by; None if there is none or several."""
     scaling: str
+    """`weak` or `strong`."""
     value: float | None
+    """The speedup or efficiency; None without a baseline."""
     low: float | None = None
+    """Lower end of the interval."""
     high: float | None = None
-    """The interval of the rank-sum test of both cases' repeats; None where they have too few, or unpublished ones."""
+    """Upper end of the interval of the rank-sum test of both cases' repeats; None if repeats are unknown or too few."""
     reason: str = ""
+    """Why there is no value; empty if there is one."""
 
 
 def speedup(
@@ -40,14 +45,24 @@ def speedup(
     scaling: Scaling = "weak",
     baseline: str = "1n1d",
 ) -> Scaled:
-    """Divide the throughput of a case by that of the same case on the baseline's topology, among `candidates`.
+    """Divide the throughput of a case by that of the same case on the baseline's topology.
 
-    Weak scaling holds the batch per device, strong scaling the global batch; the two answer different questions
-    and are never mixed. A single device may use no strategy: it is the baseline of every one.
+    Weak scaling keeps the batch size per device, strong scaling the global batch size. A single device may use no
+    strategy: it is the baseline of every strategy.
+
+    Args:
+        case: The case whose throughput is divided.
+        candidates: Cases among which the baseline is searched.
+        scaling: `weak` or `strong`.
+        baseline: Topology of the baseline; a launcher in it is ignored.
+
+    Returns:
+        The speedup; without a value if the candidates have no baseline or several.
 
     Raises:
-        UnknownName: scaling is neither.
-        AnalysisError: a source has no throughput.
+        UnknownName: `scaling` is something else.
+        AnalysisError: a source has no valid throughput.
+        SpecError: the text of the baseline's topology is malformed.
     """
     if scaling not in _FIXED:
         raise UnknownName("kind of scaling", scaling, _FIXED)
@@ -80,13 +95,14 @@ def efficiency(
     scaling: Scaling = "weak",
     baseline: str = "1n1d",
 ) -> Scaled:
-    """Divide the speedup by the number of devices (relative to the baseline's): 1 is ideal.
+    """Divide the speedup by the ratio of the numbers of devices, the case's to the baseline's: 1 is ideal.
 
-    The arguments are those of `speedup`.
+    Arguments, result and errors are those of `speedup`.
 
     Raises:
-        UnknownName: scaling is neither `weak` nor `strong`.
-        AnalysisError: a source has no throughput.
+        UnknownName: `scaling` is neither `weak` nor `strong`.
+        AnalysisError: a source has no valid throughput.
+        SpecError: the text of the baseline's topology is malformed.
     """
     scaled = speedup(case, candidates, scaling=scaling, baseline=baseline)
     if scaled.baseline is None or scaled.value is None:

@@ -13,18 +13,20 @@ from attrs import frozen
 
 @frozen
 class SignTest:
-    """The numbers of ratios above and below 1, and the p-value of so lopsided a count."""
+    """Numbers of ratios above and below 1, with the p-value of such an imbalance."""
 
     above: int
     below: int
     equal: int
-    """Ties, which count against a difference."""
+    """Number of ratios equal to 1, which count against a difference."""
     p: float
-    """Two-sided and exact; at most 5 % exactly where the order-statistic interval of the median excludes 1."""
+    """Exact two-sided p-value; at most 5 % exactly where the order-statistic interval of the median excludes 1."""
 
 
 def sign_test(ratios: Sequence[float]) -> SignTest:
     """Compute the exact sign test of ratios against 1. It assumes nothing about their distribution.
+
+    Without ratios the p-value is 1.
 
     Source: W. J. Conover, Practical Nonparametric Statistics, 3rd edition, section 3.4.
     """
@@ -35,7 +37,9 @@ def sign_test(ratios: Sequence[float]) -> SignTest:
 
 
 def holm_adjusted(p_values: Sequence[float]) -> list[float]:
-    """Adjust p-values for their number: comparing each with a level keeps the chance of any false alarm at that level.
+    """Return the p-values adjusted for their number by Holm's procedure, in the given order.
+
+    Comparing each adjusted value with a level keeps the probability of any false alarm at that level.
 
     Source: S. Holm, A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6 (1979), 65-70.
     """
