@@ -62,7 +62,7 @@ from dlperf_sdk.spec.values import DataSpec
 from dlperf_sdk.worker import bundled
 from dlperf_sdk.worker import data as worker_data
 from dlperf_sdk.worker.agent import batch_job, bootstrap, link, standalone
-from dlperf_sdk.worker.agent.worker_process import Supervised
+from dlperf_sdk.worker.agent.worker_process import WorkerProcess
 from dlperf_sdk.worker.processes import Process
 from dlperf_sdk.worker.request import Request
 
@@ -326,7 +326,7 @@ def _open_connection(folder: Path) -> None:
 
 def _read_worker_record(folder: Path) -> None:
     """Read a record as the agent does, and then as the controller does."""
-    worker = Supervised(Process("trainer", 0, {}), "rank-0", str(folder / "worker"), {})
+    worker = WorkerProcess(Process("trainer", 0, {}), "rank-0", str(folder / "worker"), {})
     record = worker.record()
     if record is None:
         assert worker.why_no_record

@@ -29,7 +29,7 @@ def throughput(repeat: Repeat) -> float:
 
 def step_times(repeat: Repeat) -> list[float]:
     """Return the seconds of each step in the window, each of the trainer that was slowest in that step."""
-    return estimate.slowest([record.step_times for record in repeat.records])
+    return estimate.slowest_step_times([record.step_times for record in repeat.records])
 
 
 def data_wait(repeat: Repeat) -> float:

@@ -18,7 +18,7 @@ def throughput(samples: Sequence[int], seconds: Sequence[float]) -> float:
     return sum(samples) / max(seconds)
 
 
-def slowest(step_times: Sequence[Sequence[float]]) -> List[float]:
+def slowest_step_times(step_times: Sequence[Sequence[float]]) -> List[float]:
     """Return the time of each step on its slowest process: a synchronous step is as slow as its slowest replica.
 
     Args:

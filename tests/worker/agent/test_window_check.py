@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlperf_sdk.worker.agent.window_check import SLACK, Witness
+from dlperf_sdk.worker.agent.window_check import SLACK, WindowCheck
 
 LOOK = 0.1
 GAPS = st.floats(0.0, SLACK / 3 - 1e-6)
@@ -18,7 +18,7 @@ def seen(went, entered, left, looks):
 
     `looks` are pauses and how long a look takes, at whose beginning the worker's counter is read.
     """
-    witness, now = Witness(), 0.0
+    witness, now = WindowCheck(), 0.0
     sent = False
     for pause, takes in [*looks, (max(0.0, left), 0.01)]:
         now += pause
@@ -41,7 +41,7 @@ def test_what_was_is_never_contradicted(went, seconds, wakes, late, early, looks
 
 def test_who_waits_long_for_a_processor_is_believed():
     """Told to go with many others, seen once while it waits for its turn and once in its window."""
-    witness = Witness()
+    witness = WindowCheck()
     witness.release(10.0)
     witness.observe_phase("ready", 13.0, 13.1)
     witness.observe_phase("measure", 13.4, 13.5)
@@ -65,7 +65,7 @@ def test_a_window_longer_than_it_can_have_been():
 
 def test_a_phase_that_goes_back_hides_nothing():
     """A worker that says it is over, and goes on."""
-    witness = Witness()
+    witness = WindowCheck()
     witness.release(0.0)
     for now, phase in enumerate(("measure", "teardown", "ready", "measure", "teardown")):
         witness.observe_phase(phase, 2.0 * now, 2.0 * now + 0.001)
@@ -73,7 +73,7 @@ def test_a_phase_that_goes_back_hides_nothing():
 
 
 def test_an_agent_that_saw_nothing_contradicts_nothing():
-    assert Witness().contradicts({"start": 0.0, "end": 1e9}) is None
+    assert WindowCheck().contradicts({"start": 0.0, "end": 1e9}) is None
 
 
 @pytest.mark.parametrize("window", [

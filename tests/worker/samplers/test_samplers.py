@@ -218,7 +218,7 @@ class Faltering:
 def test_a_sample_that_is_no_number_is_absent() -> None:
     sampling = Sampling([f"{__name__}:Faltering"], ("cpu:0",), 0)
     for look in range(4):
-        sampling.look(look)
+        sampling.sample_if_due(look)
     power, _ = sampling.close()
     assert power["values"] == [1.0, 2.0]
     assert len(power["times"]) == 2

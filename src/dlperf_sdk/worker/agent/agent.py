@@ -135,7 +135,7 @@ class Agent:
         self._send({"event": "reached", "unreached": preflight.unreachable(doorbells)})
 
     def _prepare(self, message: Dict[str, Any]) -> None:
-        self._send(node_check.prepared(self.request, self.node, message, self._ports))
+        self._send(node_check.choose_resources(self.request, self.node, message, self._ports))
 
     def _start(self, message: Dict[str, Any]) -> None:
         """Start this node's workers. What a plugin's functions raise here is the case's failure, not the agent's."""
@@ -219,7 +219,7 @@ class Agent:
             return
         attempt.check()
         if self._sampling is not None:
-            self._sampling.look(now)
+            self._sampling.sample_if_due(now)
         trainers = attempt.trainers
         if (
             trainers

@@ -6,7 +6,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from dlperf_sdk.worker import failures, lifetime
-from dlperf_sdk.worker.agent.worker_process import Supervised
+from dlperf_sdk.worker.agent.worker_process import WorkerProcess
 from dlperf_sdk.worker.processes import SERVICE, Cluster, Process
 
 GRACE = 3.0
@@ -30,7 +30,7 @@ class Attempt:
     ) -> None:
         self.number, self.directory, self._deadlines = number, directory, deadlines
         self._memory_limit = memory_limit
-        self.workers: List[Supervised] = []
+        self.workers: List[WorkerProcess] = []
         self._oom_before = _oom_kills()
 
     def start(self, cluster: Cluster, processes: List[Process], orders: List[Dict[str, Any]]) -> None:
@@ -38,7 +38,7 @@ class Attempt:
         for process, order in zip(processes, orders):
             name = order["name"]
             directory = os.path.join(self.directory, "%d-%s" % (self.number, name))
-            worker = Supervised(process, name, directory, self._deadlines)
+            worker = WorkerProcess(process, name, directory, self._deadlines)
             plain_cluster = dict(cluster._asdict(), nodes=[node._asdict() for node in cluster.nodes])
             worker.start(
                 order["command"],
@@ -55,7 +55,7 @@ class Attempt:
             self.workers.append(worker)
 
     @property
-    def trainers(self) -> List[Supervised]:
+    def trainers(self) -> List[WorkerProcess]:
         """Return the supervised processes that train: all but the services."""
         return [worker for worker in self.workers if worker.process.role != SERVICE]
 
@@ -64,9 +64,9 @@ class Attempt:
         for worker in self.workers:
             if worker.ended:
                 continue
-            worker.look()
+            worker.read_progress()
             if worker.popen.poll() is not None:
-                worker.look()
+                worker.read_progress()
                 worker.ended = True
                 worker.signal(signal.SIGKILL)  # what it may have left behind in its group
                 if worker.process.role == SERVICE and self._at_work():
@@ -74,7 +74,7 @@ class Attempt:
                         worker.name, worker.exit(), self._kernel_killed()
                     )
                 continue
-            overdue = worker.overdue()
+            overdue = worker.check_deadline()
             if overdue is not None and worker.detected_failure is None:
                 worker.detected_failure = overdue
                 worker.signal(signal.SIGKILL)
@@ -142,7 +142,7 @@ class Attempt:
         for worker in self.workers:
             worker.signal(signal.SIGKILL)
             worker.popen.wait()
-            worker.look()
+            worker.read_progress()
             worker.ended = True
             worker.close()
         for pid in lifetime.children():

@@ -223,8 +223,8 @@ class Coordinator(threading.Thread):
         go_sent = False
         settle: Optional[float] = None
         while len(parts) < self.request.nodes:
-            patience = 1.0 if settle is None else max(0.0, settle - time.monotonic())
-            message = self._roster.next(patience) or {"event": "silence"}
+            timeout = 1.0 if settle is None else max(0.0, settle - time.monotonic())
+            message = self._roster.next(timeout) or {"event": "silence"}
             event = message["event"]
             if event in ("worker-started", "progress"):
                 if attempt != PARITY:
@@ -251,7 +251,7 @@ class Coordinator(threading.Thread):
     def _collect(self, parts: List[Dict[str, Any]], failures: List[Dict[str, Any]]) -> None:
         """Collect what the nodes hand in within a while after the order to end. A lost node hands in nothing."""
         end = time.monotonic() + SILENCE
-        while self._roster.present() - {part["node"] for part in parts} and time.monotonic() < end:
+        while self._roster.connected_nodes() - {part["node"] for part in parts} and time.monotonic() < end:
             try:
                 message = self._roster.next(end - time.monotonic())
             except Failed as failed:

@@ -46,7 +46,7 @@ def introduce(
         if interface:
             hello["address"] = address = _address_of(interface)
         bundle = unpack(bundle, scratch)
-        unfit = preflight.unfit(request.command, scratch)
+        unfit = preflight.check_node(request.command, scratch)
         # On one machine there is nothing to differ, and no way to be barred.
         if unfit is None and not address.startswith("127."):
             doorbell = preflight.Doorbell(address, ports)
@@ -69,7 +69,9 @@ def _address_of(interface: str) -> str:
         raise OSError("there is no interface %s with an IPv4 address here" % interface) from error
 
 
-def prepared(request: Request, node: int, message: Dict[str, Any], ports: Sequence[int]) -> Dict[str, Any]:
+def choose_resources(
+    request: Request, node: int, message: Dict[str, Any], ports: Sequence[int]
+) -> Dict[str, Any]:
     """Choose devices and ports for the next attempt; return the answer to the order `message`, `ports` limits them."""
     try:
         return _chosen(request, message, ports)
@@ -83,8 +85,8 @@ def prepared(request: Request, node: int, message: Dict[str, Any], ports: Sequen
 
 def _chosen(request: Request, message: Dict[str, Any], ports: Sequence[int]) -> Dict[str, Any]:
     count, index, host_count = request.devices_per_node, message["host_index"], message["host_count"]
-    patience = request.deadlines["start"]
-    chosen = devices.choose(request.device, count, index, host_count, request.on_busy, patience)
+    timeout = request.deadlines["start"]
+    chosen = devices.choose(request.device, count, index, host_count, request.on_busy, timeout)
     if isinstance(chosen, str):
         return {"event": "unprepared", "message": chosen}
     # Nodes of one machine choose at the same time: each among its own.

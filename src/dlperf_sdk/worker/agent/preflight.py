@@ -35,7 +35,7 @@ print(json.dumps({"python": "%d.%d.%d" % sys.version_info[:3], "packages": found
 """
 
 
-def unfit(command: Sequence[str], scratch: str) -> Optional[Dict[str, str]]:
+def check_node(command: Sequence[str], scratch: str) -> Optional[Dict[str, str]]:
     """Return the `kind` and `message` of the failure if this node cannot run a case, else None.
 
     The `message` continues a sentence that starts with the node's name.
@@ -164,7 +164,7 @@ def unreachable(doorbells: Sequence[Sequence[Any]]) -> List[int]:
     return unanswered
 
 
-def skewed(reported: float) -> Optional[float]:
+def clock_offset(reported: float) -> Optional[float]:
     """Return the seconds by which a node's clock is ahead of this one's (negative: behind); None if that is tolerable.
 
     Args:

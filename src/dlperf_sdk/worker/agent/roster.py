@@ -32,11 +32,11 @@ class Roster:
         self._hellos: Dict[int, Dict[str, Any]] = {}
         self._beat = self._checked_at = 0.0
 
-    def gather(self, patience: float) -> None:
-        """Wait for a hello from every node. Raises Failed if some have not come after `patience` seconds."""
+    def gather(self, timeout: float) -> None:
+        """Wait for a hello from every node. Raises Failed if some have not come after `timeout` seconds."""
         self._exchange.start()
         self._admission.start()
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while len(self._hellos) < self._nodes:
             message = self.next(deadline - time.monotonic())
             if message is None:
@@ -46,7 +46,7 @@ class Roster:
                     "started and can reach %s:%d."
                 )
                 address = self._listener.getsockname()[:2]
-                text = "%s %s" % (message_text % ((missing, patience) + address), self._admission.shortage)
+                text = "%s %s" % (message_text % ((missing, timeout) + address), self._admission.shortage)
                 raise Failed(failure("lost-node", text.strip(), "start", missing[0]))
             if message["event"] == "hello":
                 self._hellos[message["node"]] = message
@@ -98,7 +98,7 @@ class Roster:
         """Return the number of each node and the address at which the others reach it, sorted."""
         return [(node, self._hellos[node]["address"]) for node in sorted(self._hellos)]
 
-    def present(self) -> Set[int]:
+    def connected_nodes(self) -> Set[int]:
         """Return the nodes that are still to report."""
         return set(self._channels)
 
@@ -139,9 +139,9 @@ class Roster:
                 if node in self._channels:
                     self._channels[node].put(message_for(node, place))
 
-    def next(self, patience: float) -> Optional[Dict[str, Any]]:
-        """Return the next message, or None after `patience` seconds. Raises Failed once for each node that is lost."""
-        end = time.monotonic() + patience
+    def next(self, timeout: float) -> Optional[Dict[str, Any]]:
+        """Return the next message, or None after `timeout` seconds. Raises Failed once for each node that is lost."""
+        end = time.monotonic() + timeout
         while True:
             self._while_waiting()
             now = time.monotonic()
@@ -195,7 +195,7 @@ class Roster:
         self._channels.setdefault(node, channel)
         self._last_heartbeats[node] = time.monotonic()
         if isinstance(message.get("time"), float):
-            message["skew"] = preflight.skewed(message["time"])
+            message["skew"] = preflight.clock_offset(message["time"])
         self._inbox.put(message)
         return True
 

@@ -35,7 +35,7 @@ class Sampling:
             if sampler.open():
                 self._open.append(sampler)
 
-    def look(self, now: float) -> None:
+    def sample_if_due(self, now: float) -> None:
         """Take one sample of every sampler if the interval has passed at `now`, in seconds of the monotonic clock."""
         if now < self._due:
             return
@@ -61,7 +61,7 @@ class Sampling:
     def close(self) -> List[Dict[str, Any]]:
         """Take a last sample and return all series. All workers have ended."""
         self._due = 0.0
-        self.look(time.monotonic())
+        self.sample_if_due(time.monotonic())
         for sampler in self._open:
             sampler.close()
         self._own_usage.append((time.monotonic(), own_seconds()))

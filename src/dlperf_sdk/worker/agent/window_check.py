@@ -12,7 +12,7 @@ SLACK = 1.0
 again and saying that the window is over: it can lose its processor there to others."""
 
 
-class Witness:
+class WindowCheck:
     """Times at which one agent saw the phases of one worker's window; all are seconds of the agent's clock."""
 
     def __init__(self) -> None:

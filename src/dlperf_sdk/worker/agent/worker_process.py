@@ -8,7 +8,7 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional
 
-from dlperf_sdk.worker.agent.window_check import Witness
+from dlperf_sdk.worker.agent.window_check import WindowCheck
 from dlperf_sdk.worker.failures import failure
 from dlperf_sdk.worker.processes import SERVICE, Process
 from dlperf_sdk.worker.progress import Progress
@@ -20,7 +20,7 @@ DEEPEST_RECORD = 32
 LONGEST_LOG = 256 * 1024
 
 
-class Supervised:
+class WorkerProcess:
     """A worker process of this node."""
 
     def __init__(self, process: Process, name: str, directory: str, deadlines: Dict[str, float]) -> None:
@@ -32,7 +32,7 @@ class Supervised:
         self.ended = False
         self._record: Optional[Dict[str, Any]] = None
         self.why_no_record = "left no readable record"
-        self._witness = Witness()
+        self._window_check = WindowCheck()
 
     def start(self, command: List[str], environment: Dict[str, str], order: Dict[str, Any]) -> None:
         """Start the process with these variables; `order` is the document that describes it to the worker."""
@@ -61,22 +61,22 @@ class Supervised:
 
     def release(self) -> None:
         """Let the worker begin its window."""
-        self._witness.release(time.monotonic())
+        self._window_check.release(time.monotonic())
         try:
             self._stdin.write(b"g")
         except OSError:
             pass  # it has died; its exit says so
 
-    def look(self) -> None:
+    def read_progress(self) -> None:
         """Read the worker's progress, and record when it last changed."""
         before = time.monotonic()
         progress = self.progress.read()
         after = time.monotonic()
-        self._witness.observe_phase(progress[0], before, after)
+        self._window_check.observe_phase(progress[0], before, after)
         if progress != self.last_progress:
             self.last_progress, self.changed = progress, after
 
-    def overdue(self) -> Optional[Dict[str, Any]]:
+    def check_deadline(self) -> Optional[Dict[str, Any]]:
         """Return the failure if the current phase has passed its deadline without a sign of life."""
         phase = self.last_progress[0]
         key = {"measure": "step", "verify": "compile", "done": "teardown"}.get(phase, phase)
@@ -141,7 +141,7 @@ class Supervised:
                 "left a record that is no object, or nested more than %d deep" % DEEPEST_RECORD
             )
             return None
-        contradiction = self._witness.contradicts(record.get("window"))
+        contradiction = self._window_check.contradicts(record.get("window"))
         if contradiction is not None:
             self.why_no_record = contradiction
             return None

@@ -17,7 +17,7 @@ class Chosen(NamedTuple):
 
 
 def choose(
-    kind: str, count: int, host_index: int, host_count: int, on_busy: str, patience: float
+    kind: str, count: int, host_index: int, host_count: int, on_busy: str, timeout: float
 ) -> Union[Chosen, str]:
     """Return the `count` devices of a kind for node `host_index` of the `host_count` that share this machine.
 
@@ -29,14 +29,14 @@ def choose(
         host_index: This node among those on the machine, from 0.
         host_count: Nodes on the machine.
         on_busy: What to do about busy GPUs; with `wait` they are looked at again.
-        patience: Seconds to wait for busy GPUs.
+        timeout: Seconds to wait for busy GPUs.
 
     Returns:
         The devices; a sentence with the reason if there are not enough.
     """
     if kind != "cuda":
         return Chosen(tuple("%s:%d" % (kind, host_index * count + i) for i in range(count)), ())
-    end = time.monotonic() + patience
+    end = time.monotonic() + timeout
     while True:
         choice = gpus.survey(count * host_count, on_busy)
         if choice.uuids:
