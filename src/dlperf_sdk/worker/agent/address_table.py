@@ -1,7 +1,7 @@
-"""The nodes' addresses and ports in a few bytes per node: every node gets all of them.
+"""Send the nodes' addresses and ports to every node in a few bytes per node.
 
-Identifiers of devices would be most of it, and no other node needs them. Each node gets those of its own machine, and
-node 0 all of them: a trainer there may record replicas on other nodes.
+Identifiers of devices would take most of the bytes, and other nodes do not need them. Each node gets those of its
+own machine. Node 0 gets all of them: a trainer there may record replicas on other nodes.
 """
 
 import base64
@@ -12,7 +12,11 @@ from typing import Any, Dict, List, Mapping, Sequence
 
 
 def compress(nodes: Sequence[Mapping[str, Any]]) -> str:
-    """Return the table of nodes, each with `host`, `ports`, `interface` and `devices`, without the identifiers."""
+    """Return the nodes as a compressed text, with the number of each node's devices but not their identifiers.
+
+    Args:
+        nodes: Each node's `host`, `ports` (in digits), `interface` and `devices`.
+    """
     columns = {
         "hosts": [node["host"] for node in nodes],
         "interfaces": [node["interface"] for node in nodes],
@@ -25,11 +29,12 @@ def compress(nodes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def expand(table: str, devices: Mapping[str, Sequence[str]]) -> List[Dict[str, Any]]:
-    """Return the nodes of a table.
+    """Return the nodes of a compressed text, each with `host`, `ports`, `interface` and `devices`.
 
     Args:
-        table: The value of `compress`.
-        devices: Node, as a text → the identifiers of its devices; those of other nodes are empty texts.
+        table: The text that `compress` returned.
+        devices: Identifiers of a node's devices by the node's number in digits. Nodes that are missing get empty
+            texts.
     """
     columns = json.loads(zlib.decompress(base64.b85decode(table)).decode())
     return [

@@ -1,4 +1,4 @@
-"""The coordinator's door: accept connections for as long as the run lasts, and admit peers that prove the secret."""
+"""Accept connections to the coordinator for as long as the run lasts, and admit peers that prove the secret."""
 
 import resource
 import socket
@@ -9,9 +9,9 @@ from typing import Callable, Dict
 from dlperf_sdk.worker.agent import link
 
 MOST_UNPROVEN = 64
-"""Connections that may be open at a time without proof of the secret; one more closes the oldest of them."""
+"""Most connections that may be open at a time without proof of the secret; one more closes the oldest of them."""
 PROOF_TIMEOUT = 10.0
-"""Seconds in all that a peer has to prove that it holds the bundle's secret."""
+"""Seconds for the whole exchange in which a peer proves that it holds the bundle's secret."""
 _SPARE_DESCRIPTORS = 256
 """Descriptors that agent 0 needs beside one per node: unproven peers, its own workers, logs and samplers."""
 _RETRY = 0.02
@@ -19,7 +19,14 @@ _RETRY = 0.02
 
 
 class Admission(threading.Thread):
-    """A thread that accepts until its listener is closed, and serves each proven peer in a thread of its own."""
+    """A thread that accepts until its listener is closed, and serves each proven peer in a thread of its own.
+
+    Args:
+        listener: The listening socket.
+        secret: The bundle's secret.
+        nodes: Number of nodes; the limit of open files is raised for them.
+        serve: Called with the link of each peer that has proved that it holds the secret, in the peer's thread.
+    """
 
     def __init__(
         self, listener: socket.socket, secret: str, nodes: int, serve: Callable[[link.Link], None]

@@ -1,24 +1,26 @@
-"""Assign cores to a worker, and limit its threads."""
+"""Assign processors to a worker, and limit its threads.
+
+A processor is a hardware thread, as the kernel counts them.
+"""
 
 import os
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 
 def share(cpus_by_numa: Mapping[int, Sequence[int]], index: int, count: int) -> Tuple[int, ...]:
-    """Return the processors of worker `index` of `count` on this host.
+    """Return the processors of one worker.
 
-    Together the shares hold every processor once, and their sizes differ by at most one: the slowest worker
-    sets the pace. Among the divisions that do this, one is taken in which no share straddles two NUMA nodes,
-    if there is any. Of more workers than processors each gets one processor, in turns: workers are started one
-    after another, and those that start together do not crowd on one while others have nothing to do.
+    Together the shares hold every processor once, and their sizes differ by at most one: the slowest worker sets the
+    pace. If possible, no share spans two NUMA nodes. If there are more workers than processors, each gets one
+    processor, in turns, so that workers that start together use different ones.
 
     Args:
-        cpus_by_numa: NUMA node → the numbers of its usable processors.
-        index: The worker, from 0.
-        count: Workers on this host.
+        cpus_by_numa: NUMA node → the numbers of its usable processors, as the function `cpus_by_numa` returns them.
+        index: Index of the worker among those on this machine, from 0.
+        count: Number of workers on this machine.
 
     Raises:
-        ValueError: the index is outside 0 … count - 1, or there are no processors.
+        ValueError: The index is outside 0 … count - 1, or there are no processors.
     """
     nodes = [list(cpus_by_numa[node]) for node in sorted(cpus_by_numa) if cpus_by_numa[node]]
     all_cpus = [cpu for cpus in nodes for cpu in cpus]
@@ -57,13 +59,13 @@ def _slice(cpus: Sequence[int], index: int, count: int) -> Tuple[int, ...]:
 
 
 def cpus_by_numa(root: str = "/sys", allowed: Optional[Iterable[int]] = None) -> Dict[int, Tuple[int, ...]]:
-    """Return the processors that this process may use, by NUMA node; hardware threads of one core are neighbors.
+    """Return the processors that this process may use, by NUMA node; hardware threads of one core follow each other.
 
-    Where the kernel shows no nodes, all are on node 0; so are processors that belong to none.
+    Processors that belong to no NUMA node are on node 0, as all are where the kernel shows no nodes.
 
     Args:
         root: Where sysfs is mounted.
-        allowed: The processors to divide; those of this process's affinity by default.
+        allowed: The processors to divide; by default, those of this process's affinity.
     """
     usable = set(os.sched_getaffinity(0) if allowed is None else allowed)
     by_node: Dict[int, List[int]] = {}
@@ -86,13 +88,15 @@ def cpus_by_numa(root: str = "/sys", allowed: Optional[Iterable[int]] = None) ->
 def core_count(cpus: Iterable[int], root: str = "/sys") -> int:
     """Return the number of physical cores of these processors; hardware threads of one core count once.
 
-    `root` is where sysfs is mounted.
+    Args:
+        cpus: Numbers of the processors.
+        root: Where sysfs is mounted.
     """
     return len({_core(root, cpu) for cpu in cpus})
 
 
 def parse_cpu_list(text: str) -> Set[int]:
-    """Parse `0-3,8,10-11` as the kernel writes it to a set; entries that are not numbers are left out."""
+    """Return the numbers in a list such as `0-3,8,10-11`, as the kernel writes it. Other entries are left out."""
     cpus: Set[int] = set()
     for part in text.strip().split(","):
         low, _, high = part.partition("-")
@@ -102,10 +106,10 @@ def parse_cpu_list(text: str) -> Set[int]:
 
 
 def thread_variables(threads: int) -> Dict[str, str]:
-    """Return the variables that give a worker this many threads.
+    """Return the environment variables that give a worker this many threads, at least one.
 
-    PASSIVE: OpenMP's threads spin while they wait, by default, and two that spin on a busy core make a step
-    up to twenty times slower. MKL and OpenBLAS take their number of threads from OMP_NUM_THREADS as well.
+    PASSIVE: OpenMP's threads spin while they wait, by default, and two that spin on a busy core make a step up to
+    twenty times slower. MKL and OpenBLAS take their number of threads from OMP_NUM_THREADS as well.
     """
     return {"OMP_NUM_THREADS": str(max(1, threads)), "OMP_WAIT_POLICY": "PASSIVE"}
 

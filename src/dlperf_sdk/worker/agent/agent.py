@@ -1,7 +1,6 @@
 """The agent: one process per node that starts, watches and ends that node's workers.
 
-Its main thread serves the coordinator's orders; another one does nothing but wait for them. How it came to its run:
-`joining`.
+Its main thread carries out the coordinator's orders; another thread only receives them. `joining` starts an agent.
 """
 
 import os
@@ -25,18 +24,29 @@ from dlperf_sdk.worker.processes import cluster_from
 from dlperf_sdk.worker.request import Request
 
 LOOK = 0.1
-"""Seconds between two looks at the workers while they are measured; one that ends is seen at once."""
+"""Seconds between two looks at the workers while they are measured. The agent notices at once when one ends."""
 CLOSE_LOOK = 0.02
-"""The same before the clock: the last worker to be ready is waited for by all."""
+"""The same before the window: all workers wait for the last one to be ready."""
 REPORT = 0.25
-"""Seconds between two reports of a worker's steps."""
+"""Seconds between two reports of a worker's steps, on up to `_FREQUENT_REPORTERS` nodes."""
 _FREQUENT_REPORTERS = 64
 """Nodes that may report so often; more report less often, so that the coordinator hears as many reports."""
 HEARTBEAT = 2.0
 
 
 class Agent:
-    """One node's agent."""
+    """One node's agent.
+
+    Args:
+        request: The case.
+        node: The node's number.
+        connection: The link to the coordinator.
+        bundle: The bundle's file or directory.
+        scratch: An existing directory for temporary files.
+        interface: The network interface that the user named; None if none was named.
+        parity: The parity run's request; None without such a run.
+        ports: The ports that may be used; empty for any.
+    """
 
     def __init__(
         self,
@@ -71,7 +81,13 @@ class Agent:
         self._beat = 0.0
 
     def serve(self) -> int:
-        """Serve until the coordinator sends `quit` or is gone, or a signal ends this process; return the exit code."""
+        """Execute the coordinator's orders until it sends `quit`, is lost, or a signal asks this process to end.
+
+        Workers that still run are then ended. The process's signal handlers are replaced.
+
+        Returns:
+            The exit code: 0 after `quit`, else 1.
+        """
         lifetime.handle_termination(lambda *_: self._inbox.put({"do": "abandon"}))
         signal.signal(signal.SIGINT, lambda *_: self._inbox.put({"do": "abandon"}))
         signal.signal(signal.SIGCHLD, lambda *_: self._inbox.put({}))

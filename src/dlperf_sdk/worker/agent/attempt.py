@@ -23,7 +23,14 @@ def _oom_kills() -> int:
 
 
 class Attempt:
-    """All workers of one node in one attempt."""
+    """All workers of one node in one attempt.
+
+    Args:
+        number: Number of the attempt; 0 for the parity run.
+        directory: An existing directory, in which each worker gets one of its own.
+        deadlines: `Request.deadlines`: seconds by phase.
+        memory_limit: Bytes that each trainer may allocate; None without a limit.
+    """
 
     def __init__(
         self, number: int, directory: str, deadlines: Dict[str, float], memory_limit: Optional[int]
@@ -34,7 +41,16 @@ class Attempt:
         self._oom_before = _oom_kills()
 
     def start(self, cluster: Cluster, processes: List[Process], orders: List[Dict[str, Any]]) -> None:
-        """Start the processes; `orders` has the `name`, `command`, `environment`, `cpus` and `request` of each."""
+        """Start this node's processes, one after another.
+
+        Args:
+            cluster: All nodes.
+            processes: The processes.
+            orders: The launch order of each, as `launch_commands.orders_for` returns them.
+
+        Raises:
+            OSError: A process cannot be started; those before it run on until `end`.
+        """
         for process, order in zip(processes, orders):
             name = order["name"]
             directory = os.path.join(self.directory, "%d-%s" % (self.number, name))
@@ -56,11 +72,14 @@ class Attempt:
 
     @property
     def trainers(self) -> List[WorkerProcess]:
-        """Return the supervised processes that train: all but the services."""
+        """The workers that train: all but the services."""
         return [worker for worker in self.workers if worker.process.role != SERVICE]
 
     def check(self) -> None:
-        """Check every worker, and end those that are past a deadline."""
+        """Look at every worker: note those that have ended, and kill those that have passed a deadline.
+
+        Processes that an ended worker left in its process group are killed.
+        """
         for worker in self.workers:
             if worker.ended:
                 continue
@@ -80,11 +99,11 @@ class Attempt:
                 worker.signal(signal.SIGKILL)
 
     def ready(self) -> bool:
-        """Return True if every trainer waits at the first edge of its window."""
+        """Return True if every trainer waits at the first edge of its window, or the node has none."""
         return all(worker.last_progress[0] == "ready" for worker in self.trainers)
 
     def release(self) -> None:
-        """Let all trainers begin their windows."""
+        """Allow all trainers to begin their windows."""
         for worker in self.trainers:
             worker.release()
 
@@ -103,7 +122,7 @@ class Attempt:
         return _oom_kills() > self._oom_before
 
     def failures(self) -> List[Dict[str, Any]]:
-        """Return the failures of trainers that have ended, and of services that died while they were needed."""
+        """Return the failures of trainers that have ended, and of services that failed while trainers needed them."""
         ended = [worker for worker in self.trainers if worker.ended]
         killed = bool(ended) and self._kernel_killed()  # nothing is read while all are at work
         service_failures = [
@@ -132,7 +151,10 @@ class Attempt:
         return bool(self.trainers) and all(worker.ended for worker in self.trainers)
 
     def end(self) -> None:
-        """End the remaining workers: signal them, wait a little, kill them; and then their orphans."""
+        """End the remaining workers: send SIGTERM, wait up to `GRACE` seconds, send SIGKILL.
+
+        Then kill their orphans.
+        """
         running = [worker for worker in self.workers if worker.popen.poll() is None]
         for worker in running:
             worker.signal(signal.SIGTERM)

@@ -1,6 +1,6 @@
-"""The batch script's part: start the agents, hold their tether, keep agent 0's stream until it is acknowledged.
+"""The batch script's part: start the agents, hold their tether, and keep agent 0's stream until it is acknowledged.
 
-A launcher with a queue submits a script that calls this; `kept_stream.py` reads what is kept from elsewhere.
+A launcher with a queue submits a script that calls this; `kept_stream.py` reads the stream from elsewhere.
 """
 
 import contextlib
@@ -27,11 +27,21 @@ _ENDED = b'"event": "ended"'
 
 
 def main(folder: str, linger_seconds: float, step: List[str]) -> int:
-    """Run `step`, keep its output in `folder`/stream, and wait up to `linger_seconds` seconds for an acknowledgement.
+    """Run the command that starts the agents, and keep agent 0's stream in a folder until a reader acknowledges it.
+
+    The folder has the files `stream`; `diagnostics`, the command's standard error; and, when the stream is complete,
+    `over`. A reader creates `acknowledged` (see `kept_stream`). The folder is removed at the end, also after
+    SIGTERM.
+
+    Args:
+        folder: The folder of this job, which must exist.
+        linger_seconds: Seconds to wait for an acknowledgement when the stream is complete.
+        step: The command that starts the agents, such as `srun …`; its standard output is agent 0's stream.
 
     Returns:
-        The exit code, which the scheduler reports as the job's: 0 if the run succeeded. The step's own code says less:
-        the end of the tether, and the grace period, may reach agents that have nothing left to do.
+        The exit code, which the scheduler reports as the job's: 0 if the stream's last event has no failure, else 1.
+        Only without a last event it is the command's own, which says less: the agents may be ended when they have
+        nothing left to do.
     """
     lifetime.exit_on_termination()
     process: Optional["subprocess.Popen[bytes]"] = None

@@ -1,7 +1,7 @@
 """The program that a launcher runs on a node: `python3 -I -S -c SOURCE BYTES agent …`, the bundle on standard input.
 
-The secret is never on a command line, and no file system is shared. What follows the bundle on standard input is the
-agent's tether. A node that cannot even take the bundle says so in the form of the stream's last event.
+So the secret is on no command line, and no shared file system is needed. What follows the bundle on standard input
+is the agent's tether. A node that cannot take the bundle reports it in the form of the stream's last event.
 """
 
 import fcntl
@@ -53,12 +53,13 @@ def _report_failure(arguments: "list[str]", error: Exception) -> int:
 
 
 def main(arguments: "list[str]") -> int:
-    """Unpack the bundle from standard input and run the agent in it.
+    """Read the bundle from standard input, unpack it into a temporary folder, and run the agent in it.
 
-    It sets the umask, `sys.argv` and the handlers of the signals that end it. The agent's SystemExit passes through.
+    This sets the umask, `sys.argv`, and handlers of SIGTERM and SIGHUP that raise SystemExit. The folder is removed
+    at the end. The agent's SystemExit, which has its exit code, passes through.
 
     Args:
-        arguments: The bundle's size in bytes, then the arguments of the bundle's `agent`.
+        arguments: The bundle's size in bytes, then the arguments of the bundle's command line.
 
     Returns:
         0; or 1, with an event `ended` printed, if the bundle cannot be unpacked.

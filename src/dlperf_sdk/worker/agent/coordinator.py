@@ -1,8 +1,9 @@
-"""Agent 0's other half: it drives all nodes through the repeats, and tells the controller what happens.
+"""The coordinator, which runs on node 0: it leads all nodes through the repeats, and reports to the controller.
 
-What it emits is the stream that every launcher brings back, one JSON object a line:
-`agents-ready`; `parity-ended`, where the bundle holds a parity run; then per attempt `attempt-started`,
-`worker-started`, `progress`, `attempt-ended`, `log` (a piece of a worker's log); at last `ended`.
+What it emits is the stream that every launcher brings back, one JSON object a line. In order these are
+`agents-ready`; `note`, where there is one; `parity-ended`, if the bundle has a parity run; then per attempt
+`attempt-started`, `worker-started`, `progress`, `attempt-ended`, `log` (a piece of a worker's log); and at last
+`ended`. Between them there are `heartbeat` events.
 """
 
 import socket
@@ -22,15 +23,23 @@ from dlperf_sdk.worker.failures import SETTLE, Failed, failure, select_cause
 from dlperf_sdk.worker.request import Request
 
 PARITY = 0
-"""The number of the parity run among the attempts, which are counted from 1."""
+"""The number of the parity run among the attempts; measured attempts are counted from 1."""
 _ITS_OWN = ("crashed", "timeout", "invalid-record")
 """Failures of a parity run that say something of it alone: what is measured may do better."""
 BEAT = 2.0
-"""Seconds between two signs of life to the controller, which takes fifteen without one for a loss."""
+"""Seconds between two signs of life to the controller, which takes fifteen seconds without one for a loss."""
 
 
 class Coordinator(threading.Thread):
-    """Barrier, heartbeat, repeats, records."""
+    """The thread that runs a case: it keeps the nodes in step, and collects their records.
+
+    Args:
+        request: The case.
+        listener: The socket at which agents connect.
+        secret: The bundle's secret.
+        emit: Called with each event for the controller, from this thread.
+        parity: The parity run's request; None without such a run.
+    """
 
     def __init__(
         self,
@@ -50,7 +59,10 @@ class Coordinator(threading.Thread):
         self._roster = Roster(request.nodes, listener, secret, self._beat)
 
     def run(self) -> None:
-        """Run the case to its end: prepare the nodes, take the attempts, and emit every event."""
+        """Run the case to its end: gather the nodes, take the attempts, emit every event, and send `quit` to the nodes.
+
+        The last event is `ended`, with the failure of the case, or None.
+        """
         try:
             self._roster.gather(self.request.deadlines["start"])
             self._reach()

@@ -1,4 +1,4 @@
-"""The coordinator's connections to all nodes in one thread: no node, however slow, delays another or a clock."""
+"""The coordinator's connections to all nodes in one thread: a slow node delays no other node and no clock."""
 
 import collections
 import selectors
@@ -16,27 +16,31 @@ _LOOK = 1.0
 
 
 class Channel:
-    """One node's connection: the line that has come in part, and the messages that wait to be sent."""
+    """One node's connection: the incomplete line that was received last, and the messages that wait to be sent."""
 
     def __init__(self, joined: link.Link, exchange: "Exchange") -> None:
         self.node: Optional[int] = None
-        """The node at the other end, once it has said so."""
+        """Number of the node at the other end; None before its first message, or if that was not from a node of
+        this case."""
         self.link = joined
         self.pieces: List[bytes] = []
-        """What has come of the next line."""
+        """Parts of the next line that have been received."""
         self.length = 0
-        """Bytes of the pieces."""
+        """Number of bytes in `pieces`."""
         self.waiting: Deque[memoryview] = collections.deque()
-        """Lines that wait, in their order; appended to by any thread, and sent by the exchange's."""
+        """Lines to be sent, in order; appended to by any thread, and sent by the exchange's."""
         self.is_open = True
         self._exchange = exchange
 
     def put(self, message: Dict[str, Any]) -> None:
-        """Send a message after those before it; return at once. Raises ValueError if JSON does not have a value."""
+        """Enqueue a message after those before it; return at once. Raises ValueError if a number is not finite."""
         self.put_line(link.encode(message))
 
     def put_line(self, line: bytes) -> None:
-        """Enqueue an encoded message to be sent, as `put` does; return at once."""
+        """Enqueue an encoded message after those before it; return at once.
+
+        Nothing is sent if the other side has gone.
+        """
         self.waiting.append(memoryview(line))
         self._exchange.request_sending(self)
 
@@ -46,11 +50,12 @@ class Channel:
 
 
 class Exchange(threading.Thread):
-    """The thread of all channels.
+    """The thread that sends and receives on all channels.
 
     Args:
-        receive: Called in this thread with a channel and each of its messages; False closes the channel.
-        lose: Called in this thread with a channel that has closed.
+        receive: Called in this thread with a channel and each of its messages; if it returns False, the channel is
+            closed.
+        on_lost: Called in this thread with a channel that has been closed, by whichever side.
     """
 
     def __init__(
@@ -59,7 +64,7 @@ class Exchange(threading.Thread):
         super().__init__(daemon=True)
         self._receive, self._on_lost = receive, on_lost
         self.complete_until = 0.0
-        """A time on the monotonic clock: all that had arrived by then has been passed on."""
+        """A time on the monotonic clock: every message that had arrived by then has been passed on."""
         self._is_woken = False
         self._added: Deque[Channel] = collections.deque()
         self._sending: Deque[Channel] = collections.deque()
@@ -72,12 +77,12 @@ class Exchange(threading.Thread):
         super().start()
 
     def add(self, joined: link.Link) -> None:
-        """Serve a link from now on."""
+        """Send and receive on a link from now on; callable from any thread."""
         self._added.append(Channel(joined, self))
         self._wake()
 
     def request_sending(self, channel: Channel) -> None:
-        """Have the thread send the messages that wait in a channel."""
+        """Have the thread send the messages that wait in a channel; callable from any thread."""
         self._sending.append(channel)
         self._wake()
 
@@ -165,6 +170,11 @@ class Exchange(threading.Thread):
 
 
 def await_sending(channels: List[Channel], deadline: float) -> None:
-    """Wait until no message waits in any of the channels, or until `deadline`, in seconds of the monotonic clock."""
+    """Wait until no message waits in any of the channels, but at most until `deadline`.
+
+    Args:
+        channels: The channels; closed ones are not waited for.
+        deadline: A time in seconds of the monotonic clock.
+    """
     while not all(channel.is_idle() for channel in channels) and time.monotonic() < deadline:
         time.sleep(0.002)

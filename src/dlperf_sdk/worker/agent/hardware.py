@@ -14,13 +14,17 @@ _UNLIMITED = 2**60
 
 
 def describe(proc: str = "/proc", sys: str = "/sys", library: str = LIBRARY) -> Dict[str, Any]:
-    """Return this node's facts as JSON values. What cannot be read is left out.
+    """Return this node's facts as JSON values. Facts that cannot be read are left out.
 
-    `host`, `boot_id`, `kernel`, `architecture`; `cpu` (`model`, `logical`, `usable`, `sockets`, `cores`,
-    `governor`, `turbo`, `limit` in processors), `numa_nodes`; `memory` and `memory_limit` in bytes; `load`
-    (1, 5, 15 minutes); `virtualisation` (`hypervisor`, `machine`, `container`); `gpus`.
+    The facts are `host`, `boot_id`, `kernel`, `architecture`; `cpu` (`model`, `logical`, `usable`, `sockets`,
+    `cores`, `governor`, `turbo`, `limit` in processors); `numa_nodes`; `memory` and `memory_limit` in bytes; `load`
+    (means over 1, 5 and 15 minutes); `virtualisation` (`hypervisor`, `machine`, `container`); and `gpus`
+    (`gpus.describe`).
 
-    `proc` and `sys` are where procfs and sysfs are mounted; `library` is the name or path of NVML.
+    Args:
+        proc: Where procfs is mounted.
+        sys: Where sysfs is mounted.
+        library: The name or path of NVML.
     """
     return _known(
         {
@@ -40,9 +44,11 @@ def describe(proc: str = "/proc", sys: str = "/sys", library: str = LIBRARY) -> 
 
 
 def cpu_limit(proc: str = "/proc", sys: str = "/sys") -> Optional[float]:
-    """Return the control groups' CPU limit in processors; None without a limit.
+    """Return the least CPU limit of this process's control groups, in processors; None without a limit.
 
-    `proc` and `sys` are where procfs and sysfs are mounted.
+    Args:
+        proc: Where procfs is mounted.
+        sys: Where sysfs is mounted.
     """
     limits = []
     for folder in _groups(proc, sys, "cpu"):
@@ -55,9 +61,11 @@ def cpu_limit(proc: str = "/proc", sys: str = "/sys") -> Optional[float]:
 
 
 def memory_limit(proc: str = "/proc", sys: str = "/sys") -> Optional[int]:
-    """Return the control groups' memory limit in bytes; None without a limit.
+    """Return the least memory limit of this process's control groups, in bytes; None without a limit.
 
-    `proc` and `sys` are where procfs and sysfs are mounted.
+    Args:
+        proc: Where procfs is mounted.
+        sys: Where sysfs is mounted.
     """
     limits = []
     for folder in _groups(proc, sys, "memory"):

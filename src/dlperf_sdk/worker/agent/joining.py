@@ -1,6 +1,6 @@
-"""An agent's start: find its placement, connect to the coordinator, hold the tether.
+"""An agent's start: determine its placement, connect to the coordinator, hold the tether.
 
-On node 0 the coordinator runs beside the agent, which connects to it like every other agent.
+On node 0 the coordinator runs in the agent's process, and the agent connects to it like every other agent.
 """
 
 import json
@@ -34,7 +34,25 @@ def main(
     scratch: Optional[str],
     stops_with_input: bool,
 ) -> int:
-    """Run the agent of a node, as the bundle's `agent --help` describes, and return its exit code."""
+    """Run the agent of a node until the run is over.
+
+    Standard output becomes the stream of events; everything else that is printed goes to standard error.
+
+    Args:
+        node: The node's number, or `$NAME` of the variable that holds it.
+        hosts: The first hosts as a list, or `$NAME` of the variable that holds it.
+        interface: The workers' network interface; None for the one between the hosts.
+        ports: The allowed ports as `FIRST-LAST`; empty for any.
+        python: The environment's interpreter; None for the one in the request.
+        scratch: An existing directory of its own to take, and to remove at the end; None for a new one.
+        stops_with_input: End this process if standard input ends or is silent.
+
+    Returns:
+        The exit code: 0 if the coordinator ended the run in the regular way, whatever its result; else 1.
+
+    Raises:
+        SystemExit: A SIGTERM or SIGHUP arrived before the agent has joined.
+    """
     os.umask(0o077)
     lifetime.adopt_orphans()
     lifetime.exit_on_termination()  # until it serves: leave no directory behind

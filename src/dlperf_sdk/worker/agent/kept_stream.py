@@ -1,7 +1,7 @@
 """Print or acknowledge the stream that a batch job keeps on this node: `JOB OFFSET`, or `JOB acknowledge`.
 
-Runs as a step of the job, from source alone. The stream is printed from an offset on, until it is over. Printing is no
-proof that it arrived: the reader acknowledges it, and then the job waits no longer.
+Runs as a step of the job, from source alone. The stream is printed from an offset on until it is complete. Printed
+data may be lost on its way: only when the reader acknowledges the stream, the job stops waiting.
 """
 
 import os
@@ -10,27 +10,34 @@ import sys
 import time
 
 START_TIMEOUT = 30.0
-"""Seconds in which a job that has begun makes its stream."""
+"""Seconds to wait for the stream of a job that has begun."""
 END_TIMEOUT = 15.0
-"""Seconds in which a job whose last event has been read is over."""
+"""Seconds to wait for the end of a job whose last event has been read."""
 
 
 def main(job: str, command: str) -> int:
-    """Follow or acknowledge the stream of a job on this node; return the exit code.
+    """Print or acknowledge the stream of a job on this node; return the exit code.
 
     Args:
         job: The job's number.
         command: `acknowledge`, or the number of bytes of the stream to skip.
+
+    Raises:
+        SystemExit: The job's folder does not appear in time, or belongs to another user.
     """
     folder = "/tmp/dlperf-job-%d-%s" % (os.getuid(), job)  # noqa: S108 - made by the job itself, and checked below
     return acknowledge(folder) if command == "acknowledge" else follow(folder, int(command))
 
 
 def follow(folder: str, offset: int) -> int:
-    """Write the stream in a job's folder to standard output, from `offset` bytes on, until the job ends; return 0.
+    """Write the stream in a job's folder to standard output until it is complete; return 0.
+
+    Args:
+        folder: The job's folder.
+        offset: Number of bytes to skip.
 
     Raises:
-        SystemExit: the folder does not appear within `START_TIMEOUT` seconds, or belongs to another user.
+        SystemExit: The stream does not appear within `START_TIMEOUT` seconds, or the folder belongs to another user.
     """
     deadline = time.monotonic() + START_TIMEOUT
     while not os.path.exists(os.path.join(folder, "stream")):
@@ -55,9 +62,10 @@ def follow(folder: str, offset: int) -> int:
 
 
 def acknowledge(folder: str) -> int:
-    """Mark the stream in a job's folder as read, so that the job need not wait for a reader.
+    """Mark the stream in a job's folder as read, so that the job stops waiting for a reader.
 
-    Returns the exit code: 0, or 1 if the job does not end in time or keeps no stream.
+    Returns:
+        The exit code: 0, or 1 if the folder does not exist or the stream is not complete within `END_TIMEOUT` seconds.
     """
     deadline = time.monotonic() + END_TIMEOUT
     while not os.path.exists(os.path.join(folder, "over")):

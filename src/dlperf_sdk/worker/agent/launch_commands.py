@@ -1,4 +1,4 @@
-"""Build the commands of a node's workers: command, variables, cores. One place for all launch decisions."""
+"""Build the commands of a node's workers: command, variables, processors. All launch decisions are made here."""
 
 import os
 from typing import Any, Dict, List, NamedTuple, Tuple
@@ -11,22 +11,34 @@ from dlperf_sdk.worker.variables import worker_environment
 
 
 class Place(NamedTuple):
-    """Position of a node."""
+    """A node's number, and its index among the nodes on the same machine."""
 
     node: int
     host_index: int
-    """Its index among the nodes on the same machine: they share its cores and devices."""
+    """Index among the nodes on the same machine, from 0: they share its processors and devices."""
     host_count: int
-    """Number of those nodes."""
+    """Number of nodes on the same machine."""
 
 
 def orders_for(
     request: Request, cluster: Cluster, place: Place, bundle: str, file: str = "request.json"
 ) -> Tuple[List[Process], List[Dict[str, Any]]]:
-    """Return this node's processes, and for each its `name`, `command`, `environment`, `cpus` and `request`.
+    """Return this node's processes, and the launch order of each.
 
-    `file` is where the bundle has the request. Processes with devices get equal shares of the machine's cores; those
-    without (schedulers, parameter servers) run wherever there is room.
+    Processes with devices get equal shares of the machine's processors, and as many threads as their share has
+    cores. Those without devices (schedulers, parameter servers) may use all processors.
+
+    Args:
+        request: The case.
+        cluster: All nodes, with real addresses and ports.
+        place: This node.
+        bundle: The directory from which workers import.
+        file: The request's file in the bundle.
+
+    Returns:
+        Two lists of the same length: the processes, and for each a dict with `name`, `command` (without the worker's
+        arguments), `environment` (all variables), `cpus` (processor numbers; empty for all), and `request` (the path
+        of its file).
     """
     processes = resolve(request.processes)(cluster)
     workers = [

@@ -10,11 +10,11 @@ import time
 from typing import Any, Callable, Dict, Iterator, Optional
 
 LONGEST_LINE = 256 * 1024 * 1024
-"""Bytes; a peer that sends more is cut off."""
+"""Most bytes of a message; a peer that sends more is disconnected."""
 LONGEST_PROOF = 1024
-"""Bytes that a peer may send before it has proved itself."""
+"""Most bytes that a peer may send in one message before it has proved that it holds the secret."""
 SILENCE = 15.0
-"""Seconds without a sign of life after which the other side counts as lost; both give one every two."""
+"""Seconds without a sign of life after which the other side counts as lost. Each side sends one every two seconds."""
 _TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", 18)
 
 
@@ -30,11 +30,18 @@ class Link:
         """This side's address and port, as the other side reaches it."""
 
     def send(self, message: Dict[str, Any]) -> bool:
-        """Send a message. Return False if the other side has gone."""
+        """Send a message, and wait until the system has taken it.
+
+        Returns:
+            False if the other side has gone.
+
+        Raises:
+            ValueError: The message contains a number that is not finite.
+        """
         return self.send_line(encode(message))
 
     def send_line(self, line: bytes) -> bool:
-        """Send an encoded message. Return False if the other side has gone."""
+        """Send an encoded message, and wait until the system has taken it. Return False if the other side has gone."""
         try:
             with self._lock:
                 self.socket.sendall(line)
@@ -43,7 +50,7 @@ class Link:
         return True
 
     def messages(self) -> Iterator[Dict[str, Any]]:
-        """Yield messages until the connection closes, or until one is malformed or too long."""
+        """Yield messages until the connection closes, or until one is malformed or has `LONGEST_LINE` bytes or more."""
         while True:
             try:
                 message = parse(self._reader.readline(LONGEST_LINE))
@@ -64,12 +71,15 @@ class Link:
 
 
 def encode(message: Dict[str, Any]) -> bytes:
-    """Return the line of a message. Raises ValueError if it holds a number that is not finite."""
+    """Return the line of a message, with its line feed.
+
+    Raises ValueError if it contains a number that is not finite.
+    """
     return json.dumps(message, allow_nan=False).encode() + b"\n"
 
 
 def parse(line: bytes) -> Optional[Dict[str, Any]]:
-    """Return the message on a line; None if it is unfinished or no JSON object."""
+    """Return the message on a line; None if the line has no line feed, or is no JSON object."""
     try:
         message = json.loads(line.decode()) if line.endswith(b"\n") else None
     except (ValueError, RecursionError):
@@ -112,10 +122,15 @@ def _is_equal(left: Any, right: str) -> bool:
 
 
 def connect(address: Any, secret: str, timeout: float) -> Link:
-    """Connect an agent to the coordinator at `address`; both prove that they hold the bundle's `secret`.
+    """Connect an agent to the coordinator; both prove that they hold the bundle's secret.
+
+    Args:
+        address: Host and port of the coordinator.
+        secret: The bundle's secret.
+        timeout: Seconds for the whole exchange.
 
     Raises:
-        OSError: nobody listens there within `timeout` seconds, or the other side does not hold the secret.
+        OSError: Nobody listens there, or the other side does not prove in time that it holds the secret.
     """
     deadline = time.monotonic() + timeout
     connection = socket.create_connection(address, timeout)
@@ -136,13 +151,16 @@ def connect(address: Any, secret: str, timeout: float) -> Link:
 def accept(
     connection: socket.socket, secret: str, timeout: float, admit: Callable[[], bool] = lambda: True
 ) -> Optional[Link]:
-    """Return the coordinator's link if the peer proves within `timeout` seconds in all that it holds the secret.
+    """Check an accepted connection; both sides prove that they hold the bundle's secret.
 
     Args:
-        connection: The accepted connection.
-        secret: The secret of the bundle.
+        connection: The accepted connection; closed unless a link is returned.
+        secret: The bundle's secret.
         timeout: Seconds for the whole exchange.
-        admit: Called after the peer's proof and before the coordinator's; False turns the peer away.
+        admit: Called after the peer's proof and before the coordinator's; if it returns False, the peer is rejected.
+
+    Returns:
+        The coordinator's link; None if the peer did not prove in time that it holds the secret, or was rejected.
     """
     deadline = time.monotonic() + timeout
     connection.settimeout(timeout)

@@ -1,4 +1,4 @@
-"""Logs travel apart from records, in pieces: no line of the stream is long because a worker printed much."""
+"""Split logs into pieces: they travel apart from records, so that no line of the stream becomes long."""
 
 from typing import Any, Dict, Iterator, List
 
@@ -9,12 +9,20 @@ TAIL = 4000
 
 
 def in_pieces(text: str) -> Iterator[str]:
-    """Yield a log in pieces of at most `LONGEST_PIECE` characters; an empty log is one empty piece."""
+    """Yield a log in pieces of at most `LONGEST_PIECE` characters; an empty log gives one empty piece."""
     for start in range(0, max(1, len(text)), LONGEST_PIECE):
         yield text[start : start + LONGEST_PIECE]
 
 
 def tail_of(pieces: List[Dict[str, Any]], name: str) -> List[Dict[str, str]]:
-    """Return the last `TAIL` characters of the log with this name, as a list of at most one `name` and `text`."""
+    """Return the last `TAIL` characters of one worker's log.
+
+    Args:
+        pieces: Events `log`, in order, each with the worker's `name` and a `text`.
+        name: The worker's name.
+
+    Returns:
+        A list of one dict of `name` and `text`; empty if the log is missing or empty.
+    """
     text = "".join(piece["text"] for piece in pieces if piece["name"] == name)
     return [{"name": name, "text": text[-TAIL:]}] if text else []

@@ -1,4 +1,4 @@
-"""Check whether a node is fit for a case, and describe what it gives to an attempt, before anything is started."""
+"""Check before anything is started that a node can run a case, and choose its resources for an attempt."""
 
 import os
 import time
@@ -13,13 +13,13 @@ from dlperf_sdk.worker.variables import worker_environment
 
 
 class Introduction(NamedTuple):
-    """Description of a node by its agent, and the resources that its check opened."""
+    """The agent's description of its node, and the resources that the check opened."""
 
     hello: Dict[str, Any]
     bundle: str
-    """The directory that workers import from."""
+    """The directory from which workers import; the bundle's own path if it could not be unpacked."""
     doorbell: Optional[preflight.Doorbell]
-    """Listener through which other nodes may test the connection, if it is reached from other machines."""
+    """The listener for the connection test; None if all nodes are on this machine, or the node cannot run the case."""
 
 
 def introduce(
@@ -30,15 +30,20 @@ def introduce(
     interface: Optional[str] = None,
     ports: Sequence[int] = (),
 ) -> Introduction:
-    """Check this node, and return the `hello` with its facts, the bundle's directory, and the doorbell.
+    """Check this node, unpack the bundle, and open the doorbell if other machines take part.
 
     Args:
         request: The case.
         bundle: The bundle's file or directory.
         scratch: The directory for this node's temporary files.
-        address: Where this node's peers reach it, unless an interface is named.
-        interface: The network interface that the user named.
-        ports: The ports that may be used; any, if there are none.
+        address: Where other nodes reach this one, unless an interface is named.
+        interface: The network interface that the user named; None if none was named.
+        ports: The ports that may be used; empty for any.
+
+    Returns:
+        The event `hello` with `facts` and `address`, and what was opened. If the node cannot run the case, `hello`
+        has `unfit`, the `kind` and `message` of the failure. Otherwise it has `time`; and with a doorbell its port
+        as `doorbell`, and `versions` of the environment.
     """
     hello: Dict[str, Any] = {"event": "hello", "facts": hardware.describe(), "address": address}
     doorbell = None
@@ -72,7 +77,18 @@ def _address_of(interface: str) -> str:
 def choose_resources(
     request: Request, node: int, message: Dict[str, Any], ports: Sequence[int]
 ) -> Dict[str, Any]:
-    """Choose devices and ports for the next attempt; return the answer to the order `message`, `ports` limits them."""
+    """Choose devices and ports of this node for the next attempt; return the answer to the order `prepare`.
+
+    Args:
+        request: The case.
+        node: The node's number.
+        message: The order, with `address`, `host_index` and `host_count`.
+        ports: The ports that may be used; empty for any.
+
+    Returns:
+        The event `prepared` with `devices`, `notes`, `ports` and `interface`; or, if anything goes wrong,
+        `unprepared` with a `message` for the user.
+    """
     try:
         return _chosen(request, message, ports)
     except Exception as error:

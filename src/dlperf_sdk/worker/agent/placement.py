@@ -24,24 +24,24 @@ _Piece = Union[str, List[_Numbers]]
 
 
 class Placement(NamedTuple):
-    """A node among the nodes."""
+    """A node's number, and the hosts of the first nodes."""
 
     node: int
     hosts: List[str]
-    """A name or address of the first nodes, in their order: of two at least, where there are so many."""
+    """Names or addresses of the first nodes, in their order: at least two if the case has so many."""
 
 
 def resolve_placement(node: str, hosts: str, count: int, variables: Mapping[str, str]) -> Placement:
     """Return the placement that an agent's arguments describe.
 
     Args:
-        node: the node's number, or `$NAME` of the launcher's variable that holds it.
-        hosts: a list of the first hosts, or `$NAME` of the variable that holds it.
-        count: the number of nodes.
-        variables: the environment of the agent.
+        node: The node's number, or `$NAME` of the launcher's variable that holds it.
+        hosts: A list of the first hosts, or `$NAME` of the variable that holds it.
+        count: The number of nodes.
+        variables: The agent's environment variables.
 
     Raises:
-        ValueError: a variable is not set, or a value is no number or no list of hosts.
+        ValueError: A variable is not set, the number is none or not below `count`, or `hosts` is no list of hosts.
     """
     number, host_list = _resolve_variable(node, variables), _resolve_variable(hosts, variables)
     if not re.fullmatch("[0-9]{1,6}", number):
@@ -62,10 +62,12 @@ def _resolve_variable(text: str, variables: Mapping[str, str]) -> str:
 
 
 def expand_hosts(hosts: str) -> List[str]:
-    """Return the names of a host list, bracketed as in `n[1-3,07-09],login` or plain with commas.
+    """Return the names of a host list, such as `n[1-3,07-09],login` in Slurm's form or plain with commas.
+
+    Numbers keep their leading zeros.
 
     Raises:
-        ValueError: it is not of this form, or stands for too many names or too long ones; none is made in that case.
+        ValueError: The text is not of this form, names more than 100,000 hosts, or a name may exceed 253 characters.
     """
     parts = [_parse_name(part) for part in _split(hosts)]
     if sum(_count(pieces) for pieces in parts) > _MAX_HOSTS:

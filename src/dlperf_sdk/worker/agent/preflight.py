@@ -1,4 +1,4 @@
-"""Before the clock: is every node fit for the case, and is it the same on all of them? What is not is said by name."""
+"""Checks before the clock starts: can every node run the case, and do all nodes have the same environment?"""
 
 import json
 import os
@@ -19,7 +19,7 @@ _REACH = 5.0
 _ALL_PAIRS = 64
 """Nodes of which each tries all others."""
 SKEW = 1.0
-"""Seconds that a node's clock may differ before it is noted. No window is timed by two nodes' clocks."""
+"""Seconds that a node's clock may differ before this is noted. No window is timed by two nodes' clocks."""
 
 # By the names of their folders: reading what is in them takes ten times as long, and every node does it.
 _VERSIONS = """
@@ -36,13 +36,15 @@ print(json.dumps({"python": "%d.%d.%d" % sys.version_info[:3], "packages": found
 
 
 def check_node(command: Sequence[str], scratch: str) -> Optional[Dict[str, str]]:
-    """Return the `kind` and `message` of the failure if this node cannot run a case, else None.
-
-    The `message` continues a sentence that starts with the node's name.
+    """Check that the interpreter exists on this node, and that 1 MiB can be written to the directory `scratch`.
 
     Args:
-        command: The command of the interpreter that the workers will run in.
+        command: The command of the workers' interpreter.
         scratch: The directory for this node's temporary files.
+
+    Returns:
+        None if the node can run the case; otherwise `kind` and `message` of the failure. The message continues a
+        sentence that starts with the node's name.
     """
     if shutil.which(command[0]) is None:
         message = (
@@ -60,13 +62,15 @@ def check_node(command: Sequence[str], scratch: str) -> Optional[Dict[str, str]]
 
 
 def versions(command: Sequence[str], variables: Dict[str, str]) -> Dict[str, Any]:
-    """Return `python` and `packages` of the environment on this node, to compare with the other nodes'.
-
-    Empty if the interpreter fails: the start of the workers then shows why.
+    """Return versions of the environment on this node, to compare with those of other nodes.
 
     Args:
-        command: The command of the interpreter.
-        variables: Its environment variables.
+        command: The command of the interpreter, which is run.
+        variables: All environment variables of that process.
+
+    Returns:
+        `python`, its version, and `packages`, the version of each distribution by name. Empty if the interpreter
+        fails or takes longer than a minute: the start of the workers then shows why.
     """
     try:
         output = subprocess.run(
@@ -85,9 +89,13 @@ def versions(command: Sequence[str], variables: Dict[str, str]) -> Dict[str, Any
 
 
 def difference(nodes: Sequence[Tuple[str, Dict[str, Any]]]) -> Optional[str]:
-    """Return a sentence on how a node's environment differs from the first node's; None if none does.
+    """Return how the first node with a different environment differs from the first node.
 
-    `nodes` are pairs of a name and `versions`; a node without `versions` is not compared.
+    Args:
+        nodes: Pairs of a node's name and what `versions` returned; nodes without versions are not compared.
+
+    Returns:
+        A clause about the first difference, without a full stop; None if there is none.
     """
     first, expected = nodes[0]
     for name, node_versions in nodes[1:]:
@@ -115,10 +123,20 @@ def difference(nodes: Sequence[Tuple[str, Dict[str, Any]]]) -> Optional[str]:
 
 
 class Doorbell:
-    """A listener that others may ring at, to see whether they can reach this node."""
+    """A listener to which other nodes connect, to test that they can reach this node.
+
+    It closes each connection at once.
+
+    Args:
+        address: The address to listen on.
+        candidates: The ports to try; empty for any free port.
+
+    Raises:
+        OSError: No port is free.
+    """
 
     def __init__(self, address: str, candidates: Sequence[int] = ()) -> None:
-        """Listen on any free port of this address, or on one of `candidates`. Raises OSError: none is free."""
+        """Listen, and answer in a thread."""
         self._listener = rendezvous.listen(address, candidates or [0])
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._answer, daemon=True).start()
@@ -140,9 +158,14 @@ class Doorbell:
 
 
 def select_doorbells(node: int, doorbells: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
-    """Return the doorbells, `(node, address, port)`, that a node tries: all, or among many those 1, 2, 4, … places on.
+    """Return the doorbells that a node tries.
 
-    So each node tries about log2 of their number, and is tried by as many.
+    These are all, its own included, if there are at most 64. Otherwise they are those 1, 2, 4, … places after its
+    own, so that each node tries about log2 of their number, and is tried by as many.
+
+    Args:
+        node: The node's number.
+        doorbells: `[node, address, port]` of each node.
     """
     if len(doorbells) <= _ALL_PAIRS:
         return doorbells
@@ -154,7 +177,11 @@ def select_doorbells(node: int, doorbells: Sequence[Sequence[Any]]) -> Sequence[
 
 
 def unreachable(doorbells: Sequence[Sequence[Any]]) -> List[int]:
-    """Return the nodes of `(node, address, port)` that do not answer."""
+    """Return the numbers of the nodes that cannot be connected to, each tried for five seconds.
+
+    Args:
+        doorbells: `[node, address, port]` of each node to try.
+    """
     unanswered = []
     for node, address, port in doorbells:
         try:
@@ -165,10 +192,13 @@ def unreachable(doorbells: Sequence[Sequence[Any]]) -> List[int]:
 
 
 def clock_offset(reported: float) -> Optional[float]:
-    """Return the seconds by which a node's clock is ahead of this one's (negative: behind); None if that is tolerable.
+    """Return the seconds by which a node's clock is ahead of this one's (negative: behind).
 
     Args:
-        reported: The node's time, in seconds since the epoch.
+        reported: The node's time, in seconds since the epoch, when it was received.
+
+    Returns:
+        The offset; None if it is at most `SKEW`.
     """
     offset = reported - time.time()
     return offset if abs(offset) > SKEW else None

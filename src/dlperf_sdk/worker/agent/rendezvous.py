@@ -1,7 +1,7 @@
-"""Connect the agents of a run with each other: no port is typed, and no file is shared.
+"""Connect the agents of a run with each other, without a configured port or a shared file.
 
-Every agent derives the same few ports from the bundle's secret. Agent 0 listens on the first that is free on its node;
-the others try them in turn until a listener proves to be this run's coordinator.
+Every agent derives the same few ports from the bundle's secret. Agent 0 listens on the first one that is free on its
+node; the others try the ports in turn until a listener proves to be this run's coordinator.
 """
 
 import hashlib
@@ -23,9 +23,11 @@ _RESOLVE_TIMEOUT = 10.0
 
 
 def candidate_ports(secret: str, allowed: Sequence[int] = ()) -> List[int]:
-    """Return the ports to try, in an order that follows from the secret.
+    """Return the ports to try: `CANDIDATES` or fewer different ones, in an order that follows from the secret.
 
-    `allowed` limits the ports, if it is not empty.
+    Args:
+        secret: The bundle's secret.
+        allowed: The ports that may be used; empty for `network.USUAL`.
     """
     allowed = allowed or USUAL
     candidates: List[int] = []
@@ -42,8 +44,12 @@ def candidate_ports(secret: str, allowed: Sequence[int] = ()) -> List[int]:
 def listen(host: str, candidates: Sequence[int]) -> socket.socket:
     """Listen on the first candidate that is free on this address, and on no other address.
 
+    Args:
+        host: The address.
+        candidates: The ports to try, in order; 0 stands for any free port.
+
     Raises:
-        OSError: no candidate is free.
+        OSError: No candidate is free.
     """
     for port in candidates:
         listener = socket.socket()
@@ -59,10 +65,16 @@ def listen(host: str, candidates: Sequence[int]) -> socket.socket:
 
 
 def connect(host: str, candidates: Sequence[int], secret: str, timeout: float) -> link.Link:
-    """Connect to this run's coordinator on `host`, which may not listen yet.
+    """Connect to this run's coordinator, which may not listen yet, and retry until it does.
+
+    Args:
+        host: Name or address of the coordinator's node.
+        candidates: The ports to try, in order.
+        secret: The bundle's secret.
+        timeout: Seconds to try.
 
     Raises:
-        OSError: the coordinator was not found within `timeout` seconds, or the host's name is unknown.
+        OSError: The coordinator was not found in time, or the host's name is still unknown after ten seconds.
     """
     started = time.monotonic()
     deadline, resolve_deadline = started + timeout, started + _RESOLVE_TIMEOUT

@@ -1,4 +1,4 @@
-"""The coordinator's view of the nodes: who has come, who is still there, and what they say."""
+"""The coordinator's view of the nodes: their introductions, connections, signs of life and messages."""
 
 import queue
 import socket
@@ -12,13 +12,20 @@ from dlperf_sdk.worker.agent.link import SILENCE, encode
 from dlperf_sdk.worker.failures import Failed, failure
 
 BEAT = 2.0
-"""Seconds between two signs of life to the nodes: an agent that hears none for `SILENCE` ends itself."""
+"""Seconds between two signs of life to the nodes: an agent that receives none for `SILENCE` seconds ends itself."""
 _JUDGE = 1.0
 """Seconds between two searches for silent nodes."""
 
 
 class Roster:
-    """All nodes' channels, and one inbox of what they say."""
+    """All nodes' channels, and one inbox of their messages.
+
+    Args:
+        nodes: Number of nodes.
+        listener: The socket at which agents connect.
+        secret: The bundle's secret.
+        while_waiting: Called at least once a second while the roster waits for messages.
+    """
 
     def __init__(
         self, nodes: int, listener: socket.socket, secret: str, while_waiting: Callable[[], None]
@@ -33,7 +40,12 @@ class Roster:
         self._beat = self._checked_at = 0.0
 
     def gather(self, timeout: float) -> None:
-        """Wait for a hello from every node. Raises Failed if some have not come after `timeout` seconds."""
+        """Start to accept agents, and wait until every node has sent a `hello`.
+
+        Raises:
+            Failed: After `timeout` seconds some nodes have not reported, a node cannot run the case, a connection
+                was lost, or the nodes have different environments.
+        """
         self._exchange.start()
         self._admission.start()
         deadline = time.monotonic() + timeout
@@ -70,7 +82,7 @@ class Roster:
             raise Failed(failure("environment", message_text, "start", different))
 
     def doorbells(self) -> List[List[Any]]:
-        """Return `[node, address, port]` of each node that listens for the connection test."""
+        """Return `[node, address, port]` of each node that takes part in the connection test, by node number."""
         return [
             [node, self._hellos[node]["address"], self._hellos[node]["doorbell"]]
             for node in sorted(self._hellos)
@@ -78,12 +90,12 @@ class Roster:
         ]
 
     def name(self, node: int) -> str:
-        """Return a node's name for messages: its number, and its host if known."""
+        """Return a node's name for messages: its number, and its host if known, as in `node 1 (gpu07)`."""
         host = self._hellos.get(node, {}).get("facts", {}).get("host")
         return "node %d (%s)" % (node, host) if host else "node %d" % node
 
     def notes(self) -> List[Tuple[int, str]]:
-        """Return a note for each node whose clock is offset from node 0's, which is no reason to stop."""
+        """Return node number and note for each clock that differs from node 0's by more than `SKEW` seconds."""
         return [
             (node, "The clock of %s is %+.1f s off node 0's." % (self.name(node), hello["skew"]))
             for node, hello in sorted(self._hellos.items())
@@ -91,25 +103,25 @@ class Roster:
         ]
 
     def facts(self) -> List[Dict[str, Any]]:
-        """Return the facts that each node reported about itself, by node number."""
+        """Return the facts that each node reported about itself (`hardware.describe`), in the order of the nodes."""
         return [self._hellos[node]["facts"] for node in sorted(self._hellos)]
 
     def addresses(self) -> List[Tuple[int, str]]:
-        """Return the number of each node and the address at which the others reach it, sorted."""
+        """Return the number of each node and the address at which the others reach it, in the order of the nodes."""
         return [(node, self._hellos[node]["address"]) for node in sorted(self._hellos)]
 
     def connected_nodes(self) -> Set[int]:
-        """Return the nodes that are still to report."""
+        """Return the numbers of the nodes whose connection has not been lost."""
         return set(self._channels)
 
     def order(self, message: Dict[str, Any]) -> None:
-        """Send the same message to all nodes."""
+        """Enqueue the same message to all connected nodes; return at once."""
         line = encode(message)
         for channel in list(self._channels.values()):
             channel.put_line(line)
 
     def close(self) -> None:
-        """Send `quit` to all nodes, and wait until that is sent, at most `SILENCE` seconds."""
+        """Send `quit` to all connected nodes, and wait until that is sent, at most `SILENCE` seconds."""
         self.order({"do": "quit"})
         await_sending(list(self._channels.values()), time.monotonic() + SILENCE)
 
@@ -121,10 +133,11 @@ class Roster:
                 channel.put_line(line)
 
     def order_each(self, message_for: Callable[[int, Dict[str, Any]], Dict[str, Any]]) -> None:
-        """Send each node its own message.
+        """Enqueue a message of its own to each connected node; return at once.
 
-        `message_for(node, place)` makes it from the node's number and a mapping of its `address`, and its `host_index`
-        among the `host_count` on its machine.
+        Args:
+            message_for: Called with the node's number and a dict of its `address`, its `host_index` among the nodes
+                on the same machine, and their number, `host_count`. Returns the message.
         """
         machines: Dict[Any, List[int]] = {}
         for node in sorted(self._hellos):
@@ -140,7 +153,17 @@ class Roster:
                     self._channels[node].put(message_for(node, place))
 
     def next(self, timeout: float) -> Optional[Dict[str, Any]]:
-        """Return the next message, or None after `timeout` seconds. Raises Failed once for each node that is lost."""
+        """Return the next message that is not a heartbeat, and send signs of life meanwhile.
+
+        Args:
+            timeout: Seconds to wait.
+
+        Returns:
+            The message, with `event` and `node`; None if there was none in time.
+
+        Raises:
+            Failed: A node's connection is lost, or the node has been silent for too long; once for each such node.
+        """
         end = time.monotonic() + timeout
         while True:
             self._while_waiting()

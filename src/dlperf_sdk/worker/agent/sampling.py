@@ -12,16 +12,21 @@ PERIOD = 0.2
 
 
 def own_seconds() -> float:
-    """Return processor seconds of this process and of everything that it has started and that has ended."""
+    """Return the processor seconds, user and system, of this process and of its descendants that have ended."""
     used = [resource.getrusage(target) for target in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 class Sampling:
-    """The samplers that found something to sample, and the series they make.
+    """The samplers that can measure something on this node, and their series.
 
-    One series is always there: `cpu-own`, the processor seconds of the agent with its workers, when sampling begins
-    and when it ends. What a node's processors did besides was somebody else's.
+    There is always the series `cpu-own`: the processor seconds of the agent and its workers at the beginning and the
+    end. Other processes used the rest of the node's processors.
+
+    Args:
+        samplers: `module:attribute` of each sampler.
+        devices: Identifiers of the node's devices.
+        node: The node's number.
     """
 
     def __init__(self, samplers: Sequence[str], devices: Sequence[str], node: int) -> None:
@@ -36,7 +41,13 @@ class Sampling:
                 self._open.append(sampler)
 
     def sample_if_due(self, now: float) -> None:
-        """Take one sample of every sampler if the interval has passed at `now`, in seconds of the monotonic clock."""
+        """Take one sample of every sampler if `PERIOD` has passed since the last ones.
+
+        Values that are not finite are left out.
+
+        Args:
+            now: The time, in seconds of the monotonic clock.
+        """
         if now < self._due:
             return
         self._due = now + PERIOD
@@ -59,7 +70,13 @@ class Sampling:
                 series["values"].append(value)
 
     def close(self) -> List[Dict[str, Any]]:
-        """Take a last sample and return all series. All workers have ended."""
+        """Take a last sample of every sampler, close the samplers, and return all series.
+
+        Call this after all workers have ended: only then their processor seconds count.
+
+        Returns:
+            The series, each with the fields of `dlperf_sdk.results.records.Series`; the last is `cpu-own`.
+        """
         self._due = 0.0
         self.sample_if_due(time.monotonic())
         for sampler in self._open:

@@ -1,6 +1,6 @@
-"""Private directories that do not pile up: whoever comes next removes those whose owner was killed.
+"""Private directories for temporary files: those whose owner was killed are removed by the next process that needs one.
 
-An owner holds a lock on the file `lock` inside, which the kernel lets go of when the owner ends, however it ends.
+An owner holds a lock on the file `lock` inside, which the kernel releases when the owner ends, for whatever reason.
 """
 
 import fcntl
@@ -21,7 +21,13 @@ _UNLOCKED = 3600.0
 
 @contextmanager
 def scratch(existing: Optional[str] = None) -> Iterator[str]:
-    """Provide a directory (0700) of this process's own, removed when the context is left: a new one, or `existing`."""
+    """Provide a directory (0700) of this process's own, which is removed when the context is left.
+
+    Directories that killed processes left beside it are removed first.
+
+    Args:
+        existing: An existing directory to take instead of a new one.
+    """
     sweep(existing)
     path = existing or tempfile.mkdtemp(prefix=PREFIX)
     try:
@@ -43,7 +49,12 @@ def _lock(path: str) -> int:
 
 
 def sweep(sparing: Optional[str] = None) -> None:
-    """Remove the temporary directories that this user's killed processes left, except `sparing`."""
+    """Remove the scratch directories that killed processes of this user have left.
+
+    Args:
+        sparing: A directory to keep; the directories beside it are looked at. Without it, those in the system's
+            folder for temporary files.
+    """
     folder = os.path.dirname(sparing) if sparing else tempfile.gettempdir()
     try:
         names = os.listdir(folder)

@@ -1,4 +1,4 @@
-"""Keep the values of secret variables out of what a node reports: failures, records, logs."""
+"""Remove the values of secret variables from what a node reports: failures, records, logs."""
 
 import json
 from typing import Any, Mapping
@@ -6,11 +6,16 @@ from typing import Any, Mapping
 from dlperf_sdk.worker.request import Request
 
 SHORTEST = 8
-"""Characters; a shorter value is not looked for, since it would also be found where it is none."""
+"""Fewest characters of a value that is replaced: a shorter one would also occur by chance."""
 
 
 def secret_values(request: Request, environ: Mapping[str, str]) -> "dict[str, str]":
-    """Return the secret variables of a request with their values; `environ` are the variables of this process."""
+    """Return the values of the request's secret variables by name; variables without a value are left out.
+
+    Args:
+        request: The case.
+        environ: Variables of this process, from which secrets come whose value the request does not have.
+    """
     values = {}
     for name in request.secrets:
         value = request.variables.get(name)
@@ -21,9 +26,14 @@ def secret_values(request: Request, environ: Mapping[str, str]) -> "dict[str, st
 
 
 def replace_values(message: Any, values: Mapping[str, str]) -> Any:
-    """Return a message of JSON values with `<NAME>` in place of each secret value, the longest first.
+    """Return a message of JSON values with `<NAME>` in place of each secret value, in keys as well.
 
-    A value is recognized as it is, and as Python and JSON quote it. `values` maps names to values.
+    A value is recognized as it is, and as Python and JSON quote it, the longest first. Values of fewer than
+    `SHORTEST` characters are not replaced.
+
+    Args:
+        message: The message, which is not changed.
+        values: Secret values by name.
     """
     pairs = [
         (form, "<%s>" % name)

@@ -1,7 +1,7 @@
-"""A case on a machine that has nothing of ours: `python case.pyz run -o OUT`, with this bundle and a Python.
+"""A case on a machine without dlperf: `python case.pyz run -o OUT` needs only this bundle and a Python.
 
-All nodes of the case are agents on this machine. What they tell is written to `OUT/events.jsonl`, which `dlperf ingest`
-turns into a result wherever dlperf is installed.
+All nodes of the case are agents on this machine. Their stream is written to `OUT/events.jsonl`, which `dlperf
+ingest` turns into a result wherever dlperf is installed.
 """
 
 import contextlib
@@ -25,9 +25,17 @@ EVENTS = "events.jsonl"
 
 
 def first_event(bundle: str, python: Optional[str] = None) -> bytes:
-    """Return the line of the event with the case and its environment, for readers who have only the stream.
+    """Return the line of the event `case`, for readers that have only the stream.
 
-    It is empty if the bundle does not describe the case. `python` is the interpreter, if the user named one.
+    It holds the case and its environment.
+
+    Args:
+        bundle: The bundle's file or directory.
+        python: The interpreter that the user named; None for the one in the request. It is run to list the
+            environment's packages, unless the case runs in a container.
+
+    Returns:
+        The line with its line feed; empty if the bundle does not contain the case.
     """
     try:
         case = json.loads(member(bundle, "case.json"))
@@ -43,14 +51,17 @@ def first_event(bundle: str, python: Optional[str] = None) -> bytes:
 
 
 def main(output: str, python: str) -> int:
-    """Run the case of the bundle with an interpreter that has its framework, and write its stream into a directory.
+    """Run the bundle's case with an interpreter that has its framework, and write the stream to `events.jsonl`.
 
     Args:
-        output: The directory, which is made.
+        output: The directory for that file; it is created if it does not exist.
         python: The interpreter's path.
 
     Returns:
-        The exit code: 0 if the case succeeded.
+        The exit code: 0 if the case succeeded, else 4.
+
+    Raises:
+        SystemExit: The directory already contains a run.
     """
     bundle = os.path.abspath(sys.argv[0])
     request = Request.from_json(member(bundle, "request.json"))

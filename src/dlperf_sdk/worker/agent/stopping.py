@@ -10,24 +10,25 @@ SMALLEST_PILOT = 6
 
 
 class Decision(NamedTuple):
-    """Decision to stop or to go on, with its reason."""
+    """The decision to stop or to continue, with its reason."""
 
     rule: str
-    """`fixed` number of repeats, or `adaptive`: as many as the first ones show to be needed."""
+    """`fixed`: a fixed number of repeats; `adaptive`: as many as the first ones show to be needed."""
     stop: bool
     met: bool
-    """False where an adaptive run needs more repeats than it may take."""
+    """True if the rule's goal is reached; False if more repeats are needed, even if no more are allowed."""
     detail: str
 
 
 def decide(throughputs: List[float], protocol: Dict[str, Any]) -> Decision:
-    """Return the decision of the protocol's rule to stop or to take more repeats.
+    """Decide by the protocol's rule whether to stop or to take another repeat.
 
-    The coordinator asks after each repeat, a campaign after each attempt of a case.
+    The coordinator calls this after each repeat, a campaign after each attempt of a case.
 
     Args:
-        throughputs: Of the repeats so far, in samples per second.
-        protocol: The request's protocol.
+        throughputs: Throughput of each repeat so far, in samples per second, in order.
+        protocol: `Request.protocol`; its `repeats`, `max_repeats` and `target` are used. With the target None, the
+            rule is `fixed`.
     """
     count, minimum, maximum, target = (
         len(throughputs),
@@ -53,13 +54,19 @@ def decide(throughputs: List[float], protocol: Dict[str, Any]) -> Decision:
 
 
 def planned_repeats(pilot: List[float], target: float) -> int:
-    """Return the repeats, the pilot's included, whose median has a 95 % interval of about ± `target`.
+    """Return the number of repeats, those of the pilot included, that the median's precision needs.
 
-    The repeats behind the pilot alone are as many as normal noise of the pilot's standard deviation needs. Their number
-    depends on the pilot only: a rule that stops when the interval happens to be short makes its coverage false.
+    The number of repeats after the pilot follows from the pilot's standard deviation, for normal noise. It depends
+    on the pilot only: if a rule stopped as soon as the interval happens to be short, the interval's coverage would
+    be wrong.
 
     Source: C. Stein, A two-sample test for a linear hypothesis whose power is independent of the variance, Annals of
-    Mathematical Statistics 16 (1945), 243-258 (two stages); the median's standard error is √(π / 2) times the mean's.
+    Mathematical Statistics 16 (1945), 243-258 (two stages); the median's standard error is √(π / 2) times the
+    mean's.
+
+    Args:
+        pilot: Throughputs of the first repeats, at least two.
+        target: Half the width of the median's 95 % interval, as a fraction of the median.
     """
     noise = estimate.standard_deviation(pilot) / estimate.median(pilot)
     return len(pilot) + math.ceil(math.pi / 2 * (1.96 * noise / target) ** 2)

@@ -1,4 +1,4 @@
-"""The tether: an agent's standard input, on which its controller gives a sign of life every few seconds."""
+"""The tether: an agent's standard input, on which the controller sends a sign of life every few seconds."""
 
 import os
 import select
@@ -14,7 +14,15 @@ TIMEOUT = 25.0
 
 
 def feed(pipe: IO[bytes], bundle: IO[bytes], stopped: threading.Event) -> None:
-    """Write the bundle and then signs of life, until `stopped` is set or the reader has gone; then close both."""
+    """Write the bundle and then signs of life to an agent, until `stopped` is set or the agent has gone.
+
+    The pipe and the bundle's file are then closed.
+
+    Args:
+        pipe: The agent's standard input.
+        bundle: The bundle's file, opened for reading.
+        stopped: Set this event to end the tether.
+    """
     try:
         with pipe, bundle:
             shutil.copyfileobj(bundle, pipe)
@@ -27,7 +35,7 @@ def feed(pipe: IO[bytes], bundle: IO[bytes], stopped: threading.Event) -> None:
 
 
 def watch() -> None:
-    """Block until standard input ends or falls silent, then terminate this process."""
+    """Block until standard input ends or is silent for `TIMEOUT` seconds, then send SIGTERM to this process."""
     while select.select([0], [], [], TIMEOUT)[0] and os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,19 +1,19 @@
-"""Time a worker's window from outside, by its agent: the record must agree.
+"""Check the window in a worker's record against the phases that its agent saw on its own clock.
 
-A record is written by the process that it praises. A plugin that puts back the interpreter's clock, or writes its
-record anew when it stops, is contradicted by the phases that the agent has seen go by on its own clock. Only lengths
-are compared, so the two clocks need not count from the same moment.
+The process that writes a record is the one that the record describes. A plugin that sets back the interpreter's
+clock, or rewrites its record when it stops, contradicts these phases. Only lengths are compared, so the two clocks
+need not count from the same moment.
 """
 
 from typing import Any, Optional
 
 SLACK = 1.0
-"""Seconds that a worker may lie still between saying that it begins and reading its clock, and between reading it
-again and saying that the window is over: it can lose its processor there to others."""
+"""Seconds that may pass between the start of phase `measure` and the worker's reading of its clock, and again at
+the end of the window: the worker can lose its processor to other processes there."""
 
 
 class WindowCheck:
-    """Times at which one agent saw the phases of one worker's window; all are seconds of the agent's clock."""
+    """Times, on the agent's clock, at which the agent saw the phases of one worker's window."""
 
     def __init__(self) -> None:
         self._released_at: Optional[float] = None
@@ -22,11 +22,21 @@ class WindowCheck:
         self._finished_at: Optional[float] = None
 
     def release(self, now: float) -> None:
-        """Record that the worker may begin its window at `now`, in seconds of the monotonic clock."""
+        """Record that the worker was allowed to begin its window.
+
+        Args:
+            now: The time, in seconds of the monotonic clock.
+        """
         self._released_at = self._started_at = now
 
     def observe_phase(self, phase: str, before: float, after: float) -> None:
-        """Record the phase of the worker between the readings `before` and `after` of the monotonic clock."""
+        """Record the phase that the worker reported.
+
+        Args:
+            phase: One of `progress.PHASES`.
+            before: The time before the phase was read, in seconds of the monotonic clock.
+            after: The time after it.
+        """
         if phase == "ready" and self._released_at is not None and self._last is None:
             self._started_at = before  # it has been told, and has not been given a processor yet
         elif phase == "measure":
@@ -35,9 +45,14 @@ class WindowCheck:
             self._finished_at = after
 
     def contradicts(self, window: Any) -> Optional[str]:
-        """Return the reason that a record's window is impossible by the agent's clock; None if it is possible.
+        """Check the window of the worker's record.
 
-        `window` has `start` and `end`, seconds of the worker's clock. Other checks report a malformed window.
+        Args:
+            window: The record's window, with `start` and `end` in seconds of the worker's clock. A malformed window
+                passes: other checks report it.
+
+        Returns:
+            The reason why the window is impossible by the agent's clock, a clause; None if it is possible.
         """
         try:
             seconds = float(window["end"]) - float(window["start"])

@@ -1,4 +1,4 @@
-"""One worker process, as its agent sees it: from its start to its exit, and what it leaves behind."""
+"""One worker process of an agent: its start, its progress, its exit, its record and its log."""
 
 import json
 import math
@@ -16,26 +16,43 @@ from dlperf_sdk.worker.writing import write_json
 
 LARGEST_RECORD = 64 * 1024 * 1024
 DEEPEST_RECORD = 32
-"""Objects and arrays inside each other: whoever reads the record on its way to the store can follow."""
+"""Most objects and arrays inside each other, so that every reader of the record can follow."""
 LONGEST_LOG = 256 * 1024
 
 
 class WorkerProcess:
-    """A worker process of this node."""
+    """A worker process of this node.
+
+    Args:
+        process: The process, as the plugin's function lists it.
+        name: Its name in logs and messages.
+        directory: The directory for its files, which `start` creates.
+        deadlines: `Request.deadlines`: seconds by phase.
+    """
 
     def __init__(self, process: Process, name: str, directory: str, deadlines: Dict[str, float]) -> None:
         self.process, self.name, self.directory, self._deadlines = process, name, directory, deadlines
         self.last_progress = ("start", 0)
         self.changed = time.monotonic()
         self.detected_failure: Optional[Dict[str, Any]] = None
-        """A failure that the agent itself found: a passed deadline."""
+        """A failure that the agent detected: a deadline that has passed, or a service that failed too early; None
+        without one."""
         self.ended = False
         self._record: Optional[Dict[str, Any]] = None
         self.why_no_record = "left no readable record"
         self._window_check = WindowCheck()
 
     def start(self, command: List[str], environment: Dict[str, str], order: Dict[str, Any]) -> None:
-        """Start the process with these variables; `order` is the document that describes it to the worker."""
+        """Create the worker's directory, and start the process in a session of its own.
+
+        Args:
+            command: The command, to which `worker` and the directory are added.
+            environment: All variables of the process.
+            order: The document that describes the process to the worker; written to `process.json`.
+
+        Raises:
+            OSError: A file cannot be written, or the command cannot be started.
+        """
         work = os.path.join(self.directory, "work")
         os.makedirs(work, mode=0o700)
         self.progress = Progress(os.path.join(self.directory, "progress"))
@@ -60,7 +77,7 @@ class WorkerProcess:
         self.changed = time.monotonic()
 
     def release(self) -> None:
-        """Let the worker begin its window."""
+        """Allow the worker to begin its window."""
         self._window_check.release(time.monotonic())
         try:
             self._stdin.write(b"g")
@@ -68,7 +85,7 @@ class WorkerProcess:
             pass  # it has died; its exit says so
 
     def read_progress(self) -> None:
-        """Read the worker's progress, and record when it last changed."""
+        """Read the worker's phase and step, and record when they last changed."""
         before = time.monotonic()
         progress = self.progress.read()
         after = time.monotonic()
@@ -77,7 +94,11 @@ class WorkerProcess:
             self.last_progress, self.changed = progress, after
 
     def check_deadline(self) -> Optional[Dict[str, Any]]:
-        """Return the failure if the current phase has passed its deadline without a sign of life."""
+        """Return a failure if the worker has taken no step in its current phase for longer than the phase's deadline.
+
+        Returns:
+            The failure, of kind `timeout`; None for a worker in time, a service, or a phase without deadline.
+        """
         phase = self.last_progress[0]
         key = {"measure": "step", "verify": "compile", "done": "teardown"}.get(phase, phase)
         limit = self._deadlines.get(key)
@@ -93,18 +114,25 @@ class WorkerProcess:
         )
 
     def close(self) -> None:
-        """Close the pipe to the process."""
+        """Close the pipe to the process, which takes its end for the end of the agent."""
         self._stdin.close()
 
     def signal(self, number: int) -> None:
-        """Send a signal to the whole process group: a worker's helpers (input pipelines) end with it."""
+        """Send a signal to the whole process group, so that helpers of the worker (input pipelines) get it, too.
+
+        A group that has ended is no error.
+        """
         try:
             os.killpg(self.popen.pid, number)
         except (ProcessLookupError, PermissionError):
             pass
 
     def exit(self) -> Dict[str, Any]:
-        """Return how the process ended: `node`, `role`, `rank`, `pid`, `code` or `signal`, and its last `phase`."""
+        """Return how the process ended, with the fields of `dlperf_sdk.results.records.Exit`.
+
+        These are `node`, `role`, `rank`, `pid`, `code` (None if a signal ended it), `signal` (its name, or None),
+        and the last `phase`.
+        """
         code = self.popen.returncode
         return {
             "node": self.process.node,
@@ -117,7 +145,12 @@ class WorkerProcess:
         }
 
     def record(self) -> Optional[Dict[str, Any]]:
-        """Return the worker's record once the process has ended; None if it left none that can be read."""
+        """Return the worker's record; call this once the process has ended.
+
+        Returns:
+            The record, which is not yet checked against its schema; None if it is missing, too large, malformed, or
+            contradicts the window that the agent saw. `why_no_record` then has the reason.
+        """
         if self._record is None:
             self._record = self._read_record()
         return self._record
@@ -148,7 +181,7 @@ class WorkerProcess:
         return record
 
     def log(self) -> str:
-        """Return the end of its log; empty if the file was removed."""
+        """Return the last `LONGEST_LOG` bytes of the worker's log as text; empty if the file was removed."""
         try:
             with open(self._log, "rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - LONGEST_LOG))

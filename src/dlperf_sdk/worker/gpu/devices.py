@@ -1,4 +1,4 @@
-"""Choose the devices of this node that an attempt takes, and the variables that show each worker its own."""
+"""Choose the devices of this node for an attempt, and the variables that restrict each worker to its own."""
 
 import time
 from typing import Dict, NamedTuple, Sequence, Tuple, Union
@@ -10,7 +10,7 @@ _REPEATED = 2.0
 
 
 class Chosen(NamedTuple):
-    """The devices of one node, by identifier, and what there is to say about them."""
+    """The devices of one node by identifier, and notes for the result, such as processes on busy GPUs."""
 
     devices: Tuple[str, ...]
     notes: Tuple[str, ...]
@@ -19,20 +19,22 @@ class Chosen(NamedTuple):
 def choose(
     kind: str, count: int, host_index: int, host_count: int, on_busy: str, timeout: float
 ) -> Union[Chosen, str]:
-    """Return the `count` devices of a kind for node `host_index` of the `host_count` that share this machine.
+    """Choose the devices of one node among those of its machine.
 
-    The nodes of one machine compute the same choice, so each takes its own slice of it.
+    Nodes on the same machine compute the same choice, of which each takes its own slice. On a kind other than `cuda`
+    the devices are numbered `cpu:0`, `cpu:1`, … without looking at the hardware.
 
     Args:
         kind: The kind of device.
         count: Devices of this node.
-        host_index: This node among those on the machine, from 0.
-        host_count: Nodes on the machine.
-        on_busy: What to do about busy GPUs; with `wait` they are looked at again.
+        host_index: Index of this node among those on the machine, from 0.
+        host_count: Number of nodes on the machine.
+        on_busy: What to do if there are not enough idle GPUs: `note` takes busy ones, `wait` looks again until
+            `timeout`, and `refuse` takes none.
         timeout: Seconds to wait for busy GPUs.
 
     Returns:
-        The devices; a sentence with the reason if there are not enough.
+        The devices; or, if there are not enough, one or more sentences with the reason.
     """
     if kind != "cuda":
         return Chosen(tuple("%s:%d" % (kind, host_index * count + i) for i in range(count)), ())
@@ -53,7 +55,12 @@ def choose(
 
 
 def visible(kind: str, identifiers: Sequence[str]) -> Dict[str, str]:
-    """Return the environment variables that show a worker only the devices with these identifiers; none for `cpu`."""
+    """Return the environment variables that restrict a worker to these devices; empty for a kind other than `cuda`.
+
+    Args:
+        kind: The kind of device.
+        identifiers: The devices' identifiers, UUIDs for `cuda`.
+    """
     if kind != "cuda":
         return {}
     return {"CUDA_VISIBLE_DEVICES": ",".join(identifiers), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

@@ -1,4 +1,4 @@
-"""This node's NVIDIA GPUs: which there are, who holds them, and which to take."""
+"""This node's NVIDIA GPUs: the list of them, the processes that hold them, and the choice for an attempt."""
 
 import os
 import re
@@ -11,25 +11,25 @@ _HIDDEN_MEMORY = 512 * 2**20
 
 
 class Gpu(NamedTuple):
-    """One GPU. What the driver does not tell is None."""
+    """One GPU. Values that the driver does not report are None."""
 
     number: int
-    """Its place in the order of PCI addresses."""
+    """Its index in the order of PCI addresses."""
     uuid: str
     name: Optional[str]
     memory: Optional[int]
-    """Bytes in all."""
+    """Total memory in bytes."""
     driver: Optional[str]
     pci: Optional[str]
     numa: Optional[int]
-    """The NUMA node that its slot belongs to."""
+    """The NUMA node of its slot."""
 
 
 class Holder(NamedTuple):
     """A process that has memory on a GPU."""
 
     pid: int
-    """0: the process is not visible from here."""
+    """The process id; 0 if the process is not visible in this container."""
     name: str
     bytes: Optional[int]
 
@@ -38,17 +38,24 @@ class Choice(NamedTuple):
     """Selected GPUs."""
 
     uuids: Tuple[str, ...]
-    """As many as were asked for, or none."""
+    """As many as were requested, or none."""
     busy: bool
-    """True if others hold GPUs that were taken, or that would be needed: waiting may help."""
+    """True if other processes hold GPUs that were chosen or would be needed: waiting may help."""
     message: str
-    """Processes that hold GPUs, or the missing GPUs; empty where idle GPUs sufficed."""
+    """Sentences that name the processes that hold GPUs, or the number of missing GPUs; empty if idle GPUs sufficed."""
 
 
 def list_gpus(library: str = LIBRARY, root: str = "/sys") -> List[Gpu]:
-    """List all GPUs that this process may see, in the order of their PCI addresses; none without a driver.
+    """List all GPUs that this process may see, in the order of their PCI addresses.
 
-    `library` is the name or path of NVML, and `root` is where sysfs is mounted.
+    GPUs whose UUID cannot be read are left out.
+
+    Args:
+        library: The name or path of NVML.
+        root: Where sysfs is mounted.
+
+    Returns:
+        The GPUs; empty without a driver.
     """
     nvml = Nvml.open(library)
     if nvml is None:
@@ -68,13 +75,16 @@ def list_gpus(library: str = LIBRARY, root: str = "/sys") -> List[Gpu]:
 def holders(uuid: str, library: str = LIBRARY, proc: str = "/proc") -> List[Holder]:
     """Return the processes that compute on a GPU.
 
-    Memory in use that no visible process accounts for counts as one more holder, with process id 0: in a
-    container, the driver hides the processes of other containers, but not their memory.
+    If no process is visible but more than 512 MiB are in use, there is one holder with process id 0: in a container,
+    the driver hides the processes of other containers, but not their memory.
 
     Args:
-        uuid: The GPU.
+        uuid: The GPU's UUID.
         library: The name or path of NVML.
         proc: Where procfs is mounted.
+
+    Returns:
+        The processes; empty if there are none, without a driver, or if the GPU is unknown.
     """
     nvml = Nvml.open(library)
     if nvml is None:
@@ -95,11 +105,15 @@ def holders(uuid: str, library: str = LIBRARY, proc: str = "/proc") -> List[Hold
 
 
 def visible(gpus: Sequence[Gpu], variable: Optional[str]) -> List[Gpu]:
-    """Return the GPUs that `variable`, the value of `CUDA_VISIBLE_DEVICES`, leaves, in its order; all if it is None.
+    """Return the GPUs that `CUDA_VISIBLE_DEVICES` leaves, in its order.
 
-    As CUDA reads it: numbers, or UUIDs that may be cut short; the first entry that fits nothing, or that
-    names a GPU a second time, hides itself and all that follow. Numbers count in the order of PCI addresses
-    (`CUDA_DEVICE_ORDER=PCI_BUS_ID`), which CUDA's own default shares wherever all GPUs are of one kind.
+    Entries are read as CUDA does: numbers in the order of PCI addresses, or UUIDs that may be cut short. The first
+    entry that fits no GPU or several, or names a GPU a second time, hides itself and all that follow. CUDA itself
+    counts in the order of PCI addresses if `CUDA_DEVICE_ORDER` is `PCI_BUS_ID`, or if all GPUs are of one kind.
+
+    Args:
+        gpus: All GPUs, as `list_gpus` returns them.
+        variable: The variable's value; None if it is not set, which leaves all GPUs.
     """
     if variable is None:
         return list(gpus)
@@ -122,12 +136,15 @@ def choose(
     on_busy: str,
     variable: Optional[str] = None,
 ) -> Choice:
-    """Choose `count` GPUs; pure.
+    """Choose `count` GPUs, idle ones first; pure.
 
-    `holders` maps UUIDs to the holders of those that are busy, `variable` is the content of
-    `CUDA_VISIBLE_DEVICES`. Idle GPUs are chosen first. If there are too few, `on_busy` decides: "note" adds the
-    busy GPUs whose holders use the least memory, and names the holders; "wait" and "refuse" choose none and name
-    the holders.
+    Args:
+        count: Number of GPUs.
+        gpus: All GPUs, as `list_gpus` returns them.
+        holders: The processes on busy GPUs, by UUID.
+        on_busy: What to do if there are too few idle GPUs. `note` adds the busy GPUs whose holders use the least
+            memory, and names the holders. `wait` and `refuse` choose none, and name the holders.
+        variable: The value of `CUDA_VISIBLE_DEVICES`; None if it is not set.
     """
     candidates = visible(gpus, variable)
     if len(candidates) < count:
@@ -149,12 +166,18 @@ def choose(
 
 
 def describe(gpu: Gpu) -> Dict[str, Any]:
-    """Return one GPU as JSON values; what is not known is left out."""
+    """Return one GPU's fields as JSON values; unknown ones are left out."""
     return {name: value for name, value in gpu._asdict().items() if value is not None}
 
 
 def survey(count: int, on_busy: str, library: str = LIBRARY) -> Choice:
-    """Return the result of `choose` for `count` of this node's GPUs as they are now."""
+    """Return the choice of `count` GPUs for the state of this node's GPUs now, as `choose` makes it.
+
+    Args:
+        count: Number of GPUs.
+        on_busy: `note`, `wait` or `refuse`.
+        library: The name or path of NVML.
+    """
     gpus = list_gpus(library)
     by_gpu = {gpu.uuid: holders(gpu.uuid, library) for gpu in gpus}
     return choose(count, gpus, by_gpu, on_busy, os.environ.get("CUDA_VISIBLE_DEVICES"))

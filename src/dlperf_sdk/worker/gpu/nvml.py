@@ -1,7 +1,7 @@
 """NVIDIA's management library through ctypes: the few calls that choosing and sampling GPUs need.
 
-Signatures and structures follow `nvml.h` of the CUDA toolkit, whose versioned symbols (`…_v2`, `…_v3`) are
-stable. Whatever the driver does not support on a device is None: a fact that nobody could measure is absent.
+Signatures and structures follow `nvml.h` of the CUDA toolkit, whose versioned symbols (`…_v2`, `…_v3`) are stable. A
+value that the driver does not support on a device is None.
 """
 
 import ctypes
@@ -68,18 +68,18 @@ class Memory(NamedTuple):
 
     total: int
     used: int
-    """Without what the driver reserves for itself, where it tells."""
+    """Memory in use, without what the driver reserves for itself if the driver reports that separately."""
 
 
 class Nvml:
-    """An open NVML. `Nvml.open()` gives None where there is no driver."""
+    """The opened and initialized library. Create it with `Nvml.open()`."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
 
     @classmethod
     def open(cls, path: str = LIBRARY) -> "Optional[Nvml]":
-        """Load the library at this path and initialize it; None if either is impossible."""
+        """Load the library at this path and initialize it; return None if either is impossible, as without a driver."""
         try:
             library = ctypes.CDLL(path)
         except OSError:
@@ -96,7 +96,10 @@ class Nvml:
         return self._text("nvmlSystemGetDriverVersion", [], [])
 
     def devices(self) -> List[Any]:
-        """Return the handles of all devices that this process may see, in the order of their PCI addresses."""
+        """Return the handles of all devices that this process may see, in the order of their PCI addresses.
+
+        Devices that the driver does not open are left out.
+        """
         count = c_uint(0)
         if self._call("nvmlDeviceGetCount_v2", [c_void_p], byref(count)) != _SUCCESS:
             return []
@@ -111,7 +114,7 @@ class Nvml:
         return handles
 
     def device(self, uuid: str) -> Optional[Any]:
-        """Return the handle of the device, or of the MIG slice, with this UUID; None if there is none."""
+        """Return the handle of the device or MIG instance with this UUID; None if there is none."""
         handle = c_void_p()
         code = self._call("nvmlDeviceGetHandleByUUID", [c_char_p, c_void_p], uuid.encode(), byref(handle))
         return handle if code == _SUCCESS else None
@@ -125,7 +128,7 @@ class Nvml:
         return self._text("nvmlDeviceGetName", [c_void_p], [device])
 
     def pci_bus_id(self, device: Any) -> Optional[str]:
-        """Return the address as sysfs writes it, `0000:3b:00.0`; None if it cannot be read."""
+        """Return the device's PCI address as sysfs writes it, such as `0000:3b:00.0`; None if it cannot be read."""
         pci = self._read("nvmlDeviceGetPciInfo_v3", _Pci, device)
         if pci is None:
             return None
@@ -141,7 +144,10 @@ class Nvml:
         return None if older is None else Memory(older.total, older.used)
 
     def energy(self, device: Any) -> Optional[float]:
-        """Return the joules since the driver was loaded; None before Volta, or if they cannot be read."""
+        """Return the joules that the device has used since the driver was loaded; None if they cannot be read.
+
+        GPUs before Volta do not report it.
+        """
         millijoules = self._read("nvmlDeviceGetTotalEnergyConsumption", c_ulonglong, device)
         return None if millijoules is None else millijoules.value / 1000.0
 
@@ -175,12 +181,21 @@ class Nvml:
         return float(value.value) if code == _SUCCESS else None
 
     def throttle_reasons(self, device: Any) -> Optional[int]:
-        """Return the bit mask of reasons, see `POWER_CAP` and `SLOWDOWNS`; None if it cannot be read."""
+        """Return the bit mask of the reasons why clocks are lowered now; None if it cannot be read.
+
+        `POWER_CAP` and `SLOWDOWNS` select bits.
+        """
         reasons = self._read("nvmlDeviceGetCurrentClocksThrottleReasons", c_ulonglong, device)
         return None if reasons is None else reasons.value
 
     def processes(self, device: Any) -> Optional[List[Tuple[int, Optional[int]]]]:
-        """Return process and bytes of each compute process; bytes are None if the driver does not report them."""
+        """Return process id and bytes in use of each process that computes on the device.
+
+        Bytes are None if the driver does not report them.
+
+        Returns:
+            The pairs; None if the list cannot be read.
+        """
         name, types = "nvmlDeviceGetComputeRunningProcesses_v3", [c_void_p, c_void_p, c_void_p]
         room = 32
         # Processes may come between the two calls; four doublings hold more than a device can.

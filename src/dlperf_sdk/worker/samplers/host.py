@@ -1,4 +1,4 @@
-"""Samples the node's processors and memory from Linux's /proc."""
+"""Sample the node's processors and memory through Linux's /proc."""
 
 import os
 from typing import Callable, List, Optional, Sequence, Tuple
@@ -7,10 +7,11 @@ _Sample = Tuple[str, str, str, str, float]
 
 
 class Sampler:
-    """`cpu-busy`, `cpu-idle`, `cpu-steal` in seconds summed over all processors; `load`; `memory` in use.
+    """Sampler of processor times, load and memory in use.
 
-    The busy share over a window is the growth of the first over the growth of all three. Steal is time in
-    which the hypervisor ran somebody else although this machine had work to do.
+    `cpu-busy`, `cpu-idle` and `cpu-steal` are seconds, summed over all processors. The busy share over a window is
+    the growth of `cpu-busy` over the growth of all three. Steal is time in which the hypervisor ran other machines
+    although this one had work to do.
     """
 
     def __init__(self, devices: Sequence[str], root: str = "/proc", ticks: Optional[int] = None) -> None:
@@ -22,7 +23,10 @@ class Sampler:
         return bool(self.sample())
 
     def sample(self) -> List[_Sample]:
-        """Return one sample of every series: (name, device, unit, kind, value)."""
+        """Return one sample of each series that can be read: (name, device, unit, kind, value).
+
+        The device is always `host`. Units are `s`, `1` for the load, and `B`.
+        """
         sampled: List[_Sample] = []
         readers: List[Callable[[], List[_Sample]]] = [self._processors, self._load, self._memory]
         for read in readers:

@@ -1,4 +1,4 @@
-"""Samples NVIDIA GPUs through NVML."""
+"""Sample NVIDIA GPUs through NVML."""
 
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
@@ -6,11 +6,11 @@ from dlperf_sdk.worker.gpu.nvml import LIBRARY, POWER_CAP, SLOWDOWNS, Nvml
 
 
 class Sampler:
-    """Energy, power, utilization, memory, clock, temperature, throttling and company of each of the node's GPUs.
+    """Sampler of the node's GPUs: energy, power, utilization, memory, clock, temperature, throttling, processes.
 
-    `processes` is how many compute on it: a worker alone is 1, where the driver lets this node see it.
-    `throttled` and `power-capped` are 1 while the driver names such a reason, else 0. `throttled` stands for
-    heat, hardware slowdowns and power brakes; a power cap is what full load usually runs into.
+    `processes` is the number of processes that compute on the GPU: 1 for a worker alone, if the driver lets this
+    node see it. `throttled` and `power-capped` are 1 while the driver names such a reason, else 0. `throttled`
+    covers heat, hardware slowdowns and power brakes. A power cap is what limits most GPUs under full load.
     """
 
     def __init__(self, devices: Sequence[str], library: str = LIBRARY) -> None:
@@ -20,7 +20,7 @@ class Sampler:
         self._handles: List[Tuple[str, Any]] = []
 
     def open(self) -> bool:
-        """Open NVML; return True if it knows any of the devices."""
+        """Open NVML; return True if it knows any of the devices, and else close it."""
         self._nvml = Nvml.open(self._path) if self._uuids else None
         if self._nvml is None:
             return False
@@ -31,7 +31,7 @@ class Sampler:
         return bool(self._handles)
 
     def sample(self) -> List[Tuple[str, str, str, str, float]]:
-        """Return one sample of every series: (name, device, unit, kind, value)."""
+        """Return one sample of each series that can be read: (name, the GPU's UUID, unit, kind, value)."""
         nvml = self._nvml
         if nvml is None:
             return []

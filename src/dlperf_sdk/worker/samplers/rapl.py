@@ -1,6 +1,6 @@
-"""Samples the energy of processor packages and their memory through Linux's powercap tree.
+"""Sample the energy of processor packages and of their memory through Linux's powercap tree.
 
-Since Linux 5.10 only root may read it: where it cannot be read, nothing is sampled.
+Since Linux 5.10 only root may read it. A counter that cannot be read is not sampled.
 Source: Linux kernel documentation, Power Capping Framework.
 """
 
@@ -10,10 +10,10 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 
 class Sampler:
-    """The `energy` counter of each package and of each package's DRAM.
+    """Sampler of the `energy` of each processor package, and of each package's DRAM.
 
-    The zones `core` and `uncore` are parts of a package, and `psys` contains it: they would count energy
-    twice.
+    The counters start from 0 J at `open`. The zones `core` and `uncore` are parts of a package, and `psys` contains
+    it: they would count energy twice.
     """
 
     def __init__(self, devices: Sequence[str], root: str = "/sys") -> None:
@@ -24,7 +24,7 @@ class Sampler:
         self._total: Dict[str, int] = {}
 
     def open(self) -> bool:
-        """Return True if the energy of any package can be read."""
+        """Find the zones whose energy can be read; return True if there are any."""
         for path in sorted(glob.glob(os.path.join(self._root, "class/powercap/intel-rapl:*"))):
             name = _text(os.path.join(path, "name"))
             if name is None:
@@ -45,7 +45,10 @@ class Sampler:
         return bool(self._zones)
 
     def sample(self) -> List[Tuple[str, str, str, str, float]]:
-        """Return one sample of every series: (name, device, unit, kind, value)."""
+        """Return one sample of each zone that can be read: ("energy", zone, "J", "counter", joules).
+
+        A zone is named `package-0`, `dram-0` and so on. Wrapped registers are taken into account.
+        """
         sampled = []
         for name in sorted(self._zones):
             reading = _number(self._zones[name], "energy_uj")
