@@ -1,4 +1,4 @@
-"""The command that becomes an agent on a node; every launcher runs the same."""
+"""The command that starts an agent on a node; it is the same for every launcher."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ exec "$@"
 
 @cache
 def bootstrap_program() -> str:
-    """Return the source of the program that reads the bundle from standard input, without its docstring."""
+    """Return the source of `worker/agent/bootstrap.py`, which starts an agent, without its docstring."""
     path = Path(dlperf_sdk.__file__).parent / "worker" / "agent" / "bootstrap.py"
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return ast.unparse(ast.Module(tree.body[1:], []))
@@ -34,23 +34,23 @@ def bootstrap_program() -> str:
 
 @frozen
 class PlacementArguments:
-    """An agent's arguments about its placement: values, or `$NAME` of a variable that the launcher sets."""
+    """An agent's arguments about its placement: each is a value, or `$NAME` of a variable that the launcher sets."""
 
     node: str
     hosts: str
     interface: str = ""
-    """The workers' network interface, instead of the one that the agents connect over."""
+    """The workers' network interface; empty for the one over which the agents connect."""
     ports: str = ""
-    """FIRST-LAST: the only ports that the agent listens on and hands to workers."""
+    """FIRST-LAST: the only ports that the agent listens on and assigns to workers; empty for any."""
 
 
 def agent_command(job: Job, python: str, placement: PlacementArguments) -> tuple[str, ...]:
-    """Return the command to run on a node with the bundle on its standard input; pure.
+    """Return the command to run on a node, with the bundle on its standard input. Nothing is started.
 
     The agent needs the standard library only, so `-S` skips the site packages of its Python.
 
     Args:
-        job: The case, its bundle and its options.
+        job: The case, its bundle and its options. `BYTES` stands for the size of a bundle that does not exist.
         python: The interpreter that runs the agent.
         placement: The agent's arguments.
     """
@@ -65,11 +65,16 @@ def agent_command(job: Job, python: str, placement: PlacementArguments) -> tuple
 
 
 def reporting_command(job: Job, python: str, placement: PlacementArguments, node: str) -> tuple[str, ...]:
-    """Return the command of an agent for a parallel launcher, which reports a Python that does not run; pure.
+    """Return the command of an agent for a launcher that starts all nodes at once, such as mpirun. Nothing is started.
 
-    Such launchers wait for the other nodes, or end them, and name none. `node` is the variable with the node's number.
-    In a container the Python is not tried, which would start the container twice. The other arguments are those of
-    `agent_command`.
+    Such launchers do not say on which node the Python is missing. So a shell tries it first, and prints an event
+    `ended` if it does not run. In a container it is not tried, which would start the container twice.
+
+    Args:
+        job: The case, its bundle and its options.
+        python: The interpreter that runs the agent.
+        placement: The agent's arguments.
+        node: The environment variable that holds the node's number.
     """
     message = (
         f"{python.replace('%', '%%')}, which runs the agents, cannot be started on node %s: it is missing there, or "
@@ -83,7 +88,7 @@ def reporting_command(job: Job, python: str, placement: PlacementArguments, node
 
 
 def abbreviate(command: Iterable[str]) -> tuple[str, ...]:
-    """Return a command for users to read, with `BOOTSTRAP` in place of the program's source."""
+    """Return a command as users read it, with `BOOTSTRAP` in place of the program's source."""
     program = bootstrap_program()
     return tuple(
         argument.replace(shlex.quote(program), "BOOTSTRAP").replace(program, "BOOTSTRAP")

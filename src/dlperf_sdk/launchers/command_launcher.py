@@ -12,28 +12,41 @@ from dlperf_sdk.launchers.processes import run_commands
 
 
 class CommandLauncher(Topology):
-    """A launcher that subclasses complete with the commands to run."""
+    """A launcher that runs commands on this machine.
+
+    Subclasses provide the commands: one for all nodes, or one per node.
+    """
 
     @abstractmethod
     def agent_commands(self, job: Job) -> Sequence[Sequence[str]]:
-        """Return the commands that start the agents, each with the bundle on its standard input; pure.
+        """Return the commands that start the agents. Nothing is started.
 
-        The first one's standard output carries agent 0's stream.
+        Each reads the bundle from its standard input. The first one's standard output is agent 0's stream.
+
+        Raises:
+            Unavailable: The launcher's options do not suffice for the job.
         """
 
     def explain_failures(self, job: Job, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield the lines of a stream; if it ends early, the last line may explain why the agents did not start."""
+        """Yield the lines of agent 0's stream; if it ends early, a last event may explain why the agents did not start.
+
+        The base class returns the lines unchanged.
+
+        Args:
+            job: The job.
+            lines: The stream's lines.
+        """
         return lines
 
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        """Return the commands that start the agents, with the program's source left out, to be shown to users; pure."""
+        """Return the commands of `agent_commands` for display, with `BOOTSTRAP` in place of the agents' program."""
         return tuple(abbreviate(command) for command in self.agent_commands(job))
 
     @contextmanager
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
         """Run the commands on this machine; the context's value is agent 0's stream, line by line.
 
-        The commands' standard input is the agents' tether: its end stops them.
+        The commands' standard input is the agents' tether: its end stops them. Raises as `Topology.launch` does.
         """
         with run_commands(self.agent_commands(job), job.bundle) as lines:
             yield self.explain_failures(job, lines)

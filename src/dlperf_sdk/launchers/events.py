@@ -1,4 +1,4 @@
-"""Events of a launched job, from a launcher's lines: they always end with an event `ended`."""
+"""Convert a launcher's lines to the events of a job, which always end with an event `ended`."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ def launch_events(
 ) -> Generator[dict[str, Any], None, None]:
     """Launch a job and yield agent 0's events up to `ended`; closing the iterator ends all agents.
 
-    Before them come events `waiting`, whose `text` says what the launcher waits for, without repetitions. If the
-    stream ends or falls silent before agent 0 has written `ended`, that event is made here: node 0 is lost.
+    Lines that are no event, heartbeats and `diagnostics` are left out. While the job waits, there are events
+    `waiting`, whose `text` says what for; a repeated text is left out. If the stream ends or is silent for too long
+    before agent 0 has written `ended`, this event is created here, with a failure of kind `lost-node`.
 
     Args:
-        launcher: the launcher.
-        job: the job.
-        deadline: a time on the monotonic clock at which the job is ended.
+        launcher: The launcher.
+        job: The job.
+        deadline: A time on the monotonic clock at which the job is ended; None for no limit.
 
     Raises:
-        TimedOut: the deadline has passed.
-        Unavailable: the launcher cannot place the job.
+        TimedOut: The deadline has passed. Lines that arrived before it have been yielded.
+        Unavailable: The launcher cannot place the job.
     """
     with launcher.launch(job) as stream:
         lines = _Lines(stream, deadline)

@@ -1,4 +1,4 @@
-"""Launchers that are given their hosts: a list, or a file with one per line."""
+"""The base of launchers that are given their hosts: a list, or a file with one host per line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,252}")
 
 @frozen
 class HostOptions(AgentOptions):
-    """Options of a launcher that is given its hosts."""
+    """Options of a launcher whose user names the hosts."""
 
     hosts: str = attrs.field(
         default="", metadata={"help": "The nodes, in order: a list with commas; n[1-4] for n1 to n4."}
@@ -39,19 +39,23 @@ class HostOptions(AgentOptions):
     launcher_flags: str = flags("More arguments for ssh or mpirun.")
 
     def placement(self, node: str, hosts: list[str]) -> PlacementArguments:
-        """Return the arguments of the agent of `node`; in them, hosts are names without the user to log in as.
+        """Return the arguments of one node's agent.
 
-        An agent receives the first two hosts only: all connect to the first, which chooses its address towards the
-        second. A command line that named thousands would be too long.
+        An agent receives only the first two hosts, without the user to log in as. All agents connect to the first
+        host, which chooses its address towards the second. A command line that named thousands would be too long.
+
+        Args:
+            node: The node's number, or `$NAME` of the variable that holds it.
+            hosts: All hosts, as `select_hosts` returns them.
         """
         names = ",".join(host.rpartition("@")[2] for host in hosts[:2])
         return PlacementArguments(node, names, self.interface, self.ports)
 
     def select_hosts(self, nodes: int) -> list[str]:
-        """Return the first `nodes` hosts.
+        """Return the first `nodes` hosts of the list or the file, as the user wrote them, such as `user@n1`.
 
         Raises:
-            Unavailable: there are fewer, one is invalid or named twice, or the file cannot be read.
+            Unavailable: There are fewer, one is invalid or named twice, or the file cannot be read.
         """
         listed = []
         for position, name in self._listed():
@@ -94,7 +98,7 @@ class HostOptions(AgentOptions):
 
 
 class HostLauncher(CommandLauncher):
-    """A launcher that starts its agents on the hosts of its options."""
+    """A launcher that starts its agents on the hosts that its options name."""
 
     Options = HostOptions
 
@@ -102,7 +106,7 @@ class HostLauncher(CommandLauncher):
         """Check that there are enough hosts for the nodes, and that their names are valid.
 
         Raises:
-            SpecError: there are not, or one is not.
+            SpecError: There are too few hosts, one is invalid or named twice, or the file cannot be read.
         """
         try:
             options.select_hosts(nodes)
@@ -110,5 +114,5 @@ class HostLauncher(CommandLauncher):
             raise SpecError(str(error)) from error
 
     def explain_failures(self, job: Job, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield the lines of node 0's stream; if it ends early, the last line names the Python that did not start."""
+        """Yield the stream's lines; if agent 0 does not start for lack of its Python, add an event that says so."""
         return explain_start_failure(lines, job.options.agent_python, node=0)

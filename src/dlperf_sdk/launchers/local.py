@@ -1,4 +1,4 @@
-"""This machine: one agent per node, all of them here, over loopback."""
+"""The launcher for this machine: one agent per node, all of them here, over loopback."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ _MAX_WORKERS_PER_CORE = 32
 
 
 class Local(CommandLauncher):
-    """The default. Several nodes are several agents, which share this machine's cores and devices."""
+    """The default launcher. The agents of several nodes share this machine's cores and devices."""
 
     name = "local"
 
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Return the reason why this machine has too few GPUs, or cores for `cpu`; None if it has enough."""
+        """Return a sentence if this machine has too few GPUs, or too few cores for another kind of device; else None.
+
+        A core may have up to 32 workers.
+        """
         shape, workers = f"{nodes}n{devices_per_node}d", nodes * devices_per_node
         alternative = f"place the case on other machines: {shape}@LAUNCHER."
         if device == "cuda":
@@ -41,7 +44,7 @@ class Local(CommandLauncher):
         )
 
     def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
-        """Return the command of each node's agent; a container is entered with its own Python."""
+        """Return the command of each node's agent, run by this Python; in a container, by the container's `python3`."""
         python = "python3" if job.prefix else sys.executable
         return [
             agent_command(job, python, PlacementArguments(str(node), "127.0.0.1"))

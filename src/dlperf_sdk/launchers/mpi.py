@@ -1,7 +1,8 @@
-"""`mpirun`: one process per node, which becomes the agent. MPI itself is not used; only its launcher is.
+"""The launcher for OpenMPI: mpirun starts one process per node, which becomes the agent. MPI itself is not used.
 
-Its standard input carries the bundle to all ranks, which OpenMPI does. Hydra (MPICH) hands it to the first rank only,
-and its proxy ends a process that reads more slowly than the pipe fills (4.0.2: "process reading stdin too slowly").
+OpenMPI's mpirun passes its standard input, which carries the bundle, to all ranks. Hydra (MPICH) passes it to the
+first rank only, and its proxy ends a process that reads more slowly than the pipe fills (4.0.2: "process reading
+stdin too slowly").
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ _RANK = "OMPI_COMM_WORLD_RANK"
 
 
 class Mpi(HostLauncher):
-    """`2n8d@mpi`: OpenMPI's mpirun."""
+    """The launcher behind `2n8d@mpi`: OpenMPI's mpirun on the hosts of the options."""
 
     name = "mpi"
     placement_variables = (_RANK,)
 
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Return the reason why there is no mpirun that can carry the bundle; None if there is one."""
+        """Return a sentence if there is no mpirun here, or it is hydra's, which cannot carry the bundle; else None."""
         if not shutil.which("mpirun"):
             return "There is no mpirun here. Load or install OpenMPI, or choose another launcher."
         if is_hydra():
@@ -42,7 +43,11 @@ class Mpi(HostLauncher):
         """Return the one command, an mpirun.
 
         Its standard input goes to every rank: the bundle, and then the signs of life. Ranks are not bound to a core,
-        which the workers would inherit. The coordinator decides what a lost agent means, so mpirun tolerates it.
+        since the workers would inherit the binding. The coordinator decides what a lost agent means, so mpirun
+        tolerates one.
+
+        Raises:
+            Unavailable: The hosts do not suffice, as in `HostOptions.select_hosts`.
         """
         options: HostOptions = job.options
         hosts = options.select_hosts(job.nodes)
@@ -58,7 +63,7 @@ class Mpi(HostLauncher):
         return [command]
 
     def explain_failures(self, job: Job, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield the lines of a stream; if it ends early, the last line names the Python or the host that failed.
+        """Yield the stream's lines; if no agent starts, add an event that names the Python or the host that failed.
 
         An mpirun starts all agents or none.
         """
@@ -68,7 +73,7 @@ class Mpi(HostLauncher):
 
 @cache
 def is_hydra() -> bool:
-    """Return True if the mpirun here is hydra's."""
+    """Return True if the mpirun here is hydra's (MPICH, Intel MPI); False if it is not, or cannot be run."""
     try:
         version = subprocess.run(
             [shutil.which("mpirun") or "mpirun", "--version"],

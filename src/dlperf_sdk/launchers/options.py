@@ -28,13 +28,19 @@ def _validate_flags(_: Any, attribute: Any, value: str) -> None:
 
 
 def flags(help: str) -> Any:
-    """Return an option, with this help, that holds more arguments for a program, as a shell would split them."""
+    """Return an attrs field for an option that holds more arguments for a program; empty by default.
+
+    Its value must be a text that a shell can split into words.
+
+    Args:
+        help: The option's help text.
+    """
     return attrs.field(default="", validator=_validate_flags, metadata={"help": help, "executes": True})
 
 
 @frozen
 class AgentOptions:
-    """Options of a launcher that starts agents on other machines."""
+    """Options of launchers that start agents on other machines."""
 
     interface: str = attrs.field(
         default="",

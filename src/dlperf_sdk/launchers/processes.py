@@ -1,4 +1,4 @@
-"""Processes of a launcher: they carry the bundle to the nodes and agent 0's stream back."""
+"""Run a launcher's commands: they carry the bundle to the nodes and agent 0's stream back."""
 
 from __future__ import annotations
 
@@ -19,18 +19,29 @@ from dlperf_sdk.worker.agent import tether
 from dlperf_sdk.worker.agent.diagnostics import diagnostics_event, read_tail
 
 STOP_TIMEOUT = 10.0
-"""Seconds for the agents to end their workers; those get three of them."""
+"""Seconds for the agents to end after their tether; three of these are for their workers."""
 _SETTLE = 5.0
 """Seconds after the failure of a node's command in which agent 0 may report the cause."""
 
 
 @contextmanager
 def run_commands(commands: Sequence[Sequence[str]], bundle: Path) -> Iterator[Iterator[bytes]]:
-    """Run commands that start agents; the value is the lines that they print, and leaving the context ends them.
+    """Run commands that start agents; the context's value is an iterator over their lines.
 
-    Each command reads the bundle and then signs of life on its standard input. The first one's output is agent 0's
-    stream. They end when their standard input does; one that does not end in time is killed, and what it has started
-    elsewhere ends itself for want of a sign of life.
+    Each command gets the bundle and then signs of life on its standard input. The iterator yields the lines of all
+    commands. It ends with the first command, whose output is agent 0's stream; the last line is then an event
+    `diagnostics` with the end of what all wrote to standard error. If another command fails and agent 0 does not
+    report it within seconds, the last line is an event `ended` with the failure.
+
+    Leaving the context closes the standard inputs, which ends the agents, and kills a command that has not ended
+    after `STOP_TIMEOUT` seconds. What it has started elsewhere ends itself for lack of signs of life.
+
+    Args:
+        commands: The commands, each as its words.
+        bundle: The bundle's file.
+
+    Raises:
+        OSError: A command cannot be started, or the bundle cannot be read.
     """
     processes: list[subprocess.Popen[bytes]] = []
     stopped = threading.Event()

@@ -1,4 +1,4 @@
-"""Machines that ssh reaches: one connection per node, which is the agent's tether as well."""
+"""The launcher for machines that ssh reaches: one connection per node, which is also the agent's tether."""
 
 from __future__ import annotations
 
@@ -15,18 +15,25 @@ _OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "S
 
 
 class Ssh(HostLauncher):
-    """`2n8d@ssh`: keys and addresses are ssh's own configuration. The nodes need a Python, and nothing else."""
+    """The launcher behind `2n8d@ssh`. Keys and addresses come from ssh's own configuration.
+
+    A node needs only a Python.
+    """
 
     name = "ssh"
 
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Return the reason why there is no ssh; None if there is one."""
+        """Return a sentence if there is no ssh on this machine; else None."""
         if shutil.which("ssh"):
             return None
         return "There is no ssh here. Install it, or choose another launcher."
 
     def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
-        """Return the command of each node's agent; its last word is split again by a shell on the node."""
+        """Return one ssh per node; its last word, the agent's command, is split again by a shell on the node.
+
+        Raises:
+            Unavailable: The hosts do not suffice, as in `HostOptions.select_hosts`.
+        """
         options: HostOptions = job.options
         hosts = options.select_hosts(job.nodes)
         connect = max(1, int(min(_LONGEST_CONNECT, job.start_timeout / 2)))

@@ -1,4 +1,4 @@
-"""Reasons why agents did not start, in the output of shells, container runners, ssh and launchers."""
+"""Find the reason why agents did not start in the output of shells, container runners, ssh and mpirun."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ _REASON = (
     r"|not a directory|cannot execute[^\n]*)"
 )
 BEFORE_AGENTS = ("case", "waiting", "diagnostics")
-"""Events that no agent writes: a batch job's first one, those of a queue, and the end of standard error."""
+"""Events that come before those of agents: a batch job's first one, those of a queue, and the end of standard
+error."""
 
 
 def explain_start_failure(
     lines: Iterator[bytes], python: str, hosts: Sequence[str] = (), node: int | None = None
 ) -> Iterator[bytes]:
-    """Yield the lines of a stream; if no agent has written any, add a last event that names what is missing.
+    """Yield the lines of a stream; if no agent has written one, add an event `ended` if the output shows the reason.
+
+    An event `ended` of a lost node is replaced by one that names the missing Python, if its message shows that.
 
     Args:
-        lines: agent 0's stream.
-        python: the interpreter of the agents.
-        hosts: the nodes of a launcher that starts all agents or none.
-        node: the node that the end of the stream is about, if it is that of one node's command.
+        lines: Agent 0's stream.
+        python: The interpreter of the agents.
+        hosts: The nodes of a launcher that starts all agents or none; empty for other launchers.
+        node: Number of the node whose command the end of the stream is about; None if it is about all nodes.
     """
     output, is_started = "", False
     for line in lines:
@@ -58,7 +61,15 @@ def _python_failure(python: str, output: str, node: int | None) -> bytes | None:
 
 
 def find_program_failure(program: str, output: str) -> str | None:
-    """Return why a program could not be run, as the output of a shell or a launcher says it, or None."""
+    """Return why a program could not be run, such as `Permission denied`, from the output of a shell or a launcher.
+
+    Args:
+        program: The program, as the command named it.
+        output: The output.
+
+    Returns:
+        The reason, a phrase; None if the output does not say that the program could not be run.
+    """
     name = rf"(?<![\w./-])['\"`‘]?{re.escape(program)}['\"`’]?(?![\w./-])"
     for pattern in (
         rf"{name}: {_REASON}",
@@ -92,9 +103,13 @@ def _host_failure(hosts: Sequence[str], output: str) -> bytes | None:
 
 
 def find_unreached_host(hosts: Sequence[str], output: str) -> int | None:
-    """Return the index of the first host that a remote shell names in an error of this output; None if there is none.
+    """Return the index of the first host that ssh names in an error of this output; None if there is none.
 
-    OpenMPI's `target node:` is another host: the one that could not be told of the failure.
+    The host that OpenMPI names as `target node:` does not count: it is one that could not be told of the failure.
+
+    Args:
+        hosts: Names of the hosts, perhaps with a user (`user@n1`).
+        output: The output.
     """
     for line in output.splitlines():
         if re.search(r"ssh: |permission denied|host key", line, re.IGNORECASE):

@@ -1,4 +1,4 @@
-"""Lines of agent 0's stream: events that launchers write themselves, and the test for those that agents wrote."""
+"""Read agent 0's stream, and make the events that launchers add to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ HEARTBEAT = b'{"event": "heartbeat"}'
 
 
 class LineBuffer:
-    """The unfinished line of a stream that is read in parts; in linear time, however long a line is."""
+    """The unfinished line of a stream that is read in parts.
+
+    Joining the parts takes linear time, however long a line is.
+    """
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -22,7 +25,7 @@ class LineBuffer:
         return not self._parts
 
     def add(self, data: bytes) -> list[bytes]:
-        """Append a part of a stream, and return the lines that it completes, without their ends."""
+        """Append a part of a stream, and return the lines that it completes, without their line feeds."""
         *lines, rest = data.split(b"\n")
         if lines:
             lines[0] = b"".join((*self._parts, lines[0]))
@@ -33,7 +36,10 @@ class LineBuffer:
 
 
 def parse_event(line: bytes) -> dict[str, Any] | None:
-    """Return the event on a line, or None for what a launcher's own tools may have printed."""
+    """Return the event on a line; None for any other line, such as what a launcher's own tools print.
+
+    An event is a JSON object with a text `event`.
+    """
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
@@ -42,21 +48,24 @@ def parse_event(line: bytes) -> dict[str, Any] | None:
 
 
 def ended_event(kind: str, message: str, node: int | None = None) -> bytes:
-    """Return the last event of a stream, for a failure that the launcher detected.
+    """Return the last event of a stream, as a line without line feed, for a failure that the launcher detected.
 
-    `kind` and `message` are the failure's, and `node` is the node that it happened on, if that is known.
+    Args:
+        kind: The kind of failure, which is the event's `status`.
+        message: What happened, and what to do next.
+        node: Number of the node on which it happened; None if unknown.
     """
     failure = {"kind": kind, "message": message, "phase": None, "node": node, "rank": None}
     return json.dumps({"event": "ended", "status": kind, "failure": failure}).encode()
 
 
 def lost_node_event(host: str | None, reason: str, output: str = "") -> bytes:
-    """Return the stream's last event, of a run whose agent 0 cannot write it.
+    """Return the last event of a stream, as a line without line feed, for a run whose agent 0 cannot write it.
 
     Args:
-        host: the name of agent 0's node, if it is known.
-        reason: the predicate of a sentence about the agent.
-        output: the end of what was written to standard error.
+        host: The name of agent 0's node; None if unknown.
+        reason: The predicate of a sentence about the agent, such as "ended in the middle of the run".
+        output: The end of what was written to standard error; empty if nothing was.
     """
     name = f"node 0 ({host})" if host else "node 0"
     tail = f" Last output: {output}" if output else ""
@@ -67,14 +76,14 @@ def lost_node_event(host: str | None, reason: str, output: str = "") -> bytes:
 
 
 def is_lost_node(line: bytes) -> bool:
-    """Return True for the last event of a stream that ended with a lost node."""
+    """Return True if a line is the last event of a stream, `ended`, with the status `lost-node`."""
     return _final_status(line) == "lost-node"
 
 
 def is_abrupt_end(line: bytes) -> bool:
-    """Return True for the last event of a stream that ended with a lost node or a worker's death.
+    """Return True if a line is the last event of a stream, `ended`, with the status `lost-node` or `crashed`.
 
-    An agent sees the same where a scheduler ends the nodes and workers of a job one after another.
+    An agent reports such an end, too, if a scheduler ends the nodes and workers of a job one after another.
     """
     return _final_status(line) in ("lost-node", "crashed")
 

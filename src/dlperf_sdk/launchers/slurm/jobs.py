@@ -1,4 +1,4 @@
-"""Slurm's answers about jobs, from its own commands and without accounting: a job's state, and why it ended."""
+"""Query Slurm about jobs, by its own commands and without accounting: a job's state, and why it ended."""
 
 from __future__ import annotations
 
@@ -39,10 +39,16 @@ def job_label(number: str) -> str:
 
 
 def run_slurm(command: Sequence[str], text: str = "") -> str:
-    """Run one of Slurm's commands with `text` on its standard input, and return its output.
+    """Run one of Slurm's commands, and return its standard output.
+
+    The user's own defaults for squeue (`SQUEUE_…`) are left out: they could hide jobs.
+
+    Args:
+        command: The command, as its words.
+        text: The command's standard input.
 
     Raises:
-        Unavailable: it failed; the message holds its error.
+        Unavailable: The command cannot be run, takes more than a minute, or fails; the message has its error.
     """
     # A user's own defaults for squeue, as SQUEUE_PARTITION is one, would hide jobs from us.
     variables = {key: value for key, value in os.environ.items() if not key.startswith("SQUEUE_")}
@@ -67,15 +73,20 @@ def run_slurm(command: Sequence[str], text: str = "") -> str:
 
 
 def is_busy(error: Unavailable) -> bool:
-    """Return True if a command failed because Slurm's controller is busy or restarting: it may answer later."""
+    """Return True if a command of Slurm failed because its controller is busy or restarting: it may answer later."""
     return re.search(_BUSY, str(error)) is not None
 
 
 def query_job(number: str) -> dict[str, str]:
-    """Return the fields that `scontrol` prints about a job: `JobState`, `JobName`, `BatchHost` and others.
+    """Return the fields that `scontrol` prints about a job by name: `JobState`, `JobName`, `BatchHost` and others.
+
+    If Slurm's controller is busy, ask a second time after two seconds.
+
+    Args:
+        number: The job's number, or `NUMBER_TASK` for a task of an array.
 
     Raises:
-        Unavailable: there is no such job, or it ended too long ago, or Slurm does not answer.
+        Unavailable: There is no such job, it ended too long ago, or Slurm does not answer.
     """
     if not re.fullmatch("[0-9]+(_[0-9]+)?", number):
         raise Unavailable(f"{number[:50]!r} is no number of a Slurm job.")
@@ -91,7 +102,7 @@ def query_job(number: str) -> dict[str, str]:
 
 
 def query_job_or(previous: dict[str, str], number: str) -> dict[str, str]:
-    """Return what `query_job` does, or the `previous` answer where that raises `Unavailable`, whatever the reason."""
+    """Return the job's fields as `query_job` does, or `previous` if `query_job` raises Unavailable."""
     try:
         return query_job(number)
     except Unavailable:
@@ -99,9 +110,15 @@ def query_job_or(previous: dict[str, str], number: str) -> dict[str, str]:
 
 
 def explain_end(state: str, output: str, hosts: str = "") -> tuple[str, str, int | None] | None:
-    """Return the failure that a job's state or srun's output shows: kind, sentence and node; None if they show none.
+    """Return the failure that a job's state or srun's output shows.
 
-    `hosts` is Slurm's list of the nodes in the order of our numbers, where it is known.
+    Args:
+        state: The job's state; empty if unknown.
+        output: The end of srun's output; empty if unknown.
+        hosts: Slurm's list of the nodes, in the order of the case's nodes; empty if unknown.
+
+    Returns:
+        The failure's kind, its message, and the node's number or None; None if neither shows a failure.
     """
     launch_failure = re.search(r"Task launch for .* failed on node (\S+): ([^\n\\]*)", output)
     end = _explain_state(state, output)

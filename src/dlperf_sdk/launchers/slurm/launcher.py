@@ -1,7 +1,7 @@
-"""Slurm, through its own commands: a step of the allocation that this runs in, or a job of its own.
+"""The launcher for Slurm, through its own commands: a step of the surrounding allocation, or a job of its own.
 
-No accounting is needed, and no shared file system: srun carries the bundle on its standard input, in a submitted job
-from the node where the batch script runs.
+Neither accounting nor a shared file system is needed. srun carries the bundle on its standard input; in a submitted
+job, srun runs on the node of the batch script.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _NODE, _NODES = "SLURM_NODEID", "SLURM_STEP_NODELIST"
 
 
 class Slurm(CommandLauncher):
-    """`4n8d@slurm`: inside an allocation (SLURM_JOB_ID is set) a step of it, elsewhere a job of its own."""
+    """The launcher behind `4n8d@slurm`: a step of the surrounding allocation (SLURM_JOB_ID), else a submitted job."""
 
     name = "slurm"
     Options = SlurmOptions
     placement_variables = (_NODE, _NODES)
 
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Return the reason why Slurm's commands, or nodes of the allocation, are missing; None if they are not."""
+        """Return a sentence if there is no srun here, or the surrounding allocation has too few nodes; else None."""
         if not shutil.which("srun"):
             return (
                 "There is no srun here. Run on a machine that submits to Slurm, or choose another launcher."
@@ -52,10 +52,10 @@ class Slurm(CommandLauncher):
         return "SLURM_JOB_ID" not in os.environ
 
     def attach(self, job: str) -> AttachedJob:
-        """Return the job of this number, to follow its stream.
+        """Return the job with this number, so that its stream can be followed.
 
         Raises:
-            Unavailable: there is no such job of dlperf, it is over, or Slurm does not answer.
+            Unavailable: There is no such job, dlperf did not submit it, it is over, or Slurm does not answer.
         """
         facts = query_job(job)
         name, state = facts.get("JobName", ""), facts.get("JobState", "")
@@ -77,13 +77,18 @@ class Slurm(CommandLauncher):
         )
 
     def cancel_orphaned_jobs(self, ids: Set[str], options: SlurmOptions) -> Mapping[str, str]:
-        """Cancel the jobs whose names have these ids; return the states of those that are still there."""
+        """Cancel this user's jobs with these ids; return label → state of those that still exist.
+
+        Raises:
+            Unavailable: Slurm does not answer.
+        """
         return submission.cancel_orphaned_jobs(ids)
 
     def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
         """Return the one srun that starts all agents.
 
-        The coordinator decides what a lost node or agent means, so Slurm lets the others go on for a while.
+        The coordinator decides what a lost node or agent means. So Slurm lets the other agents continue for 30
+        seconds.
         """
         options: SlurmOptions = job.options
         placement = PlacementArguments(f"${_NODE}", f"${_NODES}", options.interface, options.ports)
@@ -98,11 +103,11 @@ class Slurm(CommandLauncher):
         return [step]
 
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        """Return the srun, or the sbatch that submits a script with it, to be shown to users."""
+        """Return the srun, or the sbatch that submits a script with it, for display. Nothing is started."""
         return (submission.sbatch_command(job),) if self.has_queue() else super().commands(job)
 
     def script(self, job: Job) -> str | None:
-        """Return the batch script of a job that is submitted, with an ellipsis for the bundle in it."""
+        """Return the batch script that is submitted, with `…` in place of the bundle; None inside an allocation."""
         if not self.has_queue():
             return None
         (step,) = self.agent_commands(job)
@@ -110,7 +115,14 @@ class Slurm(CommandLauncher):
 
     @contextmanager
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
-        """Run the step, or submit the job; the context's value is agent 0's stream, line by line."""
+        """Run the step, or submit the job; the context's value is agent 0's stream, line by line.
+
+        If Slurm ends the allocation or the job, the last event names the reason. Leaving the context ends the step,
+        or cancels the job.
+
+        Raises:
+            Unavailable: Slurm rejects the job, or does not answer.
+        """
         (step,) = self.agent_commands(job)
         python = job.options.agent_python
         if self.has_queue():
@@ -122,10 +134,14 @@ class Slurm(CommandLauncher):
 
 
 def explain_allocation_end(lines: Iterator[bytes], number: str) -> Iterator[bytes]:
-    """Yield the lines of a step of the job `number`; if Slurm ended the allocation, the last event says so.
+    """Yield the lines of a step; if Slurm ended the surrounding allocation, the last event says so.
 
-    Slurm ends the agents and their workers one after another, so the coordinator may still have the time to report a
-    lost node or a dead worker.
+    Slurm ends the agents and their workers one after another, so the coordinator may still report a lost node or a
+    dead worker. Such a last event is replaced.
+
+    Args:
+        lines: Agent 0's stream.
+        number: The number of the allocation's job.
     """
     last = b""
     for line in lines:

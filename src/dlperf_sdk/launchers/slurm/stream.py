@@ -1,4 +1,4 @@
-"""Agent 0's stream of a job, read from the node of its batch script: by the controller, or by one that attaches."""
+"""Read agent 0's stream of a job from the node of its batch script, for the controller or one that attaches later."""
 
 from __future__ import annotations
 
@@ -49,12 +49,17 @@ _CASE = b'"event": "case"'
 
 
 def follow_job(number: str) -> Iterator[bytes]:
-    """Yield the stream of a job from its beginning, whoever submitted it; to stop reading does not harm the job.
+    """Yield the lines of a job's stream from its beginning, also if another controller submitted the job.
 
-    Once agents have started, it yields a line at least every `SILENCE_TIMEOUT` seconds, or the job's node is lost.
+    While the job waits in the queue, there are events `waiting`. Once agents have started, a line comes at least
+    every `SILENCE_TIMEOUT` seconds. If the job ends or falls silent before agent 0 has written `ended`, that event
+    is created here, with Slurm's reason if it has one. The job continues if the iterator is closed.
+
+    Args:
+        number: The job's number.
 
     Raises:
-        Unavailable: there is no such job, or Slurm does not answer.
+        Unavailable: There is no such job, or Slurm does not answer the first query.
     """
     facts = query_job(number)
     while facts.get("JobState") in ("PENDING", "CONFIGURING"):
@@ -104,9 +109,15 @@ def follow_job(number: str) -> Iterator[bytes]:
 
 
 def await_final_state(number: str) -> Generator[bytes, None, str]:
-    """Return a job's state, such as `RUNNING` or `TIMEOUT`; an empty text if Slurm does not answer.
+    """Wait until Slurm has ended a job that it is ending, and yield heartbeats meanwhile.
 
-    While Slurm is ending the job, its cause is not known yet: this waits for it, and yields heartbeats meanwhile.
+    Only then Slurm reports the cause. The wait ends after 45 seconds; for a job that is not ending it takes no time.
+
+    Args:
+        number: The job's number.
+
+    Returns:
+        The job's state, such as `RUNNING` or `TIMEOUT`; empty if Slurm does not answer.
     """
     deadline = time.monotonic() + _END_TIMEOUT
     while True:
@@ -118,7 +129,12 @@ def await_final_state(number: str) -> Generator[bytes, None, str]:
 
 
 def waiting_event(number: str, reason: str) -> bytes:
-    """Return an event that shows Slurm's reason why a job waits, such as Resources or PartitionNodeLimit."""
+    """Return an event `waiting`, as a line without line feed, with Slurm's reason why a job waits.
+
+    Args:
+        number: The job's number.
+        reason: Slurm's reason, such as `Resources` or `PartitionNodeLimit`; `None` if it gives none.
+    """
     text = f"{job_label(number)} is waiting" + ("" if reason == "None" else f": {reason}")
     return json.dumps({"event": "waiting", "text": text}).encode()
 
@@ -170,9 +186,13 @@ def _start_follower(
 
 
 def acknowledge(number: str) -> None:
-    """Notify a job that its stream is stored, so that it need not wait any longer.
+    """Tell a job that its stream is stored, so that it stops waiting for readers.
 
-    A job that is not over, or cannot be reached, stays as it is: it ends by itself after its `linger`.
+    If the job has not finished its stream, or cannot be reached, nothing happens: it ends by itself after its option
+    `linger`.
+
+    Args:
+        number: The job's number.
     """
     with contextlib.suppress(Unavailable, OSError, subprocess.SubprocessError):
         facts = query_job(number)

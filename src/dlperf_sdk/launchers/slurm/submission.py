@@ -1,7 +1,7 @@
-"""A job of our own under Slurm: submitted, followed without a shared file system, cancelled.
+"""Submit a job to Slurm, follow it without a shared file system, and cancel it.
 
-The batch script holds the bundle (Slurm keeps it where only the user and Slurm read it). It starts the agents with one
-srun, and keeps their stream in a private directory on its node, from where a step of the same job reads it.
+The batch script holds the bundle (Slurm keeps it where only the user and Slurm read it). It starts the agents with
+one srun, and keeps their stream in a private directory on its node, from where a step of the same job reads it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ finally:
 
 
 def sbatch_command(job: Job) -> tuple[str, ...]:
-    """Return the sbatch that reads the job's script from its standard input; pure."""
+    """Return the sbatch command that reads the job's batch script from its standard input. Nothing is started."""
     options: SlurmOptions = job.options
     flags = {
         "partition": options.partition,
@@ -75,12 +75,12 @@ def sbatch_command(job: Job) -> tuple[str, ...]:
 
 
 def batch_script(step: Sequence[str], linger_seconds: int, bundle: bytes) -> str:
-    """Return the batch script, in Python: nothing in it is read by a shell; pure.
+    """Return the batch script, a Python program of which no shell reads anything.
 
     Args:
-        step: The command of the step.
-        linger_seconds: How long the job waits for its stream to be acknowledged.
-        bundle: The bundle's content; empty to show the script without it.
+        step: The command that starts the agents.
+        linger_seconds: Seconds that the job waits at its end for its stream to be acknowledged.
+        bundle: The bundle's content; empty to show the script with `…` in its place.
     """
     text = base64.b64encode(bundle).decode()
     return _SCRIPT.substitute(bundle=repr(text) if text else "…", linger=linger_seconds, step=list(step))
@@ -88,10 +88,16 @@ def batch_script(step: Sequence[str], linger_seconds: int, bundle: bytes) -> str
 
 @contextmanager
 def submit(job: Job, step: Sequence[str]) -> Iterator[Iterator[bytes]]:
-    """Submit a job that runs `step`; the value is its stream, and leaving the context cancels the job.
+    """Submit a job; the context's value is agent 0's stream, and leaving the context cancels the job.
+
+    Leaving the context also waits until Slurm has ended the job, at most `STOP_TIMEOUT` seconds.
+
+    Args:
+        job: The job.
+        step: The command that starts the agents.
 
     Raises:
-        Unavailable: Slurm rejects it.
+        Unavailable: Slurm rejects the job or does not answer, or the script is larger than `MAX_SCRIPT_SIZE`.
     """
     script = batch_script(step, job.options.linger, job.bundle.read_bytes())
     if len(script) > MAX_SCRIPT_SIZE:
@@ -134,10 +140,16 @@ def _submit_script(job: Job, script: str) -> str:
 
 
 def cancel_orphaned_jobs(ids: Set[str]) -> dict[str, str]:
-    """Cancel this user's jobs of these ids, and return the states of those that are still there.
+    """Cancel this user's jobs with these ids, and return those that still exist.
 
-    A number may be another job's by now; the name and the user are not. Where there is no squeue there is no sbatch
-    either, and jobs that were submitted elsewhere share no machine with what runs here.
+    Jobs are found by name and user: a stored number may belong to another job by now. A machine without squeue has
+    no sbatch either, so nothing is found there.
+
+    Args:
+        ids: Values of `Job.id`.
+
+    Returns:
+        Label of each job → Slurm's state, or `submitting` for an sbatch that still runs on this machine.
 
     Raises:
         Unavailable: Slurm does not answer.
