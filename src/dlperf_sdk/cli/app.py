@@ -50,6 +50,7 @@ COMMANDS = {
     "campaign": ("campaigning:campaign", "Run a matrix of cases unattended, resume it, show its status."),
     "list": ("listing:list_plugins", "List the installed plugins."),
     "describe": ("describing:describe", "Describe a plugin: its capabilities, options and requirements."),
+    "try": ("trying:try_", "Start one worker of a plugin on a small case, and show what it answers."),
     "check": ("checking:check", "Run the conformance suite on an installed plugin."),
     "new-plugin": ("checking:new_plugin", "Write the skeleton of a framework plugin."),
     "doctor": ("doctor:doctor", "Check whether this machine can measure, and what would disturb it."),

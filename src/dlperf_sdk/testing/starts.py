@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -52,7 +52,13 @@ class Answer:
         return f"the worker failed when it was asked for {self.values['asked']}:\n{self.values['error']}"
 
 
-def start(spec: RunSpec, registry: Registry, program: str, deadline: float | None = None) -> Outcome:
+def start(
+    spec: RunSpec,
+    registry: Registry,
+    program: str,
+    deadline: float | None = None,
+    on_progress: Callable[[str], None] = lambda text: None,
+) -> Outcome:
     """Start the workers of a case with one program, wait until they end, and return their records, failure and logs.
 
     The managed environment is made first if it does not exist. No samplers run.
@@ -62,6 +68,7 @@ def start(spec: RunSpec, registry: Registry, program: str, deadline: float | Non
         registry: The plugins.
         program: A key of `dlperf_sdk.worker.programs.PROGRAMS`, such as `answer`.
         deadline: Upper bound in seconds for the deadline of each phase; None leaves the deadlines as they are.
+        on_progress: Gets lines about the managed environment while it is made.
 
     Raises:
         DlperfError: the case cannot be planned, its environment cannot be made, or the workers cannot be started. A
@@ -70,7 +77,12 @@ def start(spec: RunSpec, registry: Registry, program: str, deadline: float | Non
     plan = make_plan(spec, registry)
     variables = list_requested_variables(plan.spec)
     prepared = environments.prepare(
-        spec.framework, plan.environment, plan.device, python=spec.python, env=variables
+        spec.framework,
+        plan.environment,
+        plan.device,
+        python=spec.python,
+        env=variables,
+        on_progress=on_progress,
     )
     request = plan.request("conformance", prepared.command, variables, {"source": spec.data.source})
     if deadline is not None:
@@ -155,15 +167,18 @@ def _parity_event(parity: ParityRun, records: Sequence[Record]) -> Mapping[str, 
     return {"event": "parity-ended", "failure": None, "records": records_found}
 
 
-def ask(spec: RunSpec, registry: Registry) -> tuple[Answer, ...]:
+def ask(
+    spec: RunSpec, registry: Registry, on_progress: Callable[[str], None] = lambda text: None
+) -> tuple[Answer, ...]:
     """Start the trainers of a case with the suite's questions, and return their answers in the order of the ranks.
 
-    If a worker fails, one answer with the keys `asked` and `error` is returned in place of all answers.
+    If a worker fails, one answer with the keys `asked` and `error` is returned in place of all answers. `on_progress`
+    gets lines about the managed environment while it is made.
 
     Raises:
         DlperfError: as `start` does.
     """
-    outcome = start(spec, registry, "answer")
+    outcome = start(spec, registry, "answer", on_progress=on_progress)
     if outcome.failure is None:
         return tuple(Answer(record["facts"][ANSWERS]) for record in outcome.records)
     error = outcome.failure.traceback or f"{outcome.log}\n{outcome.failure.message}"
