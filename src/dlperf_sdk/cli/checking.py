@@ -217,7 +217,8 @@ def new_plugin(
     for file in project.files:
         write(f"{project.folder / file}\n")
     say(
-        f"Next: pip install --editable {project.folder} and dlperf try {name} resnet50. Its README.md says what to fill in."
+        f"Next: pip install --editable {project.folder} and dlperf try {name} resnet50. Its README.md says what "
+        "to fill in."
     )
     return 0
 
