@@ -1,1 +1,1 @@
-"""Campaigns: a matrix of cases, carried out unattended and resumed where it was left."""
+"""Campaigns: matrices of cases that are measured unattended, and resumed after an interruption."""

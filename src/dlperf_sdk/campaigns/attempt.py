@@ -1,4 +1,4 @@
-"""One attempt at a repeat of a campaign's case: rest, measure, and note what disturbed it."""
+"""One attempt at a repeat of a campaign's case: cool down, measure, and note disturbances."""
 
 from __future__ import annotations
 
@@ -15,9 +15,19 @@ from dlperf_sdk.results.records import Repeat
 
 
 def take_attempt(session: Session, progress: CaseProgress, case: Case) -> None:
-    """Take one attempt at a case, record it in `progress`, and write its line into the journal.
+    """Measure one repeat of a case, and write the attempt to the journal, which updates `progress`.
 
-    An attempt that the session's time limit ended is taken anew after a resume; it is no failure of the case.
+    Before the attempt, the controller cools down and waits for an idle machine, as the campaign's settings
+    request. Load by other processes is noted. An attempt that the session's time limit ended is withdrawn: it is
+    no failure of the case, and is taken again after a resume.
+
+    Args:
+        session: The session.
+        progress: Progress of the case.
+        case: The case, begun and prepared; it gets the repeat or the failure.
+
+    Raises:
+        StoreError: the journal or the store cannot be written.
     """
     settings, number = session.settings, progress.highest + 1
     notes = _wait_before_attempt(session)

@@ -1,4 +1,4 @@
-"""Define a campaign as values: matrices, what is changed in their cases, and how they are carried out."""
+"""A campaign as values: matrices of cases, changes to their fields, and settings for their execution."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RETRIES: Mapping[str, int] = {
     "timeout": 0,
     "invalid-record": 0,
 }
-"""Failure kind → how often a case is tried again after it. Running out of memory, and what a plugin does not support,
+"""Kind of failure → default number of retries after it. After any other kind, such as out of memory, a retry
 would only fail again."""
 
 
@@ -42,83 +42,98 @@ def _retries(retries: Mapping[str, int]) -> dict[str, int]:
 
 @frozen(kw_only=True)
 class Settings:
-    """Settings for the execution of a campaign."""
+    """Settings for the execution of a campaign.
+
+    Raises:
+        UnknownName: `retry` has a kind of failure that is not among `RETRIES`.
+    """
 
     seed: int = 0
-    """Decides the order inside a round."""
+    """Seed of the order inside a round."""
     interleave: bool = True
-    """One repeat of every case before the next repeat of any, so that drift and heat favor none."""
+    """True to take one repeat of every case before the next repeat of any, so that drift and heat favor none."""
     adjacent: int = 1
-    """Consecutive cases whose repeats of one round run one after the other, in random order: 2 in an interleaved gate,
-    whose cases are the baseline and the candidate of each pair."""
+    """Number of consecutive cases whose repeats of one round run one after the other, in random order. It is 2 in
+    an interleaved gate, whose cases are the baseline and the candidate of each pair."""
     retry: Mapping[str, int] = attrs.field(default=RETRIES, converter=_retries)
+    """Kind of failure → number of retries after it; `RETRIES` for kinds that are not given."""
     case_limit: float | None = None
-    """Seconds for all attempts of a case together."""
+    """Maximum seconds for all attempts of a case together; None: no limit."""
     campaign_limit: float | None = None
-    """Seconds for one session; what is left can be resumed."""
+    """Maximum seconds for one session, after which the campaign can be resumed; None: no limit."""
     cooldown: float = 0.0
     """Seconds of rest before each attempt."""
     quiet_share: float = 0.1
-    """The share of this machine's cores that others may use before it is noted."""
+    """Fraction of this machine's cores that other processes may use before it is noted."""
     quiet_wait: float = 0.0
-    """Seconds to wait at most for others to use less than that."""
+    """Maximum seconds to wait for other processes to use less than that; 0: do not wait."""
     missing: str = "refuse"
-    """Cases whose framework, model or launcher is not installed: `refuse` the campaign, or `skip` them."""
+    """What to do with cases whose framework, model, launcher or data folder is missing: `refuse` the campaign, or
+    `skip` them."""
     max_cases: int = MOST_CASES
+    """Maximum number of cases before exclusion."""
     trace: bool = False
-    """An extra attempt of every case under its framework's profiler, part of no figure."""
+    """True for an extra attempt of every case under its framework's profiler, which is part of no figure."""
 
 
 @frozen(kw_only=True)
 class Block:
-    """A matrix, and where its parts stand in a file."""
+    """A matrix, and the positions of its parts in a file."""
 
     matrix: Matrix
     location: str = ""
-    """`FILE:LINE` of the matrix; empty for one made in Python."""
+    """`FILE:LINE` of the matrix; empty for one that was made in Python."""
     places: Mapping[str, str] = attrs.field(factory=dict)
-    """Field → the `FILE:LINE` where its values stand."""
+    """Field → `FILE:LINE` of its values."""
     spots: Mapping[tuple[str, str], str] = attrs.field(factory=dict)
-    """Field and value, as a text → the `FILE:LINE` where that value stands first."""
+    """Field and value, as text → `FILE:LINE` of the first occurrence of that value."""
     includes: tuple[str, ...] = ()
-    """The `FILE:LINE` of each entry of `include`."""
+    """`FILE:LINE` of each entry of `include`."""
 
     def locate(self, name: str, value: Any) -> str:
-        """Return the `FILE:LINE` of the value of the field `name`; if unknown, of the field, else of the matrix."""
+        """Return the `FILE:LINE` of a value of the field `name`, else of that field, else of the matrix.
+
+        It is empty if none of them is known.
+        """
         return self.spots.get((name, str(value))) or self.places.get(name, self.location)
 
 
 @frozen(kw_only=True)
 class Excluded:
-    """A predicate of the campaign as a whole, and where it stands."""
+    """A predicate of cases to leave out, for the campaign as a whole."""
 
     when: Predicate
     location: str = ""
+    """`FILE:LINE` of the predicate; empty for one that was made in Python."""
 
 
 @frozen(kw_only=True)
 class Campaign:
-    """Cases, and how to carry them out, made by `make_campaign` or from a file by `file.load_campaign`."""
+    """Cases and settings for their execution, made by `make_campaign`, or from a file by `file.load_campaign`.
+
+    Iteration yields the fields of each case that is not excluded, with its block and its `FILE:LINE`.
+    """
 
     name: str
     description: str = ""
     blocks: tuple[Block, ...]
     exclude: tuple[Excluded, ...] = ()
+    """Predicates of cases to leave out of all blocks."""
     overrides: tuple[tuple[Override, str], ...] = ()
-    """With the place of each in its file."""
+    """Overrides for all blocks, each with its `FILE:LINE`."""
     settings: Settings = Settings()
     source: str | None = None
-    """The file that it was read from."""
+    """File that the campaign was read from; None for one made in Python."""
     overridden: tuple[str, ...] = ()
-    """The settings that were given instead of the file's."""
+    """Names of the settings that were given in place of the file's."""
 
     @property
     def size(self) -> int:
-        """Cases before anything is left out."""
+        """Number of cases before any is excluded, equal ones included."""
         return sum(block.matrix.size for block in self.blocks)
 
     def __iter__(self) -> Iterator[tuple[dict[str, Any], Block, str]]:
-        """Yield the fields of each case, the block that it comes from, and its position in the file."""
+        """Yield the fields of each case that is not excluded, the block that it comes from, and its `FILE:LINE`."""
         overrides = [override for override, _ in self.overrides]
         for block in self.blocks:
             for fields, number in block.matrix.number_cases():
@@ -133,26 +148,27 @@ class CampaignCase:
     """One case of a campaign."""
 
     id: str
-    """The same for equal specs: what its directory is named after."""
+    """Name of the case's run, which is the same for equal specs of a campaign."""
     spec: RunSpec
+    """The spec, with hashes in place of secret values of variables."""
     location: str
-    """`FILE:LINE` of what it comes from: its entry of `include`, or its matrix."""
+    """`FILE:LINE` of the entry of `include` or the matrix that the case comes from; empty if it was made in Python."""
 
 
 def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = None) -> Iterator[CampaignCase]:
-    """Yield the cases of a campaign in their order, each once.
+    """Yield the cases of a campaign in order; of cases with equal specs only the first.
 
-    A case of a campaign file is checked here, after everything is merged: wherever in the file a value stands, and
-    however it is written, it may not decide what is executed or read.
+    Cases of a campaign file are checked here, after everything is merged. No value in the file may decide what is
+    executed or read, wherever it stands and however it is written.
 
     Args:
         campaign: The campaign.
-        stamp: Its stamp, which begins the ids of its cases.
-        registry: The plugins; those that are installed, unless given.
+        stamp: The campaign's stamp, with which the ids of its cases begin.
+        registry: The plugins; None: those that are installed.
 
     Raises:
-        CampaignError: a case has an impossible value, or one that a file may not set; there are too many cases, or
-            none.
+        CampaignError: a case has an impossible value, or one that a file may not set; or there are too many
+            cases, or none. The message begins with `FILE:LINE` if it is known.
     """
     settings, digests = campaign.settings, set[str]()
     plugins = registry or Registry()
@@ -204,14 +220,17 @@ def _refusal(campaign: Campaign, block: Block, setting: Restricted) -> str:
 
 
 def digest(spec: RunSpec) -> str:
-    """Return the first 12 hexadecimal digits of the SHA-256 of a spec: equal specs are one case."""
+    """Return the first 12 hexadecimal digits of the SHA-256 of a spec. Equal specs have equal digests."""
     return hashlib.sha256(json.dumps(spec.to_dict(), sort_keys=True).encode()).hexdigest()[:12]
 
 
 def locate_error(block: Block, fields: Mapping[str, Any], error: Exception) -> str:
-    """Return `FILE:LINE: ` of the field that an error is about, or of the block's matrix if the field is not known.
+    """Return `FILE:LINE: ` of the field that an error is about, else of the block's matrix; empty if neither is known.
 
-    `fields` are those of the case in the block that raised the error.
+    Args:
+        block: The block of the case.
+        fields: The fields of the case that raised the error.
+        error: The error; the field is recognized by the error's attributes and message.
     """
     message, kind = str(error), getattr(error, "kind", "").replace(" ", "_")
     for name in fields:
@@ -251,10 +270,15 @@ def _shorten_count(count: int) -> str:
 
 
 def make_campaign(cases: Matrix | Campaign, **settings: Any) -> Campaign:
-    """Make a campaign from one matrix, with `settings` instead of the defaults.
+    """Make a campaign from one matrix, or return a copy of a campaign, in both cases with changed settings.
+
+    Args:
+        cases: A matrix, which becomes a campaign named `campaign`, or a campaign.
+        settings: Fields of `Settings`, in place of the defaults or of the campaign's.
 
     Raises:
-        UnknownName: there is no such setting.
+        UnknownName: there is no such setting, or no such kind of failure in `retry`.
+        SpecError: `cases` is something else.
     """
     known = [field.name for field in attrs.fields(Settings)]
     for name in settings:

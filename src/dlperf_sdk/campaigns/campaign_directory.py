@@ -1,13 +1,13 @@
-"""A campaign's directory: what is to be done, what has been done, and the runs.
+"""A campaign's directory: the definition, the journal, and the runs.
 
 ::
 
     DIR/
-        campaign.json     the cases, resolved, what is not installed, and how they are carried out; written once
-        journal.jsonl     what has happened, a line each
+        campaign.json     the resolved cases, the skipped cases and the settings; written once
+        journal.jsonl     what has happened, one entry per line
         lock              held by the controller
         runs/RUN-ID/      an ordinary run directory per case
-        set-aside/        runs that were found to be of another spec, and attempts that are not what they were
+        set-aside/        runs of another spec, and attempts that changed after they had ended
 """
 
 from __future__ import annotations
@@ -46,13 +46,15 @@ class CampaignDirectory:
     path: Path
     name: str
     stamp: str
+    """Prefix of the ids of the campaign's cases."""
     source: str | None
+    """Absolute path of the campaign's file; None for a campaign made in Python."""
     settings: Settings
     cases: tuple[CampaignCase, ...]
     skipped: tuple[RunSpec, ...]
-    """Cases that were left out, because something that they need was not installed."""
+    """Specs of the cases that were skipped, because something that they need was missing."""
     overridden: tuple[str, ...]
-    """The settings that were given instead of those of its file."""
+    """Names of the settings that were given in place of the file's."""
     journal: journal.Journal = field(init=False)
     store: ResultStore = field(init=False)
 
@@ -62,16 +64,22 @@ class CampaignDirectory:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the campaign's lock as its only controller while the context lasts.
+        """Return a context in which this process holds the campaign's lock, as its only controller.
 
         Raises:
-            StoreError: there is another controller, or the lock cannot be made.
+            StoreError: another controller holds the lock, or it cannot be created.
         """
         with journal.lock(self.path / "lock"):
             yield
 
     def set_aside(self, id: str, attempt: int | None = None) -> Path:
-        """Move a run, or one attempt of it, to another path, and return that path: nothing of it is lost or counted.
+        """Move a run, or one attempt of it, to a new folder in `set-aside`, and return the new path.
+
+        What was moved no longer counts, and nothing of it is lost.
+
+        Args:
+            id: Id of the case.
+            attempt: Number of the attempt to move; None moves the whole run.
 
         Raises:
             StoreError: it cannot be moved.
@@ -87,21 +95,21 @@ class CampaignDirectory:
         return place
 
     def is_locked(self) -> bool:
-        """Return True if a controller is running the campaign."""
+        """Return True if a controller holds the campaign's lock now."""
         return journal.is_locked(self.path / "lock")
 
 
 def create_campaign(path: Path, campaign: Campaign, entries: list[Entry], stamp: str) -> CampaignDirectory:
-    """Create the directory of a new campaign at a path, with its cases.
+    """Create the directory of a new campaign, and write its `campaign.json`.
 
     Args:
-        path: The directory, which must not exist.
+        path: The directory. It may exist, but not contain a campaign.
         campaign: The campaign.
-        entries: Its cases, planned or refused, as `plan_campaign` returns them.
-        stamp: Its stamp.
+        entries: Its cases, as `plan_campaign` returns them. Cases whose refusal is `missing` are skipped.
+        stamp: The campaign's stamp.
 
     Raises:
-        StoreError: the path exists, or the directory cannot be made.
+        StoreError: the directory contains a campaign, or cannot be created or written.
     """
     _check_free(path)
     missing = {e.case.id: e.refusal[1] for e in entries if e.refusal is not None and e.refusal[0] == MISSING}
@@ -152,11 +160,12 @@ def _check_free(path: Path) -> None:
 
 
 def open_campaign(path: Path) -> CampaignDirectory:
-    """Open the campaign in a directory.
+    """Return the campaign in a directory. Nothing is written.
 
     Raises:
-        StoreError: there is none.
-        DocumentError: its campaign.json was changed.
+        StoreError: there is no campaign in the directory, or the id of a case cannot name a run.
+        DocumentError: `campaign.json` cannot be read, is of another major version, or is malformed.
+        UnknownName: a case or a setting has a name that does not exist.
     """
     file = path / "campaign.json"
     if not file.is_file():
@@ -185,17 +194,17 @@ def open_campaign(path: Path) -> CampaignDirectory:
 def reopen_campaign(
     path: Path, allow: Collection[str] = (), registry: Registry | None = None
 ) -> CampaignDirectory:
-    """Open the campaign in a directory to continue it.
+    """Return the campaign in a directory to continue it, after a check that this user may and can run its cases.
 
     Args:
         path: The directory.
-        allow: Settings that decide what is executed, and that a campaign file alone may not make.
-        registry: The plugins; those that are installed, unless given.
+        allow: Names of settings that decide what is executed, which the user allows. A campaign's file alone cannot.
+        registry: The plugins; None: those that are installed.
 
     Raises:
-        StoreError, DocumentError: as `open_campaign` does.
+        StoreError, DocumentError, UnknownName: as `open_campaign` does.
         SpecError: a case has such a setting that is not in `allow`, or this shell lacks the value of a variable
-            whose hash the case has.
+            whose hash is in the case.
     """
     directory = open_campaign(path)
     cases = (case.spec.to_dict() for case in directory.cases)

@@ -1,4 +1,4 @@
-"""The progress of each case: the contents of its directory, joined with the failures in the journal."""
+"""Progress of a campaign's cases, from the journal and from the directories of their runs."""
 
 from __future__ import annotations
 
@@ -20,55 +20,57 @@ from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.run_spec import RunSpec
 
 ANY = "failed"
-"""Every kind of failure."""
+"""Name that stands for every kind of failure."""
 
 
 @define
 class CaseProgress:
-    """The progress of one case of a campaign."""
+    """Progress of one case of a campaign."""
 
     case: CampaignCase
     status: str | None = None
-    """`ok`, or how it failed; None as long as it is not concluded."""
+    """`ok`, or the kind of failure; None until the case is concluded."""
     ok: bool = True
-    """False if an integrity verdict failed; meaningful once the case is concluded."""
+    """False if an integrity verdict failed. Meaningful once the case is concluded."""
     last_failure: str = ""
-    """The kind of its last failure."""
+    """Kind of the last failure; empty without one."""
     message: str = ""
-    """The message of its last failure."""
+    """Message of the last failure."""
     throughputs: dict[int, float] = field(factory=dict)
-    """Attempt → throughput in samples/s, of the finished repeats."""
+    """Attempt → throughput in samples/s, of each finished repeat."""
     broken: list[int] = field(factory=list)
-    """The numbers of the attempts that failed."""
+    """Numbers of the attempts that failed."""
     failures: Counter[str] = field(factory=Counter)
-    """Number of failed attempts, by kind of failure."""
+    """Kind of failure → number of failed attempts."""
     highest: int = 0
-    """The highest number of an attempt that is over."""
+    """Highest number of an attempt that has ended."""
     seconds: float = 0.0
-    """That all its attempts took together."""
+    """Seconds that all attempts took together."""
     times: list[float] = field(factory=list)
-    """Seconds of each finished repeat, start and end included."""
+    """Seconds of each finished repeat, including the start and end of its processes."""
     started_at: str | None = None
+    """Time of the first start: UTC, ISO 8601; None before it."""
     batch_size: int | None = None
-    """The batch size that `max` was resolved to."""
+    """Batch size that `max` was resolved to; None if it is not resolved or not requested."""
     notes: list[str] = field(factory=list)
+    """Notes on the case, in order."""
     retried: bool = False
-    """True if it was concluded with a failure and is tried again on request."""
+    """True if the case was concluded with a failure, and is tried again on request."""
     problems: list[str] = field(factory=list)
-    """Problems with the contents of its directory."""
+    """Problems with the contents of the case's directory, as sentences."""
 
     @property
     def conclusion(self) -> str:
-        """Its status; `untrue` where the verdicts do not let the number stand, `pending` before there is one."""
+        """The status; `untrue` if the case ran and an integrity verdict failed, `pending` until it is concluded."""
         return "untrue" if self.status == "ok" and not self.ok else self.status or "pending"
 
     @property
     def finished(self) -> int:
-        """Finished repeats."""
+        """Number of finished repeats."""
         return len(self.throughputs)
 
     def apply(self, entry: Mapping[str, Any]) -> None:
-        """Apply one entry of the journal that is about this case."""
+        """Update the progress by one valid entry of the journal that is about this case."""
         self.notes += entry.get("notes", ())
         match entry["event"]:
             case "case-started":
@@ -117,7 +119,10 @@ class CaseProgress:
 def read_progress(
     cases: Iterable[CampaignCase], entries: Iterable[Mapping[str, Any]]
 ) -> dict[str, CaseProgress]:
-    """Return the progress of each case, by its id, from the journal's entries alone."""
+    """Return the progress of each case, by its id, from the journal's entries alone.
+
+    Entries of other cases are ignored.
+    """
     by_id = {case.id: CaseProgress(case) for case in cases}
     for entry in entries:
         progress = by_id.get(entry.get("case", ""))
@@ -127,10 +132,15 @@ def read_progress(
 
 
 def verify_progress(directory: CampaignDirectory) -> dict[str, CaseProgress]:
-    """Return the progress of each case by its directory, and correct the journal where it differs.
+    """Return the progress of each case, by its id, and append entries to the journal where a case's directory differs.
 
-    A result that cannot be read, is another spec's or contradicts its records, is no result: the case goes on from its
-    attempts. An attempt that cannot be read, or is not what it was when it had ended, is set aside and taken again.
+    A result does not count if it cannot be read, is of another spec, or contradicts its records: the case
+    continues from its attempts. An attempt that cannot be read, or that changed after it had ended, is set aside
+    and taken again. A directory of another spec is set aside, and the case is measured again. Each such problem
+    is in `CaseProgress.problems`.
+
+    Raises:
+        StoreError: the journal cannot be read or written, or a directory cannot be moved.
     """
     by_id = read_progress(directory.cases, directory.journal.read())
     for progress in by_id.values():
@@ -154,7 +164,7 @@ def verify_progress(directory: CampaignDirectory) -> dict[str, CaseProgress]:
 
 
 def find_failed(by_id: Mapping[str, CaseProgress], kinds: Iterable[str]) -> list[str]:
-    """Return the ids of the cases that failed with one of these kinds, or with any if the kinds have `failed`.
+    """Return the ids of the concluded cases that failed with one of these kinds; `failed` stands for every kind.
 
     Raises:
         UnknownName: there is no such kind.
@@ -168,7 +178,11 @@ def find_failed(by_id: Mapping[str, CaseProgress], kinds: Iterable[str]) -> list
 
 
 def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
-    """Return the kinds of failure as a set; `failed` stands for all. Raises UnknownName for an unknown one."""
+    """Return the kinds of failure as a set. `failed`, which stands for every kind, is accepted, too.
+
+    Raises:
+        UnknownName: there is no such kind.
+    """
     wanted_kinds = frozenset(kinds)
     for kind in sorted(wanted_kinds):
         if kind not in (ANY, *FAILURES):

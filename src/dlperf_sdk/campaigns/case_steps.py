@@ -1,4 +1,4 @@
-"""Carry out the steps of a case around its attempts: begin it, and after each attempt conclude it or go on."""
+"""Steps of a case around its attempts: begin it, and after each attempt retry, continue or conclude it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,21 @@ from dlperf_sdk.results.records import Failure
 from dlperf_sdk.spec.run_spec import RunSpec
 
 _OWN_ERRORS = (UsageError, PluginError)
-"""Errors that are of one case: between two cases a plugin, or what a case names, may have changed."""
+"""Errors that affect one case only: between two cases a plugin, or something that a case names, may have changed."""
 
 
 def begin_case(session: Session, progress: CaseProgress) -> Case | None:
-    """Begin and prepare a case for its next attempts.
+    """Begin and prepare a case for its next attempts, and add it to `session.open_cases`.
+
+    First it resolves a maximum batch size that is not known yet. Changes of the machine or the environment since
+    the case's earlier attempts are noted in the journal.
 
     Returns:
-        The case, which has a failure if it cannot be run; None if the session's time was up before.
+        The case, which has a failure if it cannot be run; None if the session's time limit ended the search for
+        the maximum batch size.
+
+    Raises:
+        StoreError: the journal or the store cannot be written.
     """
     directory, id = session.directory, progress.case.id
     spec, refusal = progress.case.spec, None
@@ -96,7 +103,9 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
 
 @contextmanager
 def record_own_failures(case: Case) -> Iterator[None]:
-    """Record an error of a plugin or of the case's values as the case's failure: the campaign goes on.
+    """Return a context in which a `UsageError` or a `PluginError` becomes the failure of the case.
+
+    The campaign's other cases can then continue.
 
     Raises:
         StoreError: the store cannot be written; later cases could not be written either.
@@ -118,7 +127,19 @@ def _shrink_batch(spec: RunSpec) -> RunSpec:
 
 
 def settle_case(session: Session, progress: CaseProgress, case: Case) -> None:
-    """Retry, continue or conclude a case after an attempt, or instead of one, as its progress and protocol say."""
+    """Retry, continue or conclude a case after an attempt, as its progress, its protocol and the time limits require.
+
+    A case that is retried or concluded is removed from `session.open_cases`. Concluding writes its result, after
+    an extra attempt under the profiler if the settings request a trace.
+
+    Args:
+        session: The session.
+        progress: Progress of the case.
+        case: The case, after an attempt, or with a failure instead of one.
+
+    Raises:
+        StoreError: the journal or the store cannot be written.
+    """
     settings, complete = session.settings, case.failure is None and case.stopping() is not None
     if case.failure is not None and not session.has_exhausted_retries(progress):
         del session.open_cases[case.id]  # it is begun again, with its failed attempt behind it
@@ -140,7 +161,7 @@ def settle_case(session: Session, progress: CaseProgress, case: Case) -> None:
 
 
 def read_environment(path: Path) -> Mapping[str, Any]:
-    """Return the environment that an earlier session recorded in a file; empty if there is none that can be read."""
+    """Return the environment that an earlier session recorded in a file, as JSON values; empty if it cannot be read."""
     with suppress(DocumentError):
         return load_document(path)
     return {}

@@ -1,4 +1,4 @@
-"""List the changes in a campaign's file since the campaign was resolved from it. It goes on as it was resolved."""
+"""Changes in a campaign's file since the campaign was started. A campaign continues as it was resolved at its start."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from dlperf_sdk.errors import DlperfError
 from dlperf_sdk.spec.run_spec import RunSpec
 
 MAX_LISTED = 5
-"""Cases that a sentence names; the rest are counted."""
+"""Maximum number of cases that a sentence names; the others are counted."""
 _KIND = ("framework", "model")
-"""Fields in which a case cannot have been edited: with another one it is another case."""
+"""Fields that identify a case: a case in which they differ is another case, not an edited one."""
 
 Plain = Mapping[str, Any]
 
 
 def describe_edits(directory: CampaignDirectory) -> list[str]:
-    """Return a sentence for each difference between the current campaign file and the campaign; none without a file.
+    """Return a sentence for each difference between a campaign and the current content of its file.
 
-    Settings that were given in place of the file's, at the start, are no difference; nor are comments and the order of
-    keys.
+    A last sentence gives advice. The result is empty without a difference, and for a campaign without a file. If
+    the file cannot be read any more, a single sentence says so. Comments and the order of keys make no
+    difference. Nor do settings that were given in place of the file's.
     """
     if directory.source is None:
         return []
@@ -47,7 +48,7 @@ def describe_edits(directory: CampaignDirectory) -> list[str]:
 
 
 def differences(before: Sequence[RunSpec], now: Sequence[RunSpec]) -> list[str]:
-    """Return sentences on the cases that were removed, added, or edited between the specs `before` and `now`."""
+    """Return sentences on the cases that were edited, removed and added between the specs `before` and `now`."""
     old, new = _index_by_text(before), _index_by_text(now)
     removed = [spec for text, spec in old.items() if text not in new]
     added = [spec for text, spec in new.items() if text not in old]

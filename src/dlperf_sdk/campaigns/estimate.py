@@ -1,4 +1,4 @@
-"""Estimate a campaign's remaining time: roughly at first, and better with every repeat that comes in."""
+"""Estimate of a campaign's remaining time, which becomes more accurate with every repeat."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.worker.estimate import median
 
 START = 20.0
-"""Seconds that the start and the end of a repeat are guessed at while nothing is known."""
+"""Assumed seconds for the start and the end of a repeat, if nothing similar has been measured."""
 STEP = 0.5
-"""Seconds that a step is guessed at while nothing is known."""
+"""Assumed seconds of a step, if nothing similar has been measured."""
 PROBES = 8
-"""Assumed number of probes of a search for the largest batch size; see `dlperf_sdk.max_batch.search`."""
+"""Assumed number of probes of a search for the maximum batch size; see `dlperf_sdk.max_batch.search`."""
 _PROBE: dict[str, Any] = {**SHORT, "target": None, "max_repeats": None}
 
 
 def default_seconds(spec: RunSpec) -> float:
-    """Return the estimated seconds of one repeat if nothing similar has been measured: an order of magnitude."""
+    """Return the estimated seconds of one repeat of a case of which nothing similar has been measured."""
     protocol = spec.resolved_protocol()
     return START + STEP * (protocol.canonical_steps + protocol.warmup + protocol.steps)
 
@@ -32,12 +32,14 @@ def default_seconds(spec: RunSpec) -> float:
 def remaining_seconds(cases: Iterable[CaseProgress], settings: Settings) -> float:
     """Return the estimated seconds until the campaign is complete.
 
-    A case takes as long as its own repeats did; before its first, as long as the repeats of cases with its framework,
-    model and topology; else of its framework and model; else of any; else as `default_seconds` says. The probes for a
-    largest batch size that is not known yet, and a trace, take as much less as they have fewer steps. Preparing
-    environments and parity runs, which are mostly found in a cache, are not counted.
+    A repeat is assumed to take the median of the case's own repeats. Without any, the median of cases with the
+    same framework, model and topology is taken, else with the same framework and model, else of all cases, else
+    `default_seconds`. Probes for a maximum batch size that is not known yet, and a trace, are scaled by their
+    number of steps. The preparation of environments and parity runs, mostly cached, is not counted.
 
-    `cases` are the progress of all cases, and `settings` those of the campaign.
+    Args:
+        cases: The progress of all cases.
+        settings: The settings of the campaign.
     """
     all_cases = list(cases)
     known = _median_times(all_cases)
@@ -50,7 +52,7 @@ def remaining_seconds(cases: Iterable[CaseProgress], settings: Settings) -> floa
 
 
 def extra_repeats(progress: CaseProgress, settings: Settings) -> float:
-    """Return the estimated time of a case's batch-size probes and trace, in units of one repeat."""
+    """Return the estimated time of a case's batch-size probes and trace, as a multiple of the time of one repeat."""
     spec = progress.case.spec
     probes = PROBES if spec.wants_max_batch and progress.batch_size is None else 0
     probe, traced = attrs.evolve(spec, **_PROBE), attrs.evolve(spec, steps=tracing.STEPS)
@@ -61,8 +63,11 @@ def extra_repeats(progress: CaseProgress, settings: Settings) -> float:
 def total_seconds(cases: Iterable[CampaignCase], known: Iterable[CaseProgress], settings: Settings) -> float:
     """Return the estimated seconds of a campaign of these cases from its start.
 
-    A case takes as long as the repeats of its equal among the `known` ones, wherever those were measured; else as
-    `remaining_seconds` says.
+    Args:
+        cases: The cases to measure.
+        known: Cases of other campaigns. A case with an equal spec takes the time of the repeats there; the others
+            are estimated as `remaining_seconds` describes, with all of these as known.
+        settings: The settings of the campaign.
     """
     before = list(known)
     times = {digest(progress.case.spec): progress.times for progress in before if progress.times}
@@ -72,14 +77,20 @@ def total_seconds(cases: Iterable[CampaignCase], known: Iterable[CaseProgress], 
 
 
 def remaining_repeats(progress: CaseProgress) -> int:
-    """Return the number of repeats that a case still needs according to its protocol."""
+    """Return the number of repeats that a case still needs by its protocol, at least 1.
+
+    For an adaptive protocol only the first repeats are counted.
+    """
     return max(1, progress.case.spec.resolved_protocol().repeats - progress.finished)
 
 
 def seconds_per_repeat(progress: CaseProgress, known: Mapping[tuple[str, ...], float]) -> float:
     """Return the estimated seconds of one repeat of a case.
 
-    `known` has the median seconds of repeats by what cases have in common, for a case without repeats of its own.
+    Args:
+        progress: Progress of the case; the median of its own repeats is used if it has any.
+        known: (framework, model, topology), (framework, model) or () → median seconds of repeats of such cases, the
+            fallback in this order.
     """
     if progress.times:
         return median(progress.times)

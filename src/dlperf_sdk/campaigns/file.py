@@ -1,8 +1,8 @@
 """Campaign files: YAML, TOML or JSON (schema `campaign`), and the files and presets that they extend.
 
-Whoever runs a file need not have read it: it is data, it extends only what lies below its own directory, and its
-cases reach no further than a spec file's may (`dlperf_sdk.planning.spec_file`). Here, a folder of data is resolved
-against the directory of the file that names it; what the cases execute is checked on the expanded cases
+The user who runs a file need not have read it. A file is data; it extends only files below its own directory, and
+its cases may set no more than those of a spec file (`dlperf_sdk.planning.spec_file`). Here, a data folder is
+resolved against the directory of the file that names it. What the cases execute is checked on the expanded cases
 (`campaign.expand_cases`).
 """
 
@@ -29,18 +29,22 @@ PRESET = "preset:"
 _MATRIX = ("fields", "axes", "zip", "include", "exclude")
 CAMPAIGN_VERSION = "1.0"
 DEEPEST = 20
-"""Files that extend one another in a row."""
+"""Maximum length of a chain of files that extend one another."""
 _OWN_KEYS = {*_MATRIX, "name", "overrides", "matrices", "extends"}
 """Keys that a spec file does not have."""
 
 
 def list_presets() -> tuple[str, ...]:
-    """Return the names of the presets that come with dlperf-sdk."""
+    """Return the names of the presets that ship with dlperf-sdk, sorted."""
     return tuple(sorted(path.stem for path in _presets_directory().iterdir() if path.suffix == ".yaml"))
 
 
 def is_campaign(source: str) -> bool:
-    """Return True for a preset, or a file with a campaign's keys; False for the file of one case, or none."""
+    """Return True if the source is a campaign: a text `preset:…`, or a file with a key that only campaign files have.
+
+    The result is False for the file of one case, for a file that cannot be read, and if there is no such file. It
+    is not checked that a preset exists.
+    """
     if source.startswith(PRESET):
         return True
     try:
@@ -50,13 +54,13 @@ def is_campaign(source: str) -> bool:
 
 
 def load_campaign(source: str | Path) -> Campaign:
-    """Load a campaign from a file or a preset (`preset:NAME`).
+    """Load a campaign from a file or a preset, `preset:NAME`.
 
     Raises:
-        CampaignError: the file, or one that it extends, says what cannot be: each mistake has a line of the message,
-            which begins with FILE:LINE.
+        CampaignError: the file, or one that it extends, has mistakes. The message has a line for each,
+            `FILE:LINE: …`.
         DocumentError: a file cannot be read or parsed.
-        UnknownName: there is no such preset.
+        UnknownName: there is no such preset; or the source has no suffix and is no file.
     """
     name, path = str(source), Path(source)
     if name.startswith(PRESET):

@@ -1,6 +1,6 @@
 """The format of campaign files (schema `campaign`), which `dlperf_sdk.campaigns.file` reads.
 
-Sections of a file group the flat `Settings` of a campaign; their defaults are those.
+Sections of a file group the flat `Settings` of a campaign, and have the same defaults.
 """
 
 # ruff: noqa: RUF009 - setting() makes an attrs field, not a default value
@@ -29,7 +29,7 @@ _RETRIED = {
 
 
 def setting(name: str) -> Any:
-    """Return a field with the default of the setting `name`."""
+    """Return an attrs field with the default of the campaign setting `name`."""
     return attrs.field(default=getattr(attrs.fields(Settings), name).default)
 
 
@@ -96,7 +96,7 @@ Retries = Annotated[
 
 @frozen
 class Matrix:
-    """One matrix."""
+    """One matrix of cases."""
 
     fields: SpecFields = attrs.field(factory=dict)
     """Fields that all cases share; an axis, a zip or an included case overrides them."""
@@ -153,7 +153,7 @@ class Quiet:
 
 @frozen
 class CampaignFile(Matrix):
-    """A matrix of benchmark cases, and how it is carried out."""
+    """A matrix of benchmark cases, with settings for its execution."""
 
     name: Annotated[
         str,
@@ -166,7 +166,7 @@ class CampaignFile(Matrix):
     schema_location: str | None = attrs.field(default=None, metadata={"key": "$schema"})
     """Location of this schema, for editors; ignored otherwise."""
     description: str = ""
-    """Its purpose."""
+    """Purpose of the campaign."""
     extends: tuple[PathText, ...] = ()
     """Files, relative to this one and below its directory, or presets (preset:NAME), whose cases come first."""
     matrices: tuple[Matrix, ...] = ()

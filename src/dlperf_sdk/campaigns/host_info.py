@@ -1,4 +1,4 @@
-"""Describe the host of a campaign, and list what changed on it between two sessions."""
+"""Description of a campaign's host, and of its changes between two sessions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ _PASSING = ("load", "time")
 
 
 def describe_host(registry: Registry) -> dict[str, Any]:
-    """Return the facts of this machine, its driver and devices, and the versions of dlperf-sdk and of the plugins."""
+    """Return facts about this machine and its software, as JSON values.
+
+    The keys are `dlperf-sdk` and `python` (versions), `plugins` (group and name of each framework and model →
+    name and version of its distribution) and `machine` (processors, memory, driver, devices and so on).
+    """
     info: dict[str, Any] = {
         "dlperf-sdk": __version__,
         "python": platform.python_version(),
@@ -29,7 +33,7 @@ def describe_host(registry: Registry) -> dict[str, Any]:
 
 
 def describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each value that differs between two results of `describe_host`."""
+    """Return a sentence for each value that differs between two results of `describe_host`; empty if none does."""
     old, new = _flatten(before), _flatten(now)
     sentences = []
     for name in sorted({*old, *new}):

@@ -1,7 +1,7 @@
-"""Interleave a baseline and a candidate in one campaign: the two repeats of a pair run one after the other.
+"""Interleaved campaigns of a baseline and a candidate: the two repeats of a pair run one after the other.
 
-Their order is drawn anew for each pair. So what drifts or differs between days on the machine affects both sides alike,
-and the signs of the pairs' differences are fair coins if neither side is faster.
+The order is drawn for each pair anew. Therefore drift, and differences between days, affect both sides alike. If
+neither side is faster, both signs of a pair's difference are equally probable.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.run_spec import RunSpec
 
 SIDES = 2
+"""Number of cases of a pair: the baseline and the candidate."""
 
 
 def load_cases(source: str) -> tuple[list[RunSpec], Settings]:
-    """Load the cases of a spec file, a campaign file or a preset, and the settings of a campaign.
+    """Return the cases of a spec file, a campaign file or a preset, and the settings of its campaign.
+
+    A spec file has one case and the default settings.
 
     Raises:
-        UsageError: the source cannot be read, or has impossible values.
+        UsageError: the source cannot be read, or has impossible values; also any of its subclasses.
     """
     if is_campaign(source):
         campaign = load_campaign(source)
@@ -39,15 +42,17 @@ def load_cases(source: str) -> tuple[list[RunSpec], Settings]:
 
 
 def baseline_cases(candidates: Sequence[RunSpec], baseline: str | Mapping[str, Any]) -> list[RunSpec]:
-    """Return the baseline of each candidate.
+    """Return the baseline of each candidate, in order.
 
     Args:
         candidates: The cases of the candidate.
-        baseline: Fields to change in each case; or a spec or campaign file, a preset, the name of a managed
-            environment, or the folder or interpreter of another one.
+        baseline: What is different in the baseline. A mapping: fields to change in each case. A text: a spec
+            file, a campaign file or a preset with as many cases; the path of an interpreter or of an
+            environment's folder; or the name of a managed environment.
 
     Raises:
-        UsageError: it is none of these, or does not fit the candidates.
+        UsageError: the baseline does not fit the candidates, or its file has mistakes.
+        UnknownName: the baseline is none of these, or a field does not exist.
     """
     if isinstance(baseline, Mapping):
         return [_changed(candidate, baseline) for candidate in candidates]
@@ -78,16 +83,16 @@ def baseline_cases(candidates: Sequence[RunSpec], baseline: str | Mapping[str, A
 def make_interleaved(
     candidates: Sequence[RunSpec], baselines: Sequence[RunSpec], settings: Settings
 ) -> Campaign:
-    """Make the campaign of both sides, with an order that is drawn anew.
+    """Return a campaign in which the cases of both sides alternate, baseline first, with a random seed for the order.
 
     Args:
         candidates: The cases of the candidate.
-        baselines: Their partners, in the same order.
-        settings: Those of the candidate's campaign.
+        baselines: The baseline of each candidate, in the same order.
+        settings: Settings of the candidate's campaign. Those for order, adjacency and missing plugins are replaced.
 
     Raises:
-        UsageError: the two sides of a pair are equal, or do not measure equal work; or the number of repeats is
-            not fixed.
+        UsageError: the two sides of a pair are equal, or differ in workload or protocol; a case occurs twice; or the
+            number of repeats is not fixed.
     """
     for baseline, candidate in zip(baselines, candidates, strict=True):
         _check_pair(baseline, candidate)
@@ -109,12 +114,16 @@ def make_interleaved(
 
 
 def is_interleaved(directory: CampaignDirectory) -> bool:
-    """Return True if the campaign holds the two sides of a gate."""
+    """Return True if the campaign is an interleaved one of a baseline and a candidate."""
     return directory.settings.adjacent == SIDES
 
 
 def finished_pairs(directory: CampaignDirectory, unfinished: list[str]) -> Iterator[tuple[Result, Result]]:
-    """Yield the finished pairs of an interleaved campaign, baseline first; append the others' labels to a list.
+    """Yield the results of each pair that is concluded on both sides, baseline first.
+
+    Args:
+        directory: The directory of an interleaved campaign.
+        unfinished: List to which the label of the candidate of each other pair is appended.
 
     Raises:
         StoreError, DocumentError: a result cannot be read.

@@ -1,7 +1,7 @@
-"""The journal: what a campaign has done, a line each, on the disk before anything else happens.
+"""The journal of a campaign: one entry per line, written to the disk before anything else happens.
 
-Lines are only ever appended, and each is synchronized. A controller that was killed leaves at worst half a last line,
-which the next one cuts off. What the journal says of results is checked against the results themselves.
+Lines are only appended, and each is synchronized. A controller that was killed leaves at worst an incomplete last
+line, which the next append removes. Entries about results are later checked against the results themselves.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dlperf_sdk.errors import DocumentError, StoreError
 from dlperf_sdk.results.files import explain_os_errors
 
 MOMENT = 1.0
-"""Seconds for which a lock is asked for before it is taken for held: whoever looks whether it is held has it then."""
+"""Seconds during which a lock is tried before it is regarded as held. `is_locked` takes it for a moment, too."""
 
 
 class Journal:
@@ -33,7 +33,7 @@ class Journal:
         self.path = path
 
     def read(self) -> list[dict[str, Any]]:
-        """Return the entries of all whole lines, without those that `read_checked` reports as damaged.
+        """Return the valid entries of all complete lines, in order; empty without a file.
 
         Raises:
             StoreError: the file cannot be read.
@@ -41,7 +41,9 @@ class Journal:
         return self.read_checked()[0]
 
     def read_checked(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """Return the entries of all whole lines, and a sentence for each line that is damaged and skipped.
+        """Return the valid entries of all complete lines, and a sentence for each complete line that is damaged.
+
+        Both are empty without a file.
 
         Raises:
             StoreError: the file cannot be read.
@@ -67,7 +69,13 @@ class Journal:
         return entries, damages
 
     def append(self, event: str, **details: Any) -> dict[str, Any]:
-        """Append an entry of the kind `event` with `details`, and return it once it is on the disk.
+        """Append an entry, and return it once it is on the disk.
+
+        An incomplete last line is removed first, and so is the entry itself if writing fails.
+
+        Args:
+            event: Kind of the entry.
+            details: Further fields, as JSON values. `event` and `time` are added.
 
         Raises:
             StoreError: the entry cannot be written.
@@ -107,10 +115,12 @@ def _complete_length(descriptor: int) -> int:
 
 @contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Hold a file's lock while the context lasts. It ends with the process, however that ends.
+    """Return a context in which this process holds the exclusive lock of a file, which is created if missing.
+
+    The operating system releases the lock when the process ends, however it ends. The file names process and host.
 
     Raises:
-        StoreError: another controller holds it, or it cannot be made.
+        StoreError: another process holds the lock, or the file cannot be opened.
     """
     with explain_os_errors(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -141,7 +151,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Return True if a controller holds the lock of this file now."""
+    """Return True if a process holds the exclusive lock of this file now; False if the file cannot be opened."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
@@ -156,7 +166,7 @@ def is_locked(path: Path) -> bool:
 
 
 def read_holder(path: Path) -> str:
-    """Return the process and host that hold the lock, as written in its file; empty if it cannot be read."""
+    """Return process and host that took the lock last, as the file names them; empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")[:200].strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""The fields of a journal's entries, checked when a journal is read: a line may be damaged, or another program's."""
+"""Checks of the fields of a journal's entries. A line may be damaged, or written by another program."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ _OF_EVENT: dict[str, dict[str, _Check]] = {
 
 
 def find_invalid_field(entry: Any) -> str | None:
-    """Return the first field of an entry that is missing or not what it should be; None if all are right."""
+    """Return the name of the first field of an entry that is missing or invalid; None if all are valid.
+
+    An entry that is no mapping has the invalid field `event`.
+    """
     if not isinstance(entry, Mapping):
         return "event"
     checks = {**_COMMON_CHECKS, **_OF_EVENT.get(str(entry.get("event")), {})}

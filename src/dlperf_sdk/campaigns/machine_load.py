@@ -1,6 +1,6 @@
-"""Measure the load of other processes on a machine: a busy neighbor is noted, or waited for.
+"""Load of other processes on the machines of a campaign, to note it or to wait for an idle machine.
 
-The controller looks at its own machine; of the other nodes, their agents have sampled what the processors did.
+The controller measures its own machine. The load of other nodes is in the samples of their agents.
 """
 
 from __future__ import annotations
@@ -18,18 +18,21 @@ from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.results.records import Repeat
 
 LOOK = 1.0
-"""Seconds that a look at a machine takes while waiting for it to become quiet."""
+"""Seconds between two snapshots while waiting for an idle machine."""
 
 
 @frozen
 class Snapshot:
-    """Processor seconds so far: of the whole machine, and of us with everything that we have waited for."""
+    """Processor seconds of a machine up to a moment."""
 
     taken_at: float
+    """Moment on the monotonic clock, in seconds."""
     busy: float
+    """Processor seconds of the whole machine that were not idle."""
     own_seconds: float
+    """Processor seconds of this process and of its children that have ended."""
     processes: dict[int, tuple[str, float]]
-    """Of every process: its name, and its processor seconds."""
+    """Process id → name and processor seconds."""
 
 
 @frozen
@@ -37,13 +40,13 @@ class Foreign:
     """Processor use by other processes between two snapshots."""
 
     share: float
-    """Of all cores of the machine, 0 to 1."""
+    """Fraction of all cores of the machine, from 0 to 1."""
     busiest: str
-    """Name and pid of the process that used most; empty where none was still there."""
+    """Name and process id of the process that used most; empty if none that still runs used more than 5 % of a core."""
 
 
 def take_snapshot() -> Snapshot:
-    """Return the processor load of this machine and of its processes now. Takes a few milliseconds."""
+    """Return the processor seconds of this machine and of its processes up to now. This takes a few milliseconds."""
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0) + getattr(times, "steal", 0.0)
     guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # is in user already
@@ -58,9 +61,9 @@ def take_snapshot() -> Snapshot:
 
 
 def foreign_load(before: Snapshot, after: Snapshot) -> Foreign:
-    """Return the processor load of other processes between two snapshots, a share of all cores.
+    """Return the processor use by other processes between two snapshots.
 
-    All of our own processes must have ended by the second snapshot.
+    All children of this process must have ended by the second snapshot; else their use counts as foreign.
     """
     cores = os.cpu_count() or 1
     passed = max(after.taken_at - before.taken_at, 1e-6)
@@ -78,7 +81,12 @@ def foreign_load(before: Snapshot, after: Snapshot) -> Foreign:
 
 
 def note(load: Foreign, period: str) -> str:
-    """Return a note on the load by other processes in a period, such as "During attempt 2"."""
+    """Return a sentence about the load by other processes on this machine.
+
+    Args:
+        load: The load.
+        period: Start of the sentence, such as "During attempt 2".
+    """
     source = f", most of it {load.busiest}" if load.busiest else ""
     return f"{period}, other processes used {100 * load.share:.0f} % of this machine's cores{source}."
 
@@ -86,15 +94,17 @@ def note(load: Foreign, period: str) -> str:
 def foreign_load_by_node(
     repeat: Repeat, nodes: Sequence[Mapping[str, Any]], local_boot_id: str | None
 ) -> dict[int, float]:
-    """Return, by node, the share of processor time that other processes used during a repeat, as the agents sampled it.
+    """Return the processor use by other processes on each node during a repeat, from the agents' samples.
 
-    Nodes on this machine are left out, and so are those that share a machine (they are each other's neighbors), and
-    nodes without samples.
+    Nodes on this machine, nodes that share a machine, and nodes without samples are left out.
 
     Args:
         repeat: The repeat.
-        nodes: The facts of the nodes, in order.
-        local_boot_id: The boot id of this machine; None if it is not known.
+        nodes: The description of each node, by node index.
+        local_boot_id: The boot id of this machine; None if it is unknown.
+
+    Returns:
+        Index of a node → fraction of its processor time, from 0 to 1.
     """
     boots = [facts.get("boot_id") for facts in nodes]
     increases: dict[tuple[int, str], float] = {
@@ -115,14 +125,21 @@ def foreign_load_by_node(
 
 
 def describe_node_load(node: int, share: float, period: str) -> str:
-    """Return a note on the share of a node's cores that others used in a period, such as "During attempt 2"."""
+    """Return a sentence about the load by other processes on a node.
+
+    Args:
+        node: Index of the node.
+        share: Fraction of the node's cores.
+        period: Start of the sentence, such as "During attempt 2".
+    """
     return f"{period}, other processes used {100 * share:.0f} % of the cores of node {node}."
 
 
 def count_device_processes(repeat: Repeat) -> dict[tuple[int, str], int]:
-    """Return, by node and device, the maximum number of other processes that computed on the device in the window.
+    """Return the maximum number of other processes that computed on a device during the window of a repeat.
 
-    A case has one process on each of its devices. Only devices that were shared are there.
+    Returns:
+        (index of the node, device) → number of processes besides the case's own. Devices without any are left out.
     """
     counts = {}
     for series in repeat.series:
@@ -140,16 +157,29 @@ def count_device_processes(repeat: Repeat) -> dict[tuple[int, str], int]:
 
 
 def describe_device_processes(node: int, device: str, count: int, period: str) -> str:
-    """Return a note on `count` other processes on a device in a period, such as "During attempt 2"."""
+    """Return a sentence about other processes on a device.
+
+    Args:
+        node: Index of the node.
+        device: Identifier of the device.
+        count: Number of other processes.
+        period: Start of the sentence, such as "During attempt 2".
+    """
     users = "another process" if count == 1 else f"{count} other processes"
     return f"{period}, {users} computed on {device} of node {node}."
 
 
 def wait_for_quiet(share: float, timeout: float) -> Foreign | None:
-    """Wait until other processes use at most this share of the cores.
+    """Wait until other processes use at most a given fraction of this machine's cores, at most for `timeout` seconds.
+
+    At least one measurement of `LOOK` seconds is made.
+
+    Args:
+        share: The fraction, from 0 to 1.
+        timeout: Maximum seconds to wait.
 
     Returns:
-        None; after `timeout` seconds, the load of the other processes.
+        None once the machine is idle; the last measured load after the timeout.
     """
     end = time.monotonic() + timeout
     while True:

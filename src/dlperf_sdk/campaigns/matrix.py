@@ -1,6 +1,6 @@
-"""The matrix: axes that are crossed, values that go together, single cases, and what is left out of them.
+"""The matrix: axes that are combined, values that vary together, single cases, and exclusions.
 
-Cases come out one by one, so that a matrix that explodes is noticed before it fills the memory.
+Cases are generated one by one, so that a matrix with too many cases is noticed before it fills the memory.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from dlperf_sdk.spec.run_spec import RunSpec
 
 FIELDS = tuple(field.name for field in attrs.fields(RunSpec))
 MOST_CASES = 10_000
-"""Cases that a campaign may have unless it says otherwise: more is more often a slip of the pen than a wish."""
+"""Default maximum number of cases of a campaign. More are usually a mistake."""
 
 
 @frozen
 class Override:
-    """Fields that are set in the cases that a predicate holds for, or in all."""
+    """Fields to set in the cases that a predicate selects, or in all cases."""
 
     set: Mapping[str, Any]
+    """Field → value."""
     when: Predicate | None = None
+    """Predicate of the cases to change; None for all."""
 
 
 def _fields(_: Any, attribute: Any, value: Any) -> None:
@@ -57,7 +59,7 @@ def check_field(name: Any) -> None:
     """Check that a case has a field of this name; `options.NAME` sets one option.
 
     Raises:
-        UnknownName: it has none.
+        UnknownName: there is no such field.
     """
     if name not in FIELDS and not (isinstance(name, str) and name.startswith("options.")):
         raise UnknownName("field of a run spec", str(name), (*FIELDS, "options.NAME"))
@@ -98,17 +100,19 @@ def _copy(value: Mapping[str, Any]) -> dict[str, Any]:
 class Matrix:
     """Cases, as the fields of their run specs.
 
-    Every combination of the `axes` with one line of each group of `zip` is a case, and every entry of `include` is one
-    more; `fields` are what all of them share. Where `exclude` holds, a case is left out. Where two are given, what
-    stands nearer to the single case wins: include, zip, axes, fields.
+    Every combination of the `axes` with one line of each group of `zip` is a case, and every entry of `include`
+    is a further case; all share `fields`. If a field is given more than once, include wins over zip, zip over
+    axes, and axes over fields. Then `overrides` are applied. A case that matches a predicate of `exclude` is left
+    out. Iteration yields dictionaries of fields.
 
         Matrix(fields={"model": "resnet50"}, axes={"framework": ["torch", "mxnet"], "topology": ["1n1d", "1n2d"]},
                zip=[{"precision": ["fp32", "amp-fp16"], "batch_size": [128, 256]}],
                exclude=[{"framework": "mxnet", "batch_size": {"min": 256}}])
 
     Raises:
-        SpecError: an axis without values, or values that go together and differ in number.
-        UnknownName: a field that a case does not have.
+        SpecError: an axis has no values, lists that vary together differ in length, or a predicate or an override is
+            malformed.
+        UnknownName: there is no field of a given name.
     """
 
     fields: Mapping[str, Any] = attrs.field(factory=dict, converter=_copy, validator=_fields)
@@ -116,9 +120,10 @@ class Matrix:
     zip: Sequence[Mapping[str, Sequence[Any]]] = attrs.field(factory=tuple, converter=_tuple, validator=_zips)
     include: Sequence[Mapping[str, Any]] = attrs.field(factory=tuple, converter=_tuple)
     exclude: Sequence[Any] = attrs.field(factory=tuple, converter=_predicates)
-    """Predicates, or what they are read from."""
+    """Predicates, or the mappings that `predicate` reads them from."""
     overrides: Sequence[Any] = attrs.field(factory=tuple, converter=_overrides)
-    """Overrides, or mappings with `set` and perhaps `when`; the later over the earlier, before anything is excluded."""
+    """Overrides, or mappings with `set` and perhaps `when`. Later overrides win. They are applied before the
+    exclusion."""
 
     @include.validator
     def _check_include(self, attribute: Any, value: Any) -> None:
@@ -127,7 +132,10 @@ class Matrix:
 
     @property
     def size(self) -> int:
-        """Cases before anything is left out; nothing is made to count them. It may exceed what `len` can say."""
+        """Number of cases before any is excluded, computed without generating them.
+
+        It may exceed what `len` can return.
+        """
         sizes = [len(values) for values in self.axes.values()]
         sizes += [len(next(iter(group.values()))) for group in self.zip]
         crossed = math.prod(sizes) if sizes else 0
@@ -137,12 +145,18 @@ class Matrix:
         return self.size
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield the cases in order, the last axis fastest; zips after axes, then the included cases."""
+        """Yield the fields of each case that is not excluded: combinations first, then the included cases.
+
+        The last axis varies fastest, and groups of `zip` vary faster than axes.
+        """
         for fields, _ in self.number_cases():
             yield fields
 
     def number_cases(self) -> Iterator[tuple[dict[str, Any], int | None]]:
-        """Yield the cases in order, each with the index of its entry of `include`, or None for a combination."""
+        """Yield the fields of each case that is not excluded, in the order of `__iter__`.
+
+        The second value is the index of its entry of `include`; None for a combination.
+        """
         for fields, number in self._combine():
             changed = apply_overrides(fields, self.overrides)
             if not any(condition.holds(changed) for condition in self.exclude):
@@ -163,7 +177,7 @@ class Matrix:
 
 
 def apply_overrides(fields: dict[str, Any], overrides: Iterable[Override]) -> dict[str, Any]:
-    """Return the fields of a case after applying the overrides in order."""
+    """Return the fields of a case after the overrides whose predicates select it, in order."""
     for override in overrides:
         if override.when is None or override.when.holds(fields):
             fields = merge_layers(fields, override.set)
@@ -171,7 +185,10 @@ def apply_overrides(fields: dict[str, Any], overrides: Iterable[Override]) -> di
 
 
 def merge_layers(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the fields of all layers; later layers win, and mappings (options, env) are merged by entry."""
+    """Return the fields of all layers merged. Later layers win; mappings (options, env) are merged by key.
+
+    A field `options.NAME` becomes the entry NAME of `options`. The layers stay unchanged.
+    """
     flat: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.items():
@@ -185,7 +202,10 @@ def merge_layers(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flatten_fields(fields: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    """Yield name, keys and value of each field, and of each entry of a mapping, which is named `options.NAME`."""
+    """Yield the name, the keys and the value of each field, and of each entry of a field that is a mapping.
+
+    The entry N of a field F has the name `F.N` and the keys (F, N).
+    """
     for name, value in fields.items():
         yield name, (name,), value
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""In what order attempts are taken: seeded, so that it can be told beforehand and goes on the same after a resume."""
+"""The order of attempts: determined by a seed, so that it is known in advance and stays the same after a resume."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from collections.abc import Mapping, Sequence
 
 
 def order_round(ids: Sequence[str], seed: int, number: int, adjacent: int = 1) -> list[str]:
-    """Return all cases in the order of one round: a permutation that depends on the seed and the round alone.
+    """Return all cases in the order of one round: a permutation that depends only on the arguments.
 
-    Each `adjacent` consecutive cases stay together: their groups are shuffled, and each group in itself.
+    Args:
+        ids: Ids of all cases.
+        seed: The campaign's seed.
+        number: Number of the round, counted from 1.
+        adjacent: Size of the groups of consecutive cases that stay together. Groups are shuffled, and each group
+            in itself.
     """
     source = random.Random(f"dlperf-campaign {seed} {number}")  # noqa: S311 - an order, no secret
     groups = [list(ids[first : first + adjacent]) for first in range(0, len(ids), adjacent)]
@@ -22,10 +27,17 @@ def order_round(ids: Sequence[str], seed: int, number: int, adjacent: int = 1) -
 def choose_next_case(
     ids: Sequence[str], finished: Mapping[str, int], seed: int, interleave: bool, adjacent: int = 1
 ) -> str:
-    """Return the next case: of those with the fewest finished repeats, the first in that round's order.
+    """Return the id of the case whose repeat is taken next.
 
-    `finished` holds the repeats of the cases that are not concluded yet; `ids` are all cases. Without interleaving,
-    return the first case of the first round's order that is not concluded. `adjacent` is as in `order_round`.
+    It is the first in its round's order among the cases with the fewest finished repeats. Without interleaving it
+    is the first in the first round's order that is not concluded.
+
+    Args:
+        ids: Ids of all cases.
+        finished: Id → number of finished repeats, of each case that is not concluded; at least one case.
+        seed: The campaign's seed.
+        interleave: True to take one repeat of every case before the next repeat of any.
+        adjacent: As in `order_round`.
     """
     if not interleave:
         return next(id for id in order_round(ids, seed, 1, adjacent) if id in finished)

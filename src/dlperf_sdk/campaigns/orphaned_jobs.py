@@ -1,6 +1,6 @@
 """Agents and jobs that an earlier controller of a campaign left running.
 
-Agents end by themselves, and are waited for. Jobs in a queue do not: their launcher cancels them.
+Agents end by themselves, and the controller waits for that. Jobs in a queue do not: their launcher cancels them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from dlperf_sdk.registry.options import options_of
 from dlperf_sdk.registry.plugins import Registry
 
 AGENT_TIMEOUT = 30.0
-"""Seconds for agents to notice that their controller has gone; they need about three."""
+"""Maximum seconds until agents notice that their controller has gone. They need about three."""
 QUEUE_TIMEOUT = 120.0
-"""Seconds for a launcher to answer, and to end the jobs: a scheduler kills a job that does not listen after half a
-minute or so, and then cleans up."""
+"""Maximum seconds until a launcher answers and the jobs have ended. A scheduler takes about half a minute to kill
+a job that does not respond."""
 _POLL = 1.0
-"""Seconds between two questions to a launcher."""
+"""Seconds between two calls of a launcher."""
 PREFIXES = ("", "parity-", "largest-")
 """Prefixes of a case's id in the id of a job: none for its attempts, and a word for its other runs."""
 
@@ -34,17 +34,18 @@ def cancel_orphaned_jobs(
     on_cancel: Callable[[list[str]], None],
     timeout: float = QUEUE_TIMEOUT,
 ) -> None:
-    """Cancel the jobs of these cases in the launchers' queues, and return when they are gone.
+    """Cancel the jobs of these cases in the queues of their launchers, and return when no job is left.
 
     Args:
-        pending: the cases that are not concluded.
-        registry: the plugins.
-        on_cancel: called with the jobs that are being cancelled, with each job once.
-        timeout: seconds in which they have to be gone.
+        pending: The cases that are not concluded.
+        registry: The plugins.
+        on_cancel: Function that is called with the label and state of jobs that are being cancelled, with each
+            job once.
+        timeout: Maximum seconds until all jobs have ended.
 
     Raises:
-        StoreError: a job is still there after that time, or a launcher does not answer.
-        UnknownName, PluginError, SpecError: a launcher or one of its options has changed since.
+        StoreError: a job is left after the timeout, or a launcher does not answer.
+        UnknownName, PluginError, SpecError: a launcher or one of its options no longer exists or works.
     """
     deadline, reported = time.monotonic() + timeout, set[str]()
     for launcher, options, ids in _group_by_launcher(pending, registry):
@@ -95,12 +96,19 @@ def _cancel_jobs(launcher: Topology, options: Any, ids: set[str], deadline: floa
 
 
 def wait_for_processes(ids: Iterable[str], timeout: float = AGENT_TIMEOUT) -> bool:
-    """Wait until no process on this machine belongs to one of these runs; return True if there was one.
+    """Wait until no agent on this machine belongs to one of these runs.
 
-    Two attempts of one campaign must not run beside each other: both would be wrong.
+    Two attempts of one campaign must not run at the same time: both measurements would be wrong.
+
+    Args:
+        ids: Ids of the runs.
+        timeout: Maximum seconds to wait.
+
+    Returns:
+        True if there was such an agent.
 
     Raises:
-        StoreError: some are still there after `timeout` seconds.
+        StoreError: an agent still runs after the timeout.
     """
     names, deadline, waited = tuple(ids), time.monotonic() + timeout, False
     while True:
@@ -117,7 +125,10 @@ def wait_for_processes(ids: Iterable[str], timeout: float = AGENT_TIMEOUT) -> bo
 
 
 def find_agents(ids: tuple[str, ...]) -> list[int]:
-    """Return the pids of living agents of these runs, by the ids in their commands."""
+    """Return the process ids of the agents on this machine that belong to these runs, by the run ids in their commands.
+
+    Processes that have ended and are not yet reaped are left out.
+    """
     marks = {f"{prefix}{id}{suffix}" for id in ids for prefix in PREFIXES for suffix in ("", ".pyz")}
     pids = []
     for entry in Path("/proc").iterdir():

@@ -1,4 +1,4 @@
-"""Cases × plugins: what can be run here, what cannot, and why. Nothing is started."""
+"""Planning of a campaign: which cases can be run here, and why others cannot. Nothing is started."""
 
 from __future__ import annotations
 
@@ -35,38 +35,43 @@ _PLAN_NEUTRAL = {
     ),
     *("on_busy", "deadlines", "memory_limit"),
 }
-"""Fields of a spec that no refusal depends on; a new field does until it is here."""
+"""Fields of a spec that no refusal depends on. A new field counts as relevant until it is listed here."""
 
 MISSING = "missing"
-"""The refusal of a case whose framework, model, launcher or folder of data is missing, or does not work."""
+"""Kind of refusal of a case whose framework, model, launcher or data folder is missing or does not work."""
 
 
 @frozen
 class Entry:
-    """A case of a campaign, and whether it can be run here."""
+    """A case of a campaign, with the reason if it cannot be run here."""
 
     case: CampaignCase
     refusal: tuple[str, str] | None
-    """The kind of failure and the sentence that goes with it; None where it can be run."""
+    """Kind of failure, or `MISSING`, and the message as a sentence; None if the case can be run."""
     location: str
-    """`FILE:LINE` of what it comes from; where it cannot be run, of the field that is to blame, if that can be told."""
+    """`FILE:LINE` of what the case comes from or, if it cannot be run, of the field that causes this, if known."""
 
 
 def stamp() -> str:
-    """Return the prefix of the names of a campaign's runs: the time in UTC, and random digits to make it unique."""
+    """Return a new stamp for a campaign, the prefix of the ids of its cases: the time in UTC, and random digits."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
 def plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[Entry]:
-    """Yield the campaign's cases one by one, each with its refusal, if the plugins refuse it.
+    """Yield the cases of a campaign one by one, each with its refusal if it cannot be run here.
 
-    Cases that differ only in what cannot matter (batch size, seed, protocol, deadlines) are planned once. `stamp`
-    begins the cases' ids.
+    Cases that differ only in fields that cannot matter (batch size, seed, protocol, deadlines) are planned once.
+
+    Args:
+        campaign: The campaign.
+        registry: The plugins.
+        stamp: The campaign's stamp.
 
     Raises:
-        CampaignError: a case has a name that nobody knows, or that is not installed and shall not be skipped; or a
-            predicate asks for a name that neither a case nor a plugin has. The message names file and line.
-        PluginError: a plugin that is needed does not work.
+        CampaignError: a case or a predicate has an invalid value or an unknown name; something that a case needs
+            is missing and the settings do not skip it; or there are too many cases, or none. The message begins
+            with `FILE:LINE` if it is known.
+        PluginError: a plugin that a case needs does not work, and the settings do not skip such cases.
     """
     check_predicates(campaign, registry)
     refusals: dict[str, tuple[str, str] | UsageError | None] = {}
@@ -87,7 +92,12 @@ def plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[E
 
 
 def plan_campaign(campaign: Campaign, registry: Registry) -> tuple[str, list[Entry]]:
-    """Return a campaign's stamp and all its entries, at least one of which can run; raises as `plan_cases` does."""
+    """Return a new stamp for a campaign, and the entries of all its cases, of which at least one can be run here.
+
+    Raises:
+        CampaignError: as in `plan_cases`; or no case can be run here.
+        PluginError: as in `plan_cases`.
+    """
     timestamp = stamp()
     entries = list(plan_cases(campaign, registry, timestamp))
     if all(entry.refusal is not None for entry in entries):
@@ -102,10 +112,12 @@ def plan_campaign(campaign: Campaign, registry: Registry) -> tuple[str, list[Ent
 
 
 def check_predicates(campaign: Campaign, registry: Registry) -> None:
-    """Check that every predicate asks for a name that a case has or a plugin knows: another would silently never hold.
+    """Check that every predicate names values that a case has or a plugin knows. A misspelt name would never match.
+
+    Values of `topology`, `data` and `python` are not checked.
 
     Raises:
-        CampaignError: a predicate does not, with file and line.
+        CampaignError: a predicate names an unknown value; the message begins with `FILE:LINE` if it is known.
     """
     predicates = [(condition.when, condition.location) for condition in campaign.exclude]
     predicates += [(override.when, location) for override, location in campaign.overrides if override.when]

@@ -1,4 +1,4 @@
-"""Select cases by a small predicate, as data. Nothing in it is executed.
+"""Predicates that select cases, written as data. Nothing in them is executed.
 
 ::
 
@@ -7,8 +7,8 @@
     {options.image_size: {in: [64, 128], not: 96}}
     {any: [{compiler: xla}, {devices: {min: 16}}]}                               one of these holds
 
-A field is one of a run spec's, an option of the model or the framework (`options.NAME`), or follows from the topology:
-`nodes`, `devices_per_node`, `devices`, `launcher`.
+A field is one of a run spec's, an option of the model or the framework (`options.NAME`), or follows from the
+topology: `nodes`, `devices_per_node`, `devices`, `launcher`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _kinds() -> dict[str, str]:
 
 
 KINDS = _kinds()
-"""Field → what its values are."""
+"""Field → kind of its values, as a phrase."""
 _DEFAULTS = {
     field.name: field.default
     for field in attrs.fields(RunSpec)
@@ -57,20 +57,22 @@ _DEFAULTS = {
 
 @frozen
 class Predicate:
-    """A condition on the fields of a case. `holds` decides; `source` is the mapping that it was read from."""
+    """A condition on the fields of a case."""
 
     source: Mapping[str, Any]
+    """The mapping that the predicate was read from."""
     holds: Test
+    """Function that returns True if the condition holds for the fields of a case."""
     values: tuple[tuple[str, str], ...]
-    """The names (texts) that it asks for, each with its field: a misspelt one can be found."""
+    """Each text that the condition compares a field with, as (field, text), so that a misspelt name can be found."""
 
 
 def predicate(plain: Any) -> Predicate:
-    """Return the predicate of a mapping from fields to what they must be, as campaign files have it.
+    """Return the predicate of a mapping from fields to conditions, as in the module's examples.
 
     Raises:
-        SpecError: it is not such a mapping, or asks for a value of another kind than the field's.
-        UnknownName: it names a field or an operator that does not exist.
+        SpecError: the value is no such mapping, or compares a field with a value of another kind.
+        UnknownName: there is no field or operator of a given name.
     """
     if not isinstance(plain, Mapping) or not plain:
         raise SpecError(
@@ -91,7 +93,18 @@ def predicate(plain: Any) -> Predicate:
 
 
 def value_of(fields: Mapping[str, Any], name: str) -> Any:
-    """Return the value of the field `name` in a case given as the fields of its spec; its default if it is left out."""
+    """Return the value of a field in a case.
+
+    Args:
+        fields: Fields of the case's spec; missing fields have their defaults.
+        name: A field of a run spec, `options.NAME`, or a property of the topology such as `nodes`.
+
+    Returns:
+        The value as text, number or boolean; None for an option that is not set.
+
+    Raises:
+        SpecError: a property of a malformed topology is requested.
+    """
     if name.startswith("options."):
         return (fields.get("options") or {}).get(name.removeprefix("options."))
     if name in _TOPOLOGY:

@@ -1,4 +1,4 @@
-"""A campaign's controller: attempt by attempt, each on disk before the next, until nothing is left to do."""
+"""A campaign's controller: it takes attempt after attempt and stores each one, until all cases are concluded."""
 
 from __future__ import annotations
 
@@ -36,18 +36,27 @@ class Outcome:
 
     directory: CampaignDirectory
     cases: dict[str, CaseProgress]
+    """Id of each case → its progress."""
     ended: str
-    """`complete`, or `time-limit` where the session's time was up."""
+    """`complete`, or `time-limit` if the session's time limit was reached."""
 
     def results(self) -> Iterator[Result]:
-        """Yield the results of the concluded cases in the campaign's order; each is read on demand."""
+        """Yield the results of the concluded cases in the campaign's order. Each is loaded when it is reached.
+
+        Raises:
+            StoreError, DocumentError: a result cannot be read.
+        """
         for id, progress in self.cases.items():
             if progress.status is not None:
                 yield self.directory.store.load(id)
 
     @property
     def exit_code(self) -> int:
-        """0 all well, 1 a verdict failed, 4 all failed, 5 some failed or are left."""
+        """Exit code of the session.
+
+        0: all cases ran and no integrity verdict failed. 1: all ran and an integrity verdict failed. 4: all
+        failed. 5: some failed, or are not concluded.
+        """
         statuses = [case.status for case in self.cases.values()]
         if all(status == "ok" for status in statuses):
             return 0 if all(case.ok for case in self.cases.values()) else 1
@@ -61,16 +70,25 @@ def run_campaign(
     watch: Watch = lambda entry: None,
     retry: Iterable[str] = (),
 ) -> Outcome:
-    """Run the rest of a campaign, as its only controller.
+    """Run the remaining cases of a campaign, as its only controller.
 
-    `retry` names kinds of failure, or `failed` for all: cases that had ended so are tried again.
+    First the results and attempts on disk are checked, and jobs and agents that an earlier controller left are
+    ended.
+
+    Args:
+        directory: The campaign.
+        registry: The plugins.
+        observers: Observers of every case.
+        watch: Function that receives every entry of the journal once it is on the disk.
+        retry: Kinds of failure, or `failed` for all: concluded cases that failed with them are tried again.
 
     Raises:
-        UnknownName: there is no such kind.
-        StoreError: another controller is at work, what an earlier one left cannot be ended, or nothing can be written.
-        Unavailable: in the middle nothing could be written any more. What was finished is kept.
+        UnknownName: there is no such kind of failure, or a launcher is no longer installed.
+        StoreError: another controller runs the campaign, what an earlier one left cannot be ended, or the
+            directory cannot be read or written. No case was started.
+        Unavailable: the directory could no longer be written. What was finished is kept.
         PluginError: a plugin that is needed does not work.
-        KeyboardInterrupt: as it was; everything has been ended, and the campaign can be resumed.
+        KeyboardInterrupt: the user pressed Ctrl-C. Everything has been ended, and the campaign can be resumed.
     """
     kinds = check_kinds(retry)
     with directory.lock():

@@ -1,4 +1,4 @@
-"""One session of a campaign: what its controller knows, and what it writes into the journal."""
+"""The state of one session of a campaign, and its entries in the journal."""
 
 from __future__ import annotations
 
@@ -19,35 +19,44 @@ from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.records import Failure
 
 Watch = Callable[[dict[str, Any]], None]
-"""Gets every entry of the journal when it is on the disk; from the session's own on with `left`, the estimated seconds
-to the end of the campaign."""
+"""Function that receives every entry of the journal once it is on the disk. Entries that a `Session` writes also
+have `left`, the estimated seconds to the end of the campaign."""
 
 
 @define
 class Session:
-    """The state of a session: how far each case is, and the cases that are under way."""
+    """State of a session: the progress of each case, and the cases under way."""
 
     directory: CampaignDirectory
     registry: Registry
     observers: Observers
     watch: Watch
     cases: dict[str, CaseProgress]
+    """Id of each case → its progress."""
     host_changes: list[str]
-    """Changes on this machine since the session before."""
+    """Changes on this machine since the previous session, as sentences."""
     deadline: float
-    """End of the session's time limit, on the monotonic clock."""
+    """End of the session's time limit on the monotonic clock, in seconds; infinite without a limit."""
     boot_id: str | None
-    """Of this machine."""
+    """Boot id of this machine; None if it is unknown."""
     open_cases: dict[str, Case] = field(factory=dict)
-    """The cases that have begun in this session and are not concluded."""
+    """Id → case, of the cases that have begun in this session and are not concluded."""
 
     @property
     def settings(self) -> Settings:
-        """The campaign's settings."""
+        """Settings of the campaign."""
         return self.directory.settings
 
     def write(self, event: str, **details: Any) -> None:
-        """Append an entry to the journal, then apply it to its case and show it to the watcher."""
+        """Append an entry to the journal, update the progress of its case, and pass the entry to the watcher.
+
+        Args:
+            event: Kind of the entry.
+            details: Further fields, as JSON values; `case` is the id of the case that the entry is about.
+
+        Raises:
+            StoreError: the entry cannot be written.
+        """
         entry = self.directory.journal.append(event, **details)
         progress = self.cases.get(entry.get("case", ""))
         if progress is not None:
@@ -55,22 +64,22 @@ class Session:
         self.watch({**entry, "left": estimate.remaining_seconds(self.cases.values(), self.settings)})
 
     def pending(self) -> dict[str, int]:
-        """Return the cases that are not concluded, with their finished repeats."""
+        """Return the ids of the cases that are not concluded → number of finished repeats."""
         return {id: progress.finished for id, progress in self.cases.items() if progress.status is None}
 
     def seconds_left(self, limit: float = math.inf) -> float:
-        """Return the seconds until the session's time is up, and at most `limit`."""
+        """Return the seconds until the session's time limit, never negative, and at most `limit`."""
         return min(limit, max(0.0, self.deadline - time.monotonic()))
 
     def is_over(self) -> bool:
-        """Return True if the session's time is up."""
+        """Return True if the session's time limit is reached."""
         return time.monotonic() >= self.deadline
 
     def is_ended_by_time(self, failure: Failure | None) -> bool:
-        """Return True if the session's time limit caused the failure."""
+        """Return True if a failure is a timeout after the session's time limit was reached; False for None."""
         return failure is not None and failure.kind == "timeout" and self.is_over()
 
     def has_exhausted_retries(self, progress: CaseProgress) -> bool:
-        """Return True if a case has failed more often than it may be tried again."""
+        """Return True if a case has failed with any kind of failure more often than that kind may be retried."""
         retry = self.settings.retry
         return any(count > retry.get(kind, 0) for kind, count in progress.failures.items())

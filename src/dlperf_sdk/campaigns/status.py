@@ -1,4 +1,4 @@
-"""Read the progress of a campaign from its directory: also from another shell, while it is carried out."""
+"""The status of a campaign, read from its directory, also from another shell while it is running."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ from dlperf_sdk.worker.estimate import median
 
 @frozen
 class Status:
-    """A campaign at one moment."""
+    """State of a campaign at one moment."""
 
     name: str
+    """Name of the campaign."""
     state: str
     """`running`, `complete`, or `stopped` (it can be resumed)."""
     controller: str
-    """Controller that carries it out now; empty if none does."""
+    """Process and host of the controller; empty if none is running."""
     cases: dict[str, CaseProgress]
+    """Id of each case → its progress."""
     current: tuple[str, int] | None
-    """Case and attempt that are under way."""
+    """Id of the case and number of the attempt that are under way; None between attempts."""
     left: float
-    """Seconds, estimated."""
+    """Estimated seconds until the campaign is complete."""
     changes: tuple[str, ...]
-    """Changes between its last two sessions."""
+    """Changes on the machine and in the campaign's file before the last session, as sentences."""
     sessions: int
+    """Number of sessions so far."""
 
     def condition(self, progress: CaseProgress) -> str:
-        """Return a case's conclusion, or its state if it has started and is not concluded.
+        """Return a case's conclusion or, if it has started and is not concluded, `under way` or `interrupted`.
 
-        The state is `under way` while a controller is running, else `interrupted`.
+        It is `under way` while a controller is running, else `interrupted`.
         """
         if progress.status is not None or (progress.started_at is None and not progress.finished):
             return progress.conclusion
@@ -43,11 +46,17 @@ class Status:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Cases by conclusion."""
+        """Conclusion → number of cases."""
         return dict(Counter(case.conclusion for case in self.cases.values()))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the status as JSON values.
+
+        The keys are `name`, `state`, `controller`, `counts`, `current` (null, or an object with `case` and
+        `attempt`), `seconds_left`, `changes`, `sessions` and `cases`. Each case has `case` (its id), `status`,
+        `ok` (null until it is concluded), `finished`, `repeats`, `failures`, `message`, `throughput` (the median
+        so far, or null) and `batch_size`.
+        """
         return {
             "name": self.name,
             "state": self.state,
@@ -79,7 +88,7 @@ class Status:
 
 
 def status(directory: CampaignDirectory) -> Status:
-    """Return the campaign's status from its journal, without changing anything or waiting for its lock.
+    """Return the campaign's status from its journal. Nothing is changed, and the campaign's lock is not waited for.
 
     Raises:
         StoreError: the journal cannot be read.

@@ -1,6 +1,6 @@
-"""Check that a framework trains the same model: its first steps, compared with float64 trajectories.
+"""Verification that a framework trains the same model: its first steps are compared with float64 trajectories.
 
-`reference` loads what a model's author laid down, `record` what the parity program left, `compare` holds the one
-against the other by their `distance` and by known `mistakes`, `evidence` runs the program or finds in the cache what it
-left before.
+`reference` loads the trajectories that ship with a model, `record` the records of the parity program. `compare`
+compares both by `distance`, and names `known_errors` that explain a difference. `evidence` plans a parity run and
+evaluates it, or takes the evidence of an earlier run from the `cache`.
 """

@@ -1,4 +1,4 @@
-"""Parity records that passed, kept in the user's cache under their key: private, believed only if they are whole."""
+"""Records of parity runs that did not fail, stored in the user's cache and checked for damage when they are read."""
 
 from __future__ import annotations
 
@@ -24,19 +24,18 @@ LARGEST = 64 * 1024 * 1024
 
 @frozen
 class CacheEntry:
-    """Parity evidence from an earlier run."""
+    """Records of an earlier parity run."""
 
     records: tuple[ParityRecord, ...]
     made_at: str
-    """UTC, ISO 8601."""
+    """Time of the run: UTC, ISO 8601."""
 
 
 def directory() -> Path | None:
-    """Return the folder `parity` in DLPERF_CACHE_DIR or the user's cache.
+    """Return the cache's folder, and create it if it is missing; None if it cannot be created, or is not private.
 
-    Create it if needed; None if it cannot be used.
-
-    It must belong to the user alone: whoever could write there could vouch for anything.
+    It is `parity` in DLPERF_CACHE_DIR, or else in the user's cache. It must belong to this user and not be
+    writable by others: whoever could write there could forge evidence.
     """
     try:
         folder = folders.cache() / "parity"
@@ -48,7 +47,10 @@ def directory() -> Path | None:
 
 
 def fetch(key: str) -> CacheEntry | None:
-    """Return the entry cached under `key`; None if there is none, or if it fails validation."""
+    """Return the entry that is stored under `key`; None if there is no entry.
+
+    None also stands for an entry that is damaged, invalid or not private.
+    """
     folder = directory()
     if folder is None:
         return None
@@ -70,9 +72,12 @@ def fetch(key: str) -> CacheEntry | None:
 
 
 def keep(key: str, records: list[Any], made_at: str) -> None:
-    """Store the records of a parity run under its key. If they cannot be stored, the next run repeats it.
+    """Store the records of a parity run under its key. If they cannot be stored, nothing is raised.
 
-    `made_at` is the time of the run: UTC, ISO 8601.
+    Args:
+        key: Key of the run, see `key.key_of`.
+        records: The documents of the schema `parity-record`.
+        made_at: Time of the run: UTC, ISO 8601.
     """
     folder = directory()
     if folder is None:

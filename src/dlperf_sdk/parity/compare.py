@@ -1,4 +1,4 @@
-"""A parity run's records held against a reference: how far apart, whether that is too far, and what it looks like."""
+"""Comparison of a parity run's records with a reference: deviations, their tolerances, and likely causes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, NOT_APPLICABLE, PASS
 from dlperf_sdk.spec.strategy import STRATEGIES
 
 NAMED = 5
-"""Parameters that a sentence names."""
+"""Maximum number of parameters that a sentence names."""
 
 
 @frozen
@@ -22,29 +22,37 @@ class Comparison:
     """Outcome of a parity comparison."""
 
     outcome: str
+    """`pass`, `fail`, `inconclusive` or `not-applicable`."""
     detail: str
     """Compared quantities, the deviation, and its likely cause."""
     losses: tuple[float, ...] = ()
-    """Per step the largest relative deviation of a replica's loss."""
+    """Per step, the largest relative deviation of a replica's loss."""
     updates: float | None = None
-    """The relative deviation of the first updates, taken as one."""
+    """Relative deviation of all first updates together; None if none were compared."""
     differing: tuple[str, ...] = ()
-    """Parameters whose first update, and running means that, deviate too far; in the model's order."""
+    """Names of the parameters whose first update deviates too far, and of such running means; in the model's order."""
     follows: tuple[str, ...] = ()
-    """The known mistakes that lead where the run went, the nearest first."""
+    """Names of the known errors whose trajectories the run follows, the nearest first."""
 
 
 def expected_trajectories(
     case: ReferenceCase, strategy: str, replicas: int
 ) -> tuple[Trajectory, ...] | Comparison:
-    """Return the expected trajectory of each replica, or the reason that there is none.
+    """Return the expected trajectory of each replica, or a `Comparison` that says why there is none.
 
-    A replica trains on the canonical shard of its index mod 2.
+    Replica i trains on canonical shard i mod 2.
 
     Args:
         case: The case of the reference.
-        strategy: The strategy by which replicas synchronize.
-        replicas: Their number.
+        strategy: Name of the strategy by which replicas synchronize.
+        replicas: Number of replicas.
+
+    Returns:
+        One trajectory per replica. The outcome is `not-applicable` for asynchronous strategies, and
+        `inconclusive` if the reference has no trajectory for this number of replicas.
+
+    Raises:
+        UnknownName: there is no such strategy.
     """
     if STRATEGIES[strategy].is_asynchronous:
         reason = "Asynchronous updates have no one trajectory that could be right."
@@ -65,14 +73,21 @@ def expected_trajectories(
 def compare(
     records: Sequence[ParityRecord], case: ReferenceCase, tolerance: Tolerance, strategy: str, replicas: int
 ) -> Comparison:
-    """Compare the records of a parity run with a case of a reference; pure.
+    """Compare the records of a parity run with a case of a reference. The function has no side effects.
+
+    A run fails if replicas, losses or arrays are missing; if losses, first updates or running means deviate too
+    far, or less than the precision must; or if replicas differ that the strategy keeps equal. Running means are
+    not compared if the loss scaler skipped a step.
 
     Args:
         records: The record of each rank.
         case: The case of the reference.
-        tolerance: The tolerances of the precision.
-        strategy: The strategy by which replicas synchronize.
-        replicas: Their number.
+        tolerance: The tolerances for the precision.
+        strategy: Name of the strategy by which replicas synchronize.
+        replicas: Number of replicas.
+
+    Raises:
+        UnknownName: there is no such strategy.
     """
     right = expected_trajectories(case, strategy, replicas)
     if isinstance(right, Comparison):

@@ -1,6 +1,7 @@
-"""Measure the deviation of a run from a trajectory; pure.
+"""Deviations of a run from a trajectory. The functions have no side effects.
 
-Parameters and running means are held by their fingerprints: an estimate of a norm, whose bounds stand beside it.
+Parameters and running means are compared by their fingerprints (`dlperf_sdk.worker.canonical`), which give an
+estimate of a norm.
 """
 
 from __future__ import annotations
@@ -12,23 +13,30 @@ from dlperf_sdk.documents.field_types import Fingerprint
 from dlperf_sdk.parity.reference import ReferenceCase, Tolerance
 
 NOISE = 10.0
-"""A parameter may deviate by so many times what float32 did in one implementation: others round in other places, and a
-fingerprint's estimate of a norm is good to a factor of two."""
+"""A parameter may deviate by this multiple of what float32 did in one implementation. Other implementations round
+in other places, and a fingerprint's estimate of a norm is accurate to a factor of two."""
 
 
 def deviation(actual: float, expected: float) -> float:
-    """Return the relative deviation of a loss; infinite if `actual` is not finite."""
+    """Return the relative deviation of a loss, absolute if `expected` is 0; infinite if `actual` is not finite."""
     relative = abs(actual - expected) / abs(expected) if expected else abs(actual)
     return relative if math.isfinite(relative) else math.inf
 
 
 def distance(actual: Fingerprint, expected: Fingerprint, usual: float = 0.0) -> float:
-    """Estimate ‖a - b‖ / ‖b‖ of the arrays of two fingerprints, a being `actual` and b `expected`.
+    """Estimate ‖a - b‖ / ‖b‖ of two arrays from their fingerprints, where a is `actual` and b is `expected`.
 
-    Exact to the extent that eight products can tell: the root mean square of their differences has the expectation
-    ‖a - b‖, and is within a factor of two of it in 99 of 100 cases. Two norms differ by ‖a - b‖ at most, so
-    their difference is a lower bound. It is infinite if a is not finite. `usual` is a norm that stands in place of a
-    smaller ‖b‖.
+    The root mean square of the differences of the eight products has the expectation ‖a - b‖, and is within a
+    factor of two of it in 99 of 100 cases. The difference of the two norms is a lower bound. The larger of both
+    is used.
+
+    Args:
+        actual: The fingerprint of a: its 2-norm, then eight products.
+        expected: The fingerprint of b.
+        usual: A norm that replaces ‖b‖ if it is larger.
+
+    Returns:
+        The relative distance; the absolute one if both norms are 0; infinite if a is not finite.
     """
     squares = sum((a - b) ** 2 for a, b in zip(actual[1:], expected[1:], strict=True)) / (len(expected) - 1)
     difference = max(math.sqrt(squares) if squares >= 0 else math.inf, abs(actual[0] - expected[0]))
@@ -42,9 +50,12 @@ def distances_by_name(
     expected: Mapping[str, Fingerprint],
     usual: Mapping[str, Fingerprint] | None = None,
 ) -> dict[str, float]:
-    """Return the distance of each array that both have, by name, in the order of `expected`.
+    """Return the distance of each array that is in both mappings, by name, in the order of `expected`.
 
-    `usual` has the norms that stand in place of smaller ones.
+    Args:
+        actual: Name → fingerprint.
+        expected: Name → expected fingerprint.
+        usual: Name → fingerprint whose norm replaces that of `expected` if it is larger.
     """
     norms = {name: fingerprint[0] for name, fingerprint in (usual or {}).items()}
     return {
@@ -55,14 +66,11 @@ def distances_by_name(
 
 
 Pairs = Iterable[tuple[Mapping[str, Fingerprint], Mapping[str, Fingerprint]]]
-"""Of each replica what it did, and what it should have done."""
+"""The actual and the expected fingerprints of each replica, both as name → fingerprint."""
 
 
 def largest_distances(pairs: Pairs) -> dict[str, float]:
-    """Return the largest distance over the replicas of each array, by name, in the model's order.
-
-    `pairs` has for each replica the actual and the expected fingerprints.
-    """
+    """Return the largest distance of each array over the replicas, by name, in the model's order."""
     maxima: dict[str, float] = {}
     for actual, expected in pairs:
         for name, value in distances_by_name(actual, expected).items():
@@ -71,10 +79,10 @@ def largest_distances(pairs: Pairs) -> dict[str, float]:
 
 
 def combined_distance(pairs: Pairs) -> float | None:
-    """Return the distance of all of a replica's arrays as one; the largest over the replicas; None without any.
+    """Return the relative distance of all of a replica's arrays together, the largest over the replicas.
 
-    An array that hardly changes hardly counts, so that its noise does not decide. `pairs` are as in
-    `largest_distances`.
+    An array that hardly changes hardly counts, so that its noise does not decide. The result is None if no array
+    is in both mappings, or if all expected norms are 0.
     """
     distances: list[float] = []
     for actual, expected in pairs:
@@ -89,10 +97,10 @@ def combined_distance(pairs: Pairs) -> float | None:
 
 
 def allowed_distance(name: str, case: ReferenceCase, tolerance: Tolerance) -> float:
-    """Return the largest allowed distance of a parameter or a running mean.
+    """Return the largest allowed distance of a single parameter or running mean.
 
-    It is the tolerance's bound or `NOISE` times the noise of `name`, whichever is larger. A tolerance without a bound
-    for single ones (`parameter`) contributes its bound for the updates as a whole.
+    It is the larger of `tolerance.parameter` and `NOISE` times the noise of `name` in the case. If
+    `tolerance.parameter` is None, `tolerance.updates` is used in its place.
     """
     bound = tolerance.updates if tolerance.parameter is None else tolerance.parameter
     return max(bound, NOISE * case.noise.get(name, 0.0))
@@ -101,7 +109,7 @@ def allowed_distance(name: str, case: ReferenceCase, tolerance: Tolerance) -> fl
 def distance_in_tolerances(
     distances: Mapping[str, float], case: ReferenceCase, tolerance: Tolerance
 ) -> float:
-    """Return the largest distance, as a multiple of its tolerance."""
+    """Return the largest distance as a multiple of what is allowed for that array; 0 without any array."""
     return max(
         (value / allowed_distance(name, case, tolerance) for name, value in distances.items()), default=0.0
     )

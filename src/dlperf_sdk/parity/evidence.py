@@ -1,4 +1,4 @@
-"""Parity evidence for a plan: a short run of its own under the very settings that are measured, or a kept one."""
+"""Parity evidence for a plan: a short run with the settings that are measured, or the evidence of an earlier run."""
 
 from __future__ import annotations
 
@@ -29,28 +29,32 @@ from dlperf_sdk.spec.values import DataSpec
 from dlperf_sdk.worker.request import Request
 
 REFERENCE_CASE = "small"
-"""The case of a model's reference that every ordinary run must follow."""
+"""The case of a model's reference that every ordinary run is compared with."""
 
 OWN_PREFIX = ("crashed", "timeout", "invalid-record")
-"""Failures of a parity run that are its verdict. Others (no memory, a lost node) would end the next launch as well."""
+"""Failures of a parity run that make its verdict fail. Other failures (no memory, a lost node) would end the next
+launch as well."""
 TAIL = 4000
-"""Characters of a log that are kept where there is no traceback."""
+"""Number of characters from the end of a log that are kept if there is no traceback."""
 
 
 @frozen
 class ParityRun:
-    """A parity run to launch, and what its losses are compared with."""
+    """A parity run to launch, with the reference that its records are compared with."""
 
     case_plan: Plan
-    """The plan of the case that it is evidence for."""
+    """Plan of the case that needs the evidence."""
     plan: Plan
-    """Its own."""
+    """Plan of the parity run."""
     request: Request
+    """Request of the parity run."""
     reference: Reference
     reference_case: str
+    """Name of the case in the reference."""
     key: str
+    """Key of the evidence in the cache."""
     cacheable: bool = True
-    """False if its evidence must not serve other runs from here: it takes place on another machine."""
+    """False if the evidence must not serve other runs from here, because the run takes place on another machine."""
 
 
 def plan_parity_run(
@@ -63,16 +67,23 @@ def plan_parity_run(
     reference_case: str = REFERENCE_CASE,
     use_cache: bool = True,
 ) -> ParityRun | Parity:
-    """Return the parity run to launch, or the `Parity` if it is cached or impossible.
+    """Return the parity run to launch, or a `Parity` if its evidence is cached or cannot be had.
 
     Args:
         plan: The plan of the case that needs evidence.
-        environment: What its workers run in.
-        variables: The variables that its workers get.
+        environment: The environment of the case's workers.
+        variables: Variables for the workers; None: not set.
         registry: The plugins.
-        on_progress: Gets one line about the run.
-        reference_case: The case of the model's reference that the losses must follow.
-        use_cache: Let the evidence of an earlier run serve.
+        on_progress: Function that receives a line about the run or the cached evidence.
+        reference_case: Name of the case in the model's reference.
+        use_cache: True to accept the evidence of an earlier run.
+
+    Returns:
+        A `Parity` without a run is `inconclusive` if the model has no usable reference for the case or if the
+        reference's case cannot be planned; `not-applicable` if the strategy has no single correct trajectory.
+
+    Raises:
+        UnknownName, PluginError: the model's plugin cannot be loaded.
     """
     reference, obstacle = _reference(plan, registry, reference_case)
     if reference is None:
@@ -106,10 +117,12 @@ def plan_parity_run(
 
 
 def follow_parity_run(run: ParityRun, events: Generator[Mapping[str, Any], None, None]) -> Parity:
-    """Return the evidence in the stream of a parity run that was launched by itself.
+    """Read the events of a parity run that was launched on its own, and return its evidence.
+
+    The stream is closed at the end. Evidence that may serve other runs is stored in the cache.
 
     Raises:
-        RunFailed: the run ended for a reason that ends the case as well: out of memory, no device, interrupted, …
+        RunFailed: the run ended for a reason that ends the case as well: out of memory, no device, interrupted, ….
     """
     attempt: dict[str, Any] = {}
     logs: list[Mapping[str, Any]] = []
@@ -130,7 +143,14 @@ def follow_parity_run(run: ParityRun, events: Generator[Mapping[str, Any], None,
 
 
 def evaluate_parity(run: ParityRun, attempt: Mapping[str, Any]) -> Parity:
-    """Return the evidence in the event that ended the attempt of a parity run; cache it where that is allowed.
+    """Return the evidence of a finished attempt of a parity run, and store it in the cache if that is allowed.
+
+    Args:
+        run: The run.
+        attempt: The event `attempt-ended`, with the workers' log events under `logs`.
+
+    Returns:
+        The evidence; its outcome is `fail` if a worker crashed, exceeded a deadline or wrote an invalid record.
 
     Raises:
         RunFailed: the attempt failed for a reason that ends the case as well.
@@ -156,7 +176,7 @@ def evaluate_parity(run: ParityRun, attempt: Mapping[str, Any]) -> Parity:
 
 
 def make_unknown_parity(detail: str) -> Parity:
-    """Return inconclusive evidence, with the reason, `detail`, why there is none."""
+    """Return inconclusive evidence; `detail` is the sentence that says why there is none."""
     return _make_parity_without_trajectory(INCONCLUSIVE, REFERENCE_CASE, detail)
 
 
@@ -168,7 +188,11 @@ def _compare_records(run: ParityRun, records: Sequence[ParityRecord]) -> Compari
 
 
 def describe_parity_run(plan: Plan, registry: Registry) -> str:
-    """Describe the parity run of a plan in a sentence; nothing is started."""
+    """Return a phrase about the parity run of a plan, or `none: ` and the reason why it has none. Nothing is started.
+
+    Raises:
+        UnknownName, PluginError: the model's plugin cannot be loaded.
+    """
     reference, obstacle = _reference(plan, registry, REFERENCE_CASE)
     if reference is None:
         return f"none: {obstacle}"

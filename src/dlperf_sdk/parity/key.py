@@ -1,4 +1,4 @@
-"""Compute the key of parity evidence: a hash of all that could make another run's first steps differ."""
+"""Key of parity evidence: a hash over everything that could change the first steps of another run."""
 
 from __future__ import annotations
 
@@ -19,25 +19,30 @@ CONTEXT = ("id", "deadlines", "samplers", "on_busy", "memory_limit", "first_atte
 """Fields of a request that do not change what is computed."""
 
 SEARCHED = ("PATH", "LD_LIBRARY_PATH")
-"""Inherited variables that decide which code runs: where compilers are found, and where shared libraries are."""
+"""Inherited variables that decide which code runs: the search paths of programs and of shared libraries."""
 
 
 def key_of(plan: Plan, request: Request, prepared: PreparedEnvironment, reference: str) -> str:
-    """Return the key of a parity run, the SHA-256 of its `parts`, in hexadecimal."""
+    """Return the key of a parity run: the SHA-256 of its `parts`, in hexadecimal.
+
+    The arguments are those of `parts`.
+    """
     return _digest(json.dumps(parts(plan, request, prepared, reference), sort_keys=True).encode())
 
 
 def parts(plan: Plan, request: Request, prepared: PreparedEnvironment, reference: str) -> dict[str, Any]:
     """Return everything that parity evidence depends on, as JSON values.
 
-    This is the request without its context, all code in the bundle, the environment's lock and interpreter, the
-    container, the variables that were requested and those of `SEARCHED` as this shell gives them to a worker, the
+    These are the request without its `CONTEXT`, the code in the bundle, the environment's lock and interpreter,
+    the container, the requested variables and those of `SEARCHED` as a worker gets them from this shell, the
     launcher, the names of processor and GPUs, the plugin's distribution and version, and the reference's digest.
+    Secret values are replaced by hashes.
 
-    Shell and devices are this machine's: of nodes that a launcher places elsewhere, only the launcher is known here.
+    Shell and devices are those of this machine. Of nodes that a launcher places elsewhere, only the launcher is
+    known here.
 
     Args:
-        plan: The plan of the case.
+        plan: The plan of the parity run.
         request: The request of the parity run.
         prepared: The environment.
         reference: The digest of the reference.

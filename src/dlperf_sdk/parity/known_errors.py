@@ -1,4 +1,4 @@
-"""Identify the known errors whose trajectories a wrong run follows."""
+"""Known errors of implementations, named when a wrong run follows the trajectory that such an error leads to."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dlperf_sdk.parity.record import Follower
 from dlperf_sdk.parity.reference import Mistake, ReferenceCase, Tolerance, Trajectory
 
 FOLLOWS = 3.0
-"""A run follows a mistake's trajectory within so many tolerances. One that is no further from what is right than that
-is never named: a narrow format cannot tell the two apart."""
+"""Maximum distance from a known error's trajectory, in tolerances, at which a run is said to follow it. An error
+that is no further from the correct trajectory is never named: a narrow number format cannot distinguish the two."""
 
 
 def list_followed_errors(
@@ -23,14 +23,16 @@ def list_followed_errors(
     syncs_gradients: bool,
     skipped: bool,
 ) -> tuple[str, ...]:
-    """Return the names of the known errors whose trajectories the run follows, the nearest first.
+    """Return the names of the known errors whose trajectories the run follows, the nearest first, at most three.
+
+    If replicas synchronize, training each replica alone is one of the known errors.
 
     Args:
         followers: The run's replicas.
         case: The case of the reference.
-        tolerance: The tolerances of the precision.
-        syncs_gradients: Whether replicas synchronize their gradients.
-        skipped: Whether a loss scaler skipped steps.
+        tolerance: The tolerances for the precision.
+        syncs_gradients: True if the replicas synchronize their gradients.
+        skipped: True if a loss scaler skipped steps; running means are then not compared.
     """
     known: list[tuple[str, tuple[Trajectory, ...]]] = [
         (mistake.name, mistake.replicas)
@@ -48,7 +50,10 @@ def list_followed_errors(
 
 
 def separation(mistake: Mistake, case: ReferenceCase, tolerance: Tolerance) -> float:
-    """Return the distance of a mistake from the correct trajectory, in tolerances; below 1 it is undetectable."""
+    """Return the distance of a known error's trajectory from the correct one, in tolerances.
+
+    Below 1 the error cannot be detected with these tolerances.
+    """
     right = case.alone if mistake.topology == "alone" else case.pair
     return max(
         max(

@@ -17,29 +17,29 @@ from dlperf_sdk.results.records import WorkerRecord
 
 @frozen
 class Follower:
-    """The first steps of one replica."""
+    """First steps of one replica in a parity run."""
 
     index: Index
     """Index of the replica in the case, counted from 0."""
     digest: str
-    """Digest over its trainable parameters, after the last step."""
+    """Digest over the replica's trainable parameters, after the last step."""
     losses: TrajectoryLosses
     """Loss of each step that updated the parameters."""
     updates: Fingerprints
-    """Parameter → fingerprint of its first update, in the manifest's order; empty but for the case's first two
+    """Parameter → fingerprint of its first update, in the manifest's order; empty except for the case's first two
     replicas."""
     running_means: Fingerprints
-    """Running mean → its fingerprint after the first update; empty but for the case's first two replicas."""
+    """Running mean → its fingerprint after the first update; empty except for the case's first two replicas."""
 
 
 @frozen
 class ParityRecord(WorkerRecord):
-    """The record of a trainer process that finished a parity run; one that failed writes a failed worker record."""
+    """Record of a trainer process that finished a parity run. One that failed writes a failed worker record."""
 
     replicas: Annotated[tuple[Follower, ...], Schema(maxItems=999_999)]
     """The replicas that this process owns."""
     skipped_steps: Count
-    """Steps that the loss scaler skipped; they are not among the losses."""
+    """Number of steps that the loss scaler skipped; they are not among the losses."""
     facts: Mapping[str, Any]
     """Facts that the runtime reported: versions, devices, threads, transport."""
     observed: Mapping[str, Any]
@@ -47,10 +47,10 @@ class ParityRecord(WorkerRecord):
 
 
 def records_from(documents: Sequence[Any]) -> tuple[ParityRecord, ...]:
-    """Return the records of one parity run, by rank.
+    """Return the records of one parity run, sorted by rank.
 
     Raises:
-        DocumentError: A document breaks its schema, or two are of one rank.
+        DocumentError: a document breaks the schema `parity-record`, or two have the same rank.
     """
     records = []
     for document in documents:

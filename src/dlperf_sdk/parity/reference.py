@@ -30,7 +30,7 @@ from dlperf_sdk.spec.values import FiniteScalar
 
 REFERENCE_VERSION = "1.0"
 MAX_BYTES = 32 * 1024 * 1024
-"""Bytes of a reference; those that ship have some hundred thousand."""
+"""Maximum size of a reference in bytes; those that ship have some hundred thousand."""
 
 TrajectoryLosses = Annotated[tuple[Real, ...], Schema(maxItems=100_000)]
 
@@ -50,14 +50,14 @@ class Trajectory:
 
 @frozen
 class Mistake:
-    """A known mistake and the trajectories that it leads to."""
+    """A known error of implementations, and the trajectories that it leads to."""
 
     name: str
-    """The mistake, as a diagnosis names it."""
+    """Name of the error in a diagnosis."""
     topology: Annotated[str, Schema(enum=["alone", "pair"])]
     """The trajectories that it is compared with: `alone` (its first is given) or `pair` (both are)."""
     replicas: Annotated[tuple[Trajectory, ...], Schema(maxItems=2)]
-    """Its trajectories."""
+    """The trajectories of the error."""
 
 
 @frozen
@@ -108,9 +108,9 @@ class Reference:
     """A model's reference: the trajectories that every framework must follow."""
 
     model: Name
-    """The model."""
+    """Name of the model."""
     source: str
-    """The program that computed it."""
+    """The program that computed the reference."""
     tolerances: Mapping[Name, Tolerance]
     """Precision → tolerances."""
     cases: Mapping[Name, ReferenceCase]
@@ -118,16 +118,17 @@ class Reference:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of its content: evidence holds for one reference only."""
+        """SHA-256 of the reference's content, in hexadecimal. Evidence holds for one reference only."""
         return hashlib.sha256(json.dumps(attrs.asdict(self), sort_keys=True).encode()).hexdigest()
 
 
 @cache
 def load(path: Path) -> Reference:
-    """Return the reference in a file.
+    """Return the reference in a file. Each path is read once per process.
 
     Raises:
-        DocumentError: The file cannot be read, or breaks the schema `reference`.
+        DocumentError: the file cannot be read, breaks the schema `reference`, or has a trajectory whose number of
+            losses is not the number of steps of its case.
     """
     document = load_document(path, MAX_BYTES)
     schema.check("reference", document)

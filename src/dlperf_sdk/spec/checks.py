@@ -1,4 +1,4 @@
-"""The checks on a run spec's own fields, beside those of `fields`, and the bounds of its numbers."""
+"""Checks on a run spec's own fields, besides those of `fields`, and the bounds of its numbers."""
 
 from __future__ import annotations
 
@@ -28,12 +28,15 @@ _IMAGE = re.compile(r"[A-Za-z0-9./][^\0\s]{0,500}")
 _DEVICE_FILES = re.compile(r"/dev/[A-Za-z0-9._/-]{1,200}(,/dev/[A-Za-z0-9._/-]{1,200}){0,99}")
 
 THREADS = "OMP_NUM_THREADS"
-"""The variable whose value frameworks take for granted: some end on 0 or a word, others go on in silence."""
+"""Variable whose value frameworks use unchecked: some crash on 0 or a word, others continue silently."""
 _COUNT = re.compile("[1-9][0-9]{0,5}")
 
 
 def copy_mapping(value: Any) -> Any:
-    """Return a copy of a mapping, so that the caller cannot change the spec later; any other value unchanged."""
+    """Return a copy of a mapping, so that the caller cannot change the spec later.
+
+    Any other value is returned unchanged.
+    """
     return dict(value) if isinstance(value, Mapping) else value
 
 
@@ -62,11 +65,12 @@ def _items(attribute: Any, value: Any, names: re.Pattern[str], subject: str) -> 
     additionalProperties=False,
 )
 def deadlines(_: Any, attribute: Any, value: Any) -> None:
-    """Validate seconds per phase.
+    """Validate a mapping from phases to seconds.
 
     Raises:
         UnknownName: there is no such phase.
-        SpecError: a value is not a positive number of seconds, or the whole not a mapping.
+        SpecError: the value is no mapping, a key is no name, or a deadline is not above 0 and at most
+            `MOST_SECONDS`.
     """
     for phase, seconds in _items(attribute, value, NAME, "a phase"):
         if phase not in PHASES:
@@ -83,11 +87,11 @@ def deadlines(_: Any, attribute: Any, value: Any) -> None:
     expected=alternatives(f"{runner}:IMAGE" for runner in CONTAINER_RUNNERS),
 )
 def container(_: Any, attribute: Any, value: Any) -> None:
-    """Validate a container: its runner and its image.
+    """Validate a container: `RUNNER:IMAGE`, or `RUNNER:/FOLDER` for a root file system.
 
     Raises:
-        SpecError: it is not `RUNNER:IMAGE`.
-        UnknownName: there is no such runner.
+        SpecError: the value has another form.
+        UnknownName: the runner is none of `CONTAINER_RUNNERS`.
     """
     runner, _, image = value.partition(":") if isinstance(value, str) else ("", "", "")
     if not _IMAGE.fullmatch(image):
@@ -101,10 +105,10 @@ def container(_: Any, attribute: Any, value: Any) -> None:
 
 @state_bounds(pattern=f"^{_DEVICE_FILES.pattern}$", expected="paths below /dev, with commas between them")
 def device_files(_: Any, attribute: Any, value: Any) -> None:
-    """Validate comma-separated paths below /dev.
+    """Validate a text of comma-separated paths below /dev.
 
     Raises:
-        SpecError: a path is invalid.
+        SpecError: the value is no text, or a path is invalid.
     """
     if not isinstance(value, str) or not _DEVICE_FILES.fullmatch(value):
         raise SpecError(
@@ -114,10 +118,11 @@ def device_files(_: Any, attribute: Any, value: Any) -> None:
 
 
 def variables(_: Any, attribute: Any, value: Any) -> None:
-    """Validate environment variables, each a text or None.
+    """Validate a mapping from environment variables to texts or None.
 
     Raises:
-        SpecError: a name or a value is invalid.
+        SpecError: the value is no mapping, a name is invalid, a value is no text or has a null character, or
+            `OMP_NUM_THREADS` is not a whole number from 1.
     """
     for name, content in _items(attribute, value, _VARIABLE, "an environment variable"):
         if content is not None and (not isinstance(content, str) or "\0" in content):
@@ -132,10 +137,10 @@ def variables(_: Any, attribute: Any, value: Any) -> None:
 
 
 def options(_: Any, attribute: Any, value: Any) -> None:
-    """Validate the mapping of option names to plain values.
+    """Validate a mapping from option names to texts, finite numbers, booleans or None.
 
     Raises:
-        SpecError: a name or a value is invalid.
+        SpecError: the value is no mapping, or a name or a value is invalid.
     """
     for name, content in _items(attribute, value, _OPTION, "an option"):
         if content is None or isinstance(content, str):
@@ -155,10 +160,10 @@ def options(_: Any, attribute: Any, value: Any) -> None:
     expected=MAX_BATCH,
 )
 def batch_size(instance: Any, attribute: Any, value: Any) -> None:
-    """Validate a number of samples, or `max`.
+    """Validate a batch size: a whole number from 1 to `MOST_SAMPLES`, or the text `max`.
 
     Raises:
-        SpecError: it is neither.
+        SpecError: the value is neither.
     """
     if value == MAX_BATCH:
         return

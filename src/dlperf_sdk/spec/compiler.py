@@ -1,4 +1,4 @@
-"""Compilers: what turns a training step into other code before it runs."""
+"""Compilers: programs that transform a training step into other code before it runs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from dlperf_sdk.spec.table import Table
 
 @frozen(kw_only=True)
 class Compiler:
-    """All that the core knows of one compiler. A framework plugin may declare one that is not in `COMPILERS`."""
+    """Everything that the core knows about a compiler.
+
+    A framework's plugin may declare one that is not in `COMPILERS`.
+    """
 
     name: str
     help: str
 
 
 NONE = "none"
-"""Compiler of a case that requests none. Every plugin offers it: a framework that always compiles does
-so under `none` as well, and says `none` in `observed`."""
+"""Compiler of a case that requests none. Every plugin offers it: a framework that always compiles does so under
+`none` as well, and reports `none` in `observed`."""
 
 COMPILERS = Table(
     "compiler",
@@ -29,4 +32,4 @@ COMPILERS = Table(
         Compiler(name="cinn", help="Paddle's compiler for GPUs."),
     ),
 )
-"""The compilers that more than one plugin, or a user who does not know a plugin, may name."""
+"""Compilers that more than one plugin supports, or that a user may name without knowing a plugin."""

@@ -1,4 +1,4 @@
-"""Data sources: where batches come from."""
+"""Data sources: the origins of training batches."""
 
 from __future__ import annotations
 
@@ -12,35 +12,40 @@ from dlperf_sdk.spec.table import Table
 
 @frozen(kw_only=True)
 class DataSource:
-    """All that the core knows of one data source; a framework plugin feeds its trainers from it."""
+    """Everything that the core knows about a data source. A framework's plugin feeds its trainers from it."""
 
     name: str
     help: str
     inputs: frozenset[str] | None = None
-    """Names of the inputs that it gives each sample; None where it feeds any model."""
+    """Names of the model inputs that the source fills, exactly; None if it can feed any model."""
     model_option: str | None = None
-    """The option of the model that it must know: the number of classes, the size of the vocabulary."""
+    """Option of the model that the source needs, such as the number of classes; None: it needs none."""
     preparation: str | None = None
-    """`module:function` that makes on the controller what the workers read, from the folder that the spec names (see
-    `dlperf_sdk.data.prepare`); None for a source without a folder: its workers get its name only."""
+    """`module:function` that turns the folder named in the spec into what the workers read, on the controller
+    (see `dlperf_sdk.data.prepare`). None for a source without a folder: its workers receive only its name."""
     sample_folder: str | None = None
     """`module:function` that fills a folder with samples, for the conformance suite."""
     module: str | None = None
-    """The module that its preparation needs beside the core's; the extra of dlperf-sdk that has it is called like the
-    source."""
+    """Module that the preparation needs besides the core's dependencies. The extra of dlperf-sdk that installs it
+    has the name of the source."""
 
     @property
     def takes_folder(self) -> bool:
-        """Return True if a spec names a folder with this source: `images:FOLDER`."""
+        """True if a spec names a folder with this source: `images:FOLDER`."""
         return self.preparation is not None
 
     @property
     def usage(self) -> str:
-        """The source as people write it in a spec."""
+        """The source as it is written in a spec: `synthetic`, `images:FOLDER`."""
         return f"{self.name}:FOLDER" if self.takes_folder else self.name
 
     def feeds(self, inputs: Collection[str], options: Collection[str]) -> bool:
-        """Return True if the source can feed a model with these inputs and options."""
+        """Return True if the source can feed a model with these inputs and options.
+
+        Args:
+            inputs: Names of the model's inputs; they must be exactly those of the source.
+            options: Names of the model's options.
+        """
         fits = self.inputs is None or self.inputs == set(inputs)
         return fits and (self.model_option is None or self.model_option in options)
 
@@ -48,7 +53,7 @@ class DataSource:
         """Check that a folder is given if the source takes one, and only then; `path` is None without a folder.
 
         Raises:
-            SpecError: it is missing, or the source takes none.
+            SpecError: a required folder is missing, or the source takes none.
         """
         if self.takes_folder and path is None:
             raise SpecError(f"data is {self.name!r}; name the folder as well: {self.usage}.")

@@ -1,4 +1,4 @@
-"""Fields of specs and options: the role that each plays in comparisons, and the checks on their values."""
+"""Fields of specs and options: the role of each field in comparisons, and the checks on its value."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ Role = Literal["workload", "factor", "context"]
 Validator = Callable[[Any, Any, Any], None]
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
-"""Pattern of the names of plugins, precisions, sources and the like."""
+"""Pattern of the names of plugins, precisions, data sources and the like."""
 
 
 def state_bounds(**keywords: Any) -> Callable[[Validator], Validator]:
-    """Return a decorator that states the bounds of a validator as JSON Schema keywords, for `make schemas`."""
+    """Return a decorator that attaches JSON Schema keywords to a validator, for `make schemas`.
+
+    The keywords state the bounds that the validator checks; its behavior stays the same.
+    """
 
     def decorate(validator: Validator) -> Validator:
         vars(validator)["keywords"] = keywords
@@ -32,18 +35,18 @@ def state_bounds(**keywords: Any) -> Callable[[Validator], Validator]:
 
 
 def keywords_of(validator: Any) -> Mapping[str, Any]:
-    """Return the JSON Schema keywords of a validator; an empty mapping if it states none."""
+    """Return the JSON Schema keywords that `state_bounds` attached to a validator; an empty mapping without any."""
     keywords: Mapping[str, Any] = getattr(validator, "keywords", {})
     return keywords
 
 
 EFFECTS = ("executes", "reads")
-"""Metadata of fields and options that a file may not set: `executes` marks programs, their flags and containers,
-`reads` marks files that are read."""
+"""Metadata keys of fields and options that a file may not set. `executes` marks programs, their flags and
+containers; `reads` marks files."""
 
 
 def has_effect(metadata: Mapping[str, Any]) -> bool:
-    """Return True if a field's metadata declares that its value decides what is executed or read."""
+    """Return True if a field's metadata declares that its value decides what is executed or read (`EFFECTS`)."""
     return any(metadata.get(effect) for effect in EFFECTS)
 
 
@@ -67,9 +70,10 @@ def workload(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
     """Return an attrs field that must match for two results to be compared.
 
     Args:
-        help: What the field means, for users.
-        default: Its default; without one it is required.
-        attributes: See `_field`.
+        help: Description of the field for users.
+        default: The default; a dictionary stands for a new empty one; without a default the field is required.
+        attributes: `validator` and `converter` of the attrs field, and the marks of `EFFECTS`, such as
+            `executes=True`.
     """
     return _field("workload", help, default, **attributes)
 
@@ -86,10 +90,10 @@ def context(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
 
 @state_bounds(**keywords_of_type(Name))
 def check_name(_: Any, attribute: Any, value: Any) -> None:
-    """Validate a name in the form of `NAME`.
+    """Validate a name that matches the pattern `NAME`.
 
     Raises:
-        SpecError: the value has another form.
+        SpecError: the value is no text, or does not match.
     """
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise SpecError(
@@ -101,7 +105,7 @@ def check_name(_: Any, attribute: Any, value: Any) -> None:
 def whole_number(minimum: int, maximum: int) -> Validator:
     """Return a validator of a whole number from `minimum` to `maximum`, both included.
 
-    The validator raises SpecError for any other value.
+    The validator raises a `SpecError` for any other value, booleans included.
     """
 
     @state_bounds(minimum=minimum, maximum=maximum)
@@ -115,9 +119,9 @@ def whole_number(minimum: int, maximum: int) -> Validator:
 
 
 def number(*, upper: float = math.inf) -> Validator:
-    """Return a validator of a finite number, 0 or more and less than `upper`.
+    """Return a validator of a finite number that is at least 0 and less than `upper`.
 
-    The validator raises SpecError for any other value.
+    The validator raises a `SpecError` for any other value, booleans included.
     """
     limits = "0 or more" + ("" if upper == math.inf else f", and less than {upper:g}")
 
@@ -129,23 +133,23 @@ def number(*, upper: float = math.inf) -> Validator:
 
 
 def check_boolean(_: Any, attribute: Any, value: Any) -> None:
-    """Validate true or false, not a number.
+    """Validate true or false.
 
     Raises:
-        SpecError: the value is neither.
+        SpecError: the value is no boolean; 0 and 1 are none.
     """
     if not isinstance(value, bool):
         raise SpecError(f"{attribute.name} is {format_value(value)}; it must be true or false.")
 
 
 def is_positive(value: Any, maximum: float) -> bool:
-    """Return True if the value is a number above 0 and not above `maximum`."""
+    """Return True if the value is a number, and no boolean, above 0 and at most `maximum`."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= maximum
 
 
 @state_bounds(exclusiveMinimum=0, maximum=1)
 def check_fraction(_: Any, attribute: Any, value: Any) -> None:
-    """Validate a number above 0, and at most 1.
+    """Validate a number above 0 and at most 1.
 
     Raises:
         SpecError: the value is no such number.
@@ -158,17 +162,17 @@ def check_fraction(_: Any, attribute: Any, value: Any) -> None:
 
 @state_bounds(**keywords_of_type(PathText))
 def check_text(_: Any, attribute: Any, value: Any) -> None:
-    """Validate text that is not empty.
+    """Validate a text that is not empty and has no null character.
 
     Raises:
-        SpecError: the value is not text, or empty.
+        SpecError: the value is no such text.
     """
     if not isinstance(value, str) or not value or "\0" in value:
         raise SpecError(f"{attribute.name} is {format_value(value)}; it must be text.")
 
 
 def one_of(*choices: str) -> Validator:
-    """Return a validator of one of these names; another raises UnknownName."""
+    """Return a validator of one of these names. The validator raises `UnknownName` for any other value."""
 
     @state_bounds(enum=list(choices))
     def check(_: Any, attribute: Any, value: Any) -> None:
@@ -179,7 +183,7 @@ def one_of(*choices: str) -> Validator:
 
 
 def optional(check: Validator) -> Validator:
-    """Return a validator that accepts None and what `check` accepts."""
+    """Return a validator that accepts None and what `check` accepts, with the JSON Schema keywords of `check`."""
 
     @state_bounds(**keywords_of(check))
     def check_optional(instance: Any, attribute: Any, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Precisions: what is computed in which number format, and how far results may then be from fp32."""
+"""Precisions: the number formats of a computation, and the deviations from fp32 that they explain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from dlperf_sdk.spec.table import Table
 
 @frozen(kw_only=True)
 class Precision:
-    """All that the core knows of one precision; a framework plugin maps its name to the framework's own settings."""
+    """Everything that the core knows about a precision.
+
+    A framework's plugin maps its name to the framework's settings.
+    """
 
     name: str
     help: str
@@ -20,33 +23,34 @@ class Precision:
     significand_bits: int
     """Stored bits of that format's significand."""
     rounds_products: bool = False
-    """True if the results of these products have that format as well, rather than float32."""
+    """True if the results of these products have that format, too, instead of float32."""
     low: float
-    """The least relative deviation ‖y - y32‖ / ‖y32‖ of the outputs from fp32: below it the precision was not in
+    """Minimum relative deviation ‖y - y32‖ / ‖y32‖ of the outputs from fp32. Below it, the precision was not in
     effect."""
     high: float
-    """The largest deviation that this format explains."""
+    """Maximum deviation that this format explains."""
     loss_tolerance: float
-    """Relative difference of one step's loss in two runs: the order of summation may differ, and nothing else. For the
-    narrower formats about one unit in the last place."""
+    """Maximum relative difference of one step's loss between two runs that differ only in the order of summation.
+    For the narrower formats it is about one unit in the last place."""
     grown_loss_tolerance: float
-    """Limit of that deviation some steps later, as training amplifies it: further off it is another step's loss, or
-    another training's. A cap only, for being the nearest is little evidence: BERT on three of four samples has losses
-    of which each is nearest to its own step's on all four, and 6 % off at the second."""
+    """Limit of that difference some steps later, after training has amplified it. A larger one means another
+    step's loss, or another training. This is a cap only, since the nearest loss is weak evidence: the losses of
+    BERT on three of four samples are each nearest to those of the same step on all four, and 6 % off at the
+    second step."""
     is_pure: bool = False
-    """True if weights, activations and gradients are stored in that format as well, batch norm's parameters and
-    statistics excepted. The optimizer updates float32 master weights, and the network gets them rounded."""
+    """True if weights, activations and gradients are stored in that format, too, except for batch norm's
+    parameters and statistics. The optimizer updates float32 master weights, and the network gets them rounded."""
     scales_loss: bool = False
     """True if a loss scaler is used, which may skip steps whose gradients overflow."""
     loss_scale: float = 1.0
-    """Constant factor of the loss in the backward pass, divided out of the gradients before they are clipped: a power
-    of two changes nothing but which gradients are too small for the format."""
+    """Constant factor of the loss in the backward pass, divided out of the gradients before they are clipped. A
+    power of two changes only which gradients are too small for the format."""
     devices: frozenset[str] | None = None
-    """Kinds of device that have it; None for any."""
+    """Kinds of device that support the precision; None for any."""
 
     @property
     def is_narrow(self) -> bool:
-        """Return True if results must differ from fp32."""
+        """True if results must differ from fp32."""
         return self.low > 0
 
 
@@ -129,5 +133,5 @@ PRECISIONS = Table(
         ),
     ),
 )
-"""Every precision. In mixed precision, what stands between two products (activation functions, softmax, residual sums)
-may be in either type, as the framework does it."""
+"""All precisions. In mixed precision, operations between two products (activation functions, softmax, residual
+sums) may have either type, as the framework chooses."""

@@ -1,4 +1,4 @@
-"""Protocols: how a case is measured, in steps and in repeats."""
+"""Protocols: numbers of steps and repeats of a measurement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ MOST_REPEATS = 100_000
 
 @frozen
 class Protocol:
-    """Rules of a measurement: steps, and repeats, each of which is made of new processes."""
+    """Numbers of steps and repeats of a measurement. Each repeat is made by new processes.
+
+    Raises:
+        SpecError: a field has an impossible value, or `max_repeats` is below `repeats`.
+    """
 
     name: str = attrs.field(validator=check_name)
     """Its name."""
@@ -24,13 +28,15 @@ class Protocol:
     steps: int = attrs.field(validator=whole_number(1, MOST_STEPS))
     """Steps in the window."""
     repeats: int = attrs.field(validator=whole_number(1, MOST_REPEATS))
-    """Repeats; with a `target`, the first ones, from which the others are planned."""
+    """Number of repeats; with a `target`, the number of first repeats from which the total is planned."""
     max_repeats: int = attrs.field(validator=whole_number(1, MOST_REPEATS))
-    """The most repeats; equal to `repeats` where there is no `target`."""
+    """Maximum number of repeats; equal to `repeats` without a `target`."""
     target: float | None = attrs.field(default=None, validator=optional(check_fraction))
-    """Take as many repeats as the first ones show to be needed for an interval of ± this fraction of the median."""
+    """Take as many repeats as the first ones show to be needed for an interval of ± this fraction of the median;
+    null: a fixed number of repeats."""
     canonical_steps: int = attrs.field(default=5, validator=whole_number(0, MOST_STEPS))
-    """Steps on the canonical fixed batch, before the warm-up: they compile, and show that the loss falls."""
+    """Steps on the fixed canonical batch, before the warm-up. They trigger compilation, and show that the loss
+    falls."""
 
     def __attrs_post_init__(self) -> None:
         if self.max_repeats < self.repeats:
@@ -48,5 +54,4 @@ PROTOCOLS: dict[str, Protocol] = {
         Protocol("adaptive", warmup=20, steps=100, repeats=6, max_repeats=30, target=0.01),
     )
 }
-"""The named protocols. `dlperf-v1` is DLPerf's own rule: skip 20 steps, measure 100, repeat 7 times,
-take the median."""
+"""Named protocols. `dlperf-v1` is DLPerf's rule: skip 20 steps, measure 100, repeat 7 times, take the median."""

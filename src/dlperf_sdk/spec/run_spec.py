@@ -1,8 +1,8 @@
 """The run spec: one benchmark case, as plain values.
 
-A `RunSpec` is flat on purpose: the same field names serve the keyword arguments of `run()`, the keys of a
-spec file, and the flags of the command line. What follows from it (which device `auto` is, what a protocol's
-name stands for, the model's hyper-parameters) is the business of the plan.
+A `RunSpec` is flat on purpose: the same field names serve the keyword arguments of `run()`, the keys of a spec
+file, and the flags of the command line. The plan resolves what follows from it, such as the device behind `auto`,
+the numbers of a protocol, and the model's hyper-parameters.
 
 Every field has a *role* in comparisons: a **workload** field must match, a **factor** is a column of the table, and
 **context** is a footnote.
@@ -42,16 +42,17 @@ from dlperf_sdk.spec.table import alternatives
 from dlperf_sdk.spec.values import MAX_BATCH, Data, DataSpec, FiniteScalar, Topology, TopologySpec
 
 SPEC_VERSION = "1.0"
-"""Version of the schema `run-spec`: a change that old readers cannot follow raises the first number."""
+"""Version of the schema `run-spec`. A change that older readers cannot follow increases the first number."""
 
 
 @frozen(kw_only=True)
 class RunSpec:
-    """One benchmark case, as it is asked for. Immutable; `attrs.evolve(spec, steps=5)` gives a changed copy.
+    """One benchmark case, as requested. Immutable; `attrs.evolve(spec, steps=5)` returns a changed copy.
 
     Raises:
-        SpecError: a field has an impossible value.
-        UnknownName: a field names something that does not exist.
+        SpecError: a field has an impossible value, or the accumulation does not divide the batch size.
+        UnknownName: a field has a value that is none of its fixed names, such as an unknown protocol. Names of
+            plugins and capabilities are checked when the case is planned.
     """
 
     framework: str = factor("Deep-learning framework, by its plugin's name.", validator=check_name)
@@ -66,7 +67,7 @@ class RunSpec:
         32,
         validator=checks.batch_size,
     )
-    """Until it has been found, the largest is the text `max`; no plan and no result holds it."""
+    """The text `max` until the maximum batch size is found. No plan and no successful result has it."""
     accumulation: int = workload(
         "Micro-batches per optimization step (gradient accumulation); must divide the batch size.",
         1,
@@ -201,22 +202,30 @@ class RunSpec:
 
     @property
     def wants_max_batch(self) -> bool:
-        """Return True if the batch size is `max`: the maximum batch size, which a search finds."""
+        """True if the batch size is `max`, so that a search has to find the maximum batch size."""
         return bool(self.batch_size == MAX_BATCH)
 
     @property
     def global_batch_size(self) -> int:
-        """Samples per optimization step over all devices."""
+        """Samples per optimization step over all devices. Meaningless while `wants_max_batch` is True."""
         return self.batch_size * self.topology.devices
 
     @property
     def syncs_gradients(self) -> bool:
-        """Return True if several replicas synchronize their gradients."""
+        """True if several replicas synchronize their gradients.
+
+        Raises:
+            UnknownName: the core does not know the strategy, and there are several devices.
+        """
         return self.topology.devices > 1 and STRATEGIES[self.strategy].syncs_gradients
 
     @property
     def label(self) -> str:
-        """Short name of the case, without defaults: `torch resnet50 1n2d b64 amp-bf16 inductor seed=1`."""
+        """Short name of the case: `torch resnet50 1n2d b64 amp-bf16 inductor seed=1`.
+
+        Compiler, strategy, layout, device, accumulation, seed, learning-rate policy and data source appear only
+        if they differ from the default. The folder of the data source is left out.
+        """
         parts = [self.framework, self.model, str(self.topology), f"b{self.batch_size}", self.precision]
         usual = attrs.fields_dict(RunSpec)
         for name in ("compiler", "strategy", "layout", "device"):
@@ -229,11 +238,11 @@ class RunSpec:
         return " ".join(parts if self.data == usual["data"].default else [*parts, self.data.source])
 
     def resolved_protocol(self) -> Protocol:
-        """Return the spec's protocol, with the spec's own numbers of steps and repeats in place of the protocol's.
+        """Return the spec's protocol, with the spec's own steps and repeats in place of the protocol's.
 
         Raises:
-            SpecError: `target` or `max_repeats` is given for a protocol that has a fixed number of repeats,
-                or `max_repeats` is below the fewest.
+            SpecError: `target` or `max_repeats` is given for a protocol with a fixed number of repeats, or
+                `max_repeats` is below the first number of repeats.
         """
         base = PROTOCOLS[self.protocol]
         if base.target is None and (self.target is not None or self.max_repeats is not None):
@@ -254,7 +263,7 @@ class RunSpec:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values, under the schema `run-spec`. Fields that hold their default are written too."""
+        """Return the spec as JSON values that follow the schema `run-spec`. Fields with their default are included."""
         plain = attrs.asdict(self, recurse=False)
         plain["topology"], plain["data"] = str(self.topology), str(self.data)
         for name in ("env", "options", "deadlines"):
@@ -263,11 +272,11 @@ class RunSpec:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> RunSpec:
-        """Return the spec of the values of `to_dict`; keys that are left out take their defaults.
+        """Return the spec of a JSON document: the inverse of `to_dict`. Missing keys have their defaults.
 
         Raises:
             UnknownName: a key is no field.
-            DocumentError: the document breaks the schema `run-spec`.
+            DocumentError: the document is not plain JSON data, or breaks the schema `run-spec`.
             SpecError: a field has an impossible value.
         """
         from dlperf_sdk.documents import schema

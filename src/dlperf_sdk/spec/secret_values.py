@@ -1,8 +1,9 @@
-"""Secret values of environment variables: every document holds a salted hash in their place.
+"""Secret values of environment variables: every document holds a salted hash in place of the value.
 
-A value is a secret unless its variable is declared to tune only (`planning.spec_file.tunes_only`): nobody can list the
-variables that hold tokens. The salt is the variable's name, so that equal values have equal hashes in all results, and
-the hash is slow. The values themselves are known to the process that they were given to, and travel in the bundle.
+A value is a secret unless its variable is declared to tune only (`planning.spec_file.tunes_only`), because nobody
+can list the variables that hold tokens. The salt is the variable's name, so that equal values of a variable have
+equal hashes in all results. The hash is slow to compute. The process that received a value remembers it, and the
+bundle carries it to the nodes.
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ from dlperf_sdk.worker.agent.secret_values import replace_values
 
 _HASH = re.compile(r"scrypt:[0-9a-f]{32}")
 _known_values: dict[str, tuple[str, str]] = {}
-"""Hash → name and value, of the values that this process was given."""
+"""Hash → variable and value, of the values that this process received."""
 
 
 def is_hash(value: str | None) -> bool:
-    """Return True if the value is the hash of another one."""
+    """Return True if the value is a hash that `conceal` returned, rather than a value itself; False for None."""
     return value is not None and _HASH.fullmatch(value) is not None
 
 
 def conceal(name: str, value: str) -> str:
-    """Return the salted hash of a variable's value, and remember the value; a hash is returned as it is."""
+    """Return the salted hash of a variable's value, and remember the value in this process.
+
+    A value that is a hash already is returned unchanged.
+    """
     if is_hash(value):
         return value
     digest = _hash(name, value)
@@ -35,12 +39,16 @@ def conceal(name: str, value: str) -> str:
 
 
 def reveal(variables: Mapping[str, str | None], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of variables; those that are None and not set in `environ` are left out.
+    """Return the values of environment variables, with each hash replaced by its value.
 
-    The value of a hash is one that this process was given, or the one in `environ`.
+    Args:
+        variables: Name → value, hash, or None. None stands for the variable's value in `environ`; if it is not
+            set there, it is left out.
+        environ: This shell's variables, where the value of a hash is looked up if this process does not remember it.
 
     Raises:
-        SpecError: A value is known neither here nor in `environ`, or the one in `environ` is another one.
+        SpecError: the value of a hash is neither remembered nor in `environ`, or the value in `environ` is
+            another one.
     """
     revealed = {}
     for name, value in variables.items():
@@ -59,7 +67,7 @@ def reveal(variables: Mapping[str, str | None], environ: Mapping[str, str]) -> d
 
 
 def remove_secrets(text: str) -> str:
-    """Return a text with `<NAME>` in place of each secret value that this process was given."""
+    """Return a text in which `<NAME>` replaces each secret value of a variable that this process received."""
     return str(replace_values(text, dict(_known_values.values())))
 
 

@@ -1,4 +1,4 @@
-"""Strategies: how replicas synchronize their gradients."""
+"""Strategies: methods of gradient synchronization between replicas."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from dlperf_sdk.spec.table import Table
 
 @frozen(kw_only=True)
 class Strategy:
-    """All that the core knows of one strategy. With one device nothing is synchronized, and any strategy is a label."""
+    """Everything that the core knows about a strategy. On a single device any strategy is only a label."""
 
     name: str
     help: str
     syncs_gradients: bool = True
-    """True if replicas learn from each other's samples."""
+    """True if each replica learns from the samples of the others."""
     is_asynchronous: bool = False
-    """True if a replica updates the shared parameters without waiting for the others: no one trajectory is right."""
+    """True if a replica updates the shared parameters without waiting for the others. There is then no single
+    correct trajectory."""
 
     @property
     def keeps_replicas_equal(self) -> bool:
-        """Return True if all replicas have the same parameters after each step."""
+        """True if all replicas have equal parameters after each step."""
         return self.syncs_gradients and not self.is_asynchronous
 
 
 INDEPENDENT = "independent"
-"""No synchronization: the control of what synchronization changes, and what a plugin offers unless it says more."""
+"""No synchronization: a control for the effect of synchronization, and what a plugin offers by default."""
 
 NO_STRATEGY = "none"
-"""The strategy in the facts of a case with one device, where nothing is synchronized; no spec asks for it."""
+"""Strategy in the facts of a case with one device, where nothing is synchronized. No spec requests it."""
 
 STRATEGIES = Table(
     "strategy",

@@ -1,4 +1,4 @@
-"""Tables of declared objects: what the core knows of each precision, compiler, strategy and data source."""
+"""Tables of declared objects, such as all precisions, compilers, strategies and data sources."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ T = TypeVar("T", bound=Declaration)
 
 
 class Table(Generic[T]):
-    """Declared objects by name, in the order of their declaration; the first one is the default.
+    """Declared objects by name, in the order of declaration. The first one is the default.
 
-    `table["amp-bf16"]` raises `UnknownName`, with a suggestion, where there is no such object.
+    `table["amp-bf16"]` returns an object, `in` tests a name, and iteration yields the objects.
+
+    Raises:
+        UnknownName: an object is looked up by a name that is not declared; the error suggests a similar one.
     """
 
     def __init__(self, kind: str, declared: Iterable[T]) -> None:
@@ -41,16 +44,16 @@ class Table(Generic[T]):
 
     @property
     def default(self) -> str:
-        """Name of the object that a run spec has if it names none."""
+        """Name of the first object, which a run spec has if it names none."""
         return next(iter(self._declared))
 
     @property
     def names(self) -> frozenset[str]:
-        """All names."""
+        """Names of all objects."""
         return frozenset(self._declared)
 
 
 def alternatives(names: Iterable[str]) -> str:
-    """Return names as a choice in a sentence: `fp32, tf32 or amp-fp16`."""
+    """Return names as a choice for a sentence: `fp32, tf32 or amp-fp16`. There must be at least one."""
     *first, last = names
     return f"{', '.join(first)} or {last}" if first else last

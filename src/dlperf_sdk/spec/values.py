@@ -1,4 +1,4 @@
-"""The values that a spec's fields hold: a topology, a source of data, each with the text that people write for it."""
+"""Values of a spec's fields with a textual form of their own: a topology and a data source."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Scalar = str | int | float | bool | None
 FiniteScalar = Annotated[Scalar, Schema(**keywords_of_type(Finite))]
 
 MAX_BATCH: Any = "max"
-"""The batch size that stands for the maximum batch size."""
+"""Batch size that requests the maximum batch size."""
 
 PHASES = ("start", "compile", "warmup", "step", "teardown")
-"""The phases with a deadline. `step` is the longest silence between two steps of the measured window."""
+"""Phases with a deadline. `step` is the longest silence between two steps of the measured window."""
 
 _TOPOLOGY = re.compile(rf"([1-9][0-9]{{0,5}})n([1-9][0-9]{{0,5}})d(?:@({NAME.pattern}))?")
 
@@ -33,7 +33,11 @@ _MOST_NODES = 999_999
 
 @frozen(order=True)
 class TopologySpec:
-    """Nodes × devices per node, and the launcher that places them, written `2n8d` or `2n8d@slurm`."""
+    """Nodes × devices per node, and the launcher that places them; written `2n8d` or `2n8d@slurm`.
+
+    Raises:
+        SpecError: a number is not from 1 to 999999, or the launcher is no name.
+    """
 
     nodes: int = attrs.field(validator=whole_number(1, _MOST_NODES))
     devices_per_node: int = attrs.field(validator=whole_number(1, _MOST_NODES))
@@ -41,15 +45,17 @@ class TopologySpec:
 
     @property
     def devices(self) -> int:
-        """All devices, that is the number of replicas."""
+        """Number of devices on all nodes, which is the number of replicas."""
         return self.nodes * self.devices_per_node
 
     @classmethod
     def parse(cls, text: str | TopologySpec) -> TopologySpec:
-        """Return the topology of a text, `2n8d` or `2n8d@launcher`.
+        """Return the topology of a text, `2n8d` or `2n8d@LAUNCHER`. A topology is returned unchanged.
+
+        The launcher is `local` if the text has none.
 
         Raises:
-            SpecError: the text is no topology, or names zero nodes or devices.
+            SpecError: the value is neither a topology nor such a text, or a number is not from 1 to 999999.
         """
         if isinstance(text, cls):
             return text
@@ -79,17 +85,23 @@ Topology = Annotated[
 
 @frozen
 class DataSpec:
-    """A data source of `DATA_SOURCES`, and its folder if it takes one: `synthetic`, `images:FOLDER`."""
+    """A data source, and its folder if it takes one; written `synthetic` or `images:FOLDER`.
+
+    Raises:
+        SpecError: the source is no name, or the folder is an empty text.
+    """
 
     source: str = attrs.field(validator=check_name)
     path: str | None = attrs.field(default=None, validator=optional(check_text))
 
     @classmethod
     def parse(cls, text: str | DataSpec) -> DataSpec:
-        """Return the data source of a text, `SOURCE` or `SOURCE:FOLDER`.
+        """Return the data source of a text, `SOURCE` or `SOURCE:FOLDER`. A data source is returned unchanged.
+
+        Whether the source exists and takes a folder is not checked here.
 
         Raises:
-            SpecError: the text is empty, or the source is no name.
+            SpecError: the value is neither a data source nor such a text.
         """
         if isinstance(text, cls):
             return text
