@@ -265,9 +265,11 @@ def test_the_page_works(tmp_path):
         executed += len(block.commands) if block.language == "sh" else 0
     assert executed == 3
     action = yaml.safe_load((ROOT / "action.yml").read_text())
-    steps = yaml.safe_load((tmp_path / "github.yml").read_text())["jobs"]["gate"]["steps"]
-    (used,) = (step["with"] for step in steps if "dlperf-sdk@" in step.get("uses", ""))
-    assert {"baseline", "candidate"} <= set(used) <= set(action["inputs"])
+    measured = yaml.safe_load((tmp_path / "github.yml").read_text())["jobs"]["gate"]["steps"]
+    compared = yaml.safe_load((tmp_path / "steps.yml").read_text())
+    for steps, side in ((measured, "cases"), (compared, "candidate")):
+        (used,) = (step["with"] for step in steps if "dlperf-sdk@" in step.get("uses", ""))
+        assert {"baseline", side} <= set(used) <= set(action["inputs"])
     component = next(yaml.safe_load_all((ROOT / "templates" / "gate.yml").read_text()))
     (included,) = yaml.safe_load((tmp_path / "gitlab.yml").read_text())["include"]
     assert set(included["inputs"]) <= set(component["spec"]["inputs"])
