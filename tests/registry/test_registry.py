@@ -60,7 +60,21 @@ def test_every_built_in_plugin_loads_under_its_name():
         for name in registry.names(group):
             assert isinstance(registry.load(group, name), kind.interface())
     assert {"resnet50", "bert-base", "linear"} <= set(registry.names("models"))
-    assert {"numpy", "faulty"} <= set(registry.names("frameworks"))
+    assert "numpy" in registry.names("frameworks")
+
+
+def test_a_plugin_of_a_private_distribution_works_but_is_in_no_list(capsys):
+    """`dlperf-faulty`, which is for tests, has the classifier `Private :: Do Not Upload`."""
+    registry = Registry()
+    assert registry.framework("faulty").name == "faulty"
+    assert registry.has("frameworks", "faulty")
+    assert "faulty" not in registry.names("frameworks")
+    with pytest.raises(UnknownName) as caught:
+        registry.framework("fault")
+    assert "faulty" not in str(caught.value)
+    for words in (["list"], ["list", "--json"], ["describe", "resnet50"], ["doctor"]):
+        main(words)
+        assert "faulty" not in capsys.readouterr().out
 
 
 def test_a_third_partys_plugin_is_found(install):

@@ -184,10 +184,10 @@ def _group_of(name: str, group: str | None) -> str:
     """Return the group that contains the name."""
     if group is not None and group not in GROUPS:
         raise UnknownName("group of plugins", group, GROUPS)
-    known = {group_name: Registry().names(group_name) for group_name in GROUPS if group in (None, group_name)}
-    matching = [group_name for group_name, names in known.items() if name in names]
+    registry, groups = Registry(), GROUPS if group is None else (group,)
+    matching = [group_name for group_name in groups if registry.has(group_name, name)]
     if not matching:
-        installed = {plugin for names in known.values() for plugin in names}
+        installed = {plugin for group_name in groups for plugin in registry.names(group_name)}
         raise UnknownName("plugin", name, installed, "`dlperf list` shows all, by kind.")
     if len(matching) > 1:
         raise UsageError(f"{name!r} is in {' and '.join(matching)}; say which with --group.")

@@ -36,7 +36,7 @@ def list_plugins(
     """List the installed plugins of each group. Without --check, none is imported."""
     registry = Registry()
     groups = GROUPS if group is None else (group_named(group),)
-    rows = [row for group in groups for row in registry.rows(group)]
+    rows = [row for group in groups for row in registry.listed_rows(group)]
     errors = {row: _error(registry, row) for row in rows} if check else {}
     if common.json:
         emit({group: [_row_to_dict(row, errors) for row in rows if row.group == group] for group in groups})

@@ -77,6 +77,9 @@ class Row:
     `Registry.extra`."""
     target: str
     """Location of the plugin's class, as `module:attribute`."""
+    is_private: bool = False
+    """True if the distribution has the classifier `Private :: Do Not Upload`, as those for tests have: lists for
+    people leave it out, and its name still works."""
 
 
 def distribution(entry_point: EntryPoint) -> str:
@@ -94,6 +97,11 @@ def distribution(entry_point: EntryPoint) -> str:
         if name
         else f"a distribution without metadata ({getattr(entry_point.dist, '_path', '?')})"
     )
+
+
+def _is_private(entry_point: EntryPoint) -> bool:
+    metadata = None if entry_point.dist is None else entry_point.dist.metadata
+    return metadata is not None and "Private :: Do Not Upload" in (metadata.get_all("Classifier") or ())
 
 
 @frozen
@@ -116,7 +124,7 @@ class Registry:
         installed = entry_points()
         return {
             group: tuple(
-                (entry, Row(group, entry.name, distribution(entry), entry.value))
+                (entry, Row(group, entry.name, distribution(entry), entry.value, _is_private(entry)))
                 for entry in installed.select(group=kind.entry_points)
             )
             for group, kind in GROUPS.items()
@@ -139,9 +147,17 @@ class Registry:
         # An editable installation and its wheel may both be found: the same target twice is one plugin.
         return tuple(sorted(set(installed + extra), key=lambda row: (row.name, row.distribution)))
 
+    def listed_rows(self, group: str) -> tuple[Row, ...]:
+        """Return the rows of a group that lists show: those that are not private."""
+        return tuple(row for row in self.rows(group) if not row.is_private)
+
     def names(self, group: str) -> tuple[str, ...]:
-        """Return the distinct names of the plugins in a group, sorted; nothing is imported."""
-        return tuple(sorted({row.name for row in self.rows(group)}))
+        """Return the distinct names of the plugins that lists show in a group, sorted; nothing is imported."""
+        return tuple(sorted({row.name for row in self.listed_rows(group)}))
+
+    def has(self, group: str, name: str) -> bool:
+        """Return True if a plugin of the group has this name, private ones included; nothing is imported."""
+        return any(row.name == name for row in self.rows(group))
 
     def load(self, group: str, name: str) -> Any:
         """Return the instance of a plugin.
