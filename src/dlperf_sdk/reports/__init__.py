@@ -1,1 +1,1 @@
-"""Render results for people as blocks of text and tables, for the terminal and as Markdown."""
+"""Reports: results as blocks of text and tables, shown on the terminal, as Markdown and in HTML."""

@@ -1,6 +1,6 @@
-"""Define the blocks of a report: headings, labelled lines, tables and notes, as plain values.
+"""The blocks of a report: headings, labelled lines, tables and notes, as plain values.
 
-Whoever has something to say makes blocks; `terminal` and `markdown` show the same blocks in their own ways.
+Modules that report something return blocks; `terminal` and `markdown` render the same blocks.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Literal
 from attrs import field, frozen
 
 Tone = Literal["plain", "quiet", "good", "bad", "doubt"]
-"""Tone of a text. Color only ever repeats what the words say."""
+"""Tone of a text. Color only repeats what the words say."""
 
 
 @frozen
 class Cell:
-    """A text and how it is meant."""
+    """A text with its tone."""
 
     text: str
     tone: Tone = "plain"
@@ -36,10 +36,11 @@ def _pairs(pairs: Iterable[tuple[str, Cell | str]]) -> tuple[tuple[str, Cell], .
 
 @frozen
 class Heading:
-    """Title of the blocks under it; `aside` is a word on the outcome."""
+    """Title of the blocks that follow."""
 
     text: str
     aside: Cell = Cell("")
+    """A few words beside the title, such as an outcome."""
 
 
 @frozen
@@ -52,26 +53,27 @@ class Paragraph:
 
 @frozen
 class Labels:
-    """Labels and their values, one below the other."""
+    """Labels with their values, one pair per line."""
 
     pairs: tuple[tuple[str, Cell], ...] = field(converter=_pairs)
 
 
 @frozen
 class Column:
-    """A table's column; numbers stand on the right."""
+    """Column of a table."""
 
     title: str
     right: bool = False
+    """True for numbers, which are aligned to the right."""
     whole: bool = False
-    """Its cells are not broken into lines; those of numbers never are."""
+    """True if the cells are not broken into lines; numbers never are."""
     key: bool = False
-    """Its cells name the row: on a narrow screen they stand together, as the row's heading."""
+    """True if the cells name the row. On a narrow screen of the HTML report they form the row's heading."""
 
 
 @frozen
 class Table:
-    """Rows of as many cells as there are columns."""
+    """A table; each row has as many cells as there are columns."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...] = field(converter=_rows)
@@ -80,14 +82,14 @@ class Table:
 
 @frozen
 class Notes:
-    """Footnotes, counted from 1: `[1]` in a table points at the first."""
+    """Footnotes, numbered from 1: `[1]` in a table refers to the first."""
 
     texts: tuple[str, ...]
 
 
 @frozen
 class Verbatim:
-    """Lines as they are, such as those of a script: they are never broken anew."""
+    """Lines that are shown unchanged, such as those of a script, without line breaks of their own."""
 
     text: str
     title: str = ""

@@ -1,4 +1,4 @@
-"""A collection of published figures as blocks: its tables, and the cells that its own figures contradict."""
+"""A collection of published figures as blocks, CSV and JSON values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dlperf_sdk.reports.numbers import format_count
 
 
 def page(collection: Collection) -> list[Block]:
-    """Return the report on a collection."""
+    """Return the report on a collection: its description, the source's tables, and the disagreements in them."""
     return [
         Heading(collection.title, Cell(format_count(len(collection.figures), "figure"), "quiet")),
         Paragraph(collection.description),
@@ -25,7 +25,10 @@ def page(collection: Collection) -> list[Block]:
 
 
 def disagreement_table(collection: Collection) -> Table | Paragraph:
-    """Return the disagreements of the source with its figures, or a sentence that there are none."""
+    """Return a table of the disagreements between a source and its figures.
+
+    Without any, return a paragraph that says so.
+    """
     disagreements = collection.disagreements()
     if not disagreements:
         return Paragraph(
@@ -47,14 +50,20 @@ def disagreement_table(collection: Collection) -> Table | Paragraph:
 
 
 def count_places(disagreements: Sequence[Disagreement]) -> int:
-    """Return the number of cells and protocols: one may disagree for several reasons."""
+    """Return the number of distinct places of disagreements, by document, line and cell.
+
+    One place may disagree for several reasons.
+    """
     return len(
         {(disagreement.document, disagreement.line, disagreement.cell) for disagreement in disagreements}
     )
 
 
 def to_csv(collection: Collection) -> str:
-    """Return CSV with a line per figure: every field and option, its source and footnotes; empty where not stated."""
+    """Return the figures as CSV: a header, then a line per figure with its fields, options, source and footnotes.
+
+    A cell is empty if the source does not state the value. Repeats and footnotes are joined by spaces.
+    """
     options = list(OPTION_ROLES)
     fields = [name for name in FIELDS if name not in ("source", "repeats", "footnotes")]
     header = [*fields, *options, "repeats", "document", "line", "commit", "footnotes"]
@@ -76,7 +85,7 @@ def to_csv(collection: Collection) -> str:
 
 
 def to_dict(collection: Collection) -> dict[str, Any]:
-    """Return the figures and disagreements as plain JSON values."""
+    """Return JSON values: `figures` and `disagreements`, each a list of objects."""
     return {
         "figures": [figure.to_dict() for figure in collection.figures],
         "disagreements": [attrs.asdict(disagreement) for disagreement in collection.disagreements()],

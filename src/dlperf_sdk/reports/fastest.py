@@ -1,4 +1,4 @@
-"""Answer which framework is fastest at a topology, batch size and precision: a row per ranking, as blocks."""
+"""The fastest framework of each topology, batch size and precision, as tables."""
 
 from __future__ import annotations
 
@@ -19,14 +19,18 @@ LEDE = (
     "without one, nothing shows that a lead is more than noise."
 )
 _NAMED = ("topology", "model", "batch_size", "precision")
-"""Facts that have a column; others are named where rankings differ in them."""
+"""Facts with a column of their own. Other facts are named if rankings differ in them."""
 _OWN_ROWS = ("precision", "hardware")
 _MAX_EXCLUDED = 6
 _IN_PARENTHESES = re.compile(r" \([^)]*\)")
 
 
 def fastest_table(rankings: Sequence[Ranking]) -> Table:
-    """Return a row per ranking: the fastest case, its lead over the second, the others, and what is excluded."""
+    """Return a table with a row per ranking.
+
+    A row has the facts of the ranking, the fastest case, its throughput and its lead over the second, the other
+    cases, and the cases that are not comparable.
+    """
     equal = [list_shared_facts(ranking, rankings) for ranking in rankings]
     rows: list[tuple[Cell | str, ...]] = [
         (
@@ -56,7 +60,10 @@ def fastest_table(rankings: Sequence[Ranking]) -> Table:
 
 
 def overview_table(rankings: Sequence[Ranking]) -> Table:
-    """Return a row per workload and precision: the fastest framework of each topology, and its lead."""
+    """Return a table with a row per workload and precision, and a column per topology.
+
+    A cell has the fastest framework, its throughput and its lead over the second; empty without a ranking.
+    """
     rows: dict[tuple[str, ...], dict[str, Cell]] = {}
     for ranking in rankings:
         facts = [str(ranking.facts.get(name, "")) for name in _NAMED[1:]]
@@ -101,7 +108,14 @@ def _summarize(ranking: Ranking) -> Cell:
 
 
 def list_shared_facts(ranking: Ranking, rankings: Iterable[Ranking]) -> str:
-    """Return the facts without a column in which rankings of the same model differ, as this one has them."""
+    """Return the facts of a ranking that distinguish it from other rankings of its model, as text.
+
+    Topology, model, batch size and precision are left out. Empty if the rankings differ in nothing else.
+
+    Args:
+        ranking: The ranking.
+        rankings: All rankings, this one included.
+    """
     model = ranking.facts.get("model")
     same_model = [other.facts for other in rankings if other.facts.get("model") == model]
     names = sorted({name for facts in same_model for name in facts} - set(_NAMED))
@@ -113,7 +127,7 @@ def list_shared_facts(ranking: Ranking, rankings: Iterable[Ranking]) -> str:
 
 
 def name_of_fastest(ranking: Ranking) -> str:
-    """Return the framework of the fastest case, its version, and what distinguishes it from comparable cases."""
+    """Return the name of the fastest case: framework, version, and what distinguishes it from the comparable cases."""
     first = ranking.entries[0]
     names = labels(ranking.cases, ("topology", "batch_size", "precision", "framework_version"))
     framework, _, rest = names[ranking.cases.index(first)].partition(" ")
@@ -121,7 +135,10 @@ def name_of_fastest(ranking: Ranking) -> str:
 
 
 def lead(ranking: Ranking) -> Cell:
-    """Return the ratio of the fastest case over the second, with its interval, as a cell."""
+    """Return the ratio of the fastest case to the second, with its interval and the second's name, as a cell.
+
+    The cell has the tone `doubt`, and the reason, if the ratio is not significant or the two differ in more.
+    """
     compared = ranking.comparison
     second = str(ranking.entries[1].facts.get(ranking.factor))
     text = f"{format_ratio(compared)} {second}"
@@ -133,15 +150,16 @@ def lead(ranking: Ranking) -> Cell:
 
 
 def format_ratio(compared: Comparison) -> str:
-    """Return the ratio of two throughputs as `1.29×`, with its interval if it has one."""
+    """Format the ratio of two throughputs as `1.29×` or, with an interval, `1.29× (1.25 – 1.33)`."""
     interval = "" if compared.low is None else f" ({compared.low:.2f} – {compared.high:.2f})"
     return f"{compared.ratio:.2f}×{interval}"
 
 
 def format_excluded(ranking: Ranking) -> str:
-    """Return the excluded cases of a ranking, each group with the facts in which it differs.
+    """Return the cases that are not comparable with a ranking, in groups with the facts in which they differ, as text.
 
-    Groups of another precision or hardware that differ in more than that are left out.
+    A group is left out if it differs in precision or hardware and in something else. After six groups the others
+    are counted.
     """
     groups = [
         group

@@ -1,4 +1,4 @@
-"""Format labels, states and values of results."""
+"""Labels of results: title, batch size, outcome, values and marks of verdicts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MARKS: dict[str, tuple[str, Tone]] = {
 def title(result: Result) -> str:
     """Return `torch resnet50 · 1n2d · fp32`, with compiler and strategy if they are not the default.
 
-    One device has no strategy, whatever was asked for.
+    The strategy of a single device is left out.
     """
     spec = result.spec
     parts = [f"{spec.framework} {spec.model}", str(spec.topology), spec.precision]
@@ -34,12 +34,23 @@ def title(result: Result) -> str:
 
 
 def batch_size(spec: RunSpec, devices: int = 1) -> str:
-    """Return the samples of a step on this number of devices; `max` if the maximum was requested and not found."""
+    """Format the number of samples of a step on `devices` devices.
+
+    It is `max` if the maximum batch size was requested and not found.
+    """
     return str(spec.batch_size) if spec.wants_max_batch else f"{spec.batch_size * devices:,}"
 
 
 def outcome(result: Result, contradicted: Sequence[str]) -> Cell:
-    """Return the outcome of a case in a word or two; `contradicted` lists where its file contradicts itself."""
+    """Return the outcome of a case in a few words.
+
+    These are `failed: KIND`, `failed validation: CHECKS`, `imported, not verified`, `ok` or `model unverified`,
+    the last two possibly `with warnings: CHECKS`.
+
+    Args:
+        result: The result.
+        contradicted: Contradictions between the result and its records; any of them makes the validation fail.
+    """
     if result.failure is not None:
         done = f" after {format_count(len(result.repeats), 'repeat')}" if result.repeats else ""
         return Cell(f"failed: {result.status}{done}", "bad")
@@ -61,13 +72,13 @@ def outcome(result: Result, contradicted: Sequence[str]) -> Cell:
 
 
 def format_value(value: object) -> str:
-    """Format a value of a field: `none` for None, yes or no for a boolean, any other unchanged."""
+    """Format the value of a field: `none` for None, `yes` or `no` for a boolean, else its `str`."""
     if value is None or isinstance(value, bool):
         return {None: "none", True: "yes", False: "no"}[value]
     return str(value)
 
 
 def mark_outcome(outcome: str) -> Cell:
-    """Return a verdict's outcome as a cell: a mark and the word."""
+    """Return a verdict's outcome as a cell with a mark and the word: `✓ pass`. An unknown outcome has the mark `?`."""
     mark, tone = _MARKS.get(outcome, ("?", "doubt"))
     return Cell(f"{mark} {outcome}", tone)

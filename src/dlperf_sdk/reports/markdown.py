@@ -1,4 +1,4 @@
-"""Blocks as Markdown: what `report.md` holds."""
+"""Blocks as Markdown, the format of `report.md`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OPENING = re.compile(r"^(?:[-+=]|[0-9]{1,9}(?=[.)]))")
 
 
 def text_of(blocks: Iterable[Block]) -> str:
-    """Return a Markdown document (with GitHub's tables); no text of the blocks becomes markup."""
+    """Return blocks as a Markdown document with tables in GitHub's syntax. The texts of the blocks are escaped."""
     return "\n\n".join(_render(block) for block in blocks) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Numbers for people: as many digits as mean something, in the unit that suits their size."""
+"""Numbers for readers: with as many digits as are significant, in a unit that suits their size."""
 
 from __future__ import annotations
 
@@ -35,35 +35,43 @@ _COUNT_UNITS = ("steps", "")
 
 @frozen
 class Scale:
-    """The unit and the decimals that one value, and what is shown beside it, are written in."""
+    """Unit and number of decimals for a value, and for the values that are shown beside it."""
 
     divisor: float
+    """Value of one `unit` in the original unit."""
     unit: str
+    """Unit with its prefix."""
     decimals: int
+    """Number of decimals."""
 
     def __call__(self, value: float) -> str:
-        """Format a number without its unit."""
+        """Format a number with the decimals of the scale, without its unit."""
         return f"{value / self.divisor:,.{self.decimals}f}"
 
     def format_alone(self, value: float) -> str:
-        """Format a number without its unit, with as many digits as it needs itself."""
+        """Format a number with as many decimals as it needs itself, without its unit."""
         return f"{value / self.divisor:,.{_decimals(abs(value) / self.divisor)}f}"
 
     def format_interval_alone(self, low: float, high: float) -> str:
-        """Format both ends of an interval, each with its own digits."""
+        """Format both ends of an interval, each with as many decimals as it needs itself, without the unit."""
         return f"{self.format_alone(low)} – {self.format_alone(high)}"
 
     def with_unit(self, value: float) -> str:
-        """Format a number with the digits of the scale, and its unit."""
+        """Format a number with the decimals of the scale, and its unit."""
         return f"{self(value)} {self.unit}".rstrip()
 
     def interval(self, low: float, high: float) -> str:
-        """Format both ends of an interval with the digits of the scale, without the unit."""
+        """Format both ends of an interval with the decimals of the scale, without the unit."""
         return f"{self(low)} – {self(high)}"
 
 
 def scale(value: float, unit: str) -> Scale:
-    """Return the scale of a value: four significant digits, three below one; counts stay whole."""
+    """Return the scale of a value: four significant digits, or three below 1; whole counts without decimals.
+
+    Args:
+        value: The value in `unit`.
+        unit: The unit without a prefix: `s`, `B`, `img/s`, ….
+    """
     size = abs(value)
     prefixes = _PREFIXES.get(unit, ((1.0, ""),))
     divisor, prefix = next((pair for pair in prefixes if size >= pair[0]), prefixes[-1])
@@ -78,7 +86,11 @@ def scale(value: float, unit: str) -> Scale:
 def common_scale(values: Sequence[float], unit: str) -> Scale:
     """Return the scale of several values under one heading.
 
-    Its unit is that of the largest value; it has the digits that the smallest needs, but at most four decimals.
+    It has the unit of the largest value, and the decimals that the smallest needs, at most four.
+
+    Args:
+        values: At least one value in `unit`.
+        unit: The unit without a prefix.
     """
     largest = scale(max(values, key=abs), unit)
     needed = max(_decimals(abs(value) / largest.divisor) for value in values)
@@ -99,7 +111,7 @@ def _decimals(size: float) -> int:
 
 
 def duration(seconds: float) -> str:
-    """Format seconds as a duration: `0.9 s`, `12 s`, `3 min 20 s`, `2 h 05 min`."""
+    """Format a duration in seconds: `0.9 s`, `12 s`, `3 min 20 s`, `2 h 05 min`."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     rounded = round(seconds)
@@ -111,12 +123,12 @@ def duration(seconds: float) -> str:
 
 
 def format_count(count: int, noun: str) -> str:
-    """Format a count of a noun, which is in the singular: `1 repeat`, `3 repeats`."""
+    """Format a count with its noun, which is given in the singular: `1 repeat`, `3 repeats`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Format ascending numbers with neighbors joined: `0-3, 7`."""
+    """Format ascending numbers, with consecutive ones joined: `0-3, 7`."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and number == parts[-1][-1] + 1:

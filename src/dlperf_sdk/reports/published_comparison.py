@@ -1,4 +1,4 @@
-"""Results compared with published figures of the same framework, model, topology and precision."""
+"""Comparison of results with published figures of the same framework, model, topology and precision."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dlperf_sdk.results.result import Result
 
 
 def compare_with_published(results: Sequence[Result], collection: Collection) -> list[Block]:
-    """Return a row for each result, followed by the collection's figures of the same case.
+    """Return a table with a row for each result, followed by rows for the collection's figures of the same case.
 
-    The footnotes state what is not comparable: with a different workload, data or estimator the ratio answers no
-    question, and has a question mark.
+    Footnotes state the differences. If a figure has another workload, data source or estimator, its ratio has a
+    question mark. A paragraph after the table names each result without a valid throughput or without a figure.
     """
     rows: list[tuple[Cell | str, ...]] = []
     notes: list[str] = []

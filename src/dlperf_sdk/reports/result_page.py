@@ -1,4 +1,4 @@
-"""One result: what was measured, whether to believe it, and on what."""
+"""The report on one result: what was measured, whether it is valid, and under which conditions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ _KINDS = ((INTEGRITY, "Validity checks"), (QUALITY, "Measurement quality"))
 
 
 def page(result: Result, directory: Path | None = None) -> list[Block]:
-    """Return the report; `directory` is the result's directory, None if it has none."""
+    """Return the report on a result. Its records are read to check it for contradictions.
+
+    Args:
+        result: The result.
+        directory: The result's directory, which the report names; None if it has none.
+    """
     errors = list_contradictions(result)
     blocks: list[Block] = [Heading(title(result), outcome(result, errors)), _case(result)]
     if result.failure is not None:
@@ -44,7 +49,7 @@ def page(result: Result, directory: Path | None = None) -> list[Block]:
 
 
 def batch(result: Result) -> str:
-    """Format the batch size with the global one."""
+    """Format the batch size per device, the global one, and the number of micro-batches if there are several."""
     spec = result.spec
     devices = format_count(spec.topology.devices, "device")
     if spec.wants_max_batch:
@@ -152,7 +157,7 @@ def _metrics(metrics: Sequence[Metric], notes: _Notes) -> Table:
 
 
 def interval(metric: Metric) -> Cell:
-    """Return the interval of the metric's median as a cell; a dash if there is none."""
+    """Return the interval of a metric's median as a cell, without the unit; a dash if there is none."""
     if metric.low is None or metric.high is None:
         return Cell("–", "quiet")
     return Cell(scale(metric.value, metric.unit).interval(metric.low, metric.high))

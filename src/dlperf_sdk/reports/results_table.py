@@ -1,4 +1,4 @@
-"""Several results side by side: a row each, and never two workloads in one table."""
+"""Several results in tables, one row each. A table never mixes workloads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dlperf_sdk.results.consistency import WITH_RECORDS, list_contradictions_by_
 from dlperf_sdk.results.result import Fact, Result
 
 _ALWAYS = ("framework", "topology", "precision")
-"""Treatments that every case is named by; others only where they differ."""
+"""Factors that always name a case. Other factors do so only if the cases differ in them."""
 _COLUMNS = (
     ("throughput", "", "value"),
     ("throughput", "95 % interval", "interval"),
@@ -26,7 +26,7 @@ _COLUMNS = (
     ("peak-device-memory", "memory", "value"),
     ("mfu", "MFU", "value"),
 )
-"""Metric, heading, and what of it. A metric that no row has gets no column."""
+"""Metric, heading, and part of the metric. A metric that no row has gets no column."""
 
 UNREAD = (
     f"Of more than {WITH_RECORDS} results the records are not read here: `dlperf validate DIR` holds each result "
@@ -39,11 +39,16 @@ class Group:
     """Results of one workload."""
 
     workload: dict[str, Any]
+    """Name of each fact that the results share → its value."""
     results: list[Result]
 
 
 def pages(results: Sequence[Result]) -> list[Block]:
-    """Return a table of results per workload; of several, each states its differences from the others."""
+    """Return a heading and a table of results for each workload, and paragraphs on how the workloads differ.
+
+    Workloads that differ in one size only, such as the batch size, form a sweep in a single table. The records of
+    up to `WITH_RECORDS` results are read, to check them for contradictions.
+    """
     groups = group_by_workload(results)
     contradictions = list_contradictions_by_result(results)
     outcomes = {
@@ -99,8 +104,8 @@ def _values(group: Group, swept: str) -> list[Any]:
 def group_by_workload(results: Sequence[Result]) -> list[Group]:
     """Return the results grouped by workload, in the order of first occurrence.
 
-    A case that was refused before it had a plan has fewer facts than one that ran: it belongs to the first workload
-    that has all of these facts and a result with the same requested options.
+    A case that was refused before it had a plan has fewer facts. It belongs to the first workload that agrees
+    with these facts and has a result with the same requested options; else it is a group of its own.
     """
     by_key: dict[str, Group] = {}
     refused = []
@@ -133,7 +138,7 @@ def _workload(result: Result) -> dict[str, Any]:
 
 
 def value_of(fact: Fact) -> Any:
-    """Return a fact's observed value; its requested one if none was observed."""
+    """Return the observed value of a fact, or the requested value if none was observed."""
     return fact.requested if fact.observed is None else fact.observed
 
 

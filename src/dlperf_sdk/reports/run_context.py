@@ -1,4 +1,4 @@
-"""Show the context of a result: the environment, the machines, and the checks of its workers."""
+"""Context of a result: the environment, the machines, and the facts that its workers reported."""
 
 from __future__ import annotations
 
@@ -19,7 +19,15 @@ _ENVIRONMENTS = {
 
 
 def list_run_context(result: Result, directory: Path | None) -> tuple[tuple[str, Cell | str], ...]:
-    """Return labeled lines; `directory` is the result's directory, None if it has none."""
+    """Return pairs of a label and a text.
+
+    The pairs are about the environment, its variables, the machines, facts of the workers, settings that differ
+    from the requested ones, notes, and the time of the run. Secret values are not shown.
+
+    Args:
+        result: The result.
+        directory: The result's directory; None: the last pair names the run instead.
+    """
     pairs: list[tuple[str, Cell | str]] = []
     environment = result.environment
     if environment is not None:
@@ -59,14 +67,14 @@ def _format_period(start: str, end: str) -> str:
 
 
 def differs(requested: Any, observed: Any) -> bool:
-    """Return True if the observed value differs from the requested one; `auto` and None request nothing."""
+    """Return True if a value was requested and another one was observed; `auto` and None request nothing."""
     return requested not in (None, "auto") and observed is not None and requested != observed
 
 
 def context_of(result: Result) -> list[tuple[str, str]]:
-    """Return the workers' context in short: versions, threads, transport.
+    """Return name and value of facts that the workers reported, such as versions, threads and transport, as text.
 
-    Values of more than 40 characters are left out; result.json has them.
+    Fields of the run spec, other roles than context, and values of more than 40 characters are left out.
     """
     fields = set(result.spec.to_dict())
     parts = []
@@ -83,7 +91,13 @@ def context_of(result: Result) -> list[tuple[str, str]]:
 
 
 def hardware(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return a labeled line per kind of node; equal nodes share one."""
+    """Return pairs of label and description, one for each group of equal nodes: `Nodes 0-3` → a line about the machine.
+
+    A single node has the label `Hardware`.
+
+    Args:
+        nodes: The description of each node, by node index.
+    """
     kinds: dict[str, list[int]] = {}
     for number, facts in enumerate(nodes):
         kinds.setdefault(_machine(facts), []).append(number)

@@ -1,4 +1,4 @@
-"""Group cases for plots and tables: runs of one case, cases of one workload, and labels that distinguish them."""
+"""Groups of cases for plots and tables: runs of one case, cases of one workload, and labels that distinguish cases."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dlperf_sdk.spec.strategy import NO_STRATEGY
 from dlperf_sdk.worker.estimate import median, median_interval
 
 _FIRST = ("framework", "precision")
-"""Facts that are always said."""
+"""Facts that are in every label."""
 _NAMED = (*_FIRST, "compiler", "hardware", "implementation", "strategy", "data", "framework_version")
-"""The order in which facts are tried until the cases are told apart; others follow by their names."""
+"""Order in which facts are tried until all labels differ. Other facts follow by name."""
 _PHRASES = (
     "framework",
     "framework_version",
@@ -26,30 +26,34 @@ _PHRASES = (
     "strategy",
     "data",
 )
-"""The order in which they are said."""
+"""Order of the facts in a label."""
 _DULL = {"compiler": NONE, "strategy": NO_STRATEGY}
 
 
 @frozen
 class Merged:
-    """All runs of one case, as one."""
+    """All runs of one case, merged."""
 
     case: Case
-    """Its throughput is the median of the runs."""
+    """The case; with several runs, its throughput is the median of the runs, and its repeats are the runs."""
     runs: int
+    """Number of runs."""
     low: float | None
+    """Lower end of the interval."""
     high: float | None
-    """The interval of the median of the repeats, or of the runs if there are several; None with fewer than six."""
+    """Upper end of the interval of the median of the repeats, or of the runs if there are several; None with
+    fewer than six."""
 
 
 @frozen
 class Workload:
-    """Cases that may be compared."""
+    """Cases of one workload, which may be compared."""
 
     facts: dict[str, Any]
+    """Facts of the workload: name → value."""
     merged: tuple[Merged, ...]
     title: str
-    """The model, the batch size, and the options in which this workload differs from the others."""
+    """Model, batch size, and the facts that distinguish this workload from others with the same title."""
 
     @property
     def cases(self) -> list[Case]:
@@ -58,12 +62,12 @@ class Workload:
 
     @property
     def unit(self) -> str:
-        """The unit of the throughputs."""
+        """Unit of the throughputs."""
         return self.merged[0].case.unit
 
 
 def merge(ungrouped: Iterable[Case]) -> list[Merged]:
-    """Return the cases with runs of the same case merged, in the order of first occurrence."""
+    """Return the cases, with all runs of the same case merged into one, in the order of first occurrence."""
     groups: dict[tuple[str, ...], list[Case]] = {}
     for case in ungrouped:
         groups.setdefault(_identity(case, case.holds()), []).append(case)
@@ -81,7 +85,7 @@ def _merge_runs(runs: Sequence[Case]) -> Merged:
 
 
 def workloads(merged: Sequence[Merged]) -> list[Workload]:
-    """Return the merged cases by workload, the one with the most cases first."""
+    """Return the merged cases grouped by workload and unit, the workload with most cases first."""
     groups: dict[tuple[str, ...], list[Merged]] = {}
     for run in merged:
         names = {name for name, role in run.case.roles.items() if role == "workload"}
@@ -98,9 +102,10 @@ def workloads(merged: Sequence[Merged]) -> list[Workload]:
 
 
 def strong_workloads(merged: Sequence[Merged]) -> list[Workload]:
-    """Return the groups of cases that differ in the batch per device only and share a global batch.
+    """Return the merged cases grouped for strong scaling: equal workload and global batch size.
 
-    Those with most cases come first. Their `facts` have no batch per device.
+    The batch size per device may differ within a group, and is not among its `facts`. Groups with most cases come
+    first.
     """
     groups: dict[tuple[str, ...], list[Merged]] = {}
     for run in merged:
@@ -122,7 +127,12 @@ def strong_workloads(merged: Sequence[Merged]) -> list[Workload]:
 
 
 def titles_of(short: Sequence[str], facts: Sequence[dict[str, Any]]) -> list[str]:
-    """Return a short title for each workload, with the facts that distinguish equal titles."""
+    """Return a title for each workload: the short one, extended by distinguishing facts if several workloads share it.
+
+    Args:
+        short: A short title for each workload.
+        facts: The facts of each workload, in the same order.
+    """
     titles = []
     for title, own_facts in zip(short, facts, strict=True):
         same_title = [other_facts for other, other_facts in zip(short, facts, strict=True) if other == title]
@@ -145,7 +155,10 @@ def _identity(case: Case, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def format_fact(name: str, value: Any) -> str:
-    """Format the value of a fact for a name: a word alone, a number or a boolean with its field's name."""
+    """Format a fact for a label.
+
+    A text stands alone, an implementation in parentheses, and any other value behind the fact's name.
+    """
     if name == "implementation":
         return f"({value})"
     if isinstance(value, str):
@@ -154,10 +167,14 @@ def format_fact(name: str, value: Any) -> str:
 
 
 def labels(cases: Sequence[Case], excluded: Sequence[str] = ()) -> list[str]:
-    """Return a name for each case: framework, precision, and as few other facts as distinguish the cases.
+    """Return a label for each case: framework, precision, and as few other facts as distinguish the cases.
 
-    Two cases have the same name only if they differ in nothing that makes a case but the facts of `excluded`, or
-    in what one of them does not state.
+    Two cases have the same label only if all their identifying facts agree, apart from those in `excluded` and
+    those that one of them does not state.
+
+    Args:
+        cases: The cases.
+        excluded: Names of facts that are never in a label.
     """
     fixed = sorted({name for case in cases for name in case.holds()} - set(excluded) - set(_NAMED))
     parts: dict[str, list[str]] = {}

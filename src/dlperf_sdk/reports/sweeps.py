@@ -1,4 +1,4 @@
-"""Find sweeps: cases that differ in one size only, such as batch sizes 2, 4 and 8 of one case."""
+"""Sweeps: cases that differ in one size only, such as batch sizes 2, 4 and 8 of one case."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from dlperf_sdk.reports.series import Merged
 _FOLLOWING = {"sequence_length": ("predictions_per_sequence",)}
 """A swept size → facts that change with it."""
 SWEPT = ("batch_size", "image_size", "sequence_length")
-"""Sizes that are swept."""
+"""Facts that count as sizes."""
 
 
 @frozen
 class Sweep:
-    """Runs of one case with different values of one size, the smallest first."""
+    """Runs of one case with different values of one size, in ascending order."""
 
     factor: str
+    """Name of the size: `batch_size`, `image_size` or `sequence_length`."""
     runs: tuple[Merged, ...]
 
     @property
@@ -28,18 +29,18 @@ class Sweep:
         return self.runs[0].case
 
     def value(self, run: Merged) -> float:
-        """Return the swept size of a run."""
+        """Return the size of a run of the sweep."""
         return size_of(run.case, self.factor)
 
 
 def size_of(case: Case, name: str) -> float:
-    """Return the value of the fact `name` of a case, such as its batch size; 0 if it is not a number."""
+    """Return the value of the fact `name` of a case; 0 if the case does not state it as a number."""
     value = case.facts.get(name)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
 
 
 def sweeps(merged: Sequence[Merged]) -> list[Sweep]:
-    """Return the sweeps of two values or more among merged cases, those with most values first."""
+    """Return the sweeps among merged cases that have at least two sizes, those with most sizes first."""
     result = []
     for factor in SWEPT:
         groups: dict[tuple[str, ...], dict[float, Merged]] = {}
@@ -58,7 +59,12 @@ def sweeps(merged: Sequence[Merged]) -> list[Sweep]:
 
 
 def swept_size(differing: Collection[str]) -> str | None:
-    """Return the one size in which workloads differ, apart from facts that follow it; None if there is no such size."""
+    """Return the size in which workloads differ; None if they differ in nothing or in more.
+
+    Args:
+        differing: Names of all facts in which the workloads differ. Facts that follow from a size are allowed
+            beside it.
+    """
     for factor in SWEPT:
         if factor in differing and set(differing) <= {factor, *_FOLLOWING.get(factor, ())}:
             return factor

@@ -1,4 +1,4 @@
-"""Blocks on a terminal, or in a pipe: readable at 80 columns and without color."""
+"""Blocks as text for a terminal or a pipe, readable at 80 columns and without color."""
 
 from __future__ import annotations
 
@@ -34,15 +34,18 @@ _STYLES: dict[Tone, str] = {
 
 
 MIN_WIDTH = 12
-"""Letters of running text that are worth a line in a table."""
+"""Minimum width of a column of running text, in characters."""
 GAP = 2
-"""Spaces between columns."""
+"""Number of spaces between columns."""
 
 
 def text_of(blocks: Iterable[Block], *, styled: bool = False, width: int | None = None) -> str:
-    """Render blocks with empty lines between them; in color if `styled`, unless NO_COLOR is set.
+    """Render blocks as text, with an empty line between them.
 
-    The width is the terminal's, or COLUMNS, or 80, unless given.
+    Args:
+        blocks: The blocks.
+        styled: True for color, unless NO_COLOR is set.
+        width: Width in characters; None: that of the terminal, else COLUMNS, else 80.
     """
     console = Console(
         file=io.StringIO(), force_terminal=styled, width=width, highlight=False, markup=False, emoji=False
@@ -57,12 +60,15 @@ def text_of(blocks: Iterable[Block], *, styled: bool = False, width: int | None 
 
 
 def escape_lines(text: str) -> str:
-    """Return lines that are not blocks, such as a table in CSV, without control characters for a terminal."""
+    """Return a text that is not a block, such as CSV, for a terminal.
+
+    Control characters are replaced, and CRLF line ends become LF.
+    """
     return replace_control_characters(text.replace("\r\n", "\n"))
 
 
 def render(block: Block) -> RenderableType:
-    """Render one block with rich."""
+    """Return one block as an object that rich can print."""
     match block:
         case Heading():
             line = Text(replace_control_characters(block.text), "bold")
@@ -101,7 +107,10 @@ class _Fitted:
 
 
 def minimum_width(block: Table) -> int:
-    """Return the width in characters below which a table truncates numbers, or breaks text every few letters."""
+    """Return the minimum width of a table in characters.
+
+    In less, numbers would be cut short, or text broken every few letters.
+    """
     widths = []
     for i, column in enumerate(block.columns):
         widest = max((cell_len(line) for row in block.rows for line in row[i].text.splitlines()), default=0)

@@ -1,4 +1,4 @@
-"""Render the output of `dlperf verify`: per model a table, a row per framework, and below it the errors."""
+"""Report of `dlperf verify`: per model a table with a row per framework, and below it the errors."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ if TYPE_CHECKING:
 
 _TONES: dict[str, Tone] = {"pass": "good", "fail": "bad", "inconclusive": "doubt", "not-run": "doubt"}
 NAMED = 12
-"""Parameters that are listed of a framework that fails."""
+"""Maximum number of parameters that are listed for a framework that fails."""
 
 
 def page(verifications: Iterable[Verification], *, tracebacks: bool = False) -> list[Block]:
-    """Return the report on verifications; with `tracebacks`, also the last output of failed workers."""
+    """Return the report on verifications.
+
+    Args:
+        verifications: The verifications, one per model.
+        tracebacks: True to show the whole output of workers that failed, instead of its last line.
+    """
     return [block for verification_ in verifications for block in _model(verification_, tracebacks)]
 
 

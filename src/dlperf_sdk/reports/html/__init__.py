@@ -1,7 +1,8 @@
 """The HTML report: one file that needs no network; and the same content as blocks, for Markdown.
 
-`measured` and `collection` turn results and published figures into a `page.Page` of plain values, `line_charts` and
-`case_charts` turn numbers into Vega-Lite, and `render` writes the page. The extra `report` brings what it takes.
+`measured` and `collection` turn results and published figures into a `page.Page` of plain values. `line_charts`
+and `case_charts` turn numbers into Vega-Lite, and `render` writes the page. The extra `report` installs the
+dependencies.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ def report_on_results(
     published: Collection | None = None,
     reference: Sequence[Case] = (),
 ) -> str:
-    """Return the report on results as one HTML document.
+    """Return the report on results as an HTML document.
 
     Args:
-        results: The results.
-        unread: A sentence for each result that was found with them and cannot be read.
-        published: Figures to compare with those of the same case.
-        reference: Published series from which larger topologies are predicted.
+        results: The results, at least one.
+        unread: A sentence for each result that could not be read; the report shows them.
+        published: Published figures, which are compared with results of the same case; None: no comparison.
+        reference: Published series from which larger topologies are predicted; empty: no prediction.
 
     Raises:
         StoreError: there is no result.
@@ -40,12 +41,14 @@ def report_on_results(
 
 
 def report_on_prediction(cases: Sequence[Case], topology: TopologySpec, reference: Sequence[Case]) -> str:
-    """Return measured series and their predictions on a topology as one HTML document.
+    """Return measured series, and predictions of their throughput on a topology, as an HTML document.
+
+    A series from which the topology cannot be predicted has no prediction.
 
     Args:
         cases: The measured cases.
         topology: The topology to predict.
-        reference: Published series to learn the growth from.
+        reference: Published series from which the growth is learned.
 
     Raises:
         UsageError: the extra `report` is not installed.
@@ -57,7 +60,7 @@ def report_on_prediction(cases: Sequence[Case], topology: TopologySpec, referenc
 
 
 def report_on_collection(published: Collection) -> str:
-    """Return the report on a collection of published figures as one HTML document.
+    """Return the report on a collection of published figures as an HTML document.
 
     Raises:
         UsageError: the extra `report` is not installed.
@@ -74,7 +77,7 @@ def blocks_of_results(
     published: Collection | None = None,
     reference: Sequence[Case] = (),
 ) -> list[Block]:
-    """Return the content of `report_on_results`, with its arguments, as blocks.
+    """Return the content of `report_on_results` as blocks. The arguments are the same; no extra is needed.
 
     Raises:
         StoreError: there is no result.
@@ -85,7 +88,7 @@ def blocks_of_results(
 
 
 def blocks_of_collection(published: Collection) -> list[Block]:
-    """Return the content of `report_on_collection` as blocks."""
+    """Return the content of `report_on_collection` as blocks; no extra is needed."""
     from dlperf_sdk.reports.html import as_blocks, collection
 
     return as_blocks.blocks_of(collection.page(published))

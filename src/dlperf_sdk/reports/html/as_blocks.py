@@ -1,4 +1,4 @@
-"""Convert an HTML report to blocks, so that Markdown contains what HTML contains."""
+"""Conversion of an HTML report to blocks, so that Markdown has the same content."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dlperf_sdk.reports.html.page import Abreast, Folded, Item, Page, Plot, Sort
 
 
 def blocks_of(page: Page) -> list[Block]:
-    """Return all content of a page; a plot is its description and the table of its numbers."""
+    """Return the whole content of a page as blocks. A plot becomes the table of its numbers and its description."""
     blocks: list[Block] = [Heading(page.title)]
     if page.lede:
         blocks.append(Paragraph(page.lede))

@@ -1,4 +1,4 @@
-"""Plots with a line of the page per case or effect: rows → Vega-Lite, through Altair."""
+"""Plots with a line per case or effect: rows of values → Vega-Lite, through Altair."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ from dlperf_sdk.reports.html.chart_parts import (
 
 
 def dots(rows: Rows, title: str) -> dict[str, Any]:
-    """Return the Vega-Lite document of a dot per row from zero on, with its interval where it has one.
+    """Return the Vega-Lite document of a plot with a dot per row, on an axis that starts at zero.
 
-    Rows have `label`, `series` and `value`, and may have `low` and `high`; `title` is the axis's.
+    Args:
+        rows: Rows with `label`, `series` and `value`, and, with an interval, `low` and `high`. `shown` and
+            `interval` are texts for the tooltip.
+        title: Title of the axis.
     """
     import altair as alt
 
@@ -39,9 +42,13 @@ def dots(rows: Rows, title: str) -> dict[str, Any]:
 
 
 def boxes(rows: Rows, title: str) -> dict[str, Any]:
-    """Return the Vega-Lite document of distributions: a line from `p1` to `p99`, a box of the middle half, the median.
+    """Return the Vega-Lite document of a plot with a distribution per row.
 
-    Rows have `label`, `p1`, `p25`, `p50`, `p75` and `p99`; `title` is the axis's.
+    A line goes from `p1` to `p99`, a box from `p25` to `p75`, and a mark is at `p50`.
+
+    Args:
+        rows: Rows with `label`, `p1`, `p25`, `p50`, `p75` and `p99`; `shown` is a text for the tooltip.
+        title: Title of the axis.
     """
     import altair as alt
 
@@ -62,9 +69,14 @@ def boxes(rows: Rows, title: str) -> dict[str, Any]:
 
 
 def ratios(rows: Rows, summaries: Rows) -> dict[str, Any]:
-    """Return paired ratios of throughputs, logarithmic: a ring per pair, and a diamond for their median.
+    """Return the Vega-Lite document of paired ratios on a logarithmic axis.
 
-    Rows have `label` and `ratio`; summaries `label` and `value`, and may have `low` and `high`.
+    A ring stands for each pair, a diamond for the median of the pairs.
+
+    Args:
+        rows: A row per pair with `label` (of its effect) and `ratio`; `held` and `shown` are texts for the tooltip.
+        summaries: A row per effect with `label` and `value`, and, with an interval, `low` and `high`; `shown` and
+            `interval` are texts for the tooltip.
     """
     import altair as alt
 

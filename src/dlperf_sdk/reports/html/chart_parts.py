@@ -1,8 +1,7 @@
 """Parts of plots: colors, symbols, axes, tooltips, and the finished Vega-Lite document.
 
-Colors are such that one set stands out on light and dark paper alike; everything else of the look (letters,
-axes, grid) is the page's style sheet's. Rows hold bare values, so nothing that is said in a result is ever an
-expression.
+One set of colors is visible on light and dark backgrounds. The page's style sheet determines everything else: fonts,
+axes, grid. Rows contain bare values, so no text of a result is ever evaluated as an expression.
 """
 
 from __future__ import annotations
@@ -29,7 +28,8 @@ COLORS = (
     "#6b7785",
     "#7a8c12",
 )
-"""Each at least 3:1 against the page's light and its dark background (WCAG 2.2, 1.4.11)."""
+"""Colors of the series. Each has a contrast of at least 3:1 to the page's light and dark background (WCAG 2.2,
+1.4.11)."""
 _SHAPES = (
     "circle",
     "square",
@@ -52,27 +52,33 @@ _PATHS = {
 }
 """Symbols of the legend, in a square of 12 units."""
 HEIGHT = 300
-"""Pixels of a plot of lines."""
+"""Height of a line plot in pixels."""
 _STEP = 30
-"""Pixels of a row."""
+"""Height of a row in pixels."""
 
 MOST_SERIES = len(COLORS)
-"""Lines of a plot."""
+"""Maximum number of lines in a plot."""
 
 Rows = Sequence[Mapping[str, Any]]
 
 
 @frozen
 class LegendEntry:
-    """A series with its color and the path of its symbol."""
+    """A series in the legend of a plot."""
 
     name: str
+    """Name of the series."""
     color: str
     path: str
+    """SVG path of its symbol, in a square of 12 units."""
 
 
 def legend(spec: Mapping[str, Any]) -> list[LegendEntry]:
-    """Return the legend of a plot; none if it has one series."""
+    """Return the entries of a plot's legend, in the order of its rows; empty with fewer than two series.
+
+    Args:
+        spec: The Vega-Lite document, as `finished_chart` returns it.
+    """
     names = _names([row for row in spec["data"]["values"] if "series" in row])
     if len(names) < 2:
         return []
@@ -83,7 +89,13 @@ def legend(spec: Mapping[str, Any]) -> list[LegendEntry]:
 
 
 def lines_of(base: altair.Chart, y: altair.Y, rows: Rows) -> list[altair.Chart]:
-    """Return lines through the rows of `base` with `line`, at `y`, and a point per row."""
+    """Return two layers: lines through the rows whose `line` is true, and a point for each row with a `value`.
+
+    Args:
+        base: Chart that encodes the horizontal axis.
+        y: The vertical axis.
+        rows: All rows of the plot, from which series and tooltips are taken.
+    """
     line = base.transform_filter("datum.line").mark_line(strokeWidth=2).encode(y=y, color=color_of(rows))
     point = base.transform_filter("isValid(datum.value)").mark_point(filled=True, size=70, opacity=1)
     point = point.encode(
@@ -98,7 +110,12 @@ def lines_of(base: altair.Chart, y: altair.Y, rows: Rows) -> list[altair.Chart]:
 
 
 def forecast_layers(base: altair.Chart, rows: Rows) -> list[altair.Chart]:
-    """Return a dotted line in a pale band for the rows of predictions; none if there are none."""
+    """Return the layers of predictions: a pale band, a dotted line and points; empty if no row has `forecast`.
+
+    Args:
+        base: Chart that encodes the horizontal axis.
+        rows: All rows of the plot; predictions have `forecast`, `forecast_low` and `forecast_high`.
+    """
     import altair as alt
 
     if not any("forecast" in row for row in rows):
@@ -123,7 +140,13 @@ def forecast_layers(base: altair.Chart, rows: Rows) -> list[altair.Chart]:
 
 
 def interval_bars(base: altair.Chart, rows: Rows, color: Any) -> list[altair.Chart]:
-    """Return pale bars of a color from `low` to `high` of the rows; none if no row has an interval."""
+    """Return a layer of pale horizontal bars from `low` to `high`; an empty list if no row has an interval.
+
+    Args:
+        base: Chart that encodes the vertical axis.
+        rows: All rows of the plot.
+        color: Encoding of the bars' color.
+    """
     import altair as alt
 
     if not have_intervals(rows):
@@ -133,17 +156,23 @@ def interval_bars(base: altair.Chart, rows: Rows, color: Any) -> list[altair.Cha
 
 
 def have_intervals(rows: Rows) -> bool:
-    """Return True if a row has an interval."""
+    """Return True if any row has an interval, that is a field `low`."""
     return any("low" in row for row in rows)
 
 
 def devices_axis(rows: Rows) -> altair.X:
-    """Return the logarithmic axis of numbers of devices."""
+    """Return the horizontal, logarithmic axis of the rows' `devices`."""
     return sizes_axis(rows, "devices", "devices")
 
 
 def sizes_axis(rows: Rows, field: str, title: str) -> altair.X:
-    """Return a logarithmic axis with a title and a tick at each size, the rows' value of `field`."""
+    """Return a horizontal, logarithmic axis with a tick at each distinct value of a field.
+
+    Args:
+        rows: Rows, all with the field.
+        field: Name of the field.
+        title: Title of the axis.
+    """
     import altair as alt
 
     ticks = sorted({row[field] for row in rows})
@@ -158,7 +187,7 @@ def sizes_axis(rows: Rows, field: str, title: str) -> altair.X:
 
 
 def label_axis(rows: Rows) -> altair.Y:
-    """Return the axis of labels, in the order of the rows."""
+    """Return the vertical axis of the rows' labels, in the order of the rows."""
     import altair as alt
 
     # In the order of the rows, once each.
@@ -171,7 +200,7 @@ def _names(rows: Rows) -> list[str]:
 
 
 def color_of(rows: Rows) -> altair.Color:
-    """Return the encoding of a color for each series of the rows."""
+    """Return the encoding that gives each series of the rows a color. After ten series the colors repeat."""
     import altair as alt
 
     names = _names(rows)
@@ -180,7 +209,7 @@ def color_of(rows: Rows) -> altair.Color:
 
 
 def shape_of(rows: Rows) -> altair.Shape:
-    """Return the encoding of a symbol for each series of the rows."""
+    """Return the encoding that gives each series of the rows a symbol. After eight series the symbols repeat."""
     import altair as alt
 
     names = _names(rows)
@@ -189,7 +218,12 @@ def shape_of(rows: Rows) -> altair.Shape:
 
 
 def tooltip_of(rows: Rows, **named: str) -> list[altair.Tooltip]:
-    """Return tooltips of the fields that the rows have, by their titles."""
+    """Return tooltips for fields; fields that no row has are left out.
+
+    Args:
+        rows: The rows.
+        named: Name of a field → title in the tooltip.
+    """
     import altair as alt
 
     return [
@@ -200,14 +234,19 @@ def tooltip_of(rows: Rows, **named: str) -> list[altair.Tooltip]:
 
 
 def height_of(rows: Rows) -> int:
-    """Return the height in pixels of a plot with a line per label of the rows."""
+    """Return the height in pixels of a plot with a line for each distinct label of the rows."""
     return _STEP * len({text(row["label"]) for row in rows})
 
 
 def finished_chart(layers: Sequence[altair.Chart], height: int, rows: Rows) -> dict[str, Any]:
-    """Return the layers as a Vega-Lite document that is as wide as the page, with no style but that of the marks.
+    """Return layers as a Vega-Lite document that is as wide as the page.
 
-    `height` is in pixels, and `rows` are the data of all layers.
+    The document has the data once, for all layers. Long texts in it are cut short.
+
+    Args:
+        layers: The layers, the lowest first.
+        height: Height in pixels.
+        rows: The data of all layers.
     """
     import altair as alt
 

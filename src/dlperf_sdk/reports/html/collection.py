@@ -1,4 +1,4 @@
-"""A collection of published figures → a page."""
+"""The HTML report on a collection of published figures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dlperf_sdk.reports.series import format_fact, merge, workloads
 
 
 def page(collection: Collection) -> Page:
-    """Return every figure with its source, the source's tables regenerated, and what follows from them."""
+    """Return the report on a collection: its figures with their sources, the source's tables, and analyses."""
     measured = cases(collection.figures)
     merged = merge(measured)
     by_workload = workloads(merged)

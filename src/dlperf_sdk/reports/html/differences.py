@@ -1,4 +1,4 @@
-"""List the differences that prevent a comparison, between the workloads and between the cases of one workload."""
+"""The section on differences that prevent a comparison, between workloads and between the cases of one workload."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from dlperf_sdk.reports.series import Workload
 from dlperf_sdk.reports.sweeps import swept_size
 
 _MAX_PAIRS = 300
-"""Pairs that are looked at."""
+"""Maximum number of pairs that are compared."""
 
 
 def section(workloads: Sequence[Workload]) -> Section:
-    """Return the reasons and footnotes, each with the pairs that it applies to."""
+    """Return the section on differences; without items if there is none.
+
+    One table has the reasons why pairs of workloads are not comparable. Another has the differences between cases
+    of one workload on the same topology, each with the number of pairs.
+    """
     items = [
         item
         for item in (_between_workloads_table(workloads), _within_workloads_table(workloads))

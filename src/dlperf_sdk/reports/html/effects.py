@@ -1,4 +1,4 @@
-"""Show the effect of each factor, everything else equal: paired ratios, their medians and intervals."""
+"""The section on the effect of each factor, everything else equal: paired ratios, their medians and intervals."""
 
 from __future__ import annotations
 
@@ -27,24 +27,31 @@ _USUAL = {
     "compiler": COMPILERS.default,
     "strategy": STRATEGIES.default,
 }
-"""Default level of each factor, which its other levels are compared with; else the level that most cases have."""
+"""Default level of each factor, with which its other levels are compared; without one, the most frequent level."""
 _NO_LEVEL = {"strategy": (None, NO_STRATEGY)}
 _OF_WORKLOAD = ("batch_size", "clip_norm", "model")
-"""Parts of the workload whose effect is asked for all the same: then they are what the ratio is of."""
+"""Parts of the workload whose effect is nevertheless estimated."""
 MAX_EFFECTS = 16
-"""Effects that are plotted."""
+"""Maximum number of effects in the plot."""
 _MOST_MODELS = 2
-"""Models that the name of an effect lists."""
+"""Maximum number of models in the name of an effect."""
 _MOST_UNITS = 6
-"""Frameworks of an effect whose own ratios are stated."""
+"""Maximum number of frameworks of an effect whose own ratios are stated."""
 MOST_PAIRS = 1000
-"""Pairs that are listed: each takes half a kilobyte of the page."""
+"""Maximum number of pairs that are listed. Each takes half a kilobyte of the page."""
 MOST_CASES = 2000
-"""Cases that are paired: beyond, every factor would be looked for in millions of combinations."""
+"""Maximum number of cases that are paired; more would have millions of combinations."""
 
 
 def section(cases: Sequence[Case], factors: Sequence[str] = ()) -> Section:
-    """Return the section on the effect of each factor that has two levels, or of `factors` only."""
+    """Return the section on effects; without items if no two cases differ in a single factor.
+
+    With more than `MOST_CASES` cases it only says that there are too many.
+
+    Args:
+        cases: The merged cases.
+        factors: Names of the factors; empty: all with at least two levels.
+    """
     title = "Effects"
     if len(cases) > MOST_CASES:
         text = f"{len(cases):,} different cases are too many to pair: report on fewer of them to see the effects."

@@ -1,4 +1,4 @@
-"""Data inside a page: JSON that cannot end its element, and a policy that lets nothing but our own scripts run."""
+"""Data inside the page: JSON that cannot end its element, and a policy that allows no scripts but the page's own."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from dlperf_sdk.reports.blocks import Cell
 from dlperf_sdk.reports.html.page import Sortable
 
 LONGEST = 300
-"""Letters of a cell or a name that are shown. The whole of it is in the result."""
+"""Maximum number of characters of a cell or a name; the result has the whole text."""
 LONGEST_PROSE = 2000
+"""Maximum number of characters of running text."""
 
 _LONG_WORD = 48
 
@@ -23,22 +24,26 @@ _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&'\u2028\u2029"}
 
 
 def text(value: str, longest: int = LONGEST) -> str:
-    """Return a text for the page: no control characters or changes of direction, and at most `longest` letters."""
+    """Return a text for the page, without control characters and cut to `longest` characters.
+
+    A text that was cut ends with its original length.
+    """
     visible = replace_control_characters(value)
     return visible if len(visible) <= longest else f"{visible[:longest]}… ({len(visible):,} letters)"
 
 
 def to_json(value: Any) -> str:
-    """Return ASCII JSON for a `<script type="application/json">`.
+    """Return a value as ASCII JSON for a `<script type="application/json">`, with `<`, `>`, `&` and `'` escaped.
 
     Raises:
-        ValueError: there is a number in it that is not finite.
+        ValueError: a number is not finite.
+        TypeError: the value is not JSON.
     """
     return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(_ESCAPES)
 
 
 def policy(scripts: Iterable[str]) -> str:
-    """Return a Content-Security-Policy that allows these scripts, styles in the page, and no requests."""
+    """Return a Content-Security-Policy that allows exactly these scripts, styles in the page, and no requests."""
     sources = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     return f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
@@ -48,18 +53,22 @@ def _digest(script: str) -> str:
 
 
 def classes(cell: Cell) -> str:
-    """Return a cell's CSS classes: its tone, and `long` if a word in it must be broken."""
+    """Return the CSS classes of a cell, separated by spaces: its tone and, if it has a very long word, `long`."""
     longest = max(map(len, cell.text.split()), default=0)
     return f"{cell.tone} long" if longest > _LONG_WORD else cell.tone
 
 
 def filters(sortable: Sortable) -> list[int]:
-    """Return the indexes of a table's columns that readers can filter by their values."""
+    """Return the indexes of the columns that readers of a table can filter by value."""
     return [index for index, column in enumerate(sortable.table.columns) if column.title in sortable.filters]
 
 
 def rows(sortable: Sortable) -> dict[str, Any]:
-    """Return a table for the script that shows it: each column's distinct cells, and rows of their indices."""
+    """Return a table as JSON values for the script that shows it.
+
+    The keys are `cells` (per column, the distinct cells as text and CSS classes), `right` (per column, True if it
+    is aligned to the right) and `rows` (per row, the index of each cell in its column's list).
+    """
     distinct: list[dict[Cell, int]] = [{} for _ in sortable.table.columns]
     numbered = [
         [known.setdefault(cell, len(known)) for known, cell in zip(distinct, row, strict=True)]

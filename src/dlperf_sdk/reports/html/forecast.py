@@ -1,4 +1,4 @@
-"""Predictions of the next larger topology of each series, for the scaling plots."""
+"""Predictions of larger topologies, for the scaling plots."""
 
 from __future__ import annotations
 
@@ -17,15 +17,20 @@ from dlperf_sdk.spec.values import TopologySpec
 
 @frozen
 class Forecast:
-    """The prediction that continues a series."""
+    """A prediction that continues a series."""
 
     name: str
+    """Name of the series."""
     last: Case
-    """The measured case that it starts from."""
+    """The measured case that the prediction starts from."""
     prediction: Prediction
 
     def rows(self, scale: Scale) -> list[dict[str, Any]]:
-        """Return the rows of the plot on a scale: the last measured point, and the predicted one with its interval."""
+        """Return two rows for `line_charts.scaling`: the last measured point, and the predicted one with its interval.
+
+        Args:
+            scale: Scale of the plot's throughputs.
+        """
         prediction = self.prediction
         start = self.last.throughput / scale.divisor
         shared = {"series": self.name, "line": False}
@@ -53,12 +58,13 @@ class Forecast:
 def forecasts(
     series: Sequence[Series], reference: Sequence[Case], topology: TopologySpec | None = None
 ) -> list[Forecast]:
-    """Return the predictions of `topology`, or of twice the largest topology; none where they are impossible.
+    """Return a prediction for each series that allows one; empty without a reference.
 
     Args:
         series: The measured series.
-        reference: Published series to learn the growth from.
-        topology: The topology to predict.
+        reference: Published cases from which the growth is learned.
+        topology: The topology to predict; None: twice the nodes of the series' largest topology, or twice the
+            devices of a single node.
     """
     if not reference:
         return []

@@ -1,4 +1,4 @@
-"""Show which framework is fastest at each topology, batch size and precision."""
+"""The section on the fastest framework of each topology, batch size and precision."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _PAGE_ROWS = 10
 
 
 def section(rankings: Sequence[Ranking]) -> Section:
-    """Return the section with a row per ranking, to be filtered; if long, below an overview of all topologies."""
+    """Return the section with a row per ranking; without items if there is no ranking.
+
+    With more than ten rankings it begins with an overview of all topologies.
+    """
     if not rankings:
         return Section(TITLE, ())
     filters = ("topology", "model", "batch", "precision", "also equal")

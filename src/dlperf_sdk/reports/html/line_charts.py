@@ -1,4 +1,4 @@
-"""Plots of lines over devices or another size: rows → Vega-Lite, through Altair."""
+"""Plots of lines over devices or another size: rows of values → Vega-Lite, through Altair."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from dlperf_sdk.reports.html.chart_parts import (
 
 
 def scaling(rows: Rows, unit: str) -> dict[str, Any]:
-    """Return the Vega-Lite document of throughput over devices, both logarithmic; dashed: perfect scaling.
+    """Return the Vega-Lite document of throughput over devices, both logarithmic. Perfect scaling is dashed.
 
-    Rows have `series`, `devices`, `topology`, `value`, and `line` where the line goes through them; they may have
-    `low`, `high` and `ideal`. Rows of a prediction have `forecast`, `forecast_low` and `forecast_high` instead of
-    `value`: a dotted line in a pale band. `unit` is that of the throughputs.
+    Args:
+        rows: Rows with `series`, `devices`, `topology`, `value`, and `line`, which is True where the line goes
+            through the point; optionally `low` and `high`, and `ideal`, the value of perfect scaling. Rows of a
+            prediction have `forecast`, `forecast_low` and `forecast_high` instead of `value`.
+        unit: Unit of the throughputs.
     """
     import altair as alt
 
@@ -52,7 +54,11 @@ def scaling(rows: Rows, unit: str) -> dict[str, Any]:
 
 
 def efficiency(rows: Rows) -> dict[str, Any]:
-    """Return percent of perfect scaling over devices. Rows are those of `scaling`."""
+    """Return the Vega-Lite document of scaling efficiency over devices, with a dashed line at 100 %.
+
+    Args:
+        rows: Rows as in `scaling`, with the efficiency in percent as `value`.
+    """
     import altair as alt
 
     base = alt.Chart().encode(x=devices_axis(rows))
@@ -64,9 +70,10 @@ def efficiency(rows: Rows) -> dict[str, Any]:
 
 
 def speedup(rows: Rows) -> dict[str, Any]:
-    """Return the speedup over one device against devices, both logarithmic, beside perfect scaling.
+    """Return the Vega-Lite document of speedup over devices, both logarithmic. Perfect scaling is dashed.
 
-    Rows are those of `scaling`.
+    Args:
+        rows: Rows as in `scaling`, with the speedup as `value`.
     """
     import altair as alt
 
@@ -86,9 +93,12 @@ def speedup(rows: Rows) -> dict[str, Any]:
 
 
 def curves(rows: Rows, x_title: str, y_title: str) -> dict[str, Any]:
-    """Return the Vega-Lite document of a line per series over a size, on a logarithmic axis.
+    """Return the Vega-Lite document of a line per series over a size on a logarithmic axis.
 
-    Rows have `series`, `at`, `value` and `line`, and may have `low` and `high`. The axes have these titles.
+    Args:
+        rows: Rows with `series`, `at` (the size), `value` and `line`; optionally `low` and `high`.
+        x_title: Title of the horizontal axis.
+        y_title: Title of the vertical axis.
     """
     import altair as alt
 

@@ -1,4 +1,4 @@
-"""Results → a page."""
+"""The HTML report on results, and that on predictions."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def page(
     """Return the report on results.
 
     Args:
-        results: The results.
-        unread: A sentence for each result that was found with them and cannot be read.
-        published: Figures to compare with those of the same case.
-        reference: Published series from which larger topologies are predicted.
+        results: The results, at least one.
+        unread: A sentence for each result that could not be read; the report shows them.
+        published: Published figures, which are compared with results of the same case; None: no comparison.
+        reference: Published series from which larger topologies are predicted; empty: no prediction.
 
     Raises:
         StoreError: there is no result.
@@ -95,7 +95,13 @@ def page(
 
 
 def prediction_page(cases: Sequence[Case], topology: TopologySpec, reference: Sequence[Case]) -> Page:
-    """Return the report on predictions of one topology; the arguments are those of `report_on_prediction`."""
+    """Return the report on predictions of one topology.
+
+    Args:
+        cases: The measured cases.
+        topology: The topology to predict.
+        reference: Published series from which the growth is learned.
+    """
     return Page(
         title=f"Prediction for {topology}",
         lede="Throughput of a topology that was not measured, predicted from smaller ones and from published series.",

@@ -1,4 +1,4 @@
-"""Define an HTML report as plain values: sections of blocks, plots and tables that can be sorted."""
+"""The HTML report as plain values: sections of blocks, plots and sortable tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dlperf_sdk.reports.blocks import Block, Table, Tone
 
 @frozen
 class Tile:
-    """A headline number."""
+    """A headline number at the top of the report."""
 
     label: str
     value: str
@@ -27,31 +27,31 @@ class Plot:
     title: str
     description: str
     draw: Callable[[], Mapping[str, Any]]
-    """The function that returns the Vega-Lite specification."""
+    """Function that returns the Vega-Lite specification."""
     numbers: Table
     open: bool = False
-    """True if the numbers are shown without a request."""
+    """True if the numbers are shown without a click."""
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """The Vega-Lite specification."""
+        """The Vega-Lite specification; it is drawn anew with each access."""
         return self.draw()
 
 
 @frozen
 class Sortable:
-    """A table that its reader sorts, searches and filters."""
+    """A table that readers can sort, search and filter."""
 
     table: Table
     filters: tuple[str, ...] = ()
-    """Titles of the columns that are filtered by their values."""
+    """Titles of the columns that readers can filter by value."""
     page_rows: int = 50
-    """Rows that are shown at a time."""
+    """Number of rows that are shown at a time."""
 
 
 @frozen
 class Folded:
-    """Content that is shown on request."""
+    """Content that is shown after a click on its title."""
 
     title: str
     items: tuple[Item, ...]
@@ -60,7 +60,7 @@ class Folded:
 
 @frozen
 class Abreast:
-    """Plots that stand side by side where there is room."""
+    """Plots that are placed side by side if there is room."""
 
     items: tuple[Plot, ...]
 
@@ -70,22 +70,24 @@ Item = Abreast | Block | Plot | Sortable | Folded
 
 @frozen
 class Section:
-    """A part of the report, with a place in its table of contents."""
+    """A part of the report, with an entry in the table of contents."""
 
     title: str
     items: tuple[Item, ...]
     lede: str = ""
+    """Introductory sentences; empty without any."""
     folded: bool = False
-    """True if the section is shown on request."""
+    """True if the section is shown after a click on its title."""
 
 
 @frozen
 class Page:
-    """The whole report. A section without items is not shown."""
+    """The whole report."""
 
     title: str
     lede: str
     tiles: tuple[Tile, ...]
     sections: tuple[Section, ...]
+    """The sections, in order."""
     colophon: str
     """Program that made the report, and its inputs."""

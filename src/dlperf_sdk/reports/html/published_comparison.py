@@ -1,4 +1,4 @@
-"""Results compared with published figures of the same case, for the HTML report."""
+"""The section on the comparison of results with published figures of the same case."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from dlperf_sdk.reports.published_comparison import compare_with_published
 from dlperf_sdk.results.result import Result
 
 MAX_RESULTS = 500
-"""Results that are compared: each adds about six rows."""
+"""Maximum number of results that are compared. Each adds about six rows."""
 _MAX_WITHOUT = 100
 _MAX_UNFOLDED_NOTES = 6
 
 
 def section(results: Sequence[Result], collection: Collection) -> Section:
-    """Return the section on results and the published figures of the same cases, a row for each of both."""
+    """Return the section with a row for each result and for each published figure of the same case.
+
+    Results without a figure are listed, too. Only the first `MAX_RESULTS` results are compared.
+    """
     items: list[Item] = []
     unmatched: list[Item] = []
     for block in compare_with_published(results[:MAX_RESULTS], collection):

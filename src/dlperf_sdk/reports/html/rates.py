@@ -1,4 +1,4 @@
-"""Show the throughput of each workload, in facets where there are many cases."""
+"""The section on the throughput of each workload, in several plots if there are many cases."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import Workload, labels
 
 OPEN = 1
-"""Workloads that are shown at once; others are folded."""
+"""Number of workloads that are shown at once; the others are folded."""
 MAX_WORKLOADS = 24
-"""Workloads, and facets of each, that are plotted."""
+"""Maximum number of workloads that are plotted, and of plots for each."""
 
 
 def section(workloads: Sequence[Workload]) -> Section:
-    """Return the throughput section, with one plot per workload."""
+    """Return the throughput section, with plots of the first `MAX_WORKLOADS` workloads."""
     plots = [(workload.title, _plots(workload)) for workload in workloads[:MAX_WORKLOADS]]
     lede = (
         "Samples of all devices per second. The pale bar is the distribution-free 95 % interval of the median, of at "
@@ -27,11 +27,11 @@ def section(workloads: Sequence[Workload]) -> Section:
 
 
 def fold_workloads(parts: Sequence[tuple[str, tuple[Item, ...]]], count: int) -> tuple[Item, ...]:
-    """Return the items of the first workload, those of the others folded, and a note on workloads without a plot.
+    """Return the items of the first workload, and those of each other workload folded under its title.
 
     Args:
-        parts: By title, the items of each plotted workload.
-        count: The number of all workloads.
+        parts: Title and items of each plotted workload.
+        count: Number of all workloads; a paragraph states how many are not plotted.
     """
     items: list[Item] = [item for _, folded in parts[:OPEN] for item in folded]
     items += [Folded(title, folded) for title, folded in parts[OPEN:]]

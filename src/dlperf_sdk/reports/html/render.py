@@ -1,4 +1,4 @@
-"""A page as one HTML document, with its scripts, styles and data in it."""
+"""A page as one HTML document that contains its scripts, styles and data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _KINDS = (Abreast, Folded, Heading, Labels, Notes, Paragraph, Plot, Sortable, Ta
 
 
 def document(page: Page) -> str:
-    """Return the page as HTML. It requests nothing, and no text in it becomes markup or code."""
+    """Return a page as an HTML document. It makes no requests, and the texts in it are escaped.
+
+    Its script of Vega is included only if the page has a plot. The extra `report` must be installed, see `require`.
+    """
     import jinja2
     from markupsafe import Markup
 
@@ -53,7 +56,7 @@ def document(page: Page) -> str:
 
 
 def require() -> None:
-    """Check that the packages that a report needs are installed.
+    """Check that the packages that the HTML report needs are installed.
 
     Raises:
         UsageError: the extra `report` is not installed.

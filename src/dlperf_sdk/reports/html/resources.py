@@ -1,4 +1,4 @@
-"""Show memory, energy, power and utilization."""
+"""The section on memory, energy, power and utilization."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ _METRICS = (
 
 
 _MAX_PLOTS = 1
-"""Plots of a metric and a workload; further values are in the table of results."""
+"""Maximum number of plots of a metric and a workload. Other values are in the table of results."""
 
 
 def section(results: Sequence[Result]) -> Section:
-    """Return memory, energy, power and utilization as far as they were measured, a plot for each workload."""
+    """Return the section on memory, energy, power and utilization, with a plot for each metric and workload.
+
+    It has no items if none of these metrics was measured.
+    """
     groups: dict[tuple[str, str], list[tuple[str, Result]]] = {}
     named = sorted(zip(names(results), results, strict=True), key=lambda entry: _size(entry[1]))
     for label, result in named:

@@ -1,4 +1,4 @@
-"""All results in one table, what each is called, and each in full."""
+"""The sections with all results in one table and with each result in full, and the names of results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dlperf_sdk.results.consistency import WITH_RECORDS
 from dlperf_sdk.results.result import Result
 
 DETAILED = 60
-"""Results that are shown in full. More are read one by one: `dlperf report RUN`."""
+"""Maximum number of results that are shown in full."""
 _PAGE_ROWS = 25
 _MOST_LEFT_OUT = 100
 _COLUMNS = (
@@ -28,17 +28,17 @@ _COLUMNS = (
     ("device-energy-per-sample", "device energy per sample"),
     ("mfu", "MFU"),
 )
-"""Metrics that have a column where a result has them, and its heading."""
+"""Metrics that get a column if a result has them, and the column's heading."""
 _WHERE_DIFFERENT: dict[str, Callable[[Result], str]] = {
     "compiler": lambda result: result.spec.compiler,
     "strategy": lambda result: result.spec.strategy,
     "data": lambda result: str(result.spec.data.source),
 }
-"""Columns that are there where the results differ."""
+"""Columns that are shown only if the results differ in them."""
 
 
 def names(results: Sequence[Result]) -> list[str]:
-    """Return a name for each result: its case, and the end of its id if several results have the same case."""
+    """Return a name for each result: its case and, if several results have the same case, the end of its id."""
     bare = [f"{labels.title(result)} · batch {labels.batch_size(result.spec)}" for result in results]
     counts = Counter(bare)
     return [
@@ -50,9 +50,12 @@ def names(results: Sequence[Result]) -> list[str]:
 def results_table(
     results: Sequence[Result], outcomes: Sequence[Cell], omitted: Sequence[str] = ()
 ) -> Section:
-    """Return a row per result with its outcome, failed ones included.
+    """Return the section with a row per result, failed ones included.
 
-    `omitted` says whose throughput is in no plot, and why.
+    Args:
+        results: The results.
+        outcomes: The outcome of each result, in the same order.
+        omitted: A sentence for each result that is in no plot of throughputs, which says why.
     """
     measured = [(name, title) for name, title in _COLUMNS if any(result.metric(name) for result in results)]
     scales = {name: _scales(name, results) for name, _ in measured}
@@ -137,7 +140,12 @@ def _interval(metric: Metric | None, scales: Mapping[str, Scale]) -> Cell | str:
 
 
 def list_details(results: Sequence[Result], outcomes: Sequence[Cell]) -> Section:
-    """Return the section with each result as in its own report; `outcomes` are the results', in their order."""
+    """Return the section with the whole report on each result; with more than `DETAILED` results only a hint.
+
+    Args:
+        results: The results.
+        outcomes: The outcome of each result, in the same order.
+    """
     title = "Every result in full"
     if len(results) > DETAILED:
         text = f"There are {len(results):,} results: `dlperf report RUN` shows one in full."

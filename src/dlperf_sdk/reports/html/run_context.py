@@ -1,4 +1,4 @@
-"""Show the context of the results: environments and machines, each once."""
+"""The section on the context of the results: environments and machines, each once."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.results.result import Result
 
 _MAX_UNSORTED = 8
-"""Rows that need no search."""
+"""Maximum number of rows of a table without sorting and search."""
 _MOST_LOCKS = 8
 
 
 def section(results: Sequence[Result]) -> Section:
-    """Return the environments and machines, each with its number of results."""
+    """Return the section on environments, machines, facts of the workers and package versions.
+
+    Each has the number of its results. The section has no items if the results state none of these.
+    """
     environments: Counter[tuple[str, ...]] = Counter()
     machines: Counter[str] = Counter()
     workers: Counter[str] = Counter()

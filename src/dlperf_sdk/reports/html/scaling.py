@@ -1,4 +1,4 @@
-"""Show the scaling of cases: throughput and efficiency over devices, a series per case, beside perfect scaling."""
+"""The sections on scaling: throughput, speedup and efficiency over devices, beside perfect scaling."""
 
 from __future__ import annotations
 
@@ -30,9 +30,12 @@ from dlperf_sdk.spec.values import TopologySpec
 def section(
     workloads: Sequence[Workload], reference: Sequence[Case] = (), topology: TopologySpec | None = None
 ) -> Section:
-    """Return weak scaling, for the workloads that ran on more than one number of devices.
+    """Return the section on weak scaling, for the workloads with at least two numbers of devices.
 
-    With a `reference` of published series, `topology`, or else the next larger one, is predicted from it.
+    Args:
+        workloads: The workloads.
+        reference: Published cases from which a larger topology is predicted; empty: no prediction.
+        topology: The topology to predict; None: the next larger one of each series.
     """
     lede = (
         "The batch per device is held (weak scaling). Dashed: what each series would reach if every device added as "
@@ -45,10 +48,14 @@ def section(
 
 
 def strong(workloads: Sequence[Workload], weak: Sequence[Workload]) -> Section:
-    """Return strong scaling, for the `strong_workloads` that ran on more than one number of devices.
+    """Return the section on strong scaling, for the workloads with at least two numbers of devices.
 
-    Two points that are also points of weak series, as those of 1n1d with 64 and of 1n2d with 32 per device may be,
-    are none of strong scaling that anybody has measured: they are left out.
+    A series of two numbers of devices whose points are all in series of weak scaling is left out: the cases agree
+    in their global batch size by chance, such as 1n1d with 64 and 1n2d with 32 samples per device.
+
+    Args:
+        workloads: The `strong_workloads` of the cases.
+        weak: The `workloads` of the same cases.
     """
     shown_elsewhere = {
         id(point.merged) for workload in weak for series in series_of(workload) for point in series.points

@@ -1,4 +1,4 @@
-"""Series of the scaling section: the cases that differ in their topology only, with speedup and efficiency."""
+"""Series of the scaling sections: cases that differ in their topology only, with speedup and efficiency."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dlperf_sdk.spec.strategy import NO_STRATEGY
 
 @frozen
 class Point:
-    """One case of a series, against one device of it."""
+    """One case of a series, with its speedup and efficiency relative to one device."""
 
     merged: Merged
     speedup: Scaled
@@ -23,16 +23,21 @@ class Point:
 
 @frozen
 class Series:
-    """A case on several topologies, the smallest first."""
+    """A case on several topologies, in ascending order of devices."""
 
     name: str
     points: tuple[Point, ...]
 
 
 def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
-    """Return the series of a workload with two numbers of devices or more, under `weak` or `strong` scaling.
+    """Return the series of a workload that have at least two numbers of devices.
 
-    Those of most devices come first, of these the fastest.
+    Series with most devices come first, among these the fastest. A single device without a strategy belongs to
+    the series of every strategy.
+
+    Args:
+        workload: The workload.
+        kind: `weak`: the batch size per device is equal in a series; `strong`: it may differ.
     """
     varying = {"topology", "strategy"} if kind == "weak" else {"topology", "strategy", "batch_size"}
     groups: dict[tuple[str, ...], list[Merged]] = {}
@@ -68,7 +73,7 @@ def _by_strategy(group: Sequence[Merged]) -> list[list[Merged]]:
 
 
 def size_of(merged: Merged) -> tuple[int, int]:
-    """Return the number of devices and of nodes of a merged case, by which topologies are sorted."""
+    """Return the number of devices and the number of nodes of a merged case, as a sort key."""
     topology = merged.case.topology
     return topology.devices, topology.nodes
 

@@ -19,7 +19,13 @@ _PAGE_ROWS = 8
 def numbers_table(
     series: Sequence[Series], scale: Scale, predicted: Sequence[Forecast] = ()
 ) -> tuple[Table, list[str]]:
-    """Return a table of every point and prediction on a scale, and notes on them."""
+    """Return a table with a row for each point and prediction, and the footnotes that its cells refer to.
+
+    Args:
+        series: The series.
+        scale: Scale of the throughputs.
+        predicted: Predictions of larger topologies.
+    """
     reasons: list[str] = []
     rows: list[tuple[Cell | str, ...]] = []
     for curve in series:
@@ -69,7 +75,12 @@ def numbers_table(
 
 
 def table_by_devices(series: Sequence[Series], rows_of: Callable[[Series], list[dict[str, Any]]]) -> Table:
-    """Return a table of a row per series, with a column per number of devices; `rows_of` gives a series' points."""
+    """Return a table with a row per series and a column per number of devices.
+
+    Args:
+        series: The series.
+        rows_of: Function that returns the points of a series, as rows with `devices` and the text `shown`.
+    """
     counts = sorted({point.merged.case.topology.devices for curve in series for point in curve.points})
     rows = []
     for curve in series:
@@ -83,7 +94,13 @@ def table_by_devices(series: Sequence[Series], rows_of: Callable[[Series], list[
 
 
 def describe(series: Sequence[Series], unit: str, drawn: int) -> str:
-    """Return a sentence on the lines of a plot, of which `drawn` are shown, and on the highest throughput in `unit`."""
+    """Return one or two sentences on the lines of a plot and on the highest throughput.
+
+    Args:
+        series: All series, at least one.
+        unit: Unit of the throughputs.
+        drawn: Number of series that are drawn; the others are in the table only.
+    """
     points = [(curve, point) for curve in series for point in curve.points]
     counts = sorted({point.merged.case.topology.devices for _, point in points})
     best, top = max(points, key=lambda entry: entry[1].merged.case.throughput)
@@ -96,7 +113,10 @@ def describe(series: Sequence[Series], unit: str, drawn: int) -> str:
 
 
 def describe_efficiency(series: Sequence[Series]) -> str:
-    """Return the best and the worst efficiency on the largest topology that two series share."""
+    """Return sentences on the best and worst efficiency on the largest topology that two series share.
+
+    Without such a topology, only the meaning of the numbers is stated.
+    """
     by_topology: dict[tuple[int, int], list[tuple[float, Series]]] = {}
     for curve in series:
         for point in curve.points:
@@ -115,7 +135,14 @@ def describe_efficiency(series: Sequence[Series]) -> str:
 
 
 def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tuple[Item, ...]:
-    """Return a sentence on the worst and the best series, and a row per series at its largest topology, worst first."""
+    """Return a sentence on the worst and best scaling series, and a table of all series, the worst first.
+
+    A row has the speedup and efficiency at the series' largest topology. The result is empty with fewer than two
+    series.
+
+    Args:
+        workloads: Workloads with their series.
+    """
     rows: list[tuple[tuple[int, float], tuple[str, ...]]] = []
     for workload, series in workloads:
         for curve in series:

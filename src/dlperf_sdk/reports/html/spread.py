@@ -1,4 +1,4 @@
-"""Plot one number per case with its interval, in facets where there are many cases; and distributions."""
+"""Plots of one number per case with its interval, in several facets if there are many cases; and distributions."""
 
 from __future__ import annotations
 
@@ -14,33 +14,37 @@ from dlperf_sdk.reports.numbers import Scale, common_scale
 from dlperf_sdk.results.metrics import percentile
 
 MAX_VALUES = 36
-"""Rows of a plot."""
+"""Maximum number of rows in a plot."""
 _PERCENTS = (1, 25, 50, 75, 99)
 
 
 @frozen
 class Value:
-    """One case's number."""
+    """Number of one case in a plot."""
 
     label: str
+    """Name of the case."""
     facet: str
-    """The plot that it belongs to, where one cannot hold all values."""
+    """Title of the plot that has the value, if one plot cannot hold all values."""
     series: str
     """Series of the value, which sets its color."""
     value: float
+    """The number, in the unit of the plots."""
     low: float | None = None
     high: float | None = None
 
 
 def plots(values: Sequence[Value], name: str, unit: str, title: str, at_most: int) -> list[Plot]:
-    """Return plots of the values, a facet each where one plot cannot hold them all, and pages of what is still larger.
+    """Return plots of the values, the largest first in each.
+
+    More than `MAX_VALUES` values are divided by facet, and a facet that is still larger into pages.
 
     Args:
-        values: At least one.
-        name: The quantity, for the axis.
-        unit: Its unit.
-        title: The title of the plots.
-        at_most: The number of plots; values beyond are in none.
+        values: The values, at least one.
+        name: Name of the quantity, for the axis.
+        unit: Unit of the values, without a prefix.
+        title: Title of the plots; facet and page are appended.
+        at_most: Maximum number of plots; values beyond are not plotted.
     """
     if len(values) <= MAX_VALUES:
         return [_plot(values, name, unit, title)]
@@ -83,14 +87,14 @@ def _plot(values: Sequence[Value], name: str, unit: str, title: str) -> Plot:
 def distributions(
     groups: dict[str, list[float]], scale: Scale, axis: str, title: str, counted_as: str
 ) -> Plot:
-    """Return the plot of a box per group; of too many, the largest groups. Groups must not be empty.
+    """Return a plot with a box per group; of more than `MAX_VALUES` groups, the largest.
 
     Args:
-        groups: The values of each group, by name.
-        scale: The scale of the values.
-        axis: The title of the axis.
-        title: The title of the plot.
-        counted_as: The noun for the values, such as `steps`.
+        groups: Name of each group → its values, at least one.
+        scale: Scale of the values.
+        axis: Title of the axis.
+        title: Title of the plot.
+        counted_as: Noun for the values in the plural, such as `steps`.
     """
     largest = sorted(groups.items(), key=lambda group: -len(group[1]))
     largest_groups, left = largest[:MAX_VALUES], len(largest) - MAX_VALUES

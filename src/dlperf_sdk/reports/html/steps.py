@@ -1,4 +1,4 @@
-"""Show the duration of every step of every repeat."""
+"""The section on the duration of every step of every repeat."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ from dlperf_sdk.results.records import Repeat
 from dlperf_sdk.results.result import Result
 
 _MOST_UNREAD = 20
-"""Results whose records could not be read, before no more are tried."""
+"""Number of results with unreadable records after which no more records are read."""
 
 
 def section(results: Sequence[Result]) -> Section:
-    """Return the section on step times of all repeats of each case, of as many of the newest as a plot can show."""
+    """Return the section on step times, with a plot for each model and batch size.
+
+    It has no items if nothing was measured. Records are read of as many of the newest results as a plot can show.
+    Errors in reading them are shown.
+    """
     title = "Step times"
     measured = [item for item in zip(names(results), results, strict=True) if item[1].repeats]
     newest = sorted(measured, key=lambda item: item[1].started_at, reverse=True)
@@ -51,7 +55,7 @@ Timed = tuple[str, Result, tuple[Repeat, ...]]
 
 
 def _select_timed(named: Sequence[tuple[str, Result]]) -> tuple[list[Timed], list[str]]:
-    """Return the first results that have step times, with their repeats, and the errors of unreadable ones."""
+    """Return the first results that have step times, with their repeats, and the errors of unreadable records."""
     timed: list[Timed] = []
     unread: list[str] = []
     for name, result in named:

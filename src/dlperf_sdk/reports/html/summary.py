@@ -1,4 +1,4 @@
-"""Headline numbers: the results, the valid ones, and the fastest framework."""
+"""The head of the report: an introductory sentence, the number of valid results, and the fastest framework."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from dlperf_sdk.results.result import Result
 
 
 def lede(results: Sequence[Result]) -> str:
-    """Return a sentence on the models, frameworks and topologies of the results, and on when they were measured."""
+    """Return a sentence on the models, frameworks and topologies of the results, and on the days of measurement.
+
+    There must be at least one result.
+    """
     specs = [result.spec for result in results]
     frameworks = join_names(dict.fromkeys(spec.framework for spec in specs))
     models = join_names(dict.fromkeys(spec.model for spec in specs))
@@ -25,11 +28,11 @@ def lede(results: Sequence[Result]) -> str:
 
 
 _MAX_NAMES = 6
-"""Names that a sentence lists."""
+"""Maximum number of names that a sentence lists."""
 
 
 def join_names(names: Iterable[str]) -> str:
-    """Join names as `a, b and c`; of many, the first few and the number of the others."""
+    """Join names as `a, b and c`; after six names the others are counted. Empty without names."""
     all_names = list(names)
     if len(all_names) > _MAX_NAMES:
         return f"{', '.join(all_names[:_MAX_NAMES])} and {len(all_names) - _MAX_NAMES} more"
@@ -39,9 +42,11 @@ def join_names(names: Iterable[str]) -> str:
 
 
 def validity_tile(results: Sequence[Result], outcomes: Sequence[Cell]) -> Tile:
-    """Return the tile with the number of valid results, and of those that failed or have warnings.
+    """Return the tile with the number of valid results, and the numbers of those that failed or have warnings.
 
-    `outcomes` are the results', in their order.
+    Args:
+        results: The results.
+        outcomes: The outcome of each result, in the same order.
     """
     tones = [outcome.tone for outcome in outcomes]
     failed = sum(result.failure is not None for result in results)
@@ -65,9 +70,11 @@ def validity_tile(results: Sequence[Result], outcomes: Sequence[Cell]) -> Tile:
 
 
 def fastest_tiles(rankings: Sequence[Ranking], at_most: int) -> tuple[Tile, ...]:
-    """Return tiles with the fastest framework of the first rankings, one for a model and precision.
+    """Return tiles with the fastest framework, from the first ranking of each model and precision.
 
-    There are at most `at_most`.
+    Args:
+        rankings: The rankings, the most important first.
+        at_most: Maximum number of tiles.
     """
     tiles: dict[tuple[str, ...], Tile] = {}
     for ranking in rankings:

@@ -1,4 +1,4 @@
-"""Show sweeps: throughput and memory over batch size, image size or sequence length, a curve per case."""
+"""The sections on sweeps: throughput and memory over batch size, image size or sequence length, a curve per case."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from dlperf_sdk.spec.values import TopologySpec
 
 _TITLE = "Sweeps"
 _MOST_MODELS = 4
-"""Models that have a section each."""
+"""Maximum number of models that have a section of their own."""
 MEMORY = "peak-device-memory"
 
 
 def sections(merged: Sequence[Merged], memory: Mapping[str, Metric] | None = None) -> list[Section]:
-    """Return a section for each model that is swept; of many models, one section for all.
+    """Return a section on sweeps for each model that has one; a single section for one model or more than four.
 
-    Each has the best batch sizes, and a plot of throughput, and one of memory, for each swept size of a topology and
-    precision.
+    A section has the best batch sizes and, for each swept size, topology and precision, a plot of throughput and
+    one of memory. Without sweeps, the only section has no items.
 
     Args:
-        merged: The cases.
-        memory: The peak device memory of results, by their names.
+        merged: The merged cases.
+        memory: Id of a result → its peak device memory; None: no plots of memory.
     """
     all_sweeps = sweeps(merged)
     swept = {str(sweep.case.facts.get("model", "")) for sweep in all_sweeps}
@@ -130,7 +130,7 @@ def _best(cases: Sequence[Case]) -> str:
 
 
 def memory_of(results: Iterable[Result]) -> dict[str, Metric]:
-    """Return the peak device memory of each result that has it, by the result's name."""
+    """Return the id of each result with a peak device memory → that metric."""
     return {result.id: metric for result in results if (metric := result.metric(MEMORY))}
 
 

@@ -1,4 +1,4 @@
-"""Show the verdicts: every check of every result."""
+"""The section on the verdicts: every check of every result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _PAGE_ROWS = 10
 
 
 def section(results: Sequence[Result]) -> Section:
-    """Return the verdicts section: the outcome counts of each check, and its outcome for each result."""
+    """Return the section on verdicts; without items if no result has any.
+
+    One table counts the outcomes of each check, another has the outcome of each check for each result.
+    """
     kinds: dict[str, str] = {}
     for result in results:
         for verdict in result.verdicts:
