@@ -310,10 +310,10 @@ def spec_from(
 
 def _option_hint(name: str, value: Any, plugins: Iterable[Any], registry: Registry | None) -> str:
     """Return how to give an argument that is an option of a framework or model; empty if it is none."""
-    from dlperf_sdk.planning.spec_file import declarations
+    from dlperf_sdk.planning.spec_file import declaration_lookup
     from dlperf_sdk.registry.plugins import Registry
 
-    look_up = declarations(registry or Registry())
+    look_up = declaration_lookup(registry or Registry())
     for group, plugin in zip(("frameworks", "models"), plugins, strict=True):
         if isinstance(plugin, str) and name in look_up(group, plugin).options:
             return f"It is an option of {plugin}: give options={{{name!r}: {value!r}}}."

@@ -56,14 +56,14 @@ def test_the_first_failure_counts(case: Case) -> None:
     case.fail(None)
     case.fail(Failure("crashed", "First."))
     case.fail(Failure("timeout", "Second."))
-    case.lose_store(StoreError("The disk is full."))
+    case.record_store_failure(StoreError("The disk is full."))
     assert case.failure == Failure("crashed", "First.")
     assert ["The disk is full." in note for note in case.notes] == [True]
 
 
 def test_a_store_that_is_lost_is_the_failure_of_a_case_without_one(case: Case) -> None:
-    case.lose_store(StoreError("The disk is full."))
-    case.lose_store(StoreError("The disk is full."))
+    case.record_store_failure(StoreError("The disk is full."))
+    case.record_store_failure(StoreError("The disk is full."))
     assert case.failure is not None
     assert (case.failure.kind, case.notes) == ("unavailable", [])
 
@@ -71,21 +71,21 @@ def test_a_store_that_is_lost_is_the_failure_of_a_case_without_one(case: Case) -
 def test_more_repeats_are_taken_until_the_rule_is_met(case: Case) -> None:
     assert case.stopping() is None
     with pytest.raises(InvalidRecord, match="no repeat has come back"):
-        case.take({"event": "ended", "failure": None})
+        case.record_event({"event": "ended", "failure": None})
 
 
 def test_an_event_that_lacks_a_field_breaks_the_protocol(case: Case) -> None:
     for event in ("progress", "attempt-started", "agents-ready", "note", "attempt-ended", "ended"):
         with pytest.raises(InvalidRecord, match=f"event '{event}' from node 0 breaks the protocol"):
-            case.take({"event": event})
-    case.take({"event": "something-new"})
+            case.record_event({"event": event})
+    case.record_event({"event": "something-new"})
 
 
 @pytest.mark.parametrize("consequence", [RuntimeError, Unavailable])
 def test_what_fails_during_an_interruption_is_an_interruption(
     case: Case, consequence: type[Exception]
 ) -> None:
-    with pytest.raises(KeyboardInterrupt), case.failures():
+    with pytest.raises(KeyboardInterrupt), case.record_failures():
         try:
             raise KeyboardInterrupt
         finally:

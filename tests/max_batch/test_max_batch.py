@@ -17,7 +17,7 @@ from dlperf_sdk import Matrix, RunSpec, campaign, dry_run, hookimpl, run
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.max_batch import budget, cache
 from dlperf_sdk.max_batch.resolve import MAX_BATCH, RESERVE, cache_key, describe_search
-from dlperf_sdk.max_batch.search import MAX_PROBES, Probe, find_max_batch, quantum
+from dlperf_sdk.max_batch.search import MAX_PROBES, Probe, find_max_batch, resolution
 
 MEBI = 2**20
 SMALL = {"canonical_steps": 2, "warmup": 1, "steps": 3, "repeats": 1}
@@ -67,8 +67,8 @@ def test_what_is_found_fits_and_what_is_next_to_it_does_not(limit, slope, base, 
         assert max_batch.size <= limit
         assert (
             max_batch.size == 4096
-            or max_batch.size + quantum(max_batch.size) > min(limit, 4096)
-            or (any(max_batch.size < item <= max_batch.size + quantum(max_batch.size) for item in tried))
+            or max_batch.size + resolution(max_batch.size) > min(limit, 4096)
+            or (any(max_batch.size < item <= max_batch.size + resolution(max_batch.size) for item in tried))
         )
     if model == "exact" and limit:
         assert max_batch.exact
@@ -132,7 +132,7 @@ def test_noise_costs_probes_and_never_the_bounds(base, slope, noise, seed):
     assert len(max_batch.probes) <= MAX_PROBES + 12
     assert max_batch.size is not None
     assert base + slope * max_batch.size - noise <= budget
-    beyond = max_batch.size + quantum(max_batch.size) * 8 + 2 * noise // slope + 2
+    beyond = max_batch.size + resolution(max_batch.size) * 8 + 2 * noise // slope + 2
     assert base + slope * beyond + noise > budget
 
 
@@ -188,7 +188,7 @@ def test_the_largest_batch_is_found_with_few_probes_and_remembered():
     assert 100 < actual < 300
     assert len(listener.tried) <= 6
     assert any(f"batch_size max is {actual}" in note for note in result.notes)
-    beyond = measured(batch_size=actual + 2 * quantum(actual) + 2 + LIMIT // RESERVE // (2 * MEBI))
+    beyond = measured(batch_size=actual + 2 * resolution(actual) + 2 + LIMIT // RESERVE // (2 * MEBI))
     assert beyond.status == "out-of-memory"
     again = Listener()
     assert measured(again, batch_size="max").spec.batch_size == actual

@@ -16,7 +16,12 @@ from dlperf_sdk.campaigns.matrix import MOST_CASES, Matrix, Override, apply_over
 from dlperf_sdk.campaigns.predicate import Predicate
 from dlperf_sdk.errors import CampaignError, SpecError, UnknownName, UsageError
 from dlperf_sdk.planning.secret_variables import conceal_secrets
-from dlperf_sdk.planning.spec_file import NOT_FROM_A_FILE, Restricted, declarations, list_restricted_settings
+from dlperf_sdk.planning.spec_file import (
+    NOT_FROM_A_FILE,
+    Restricted,
+    declaration_lookup,
+    list_restricted_settings,
+)
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.store import run_id
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -172,7 +177,7 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
     """
     settings, digests = campaign.settings, set[str]()
     plugins = registry or Registry()
-    look_up = declarations(plugins)
+    look_up = declaration_lookup(plugins)
     if campaign.size > settings.max_cases:
         _refuse_explosion(campaign)
     for fields, block, location in campaign:

@@ -77,7 +77,7 @@ def _framework_members(name: str, values: Mapping[str, Any], registry: Registry)
             f"{name} does not offer the device {device!r}; it offers {', '.join(sorted(devices))}."
         )
     if values.get("python") is not None:
-        environments.must_be_there(values["python"])
+        environments.check_interpreter(values["python"])
     settings = {key: values[key] for key in ("batch_size", "device", "python") if key in values}
     models = tuple(dict.fromkeys(values.get("models") or implemented))
     if "models" in values:

@@ -24,9 +24,9 @@ __all__ = [
     "DamagedFile",
     "ManagedEnvironment",
     "PreparedEnvironment",
+    "check_interpreter",
     "list_environments",
     "list_unlisted_packages",
-    "must_be_there",
     "obtain_from_lock",
     "prepare",
     "remove",
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-def must_be_there(python: str) -> None:
+def check_interpreter(python: str) -> None:
     """Check that an interpreter that the user names runs, before anything is started with it.
 
     Raises:

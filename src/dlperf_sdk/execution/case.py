@@ -131,7 +131,7 @@ class Case:
         """
         if self.plan is None or self.failure is not None:
             return
-        with self.failures():
+        with self.record_failures():
             self.announce()
             prepared = prepare_case(self.plan, environment_from, self.report)
             self.record_environment(prepared.describe_environment())
@@ -154,11 +154,11 @@ class Case:
             return
         prepared, request = self._prepared, self._prepared.request(self.id, attempt)
         parity = self._parity_run or self.parity
-        with self.failures(), environments.use_environment(prepared.environment):
+        with self.record_failures(), environments.use_environment(prepared.environment):
             stream = launch(prepared.plan, request, self.registry, deadline, self.report, parity)
             with closing(stream):
                 for event in stream:
-                    self.take(event)
+                    self.record_event(event)
         self._parity_run = None
 
     def trace(self) -> None:
@@ -220,7 +220,7 @@ class Case:
         """Remove the recorded failure, which was not the case's own, so that the case continues."""
         self.failure = None
 
-    def lose_store(self, error: StoreError) -> None:
+    def record_store_failure(self, error: StoreError) -> None:
         """Record that the store failed in the middle: as the failure, or as a note on the failure there is."""
         text = str(error) if self.directory is None else str(error).replace(f"{self.directory.path}/", "")
         message = f"The store failed in the middle of the run: {text} What had been written before is kept."
@@ -230,7 +230,7 @@ class Case:
             self.note(message)
 
     @contextmanager
-    def failures(self) -> Iterator[None]:
+    def record_failures(self) -> Iterator[None]:
         """Record what fails inside as the case's failure; an interruption is recorded and raised again.
 
         What fails while an interruption is on its way is a consequence of it: Python's own locks, too, may answer a
@@ -273,7 +273,7 @@ class Case:
         decision = decide(rates, attrs.asdict(self.spec.resolved_protocol()))
         return Stopping(decision.rule, decision.met, decision.detail) if decision.stop else None
 
-    def take(self, event: Mapping[str, Any]) -> None:
+    def record_event(self, event: Mapping[str, Any]) -> None:
         """Record one event of agent 0. A finished repeat is on disk when this returns.
 
         Raises:

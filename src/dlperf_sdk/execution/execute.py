@@ -29,11 +29,11 @@ def execute(case: Case, *, environment_from: Environment | None = None, trace: b
     except KeyboardInterrupt:
         interrupted = True
     except StoreError as error:
-        case.lose_store(error)
+        case.record_store_failure(error)
     try:
         result = case.conclude()
     except StoreError as error:
-        case.lose_store(error)
+        case.record_store_failure(error)
         result = case.conclude(write=False)
     if interrupted:
         raise KeyboardInterrupt

@@ -26,7 +26,7 @@ from dlperf_sdk.parity.evidence import ParityRun, make_unknown_parity, plan_pari
 from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import Plan, make_plan
 from dlperf_sdk.planning.secret_variables import redact_variables, secret_names
-from dlperf_sdk.planning.spec_file import declarations, list_restricted_settings
+from dlperf_sdk.planning.spec_file import declaration_lookup, list_restricted_settings
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.convert import parity_from_dict, to_plain
 from dlperf_sdk.results.result import Environment, Result
@@ -80,7 +80,7 @@ def _replay(
             raise TypeError
     except (KeyError, TypeError, AttributeError) as error:
         raise DocumentError("This is no stream that says which case it belongs to.") from error
-    for setting in list_restricted_settings(spec.to_dict(), declarations(registry)):
+    for setting in list_restricted_settings(spec.to_dict(), declaration_lookup(registry)):
         if setting.reads:  # nothing of the case is executed here, but planning it would read the file
             raise SpecError(
                 f"The case of the stream {setting.description}, which is a file of another machine; a stream may not "
@@ -90,7 +90,7 @@ def _replay(
     case.announce()
     case.record_environment(environment)
     _record_parity(case, environment, first.get("parity"))
-    with case.failures():
+    with case.record_failures():
         _take(case, events)
     return case.conclude()
 
@@ -158,7 +158,7 @@ def _take(case: Case, events: Iterable[dict[str, Any]]) -> None:
         if event["event"] == "diagnostics":
             diagnostics = str(event.get("text"))
         elif event["event"] == "parity-ended" or event.get("attempt") not in finished:
-            case.take(event)
+            case.record_event(event)
         if event["event"] == "ended":
             return
     raise LostNode(f"The stream stops in the middle of the run. {diagnostics}".strip())

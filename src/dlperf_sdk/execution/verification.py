@@ -114,7 +114,7 @@ def verify(
         if not registry.has("frameworks", name):
             registry.load("frameworks", name)  # raises, and names what is installed
     if fields.get("python") is not None and fields.get("container") is None:
-        environments.must_be_there(fields["python"])
+        environments.check_interpreter(fields["python"])
     works = [
         work
         for name in _models(model, case, registry)

@@ -39,7 +39,7 @@ class SearchResult:
     """True if the next larger size is known not to fit, within the resolution."""
 
 
-def quantum(size: int) -> int:
+def resolution(size: int) -> int:
     """Return the resolution of the search near a size."""
     return max(1, size // FINE)
 
@@ -65,7 +65,7 @@ def find_max_batch(probe: Callable[[int], Probe], budget: int | None, maximum: i
         return SearchResult(None, tuple(probes), True)
     low, high = 1, maximum + 1
     guess, missed, retreated = min(_SECOND, maximum), 0, False
-    while high - low > quantum(low) and len(probes) < MAX_PROBES:
+    while high - low > resolution(low) and len(probes) < MAX_PROBES:
         guess = min(max(guess, low + 1), high - 1)
         if fits(guess):
             low = guess
@@ -76,15 +76,15 @@ def find_max_batch(probe: Callable[[int], Probe], budget: int | None, maximum: i
             guess = low * 2 if high > maximum else isqrt(low * high)
         elif predicted <= low:
             # The model says that this is the limit, and it fits: look just beyond, and further each time.
-            guess, missed = low + quantum(low) * 4**missed, missed + 1
+            guess, missed = low + resolution(low) * 4**missed, missed + 1
         elif predicted < high:
             guess = predicted
         elif high > RELIABLE_RATIO * low:
             guess, retreated = isqrt(low * high) if retreated else high * 3 // 4, True
         else:
-            guess, missed = high - max(quantum(low), (high - low) // 4), missed + 1
-    exact = high - low <= quantum(low) or low == maximum
-    step = quantum(low)
+            guess, missed = high - max(resolution(low), (high - low) // 4), missed + 1
+    exact = high - low <= resolution(low) or low == maximum
+    step = resolution(low)
     while low > 1 and not fits(low):
         low, step = max(low - step, 1), step * 2
     return SearchResult(low, tuple(probes), exact)

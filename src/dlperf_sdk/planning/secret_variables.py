@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 import attrs
 
-from dlperf_sdk.planning.spec_file import declarations, tunes_only
+from dlperf_sdk.planning.spec_file import declaration_lookup, tunes_only
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.secret_values import conceal, reveal
@@ -17,7 +17,7 @@ def secret_names(spec: RunSpec, registry: Registry) -> tuple[str, ...]:
     """Return the names of a spec's variables whose values are secrets."""
     if not spec.env:
         return ()
-    tuning = declarations(registry)("frameworks", spec.framework).tuning_variables
+    tuning = declaration_lookup(registry)("frameworks", spec.framework).tuning_variables
     return tuple(name for name in sorted(spec.env) if not tunes_only(name, tuning))
 
 

@@ -115,7 +115,9 @@ def load_spec(
         raise DocumentError(diagnostics.join_errors(errors))
     spec = attrs.evolve(RunSpec.from_dict(resolve_data(document, path)), **fields)
     plugins = {"framework": spec.framework, "model": spec.model, "topology": spec.topology}
-    for setting in list_restricted_settings({**document, **plugins}, declarations(registry or Registry())):
+    for setting in list_restricted_settings(
+        {**document, **plugins}, declaration_lookup(registry or Registry())
+    ):
         location = source_positions.location(path, places, tuple(setting.field.split(".", 1)))
         raise SpecError(
             f"{location}: The file {setting.description}. {NOT_FROM_A_FILE} Remove `{setting.name}` from it, and give "
@@ -141,7 +143,7 @@ def check_allowed(
     Raises:
         SpecError: A setting decides what is executed or read, and is not allowed.
     """
-    look_up = declarations(registry)
+    look_up = declaration_lookup(registry)
     refused = {
         setting.description: setting.name
         for case in cases
@@ -159,7 +161,7 @@ def check_allowed(
         )
 
 
-def declarations(registry: Registry) -> LookUp:
+def declaration_lookup(registry: Registry) -> LookUp:
     """Return a function that looks up what a plugin declares and loads each plugin once.
 
     A plugin that cannot be loaded declares nothing: its case is refused when it is planned.
@@ -188,7 +190,7 @@ def list_restricted_settings(case: Mapping[str, Any], look_up: LookUp) -> Iterat
 
     Args:
         case: The fields of a run spec, as plain values.
-        look_up: The result of `declarations`.
+        look_up: The result of `declaration_lookup`.
     """
     for field in attrs.fields(RunSpec):
         value = case.get(field.name)

@@ -123,7 +123,7 @@ def check_case(
         "blocking".
     """
     parity: ParityRun | Parity | None = None
-    with case.failures():
+    with case.record_failures():
         prepared = prepare_case(plan, None, case.report)
         case.record_environment(prepared.describe_environment())
         with environments.use_environment(prepared.environment):
@@ -138,7 +138,7 @@ def check_case(
             request = prepared.request(case.id)._replace(program="conformance")
             with closing(launch(plan, request, case.registry, parity=parity)) as events:
                 for event in events:
-                    case.take(event)
+                    case.record_event(event)
     result = case.conclude()
     if result.failure is not None:
         return result, (), None
