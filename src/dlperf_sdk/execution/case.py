@@ -45,9 +45,9 @@ from dlperf_sdk.worker.agent.stopping import decide
 
 @define
 class Case:
-    """One case: what was asked for, what follows from it, and what has come of it so far.
+    """One case: its spec, its plan, and everything that was recorded about it so far.
 
-    Only its own methods change it. What comes back is written to its directory before an observer hears of it.
+    Only its own methods change it. Attempts are written to its directory before an observer is notified of them.
     """
 
     id: str
@@ -57,10 +57,10 @@ class Case:
     measurers: tuple[Measurer, ...]
     started_at: str
     plan: Plan | None
-    """None where the case was refused."""
+    """None if the case was refused."""
     failure: Failure | None = None
     directory: RunDirectory | None = None
-    """None without a store."""
+    """The run's directory in the store; None without a store."""
     environment: Environment | None = None
     hardware: tuple[Mapping[str, Any], ...] = ()
     """Description of each node, as it reports itself."""
@@ -85,22 +85,23 @@ class Case:
         started_at: str | None = None,
         refusal: Failure | None = None,
     ) -> Case:
-        """Plan a case, make its directory and write the spec into it. Nothing is started.
+        """Plan a case, create its directory and write the spec into it. Nothing is started.
 
-        A case that was begun before continues under its `run_id`: the attempts on disk are read back. One with a
-        `refusal` has failed already, and is not planned.
+        If the case cannot be run, the returned case has a failure and no plan. A case that was begun before
+        continues under its `run_id`: the attempts on disk are read back.
 
         Args:
             spec: The case.
-            store: Where its directory is made; None keeps nothing.
+            store: The store, or its folder, in which the directory is created; None to store nothing.
             observers: Objects with hook implementations.
             registry: The plugins.
-            run_id: The run's name; a new one, unless given.
-            started_at: The start of a case that was begun before, as its journal has it.
-            refusal: The failure of a case that cannot be run.
+            run_id: The run's name; None for a new one.
+            started_at: The start of a case that was begun before, as its journal has it; None for now.
+            refusal: The failure of a case that cannot be run, which is not planned; None for any other case.
 
         Raises:
-            UsageError, PluginError: the case cannot be understood, or the store cannot be written.
+            UsageError: The case cannot be understood, or the store cannot be written.
+            PluginError: A plugin does not work.
         """
         spec, _ = conceal_secrets(spec, registry)
         measurers = tuple(registry.measurers()) if refusal is None else ()
@@ -119,15 +120,20 @@ class Case:
     def prepare(
         self, environment_from: Environment | None = None, reference_case: str | None = REFERENCE_CASE
     ) -> None:
-        """Prepare environment and data, then check parity. A failure ends the case.
+        """Prepare environment and data, then check parity. A failure is recorded, and ends the case.
+
+        Does nothing for a case that was refused or has failed.
 
         Args:
-            environment_from: The environment of an earlier result, to be rebuilt from its lock.
+            environment_from: The environment of an earlier result, to be rebuilt from its lock; None for the case's
+                own.
             reference_case: The case of the model's reference that the losses must follow; None skips the check.
 
         Raises:
-            KeyboardInterrupt: as it was, recorded as the case's failure.
-            StoreError: what was prepared cannot be written.
+            KeyboardInterrupt: Ctrl-C was pressed; it is recorded as the case's failure.
+            SpecError: A requested variable has only a hash as its value.
+            PluginError: A plugin does not work.
+            StoreError: The plan or the environment cannot be written.
         """
         if self.plan is None or self.failure is not None:
             return
@@ -141,14 +147,19 @@ class Case:
                 self.record_parity(parity)
 
     def measure(self, attempt: int | None = None, deadline: float | None = None) -> None:
-        """Take all repeats of the protocol, or only the one numbered `attempt`, each in new processes.
+        """Take all repeats of the protocol, or only one, each in new processes. A failure is recorded.
 
-        All processes have ended when this returns or raises. At the `deadline`, in seconds of the monotonic clock, the
-        case fails with a timeout.
+        Does nothing for a case that is not prepared or has failed. All processes have ended when this returns or
+        raises.
+
+        Args:
+            attempt: Number of the one repeat to take, counted from 1; None for all.
+            deadline: A time on the monotonic clock at which the case fails with a timeout; None for no limit.
 
         Raises:
             KeyboardInterrupt: Ctrl-C was pressed; it is recorded as the case's failure, and finished repeats are kept.
-            StoreError: the records cannot be written.
+            PluginError: The plugin's files cannot be packed.
+            StoreError: The records cannot be written.
         """
         if self._prepared is None or self.failure is not None:
             return
@@ -162,18 +173,26 @@ class Case:
         self._parity_run = None
 
     def trace(self) -> None:
-        """Take an extra attempt under the framework's profiler; it is part of no metric, and its failure is a note."""
+        """Take an extra attempt under the framework's profiler, and write the traces into the run's directory.
+
+        The attempt is part of no metric. A note on the result names the traces, or the reason why there are none.
+        Does nothing for a case that has no directory, is not prepared or has failed.
+        """
         if self.directory is None or self._prepared is None or self.failure is not None:
             return
         self.report("trace", f"{STEPS} steps in processes of their own")
         self.note(take_trace(self.id, self._prepared, self.registry, self.directory))
 
     def conclude(self, *, write: bool = True) -> Result:
-        """Return the result of everything that was recorded, written to the store unless `write` is False.
+        """Return the result of everything that was recorded, and notify the observers of it.
+
+        Args:
+            write: False leaves the result out of the store.
 
         Raises:
-            StoreError: it cannot be written; the observers have not been notified.
-            InvalidRecord: it breaks its own schema, and nothing was written.
+            StoreError: The result cannot be written; the observers have not been notified.
+            InvalidRecord: The result breaks its own schema; nothing was written, and the observers have not been
+                notified.
         """
         result = summarize(self)
         if write and self.directory is not None:
@@ -187,20 +206,30 @@ class Case:
         return result
 
     def conclude_invalid(self, error: InvalidRecord) -> Result:
-        """Return the result of a case whose own was invalid: the failure, without anything that came from its nodes.
+        """Return the result of a case whose own result was invalid.
 
-        The attempts stay on disk. Raises as `conclude` does.
+        Its failure is `error`, and everything that nodes sent is left out. The attempts stay on disk. Raises as
+        `conclude` does.
         """
         self.failure = Failure(error.kind, remove_secrets(str(error)))
         self.repeats, self.notes, self.hardware, self.parity = [], [], (), None
         return self.conclude()
 
     def report(self, stage: str, detail: str) -> None:
-        """Notify the observers of a line of progress, `detail`, in a stage."""
+        """Notify the observers of one line of progress.
+
+        Args:
+            stage: The stage, such as `environment` or `parity`; see `Hooks.dlperf_stage`.
+            detail: The line; values of secret variables are removed from it.
+        """
         self.observers.notify("dlperf_stage", run_id=self.id, stage=stage, detail=remove_secrets(detail))
 
     def announce(self) -> None:
-        """Write the plan, then notify the observers that the case starts."""
+        """Write the plan, then notify the observers that the case starts. Does nothing for a case that was refused.
+
+        Raises:
+            StoreError: The plan cannot be written.
+        """
         if self.plan is None:
             return
         if self.directory is not None:
@@ -209,19 +238,19 @@ class Case:
         self.observers.notify("dlperf_run_started", run_id=self.id, plan=self.plan, directory=place)
 
     def note(self, *sentences: str) -> None:
-        """Add sentences to the result's notes."""
+        """Add sentences to the result's notes; values of secret variables are removed from them."""
         self.notes += map(remove_secrets, sentences)
 
     def fail(self, failure: Failure | None) -> None:
-        """Record a failure of the case, unless it has one already; None is no failure."""
+        """Record a failure of the case, unless the case has one already or `failure` is None."""
         self.failure = self.failure or failure
 
     def withdraw_failure(self) -> None:
-        """Remove the recorded failure, which was not the case's own, so that the case continues."""
+        """Remove the recorded failure, which was not caused by the case, so that the case continues."""
         self.failure = None
 
     def record_store_failure(self, error: StoreError) -> None:
-        """Record that the store failed in the middle: as the failure, or as a note on the failure there is."""
+        """Record that the store failed: as the case's failure, or as a note if the case has failed already."""
         text = str(error) if self.directory is None else str(error).replace(f"{self.directory.path}/", "")
         message = f"The store failed in the middle of the run: {text} What had been written before is kept."
         if self.failure is None:
@@ -231,10 +260,12 @@ class Case:
 
     @contextmanager
     def record_failures(self) -> Iterator[None]:
-        """Record what fails inside as the case's failure; an interruption is recorded and raised again.
+        """Record an exception of the block as the case's failure.
 
-        What fails while an interruption is on its way is a consequence of it: Python's own locks, too, may answer a
-        Ctrl-C with a RuntimeError.
+        RunFailed, and exceptions that show that a resource of this machine ran out, end the block without being
+        raised. An interruption is recorded and raised again as KeyboardInterrupt; so is what fails while one is
+        handled, since Python's own locks may answer a Ctrl-C with a RuntimeError. All other exceptions pass through
+        unrecorded.
         """
         try:
             yield
@@ -254,21 +285,21 @@ class Case:
         """Record the environment of the workers, and write it to the run's directory.
 
         Raises:
-            StoreError: it cannot be written.
+            StoreError: The environment cannot be written.
         """
         self.environment = environment
         if self.directory is not None:
             self.directory.write_environment(environment)
 
     def record_parity(self, parity: Parity | ParityRun) -> None:
-        """Record the evidence, or the parity run that the next launch takes before anything is measured."""
+        """Record the evidence of parity; or the parity run that the next launch takes before anything is measured."""
         if isinstance(parity, ParityRun):
             self._parity_run = parity
         else:
             self.parity = parity
 
     def stopping(self) -> Stopping | None:
-        """Return how the protocol's stopping rule ended the repeats; None if more are to be taken."""
+        """Return the decision of the protocol's stopping rule to end the repeats; None if more are to be taken."""
         rates = [metrics.throughput(repeat) for repeat in self.repeats]
         decision = decide(rates, attrs.asdict(self.spec.resolved_protocol()))
         return Stopping(decision.rule, decision.met, decision.detail) if decision.stop else None
@@ -276,10 +307,12 @@ class Case:
     def record_event(self, event: Mapping[str, Any]) -> None:
         """Record one event of agent 0. A finished repeat is on disk when this returns.
 
+        Events that are not recorded here, such as `progress`, are forwarded to the observers.
+
         Raises:
-            InvalidRecord: the event, or a record in it, breaks the protocol; the rest of the stream is useless.
-            RunFailed: the parity run failed for a reason that ends the case as well.
-            StoreError: it cannot be written.
+            InvalidRecord: The event, or a record in it, breaks the protocol; the rest of the stream is useless.
+            RunFailed: The parity run failed for a reason that ends the case as well.
+            StoreError: The attempt or a log cannot be written.
         """
         try:
             match event["event"]:

@@ -1,4 +1,4 @@
-"""Name the commands that find and mend damaged files, where a failure may come from them."""
+"""Add advice to a failure that damaged files of a managed environment may have caused."""
 
 from __future__ import annotations
 
@@ -16,11 +16,19 @@ _SYMPTOMS = (
     "EOFError",
     "ValueError",
 )
-"""Exceptions by which Python answers to a damaged module before anything of it has run."""
+"""Exceptions that Python raises for a damaged module when it is imported."""
 
 
 def add_repair_advice(failure: Failure, environment: PreparedEnvironment | None) -> Failure:
-    """Return the failure with advice in its message if a damaged managed environment would fail like this."""
+    """Return a failure with commands that check and repair the environment, if damaged files may have caused it.
+
+    That is so if a worker of a managed environment failed at its start with an exception such as SyntaxError or
+    ImportError. Any other failure is returned unchanged.
+
+    Args:
+        failure: The failure.
+        environment: The environment of the workers; None if it is not prepared.
+    """
     if environment is None or environment.kind != MANAGED:
         return failure
     if failure.phase != "start" or failure.type not in _SYMPTOMS:

@@ -1,4 +1,4 @@
-"""One case in one go, from the first step to its result."""
+"""Run one case from its first step to its result."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from dlperf_sdk.results.result import Environment, Result
 
 
 def execute(case: Case, *, environment_from: Environment | None = None, trace: bool = False) -> Result:
-    """Prepare, measure and conclude a case that has begun.
+    """Prepare, measure and conclude a case that has begun, and return its result.
 
-    A store that fails on the way is the case's failure: what was measured is returned all the same.
+    Whatever makes the case fail is in the result's `failure`. If the store fails on the way, that is the case's
+    failure, and the result with everything measured is returned without being written.
 
     Args:
         case: The case, as `Case.begin` returned it.
-        environment_from: The environment of an earlier result, to be rebuilt from its lock.
-        trace: Take an extra attempt under the framework's profiler.
+        environment_from: The environment of an earlier result, to be rebuilt from its lock; None for the case's own.
+        trace: True to take an extra attempt under the framework's profiler.
 
     Raises:
-        KeyboardInterrupt: as it was; all processes have ended, and the result is in the store.
+        KeyboardInterrupt: Ctrl-C was pressed. All processes have ended, and the result is in the store.
+        SpecError: A requested variable has only a hash as its value.
+        PluginError: A plugin does not work.
+        InvalidRecord: The result breaks its own schema, and was not written.
     """
     interrupted = False
     try:

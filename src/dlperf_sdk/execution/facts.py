@@ -1,4 +1,4 @@
-"""The facts of a case: every field with its role, requested and observed. Comparisons read nothing else."""
+"""The facts of a case: every field with its role, requested value and observed value. Comparisons read only facts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,18 @@ def facts_of(
     records: Iterable[Record],
     variables: Mapping[str, str | None] | None = None,
 ) -> tuple[Fact, ...]:
-    """Return the facts of a case; `observed` is None where no measurement shows it.
+    """Return the facts of a case: the spec's fields, the plugins' options, and what workers observed.
 
-    Without a plan, because the case was refused, they are what was requested. `variables` are those of the environment:
-    also of a variable that was handed on from the shell they have the value, or its hash.
+    Args:
+        spec: The case.
+        plan: The plan; None for a case that was refused, whose facts are the requested fields alone.
+        records: The records of all finished repeats.
+        variables: The variables of the environment, with values or hashes, those handed on from the shell included;
+            None if unknown.
+
+    Returns:
+        The facts. `observed` is None where neither a record nor the plan shows the value. It is a list if records
+        differ.
     """
     records = tuple(records)
     observed = {

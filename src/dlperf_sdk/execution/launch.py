@@ -1,4 +1,4 @@
-"""A request on its way: packed with everything that the nodes need, delivered by the launcher, and what comes back."""
+"""Launch a request: pack it with everything that the nodes need, have the launcher deliver it, and yield the events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,15 @@ from dlperf_sdk.worker.request import Request
 
 
 def bundle_metadata(plan: Plan, parity: Parity | None = None) -> dict[str, Any]:
-    """Return the facts of a case that its bundle holds, from which `replay` makes a result of the stream."""
+    """Return the facts of a case that its bundle holds, from which `replay` makes a result of the stream.
+
+    Args:
+        plan: The plan of the case.
+        parity: The evidence of parity; None if it is not known yet.
+
+    Returns:
+        `spec`, `plugin` (distribution and version), and `parity` if it is known, as JSON values.
+    """
     known = {} if parity is None else {"parity": to_plain(parity)}
     return {"spec": plan.spec.to_dict(), "plugin": plan.plugin, **known}
 
@@ -34,20 +42,20 @@ def launch(
     report: Callable[[str, str], None] = lambda stage, detail: None,
     parity: ParityRun | Parity | None = None,
 ) -> Generator[dict[str, Any], None, None]:
-    """Pack the bundle, start the agents, and yield their events until they have ended; closing it ends them.
+    """Pack the bundle, start the agents, and yield their events up to `ended`; closing the iterator ends the agents.
 
     Args:
-        plan: The plan of what is launched.
-        request: What the nodes are to do.
+        plan: The plan of the case.
+        request: The request for the nodes.
         registry: The plugins.
-        deadline: A time on the monotonic clock after which the run has failed.
-        report: Gets one line of progress for a stage.
-        parity: A parity run to take first, on the same agents, or the evidence that is known already.
+        deadline: A time on the monotonic clock at which the run fails; None for no limit.
+        report: Called with a stage (`bundle`, `launch` or `queue`) and one line of progress.
+        parity: A parity run to take first, on the same agents; or the evidence that is known; None for neither.
 
     Raises:
-        PluginError: the plugin's files cannot be packed.
-        TimedOut: the deadline has passed.
-        Unavailable: the launcher cannot place the job.
+        PluginError: The plugin's files cannot be packed.
+        TimedOut: The deadline has passed.
+        Unavailable: The launcher cannot place the job.
     """
     topology = plan.spec.topology
     parity_request, evidence = (parity.request, None) if isinstance(parity, ParityRun) else (None, parity)

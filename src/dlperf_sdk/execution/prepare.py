@@ -1,4 +1,4 @@
-"""Everything that a case needs before it is launched: its environment, its data, and the evidence of parity."""
+"""Prepare what a case needs before it is launched: its environment, its data, and the evidence of parity."""
 
 from __future__ import annotations
 
@@ -22,22 +22,27 @@ from dlperf_sdk.results.result import Environment, Parity
 from dlperf_sdk.worker.request import Request
 
 Report = Callable[[str, str], None]
-"""Gets a stage, and one line of its progress."""
+"""Called with a stage, and one line of its progress."""
 
 
 @frozen
 class PreparedCase:
-    """Environment, data and bundle that a case is launched with."""
+    """A plan with the environment, variables and data to launch it with."""
 
     plan: Plan
     environment: PreparedEnvironment
     variables: Mapping[str, str]
-    """The requested variables, as the workers get them."""
+    """The requested variables with their values, as the workers get them."""
     data: Mapping[str, Any]
-    """Properties of the prepared data."""
+    """The prepared data, as `Request.data` holds it."""
 
     def request(self, run_id: str, attempt: int | None = None) -> Request:
-        """Return the request for the nodes: for all repeats, or for one with the number `attempt`."""
+        """Return the request for the nodes.
+
+        Args:
+            run_id: The run's name.
+            attempt: Number of the only repeat to take, counted from 1; None for all repeats of the protocol.
+        """
         request = self.plan.request(run_id, self.environment.command, self.variables, self.data)
         if attempt is None:
             return request
@@ -45,7 +50,7 @@ class PreparedCase:
         return request._replace(first_attempt=attempt, protocol=protocol)
 
     def describe_environment(self) -> Environment:
-        """Return the environment as a result records it."""
+        """Return the environment as a result records it: values of secret variables are hashed."""
         return Environment(
             kind=self.environment.kind,
             python=self.environment.python,
@@ -57,17 +62,19 @@ class PreparedCase:
 
 
 def prepare_case(plan: Plan, environment_from: Environment | None, report: Report) -> PreparedCase:
-    """Prepare a case's data and environment.
+    """Prepare a case's data, and then its environment.
 
     Args:
         plan: The plan of the case.
-        environment_from: The environment of an earlier result, to be rebuilt; None for the plugin's own.
+        environment_from: The environment of an earlier result, to be rebuilt from its lock; None for the plugin's
+            own. It is ignored for a case with a container.
         report: Called with a stage and a line of progress.
 
     Raises:
-        RunFailed: an environment or the data is not available.
-        SpecError: of a variable's value only the hash is known.
-        PluginError: the plugin's specification of its environment cannot be understood.
+        RunFailed: The environment cannot be had (EnvironmentFailed), or the data cannot be used (Unavailable).
+        DocumentError: The lock of the earlier environment is malformed.
+        SpecError: A requested variable has only a hash as its value.
+        PluginError: The plugin's specification of its environment cannot be understood.
     """
     variables = list_requested_variables(plan.spec)
     # Before the environment, which may be gigabytes: a folder's name is easily mistyped.
@@ -81,17 +88,19 @@ def check_parity(
 ) -> Parity | ParityRun:
     """Return the evidence of parity, from the cache or from a run of its own.
 
-    Where launches wait in a queue, return the run instead: the first launch takes it along.
-
     Args:
         run_id: The case's run.
         prepared: The prepared case.
-        reference_case: The name of the reference case.
+        reference_case: Name of the case in the model's reference.
         registry: The plugins.
-        report: Called with a stage and a line of progress.
+        report: Called with the stage `parity` and a line of progress.
+
+    Returns:
+        The evidence; or, for a launcher with a queue, the run that is still needed: the first launch takes it along.
 
     Raises:
-        RunFailed: the run failed for a reason that ends the case as well.
+        RunFailed: The run failed for a reason that would end the case as well.
+        PluginError: The plugin's files cannot be packed.
     """
     plan = prepared.plan
     with environments.use_environment(prepared.environment):
@@ -109,10 +118,12 @@ def check_parity(
 
 
 def prepare_own_environment(plan: Plan, on_progress: Callable[[str], None]) -> PreparedEnvironment:
-    """Return the environment that the case itself requests, prepared, whatever earlier results ran in.
+    """Prepare the environment that the case itself requests, even if an earlier result ran in another one.
 
     Raises:
-        EnvironmentFailed, PluginError: as `environments.prepare` does.
+        EnvironmentFailed: There is no usable environment, and none can be made.
+        SpecError: A requested variable has only a hash as its value.
+        PluginError: The plugin's specification of its environment cannot be understood.
     """
     spec = plan.spec
     return environments.prepare(

@@ -1,6 +1,6 @@
-"""A result from the stream of a run alone: of a job that somebody attaches to, of a machine that has no dlperf.
+"""Make a result from the stream of a run alone: of a job that somebody attaches to, or of a machine without dlperf.
 
-Such a stream begins with an event `case`, which says what was asked for and what it ran in.
+Such a stream begins with an event `case`, which holds the case's spec and environment.
 """
 
 from __future__ import annotations
@@ -41,20 +41,22 @@ def replay(
     observers: Iterable[Any] = (),
     registry: Registry | None = None,
 ) -> Result:
-    """Replay the run of a stream, and store its result as if it had been run on this machine.
+    """Store the result of a stream as if its case had been run on this machine, and return it.
 
-    Attempts that the store already has, because the controller was lost in the middle, are kept.
+    Attempts that the store already has, because the controller was lost in the middle, are kept. A failure of the
+    run, such as a stream that stops early, is in the result's `failure`.
 
     Args:
-        lines: The lines of the stream.
-        store: Where the run's directory is written.
+        lines: The lines of the stream; lines that are no event are left out.
+        store: The store, or its folder, in which the run's directory is created or continued.
         observers: Objects with hook implementations.
-        registry: The plugins; those that are installed, unless given.
+        registry: The plugins; None for the installed ones.
 
     Raises:
-        DocumentError: the stream does not name its case.
-        SpecError: the case names a file that planning it here would read.
-        UsageError, PluginError: the case cannot be planned here, or the store cannot be written.
+        DocumentError: The stream does not describe its case, or the description breaks the schema.
+        SpecError: The case names a file that planning it here would read.
+        UsageError: The case cannot be planned here, or the store cannot be written.
+        PluginError: A plugin does not work.
     """
     return _replay(lines, store, Observers.load(observers), registry or Registry())
 
@@ -169,12 +171,14 @@ def pack(spec: RunSpec, path: Path, registry: Registry | None = None) -> bundle.
 
     Args:
         spec: The case.
-        path: The file.
-        registry: The plugins; those that are installed, unless given.
+        path: The file, which is replaced if it exists.
+        registry: The plugins; None for the installed ones.
 
     Raises:
-        UsageError: its data lies in a folder of this machine, or it names a container.
-        RunFailed: the case cannot be run.
+        UsageError: The case cannot be understood, its data lies in a folder of this machine, or it names a container.
+        PluginError: A plugin does not work.
+        RunFailed: The case cannot be run.
+        OSError: The file cannot be written.
     """
     if spec.data.path is not None:
         raise UsageError(
@@ -200,12 +204,18 @@ def pack(spec: RunSpec, path: Path, registry: Registry | None = None) -> bundle.
 
 
 def find_job(text: str, registry: Registry | None = None) -> AttachedJob:
-    """Return the job `JOB@LAUNCHER` that `run` submitted to a launcher's queue and then lost.
+    """Return a job that `run` submitted to a launcher's queue and then lost.
+
+    Args:
+        text: The job and its launcher, `JOB@LAUNCHER`, such as `4213@slurm`.
+        registry: The plugins; None for the installed ones.
 
     Raises:
-        Unavailable: there is no such job, dlperf did not submit it, it is over, or the queue does not answer.
-        UsageError: the text names no job and launcher, or the job is one attempt of a campaign's case.
-        UnknownName, PluginError: the launcher is not installed, or does not work.
+        Unavailable: There is no such job, dlperf did not submit it, it is over, the queue does not answer, or the
+            launcher has none.
+        UsageError: The text is not of this form, the job is one attempt of a campaign's case, or (UnknownName) there
+            is no such launcher.
+        PluginError: The launcher does not work.
     """
     identifier, _, name = text.rpartition("@")
     if not identifier or not name:
@@ -232,13 +242,20 @@ def attach(
     observers: Iterable[Any] = (),
     registry: Registry | None = None,
 ) -> Result:
-    """Return the result of a job that another controller submitted, followed from its beginning to its end.
+    """Follow a job that another controller submitted from its beginning to its end; store and return its result.
 
-    The job keeps its stream until the result is in the store: a reader that stops early can attach again. The stage
-    `queue` tells the observers what the job waits for before it starts.
+    The job keeps its stream until the result is in the store: a reader that stops early can attach again. While the
+    job waits, observers get the reason as lines of the stage `queue`.
+
+    Args:
+        job: The job, as `find_job` returned it.
+        store: The store, or its folder, in which the run's directory is created or continued.
+        observers: Objects with hook implementations.
+        registry: The plugins; None for the installed ones.
 
     Raises:
-        DocumentError, UsageError, PluginError: as `replay` does.
+        DocumentError, UsageError, PluginError: As `replay` does.
+        Unavailable: The queue does not answer at the start.
     """
     listeners = Observers.load(observers)
 

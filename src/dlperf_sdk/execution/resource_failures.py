@@ -1,4 +1,4 @@
-"""Failures of a case for want of a resource of this machine: which one, and what to do about it."""
+"""Convert exceptions that show a lack of a resource of this machine to failures that name the remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from dlperf_sdk.results.records import Failure
 
 
 def resource_failure(error: BaseException) -> Failure | None:
-    """Return the failure for an exception that shows that a resource of this machine ran out; None for others."""
+    """Return the failure for an exception that shows that a resource of this machine ran out; None for any other.
+
+    Such resources are memory, disk, file descriptors, processes, and a usable folder for temporary files. The
+    failure has the kind `unavailable`.
+    """
     message = None
     if isinstance(error, MemoryError):
         message = _memory("no memory left")

@@ -1,4 +1,4 @@
-"""From everything that a case recorded to its result; pure but for the clock."""
+"""Summarize everything that a case recorded as its result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 
 def summarize(case: Case) -> Result:
-    """Return the result of a case, failed or not; repeats that finished before a failure count like any others."""
+    """Return the result of a case, failed or not. Nothing is written; only the clock is read.
+
+    Repeats that finished before a failure count like any others. A measurer that fails leaves a note in place of its
+    metrics. Metrics and verdicts are empty without a finished repeat.
+    """
     plan, repeats, failure = case.plan, tuple(case.repeats), case.failure
     metrics: tuple[Metric, ...] = ()
     verdicts: tuple[Verdict, ...] = ()

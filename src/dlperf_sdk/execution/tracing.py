@@ -1,4 +1,4 @@
-"""A profiler's trace of a case: an extra attempt in processes of its own, never part of a figure."""
+"""Take a profiler's trace of a case: an extra attempt in processes of its own, which is part of no metric."""
 
 from __future__ import annotations
 
@@ -22,13 +22,20 @@ STEPS = 5
 
 
 def take_trace(run_id: str, prepared: PreparedCase, registry: Registry, directory: RunDirectory) -> str:
-    """Trace a case in an extra attempt, and write the traces into the run's directory.
+    """Trace a prepared case in an extra attempt, and write one trace per trainer into the run's directory.
+
+    Args:
+        run_id: The run's name.
+        prepared: The prepared case.
+        registry: The plugins.
+        directory: The run's directory.
 
     Returns:
-        A note on the traces, or on why there are none.
+        A sentence for the result's notes: the names of the traces, or the reason why there are none.
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed.
+        PluginError: The plugin's files cannot be packed.
     """
     try:
         with environments.use_environment(prepared.environment):
@@ -51,10 +58,13 @@ def _make_trace_request(request: Request) -> Request:
 
 
 def read_traces(events: Generator[Mapping[str, Any], None, None]) -> dict[int, bytes]:
-    """Return rank → its trace in Chrome's format, compressed with gzip, from the events of an attempt.
+    """Return rank → trace, in Chrome's format and compressed with gzip, from the events of an attempt.
+
+    The events are read to their end or to the first failure, and closed.
 
     Raises:
-        RunFailed: the attempt failed; the subclass Unsupported if the framework has no profiler.
+        RunFailed: The attempt failed; the exception is that of the failure's kind, such as Unsupported for a
+            framework without profiler. InvalidRecord: an event is malformed, or there is no trace.
     """
     traces: dict[int, bytes] = {}
     with closing(events) as stream:

@@ -1,4 +1,4 @@
-"""`dlperf verify`: compare the first steps of several frameworks with a model's reference."""
+"""Compare the first steps of several frameworks with a model's reference: the command `dlperf verify`."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ OnProgress = Callable[[str], None]
 
 @frozen
 class Row:
-    """One framework."""
+    """The outcome of one framework."""
 
     framework: str
     parity: Parity | None
-    """None where nothing could be run."""
+    """The comparison with the reference; None if nothing could be run."""
     environment: str | None = None
-    """The framework plugin's distribution and version, and the version of Python."""
+    """The framework plugin's distribution and version, and the version of Python; None if nothing was run."""
     reason: str | None = None
-    """Reason why nothing could be run."""
+    """The reason why nothing could be run; None otherwise."""
 
     @property
     def outcome(self) -> str:
-        """`pass`, `fail`, `inconclusive`, `not-applicable`, or `not-run`."""
+        """The outcome: `pass`, `fail`, `inconclusive`, `not-applicable`, or `not-run`."""
         return "not-run" if self.parity is None else self.parity.outcome
 
 
@@ -53,17 +53,23 @@ class Verification:
     precision: str
     compiler: str
     losses: tuple[tuple[float, ...], ...]
-    """The reference: for each canonical shard that is trained on, the loss of each step in float64."""
+    """The reference's losses in float64, for each canonical shard that is trained on the loss of each step. Empty
+    without a reference for this strategy."""
     rows: tuple[Row, ...]
+    """One row per framework, in the order in which they were named."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the fields as plain JSON values; each row also has its `outcome`."""
         rows = [{"outcome": row.outcome, **to_plain(row)} for row in self.rows]
         return {**to_plain(self), "rows": rows}
 
 
 def exit_code(verifications: Iterable[Verification]) -> int:
-    """Return 0 if all that applies passed, 1 if one failed, 3 if nothing applies, 5 if not everything was decided."""
+    """Return the exit code of `dlperf verify`, over the rows of all verifications that are not `not-applicable`.
+
+    Returns:
+        1 if any row failed; otherwise 0 if all rows passed, 3 if none passed, and 5 if only some passed.
+    """
     rows = [row for verification in verifications for row in verification.rows]
     outcomes = [row.outcome for row in rows if row.outcome != NOT_APPLICABLE]
     if FAIL in outcomes:
@@ -84,25 +90,31 @@ def verify(
     on_verified: Callable[[Verification], None] = lambda verification: None,
     **fields: Any,
 ) -> tuple[Verification, ...]:
-    """Run each framework's first steps and compare them with the reference; nothing is taken from the cache.
+    """Run each framework's first steps and compare them with the reference; no earlier evidence is reused.
 
         verify(["torch", "tensorflow"], "resnet50", topology="1n2d")
 
-    Everything is checked and planned before anything is prepared or started.
+    All cases are checked and planned before anything is prepared or started.
 
     Args:
-        frameworks: Their names; one that is named twice counts once. One that does not work is a row with its reason.
-        model: The model's name; all that have a reference with this case, unless given.
-        case: The case of the reference: `small`, and what else it holds.
-        registry: The plugins to choose from; those that are installed, unless given.
-        on_progress: Gets one line of progress at a time.
-        on_verified: Gets each model's verification as soon as it is complete; one that is interrupted, with the rows
-            that it has.
+        frameworks: Names of the frameworks; duplicates count once. A framework that does not work gets a row with
+            its reason.
+        model: The model's name; None for all models that have a reference with this case.
+        case: Name of the case in the models' references.
+        registry: The plugins; None for the installed ones.
+        on_progress: Called with one line of progress at a time.
+        on_verified: Called with each model's verification as soon as it is complete; after Ctrl-C also with an
+            incomplete one that has rows.
         fields: Fields of `RunSpec`: `topology`, `precision`, `compiler`, `device`, `python`, …
 
+    Returns:
+        One verification per model that any of the frameworks implements.
+
     Raises:
-        UsageError: a framework, the model, the case, or a field cannot be understood; or no framework is named.
-        KeyboardInterrupt: somebody pressed Ctrl-C; everything has been ended.
+        UsageError: A framework, the model, the case, or a field cannot be understood; no framework is named; or the
+            frameworks implement none of the models.
+        PluginError: The model's or the launcher's plugin does not work.
+        KeyboardInterrupt: Ctrl-C was pressed; all processes have ended.
     """
     registry = registry or Registry()
     if not frameworks:

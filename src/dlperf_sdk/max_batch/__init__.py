@@ -1,4 +1,4 @@
-"""The largest batch size that fits: `batch_size="max"`, found by trying in fresh processes."""
+"""Find the largest batch size that fits, for `batch_size="max"`, by trying sizes in new processes."""
 
 from dlperf_sdk.max_batch.resolve import begin_case, resolve_max_batch
 

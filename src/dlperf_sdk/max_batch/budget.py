@@ -1,4 +1,4 @@
-"""The memory that one process may take, as far as it is known beforehand."""
+"""Estimate the memory that one process may take, as far as it is known before the first probe."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ from dlperf_sdk.planning.plan import Plan
 from dlperf_sdk.worker.gpu.gpus import list_gpus
 
 HEADROOM = 0.9
-"""Of the memory that is free, what a search may take: the controller and the agents need some, too."""
+"""Share of the free memory that a search may take: the controller and the agents need some, too."""
 
 
 def process_memory(plan: Plan) -> int | None:
-    """Return the bytes for one process of a case; None if only a probe tells."""
+    """Return the bytes that one process of a case may take.
+
+    For `cuda` it is the memory of the smallest GPU here. For `cpu` it is the case's `memory_limit`, or else this
+    machine's share.
+
+    Returns:
+        The bytes; None if only a probe can tell.
+    """
     spec = plan.spec
     if plan.device == "cuda":
         return min((gpu.memory for gpu in list_gpus() if gpu.memory), default=None)
@@ -27,7 +34,14 @@ def process_memory(plan: Plan) -> int | None:
 
 
 def host_memory(processes: int) -> int:
-    """Return the bytes of this machine that each of `processes` may use, by rlimit, cgroup and free memory."""
+    """Return the bytes that each of some processes may use on this machine.
+
+    The least of these counts: the share of the free memory, the share of what each control group leaves, and the
+    soft limits RLIMIT_AS and RLIMIT_DATA. Shares are of `HEADROOM`.
+
+    Args:
+        processes: Number of processes that run at the same time.
+    """
     limits = [psutil.virtual_memory().available * HEADROOM / processes]
     limits += [(limit - used) * HEADROOM / processes for limit, used in _cgroups()]
     for limit_kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):

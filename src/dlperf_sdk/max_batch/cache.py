@@ -1,4 +1,4 @@
-"""The cache of maximum batch sizes, by everything that the limit depends on."""
+"""The cache of maximum batch sizes: one file per set of conditions that determine the limit."""
 
 from __future__ import annotations
 
@@ -16,16 +16,23 @@ from dlperf_sdk.errors import DlperfError, Unavailable
 
 
 def directory() -> Path:
-    """Return `largest` in DLPERF_CACHE_DIR, else in the user's cache.
+    """Return the cache's folder: `largest` in DLPERF_CACHE_DIR, or else in the user's cache. It need not exist.
 
     Raises:
-        Unavailable: there is no place for it.
+        Unavailable: The user has no cache folder.
     """
     return folders.cache() / "largest"
 
 
 def read(key: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the entry of exactly this key; None if there is none that can be read."""
+    """Return the entry of exactly this key, a dict with `key`, `size` and `probes`.
+
+    Args:
+        key: The conditions, as `resolve.cache_key` returns them.
+
+    Returns:
+        The entry; None if there is none that can be read.
+    """
     with suppress(DlperfError):
         document = load_document(_path(key))
         if (
@@ -38,7 +45,13 @@ def read(key: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def write(key: Mapping[str, Any], size: int, probes: int) -> None:
-    """Write the entry of a key: the largest size, and the probes that it took. A failure to write is ignored."""
+    """Write the entry of a key. A failure to write is ignored.
+
+    Args:
+        key: The conditions, as `resolve.cache_key` returns them.
+        size: The largest size that fits, in units of the search.
+        probes: Number of probes that the search took.
+    """
     with suppress(OSError, Unavailable):
         directory().mkdir(mode=0o700, parents=True, exist_ok=True)
         document = {"key": _to_plain(key), "size": size, "probes": probes}

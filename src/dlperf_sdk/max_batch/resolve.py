@@ -27,10 +27,10 @@ from dlperf_sdk.worker.agent import hardware
 MAX_BATCH = 2**20
 """Samples per device that are tried at most."""
 RESERVE = 16
-"""On a CPU, probes have to do with so much less than the limit: one part of this many. Two processes of one size were
-seen to differ by 3 %, by what their threads happened to allocate; what fitted in a probe has to fit again."""
+"""On a CPU, a probe's memory limit is lower than the process's by one part of this many. Two processes of one size
+were seen to differ by 3 %, by what their threads happened to allocate; what fitted in a probe has to fit again."""
 SHORT = {"protocol": "quick", "canonical_steps": 1, "warmup": 1, "steps": 2, "repeats": 1}
-"""A probe: the first steps allocate everything, a second pair shows what stays."""
+"""Protocol of a probe: the first steps allocate everything, and a second pair shows what stays."""
 
 
 class _SearchFailed(Exception):
@@ -42,12 +42,14 @@ class _SearchFailed(Exception):
 def begin_case(
     spec: RunSpec, store: ResultStore | str | Path | None, observers: Observers, registry: Registry
 ) -> Case:
-    """Begin a case with the largest batch size that fits; if none was found, that is the case's failure.
+    """Find the largest batch size that fits, and begin the case with it.
 
-    The arguments are those of `Case.begin`.
+    If none was found, the case has that failure. A note tells how the size was found. The arguments are those of
+    `Case.begin`.
 
     Raises:
-        UsageError, PluginError: as `Case.begin` does.
+        UsageError: The case cannot be understood, or the store cannot be written.
+        PluginError: A plugin does not work.
     """
     if store is not None:  # before the search, which takes a while
         (store if isinstance(store, ResultStore) else ResultStore(store)).probe()
@@ -66,19 +68,23 @@ def resolve_max_batch(
     run_id: str | None = None,
     deadline: float = math.inf,
 ) -> tuple[RunSpec, Failure | None, str]:
-    """Return a spec with the largest batch size that fits, a failure if there is none, and a note on the search.
-
-    Where it cannot be found, the spec has the smallest batch size.
+    """Find the largest batch size that fits, in the cache or by probes, and return the spec with it.
 
     Args:
         spec: A spec whose batch size is `max`.
-        observers: Get a line of progress for each probe.
+        observers: Notified with one line of progress per probe, in the stage `batch-size`.
         registry: The plugins.
-        run_id: The run that the search is for; the probes' processes are named after it.
-        deadline: A time on the monotonic clock after which the search has failed with a timeout.
+        run_id: The run that the search is for, after which the probes' jobs are named; None for new names.
+        deadline: A time on the monotonic clock at which the search fails with a timeout.
+
+    Returns:
+        The spec with the size; a failure, or None if a size was found; and a sentence on the search for the notes.
+        With a failure, the spec has the smallest batch size.
 
     Raises:
-        UsageError, PluginError: the case cannot be understood, or a plugin that it needs does not work.
+        UsageError: The case cannot be understood.
+        PluginError: A plugin that the case needs does not work.
+        KeyboardInterrupt: Ctrl-C was pressed; all processes have ended.
     """
     step = spec.accumulation
     smallest = attrs.evolve(spec, batch_size=step)
@@ -147,9 +153,13 @@ def _probe(
 
 
 def cache_key(plan: Plan, limit: int | None) -> dict[str, Any]:
-    """Return everything that the largest batch size depends on; variables, which may be secrets, as a digest.
+    """Return all conditions that the largest batch size depends on.
 
-    `limit` is the limit of a process's memory in bytes; None without one.
+    Variables, which may be secrets, are in it as a digest.
+
+    Args:
+        plan: The plan of the case with any batch size.
+        limit: The bytes that one process may take; None if unknown.
     """
     spec = plan.spec
     recorded = redact_variables(list_requested_variables(spec), plan.secrets)
@@ -182,7 +192,12 @@ def cache_key(plan: Plan, limit: int | None) -> dict[str, Any]:
 
 
 def describe_search(search: SearchResult, step: int) -> str:
-    """Describe a search in units of `step` samples in a sentence."""
+    """Return a sentence on a search that found a size: the size, and the sizes that were tried.
+
+    Args:
+        search: The search.
+        step: Samples per unit of the search.
+    """
     assert search.size is not None
     sizes = ", ".join(
         f"{probe.size * step:,}{'' if probe.fits else ' (too large)'}" for probe in search.probes

@@ -1,4 +1,4 @@
-"""Search for the largest size that fits; pure: each next size follows from the probes so far and their memory."""
+"""Search for the largest size that fits. Each next size follows from the probes so far and their peak memory."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from attrs import frozen
 
 MAX_PROBES = 24
-"""Probes after which the best so far is taken: far more than the memory model needs."""
+"""Number of probes after which the search stops: far more than it needs with known memory."""
 _SECOND = 16
 """The size that is tried after 1."""
 FINE = 32
 """The limit is found exactly up to this size, and to within 1/32 beyond it: closer, chance decides what fits."""
 RELIABLE_RATIO = 2
-"""Sizes that are further apart than by this factor: what a line says from one to the other is a guess."""
+"""Largest ratio of two sizes between which a line through their peaks is trusted."""
 
 
 @frozen
@@ -23,37 +23,43 @@ class Probe:
     """One try in new processes."""
 
     size: int
+    """The size, in units of the search."""
     fits: bool
     peak: int | None = None
-    """Bytes at the peak of the process that needed most, where it fitted and somebody could tell."""
+    """Peak memory in bytes of the process that needed most; None if the size did not fit, or the peak is unknown."""
 
 
 @frozen
 class SearchResult:
-    """The end of a search."""
+    """The outcome of a search."""
 
     size: int | None
-    """The largest that fitted; None where not even the smallest did."""
+    """The largest size that fitted; None if not even 1 did."""
     probes: tuple[Probe, ...]
     exact: bool
     """True if the next larger size is known not to fit, within the resolution."""
 
 
 def resolution(size: int) -> int:
-    """Return the resolution of the search near a size."""
+    """Return the resolution of the search near a size: 1 up to `FINE`, and the size over `FINE` beyond."""
     return max(1, size // FINE)
 
 
 def find_max_batch(probe: Callable[[int], Probe], budget: int | None, maximum: int) -> SearchResult:
-    """Return the largest size from 1 to `maximum` for which `probe` fits.
+    """Search for the largest size from 1 to `maximum` that fits.
 
-    Peak memory is close to linear in the batch size: two sizes give a line, the line and the `budget` (bytes for one
-    process) a guess, and a probe at the guess and one beside it usually settle it. Every probe that fits mends the
-    line. A small size says little about the slope, since building the model may take more than the first samples do:
-    where the first guess is too large, three quarters of it are tried next, from where the line is good. Where there
-    is no budget, or the line does not help, sizes are doubled and the interval halved by its ratio. At the edge the
-    same size may fit once and not again, so what is returned has fitted in the last probe of all, after it had fitted
-    before or a larger size had not.
+    Peak memory is close to linear in the batch size: the peaks of two sizes give a line, and the line and the budget
+    give a guess. A probe at the guess and one beside it usually settle the search. Every probe that fits improves
+    the line. A small size says little about the slope, since building the model may take more than the first samples
+    do: if the first guess is too large, three quarters of it are tried next, where the line is better. Without a
+    budget, or if the line does not help, sizes are doubled, and then the interval is divided at its geometric mean.
+    At the limit the same size may fit once and not again. So the result has fitted in the last probe of all, after
+    it had fitted before or a larger size had not.
+
+    Args:
+        probe: Called with a size; tries it and returns the outcome.
+        budget: The bytes that one process may take; None if unknown.
+        maximum: The largest size to try.
     """
     probes: list[Probe] = []
 

@@ -1,1 +1,1 @@
-"""From a run spec to a plan and a bundle."""
+"""Turn a run spec into a plan and a bundle."""

@@ -1,7 +1,7 @@
-"""The bundle: one archive with everything of ours that a node needs, and the only thing that a launcher delivers.
+"""The bundle: one archive with everything that a node needs from the controller; launchers deliver nothing else.
 
-It holds the request, the worker package, the packages of the plugins' worker halves, and a secret by which the agents
-of one bundle know each other. Python runs it as it is: `python BUNDLE agent …`.
+It holds the request, the worker package, the packages of the plugins' worker halves, and a secret by which the
+agents of one bundle recognize each other. Python runs it as it is: `python BUNDLE agent …`.
 """
 
 from __future__ import annotations
@@ -49,17 +49,21 @@ class Bundle:
 
     path: Path
     digest: str
-    """SHA-256 over names and contents of all files but the secret: equal digests run equal code on equal requests."""
+    """SHA-256 over names and contents of all files but the secret and the bytecode: equal digests run equal code on
+    equal requests."""
     files: tuple[str, ...]
+    """Names of these files, sorted."""
 
 
 def contents(request: Request, packages: Iterable[str] = ()) -> dict[str, bytes]:
-    """Return file name → content, without the secret; pure but for reading the sources.
+    """Return the files of a bundle by name, without the secret and the bytecode.
 
-    `packages` are bundled beside those that the request refers to.
+    Args:
+        request: The request.
+        packages: Top-level packages to include beside those that the request refers to.
 
     Raises:
-        PluginError: a package that the request refers to is not installed.
+        PluginError: A package is not installed as Python files.
     """
     root = Path(dlperf_sdk.__file__).parent
     files = {"__main__.py": _MAIN.encode(), "dlperf_sdk/__init__.py": (root / "__init__.py").read_bytes()}
@@ -100,17 +104,22 @@ def build(
     case: Mapping[str, Any] | None = None,
     parity: Request | None = None,
 ) -> Bundle:
-    """Write the bundle of a request, a zip archive that only its owner can read: it holds the agents' secret.
+    """Write the bundle of a request: a zip archive that only its owner can read, since it holds the agents' secret.
 
-    Bytecode for this Python lies beside the sources: not every process on a node compiles them. Another Python passes
-    it over.
+    Bytecode for this Python lies beside the sources, so that processes on a node need not compile them. Another
+    Python ignores it.
 
     Args:
         request: The request.
-        path: The file.
-        packages: Packages to include beside those that the request refers to.
-        case: The facts of the case from which `replay` makes a result of the stream, without the one who planned it.
-        parity: The request of a parity run that comes first, on the same agents.
+        path: The file, which is replaced if it exists.
+        packages: Top-level packages to include beside those that the request refers to.
+        case: Facts of the case (`launch.bundle_metadata`), from which `replay` makes a result of the stream; None to
+            leave them out.
+        parity: The request of a parity run that comes first, on the same agents; None without one.
+
+    Raises:
+        PluginError: A package is not installed as Python files.
+        OSError: The file cannot be written.
     """
     files = contents(request, packages)
     if parity is not None:

@@ -1,4 +1,4 @@
-"""The plan: a run spec joined with the plugins that it names, everything decided that can be decided beforehand."""
+"""The plan: a run spec joined with the plugins that it names, with everything that can be decided before the run."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from dlperf_sdk.worker.processes import Cluster, Node, Process
 from dlperf_sdk.worker.request import Request, resolve
 
 DEADLINES = dict(zip(PHASES, (300.0, 1800.0, 600.0, 300.0, 60.0), strict=True))
-"""Seconds without a sign of life after which a phase has failed, where the spec says nothing else."""
+"""Seconds without a sign of life after which a phase has failed, unless the spec sets others."""
 
 
 @frozen(kw_only=True)
 class Plan:
-    """One case, resolved. Plain values; `request` turns it into what the nodes are told."""
+    """One case, fully resolved into plain values. `request` turns it into the request for the nodes."""
 
     spec: RunSpec
     """With hashes in place of secret values."""
@@ -69,9 +69,9 @@ class Plan:
 
         Args:
             run_id: The run's name.
-            command: The command of the interpreter of workers.
-            variables: Environment variables of workers, by name; None hands on the value on the node.
-            data: The facts of the data source.
+            command: The command of the workers' interpreter.
+            variables: Environment variables of the workers by name; None hands on the value on the node.
+            data: The prepared data: `source` and what its preparation returned.
         """
         topology, precision = self.spec.topology, PRECISIONS[self.spec.precision]
         values = ChainMap(
@@ -84,7 +84,10 @@ class Plan:
         return Request(**{name: to_plain(values[name]) for name in Request._fields if name in values})
 
     def placeholder_processes(self) -> list[Process]:
-        """Return the processes of the case with placeholders for addresses and ports, as `--dry-run` shows them."""
+        """Return the processes of the case with placeholders for addresses and ports, as `--dry-run` shows them.
+
+        This calls the framework plugin's function, which may raise anything.
+        """
         count = self.spec.topology.devices_per_node
         nodes = tuple(
             Node(
@@ -100,7 +103,10 @@ class Plan:
         return processes
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values, for people and for the store; the long manifests are left to the request."""
+        """Return the plan as plain JSON values, for display and for the store.
+
+        The manifests of parameters and inputs are left out; `processes` holds the placeholder processes.
+        """
         return {
             "spec": self.spec.to_dict(),
             "device": self.device,
@@ -125,12 +131,19 @@ class Plan:
 
 
 def make_plan(spec: RunSpec, registry: Registry) -> Plan:
-    """Join a spec with its plugins.
+    """Join a spec with its plugins to a plan. Nothing is started.
+
+    Args:
+        spec: The case.
+        registry: The plugins.
 
     Raises:
-        UnknownName, PluginError, Unsupported, Unavailable: as `select_plugins` does.
-        SpecError: as `select_plugins` does; or the batch size is still `max`, a data source lacks its folder, or a
-            variable is one that the framework's plugin sets.
+        UnknownName: There is no plugin, option or capability of a name in the spec.
+        SpecError: The settings contradict each other or the plugins, the batch size is still `max`, a data source
+            lacks its folder, or a variable is one that the framework's plugin sets.
+        PluginError: A plugin does not work.
+        Unsupported: The plugins cannot do what the spec requests.
+        Unavailable: This machine or the launcher cannot run the case.
     """
     spec, secrets = conceal_secrets(spec, registry)
     if spec.wants_max_batch:

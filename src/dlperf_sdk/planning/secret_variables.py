@@ -14,7 +14,10 @@ from dlperf_sdk.spec.secret_values import conceal, reveal
 
 
 def secret_names(spec: RunSpec, registry: Registry) -> tuple[str, ...]:
-    """Return the names of a spec's variables whose values are secrets."""
+    """Return the sorted names of a spec's variables whose values are secrets.
+
+    A plugin that cannot be loaded declares no tuning variables, so more names are secret.
+    """
     if not spec.env:
         return ()
     tuning = declaration_lookup(registry)("frameworks", spec.framework).tuning_variables
@@ -22,7 +25,10 @@ def secret_names(spec: RunSpec, registry: Registry) -> tuple[str, ...]:
 
 
 def conceal_secrets(spec: RunSpec, registry: Registry) -> tuple[RunSpec, tuple[str, ...]]:
-    """Return the spec with a hash in place of each secret value, and the names of the variables with such values."""
+    """Return the spec with a hash in place of each secret value, and the sorted names of the secret variables.
+
+    A variable without a value, which is handed on from the shell, stays as it is.
+    """
     secrets = secret_names(spec, registry)
     values = ((name, spec.env[name]) for name in secrets)
     concealed = {name: conceal(name, value) for name, value in values if value is not None}
@@ -30,16 +36,23 @@ def conceal_secrets(spec: RunSpec, registry: Registry) -> tuple[RunSpec, tuple[s
 
 
 def list_requested_variables(spec: RunSpec) -> dict[str, str]:
-    """Return the requested variables as the workers get them, without those that this shell does not have.
+    """Return the requested variables with their values, as the workers get them.
+
+    Variables that are handed on from this shell have its value, and are absent if it has none.
 
     Raises:
-        SpecError: only the hash of a value is known.
+        SpecError: Only the hash of a value is known.
     """
     return reveal(spec.env, os.environ)
 
 
 def redact_variables(variables: Mapping[str, str | None], secrets: Collection[str]) -> dict[str, str]:
-    """Return the variables as documents hold them: without those that are None, and secrets as a salted hash."""
+    """Return the variables as documents hold them: without those that are None, and secrets as a salted hash.
+
+    Args:
+        variables: Values by name.
+        secrets: Names of the variables whose values are secrets.
+    """
     return {
         name: conceal(name, value) if name in secrets else value
         for name, value in variables.items()

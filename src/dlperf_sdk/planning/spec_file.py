@@ -1,9 +1,10 @@
-"""A document from somebody else is data: nothing in it decides what is executed here, or what is read elsewhere.
+"""Reject settings of a document that would decide which program is run here, or which file is read.
 
-People pass spec files, campaign files, results and campaign directories on, and whoever runs one need not have read
-it. A field or option that names a program, its flags or a file declares so in its metadata (`dlperf_sdk.spec.fields`):
-plugins for their options, `RunSpec` for its fields. Such a setting is taken from the command line and from Python, and
-from a document only if `--allow` names it. The checks are made on cases, after everything is merged.
+People pass on spec files, campaign files, results and campaign directories, and whoever runs one need not have read
+it. A field or option that names a program, its flags or a file declares so in its metadata
+(`dlperf_sdk.spec.fields`): plugins for their options, `RunSpec` for its fields. Such a setting is taken from the
+command line and from Python, and from a document only if `--allow` names it. The checks are made on cases, after
+everything is merged.
 """
 
 from __future__ import annotations
@@ -59,15 +60,16 @@ NOT_FROM_A_FILE = "A file may not decide which program is run, what it loads, or
 
 @frozen
 class Declarations:
-    """Declarations of a plugin about the settings of a case."""
+    """A plugin's declarations about the settings of a case."""
 
     options: Mapping[str, Mapping[str, Any]]
-    """Option → its metadata."""
+    """Option → its attrs metadata."""
     tuning_variables: frozenset[str] = frozenset()
+    """Names of environment variables that only tune."""
 
 
 LookUp = Callable[[str, str], Declarations]
-"""Group and name of a plugin → its declarations."""
+"""Group of plugins (`frameworks`, `models` or `topologies`) and name of a plugin → its declarations."""
 
 
 @frozen
@@ -77,31 +79,33 @@ class Restricted:
     name: str
     """Name of the setting for `--allow`."""
     field: str
-    """The field, or `options.NAME`, or `env.NAME`."""
+    """The name of the field, or `options.NAME`, or `env.NAME`."""
     value: Any
     description: str
-    """A verb, the setting and its value."""
+    """A predicate: a verb, the setting and its value."""
     flag: str
     """The flag that sets it on the command line."""
     reads: bool = False
-    """It names a file that planning reads."""
+    """True if the setting names a file that planning reads."""
 
 
 def load_spec(
     path: Path, fields: Mapping[str, Any] | None = None, registry: Registry | None = None
 ) -> RunSpec:
-    """Read a spec file: JSON, TOML, or YAML in its safe subset. A relative folder of data belongs to the file's own.
+    """Read a spec file: JSON, TOML, or YAML in its safe subset.
+
+    A relative data folder is relative to the file's folder.
 
     Args:
         path: The file.
-        fields: Fields of `RunSpec` that replace those of the file; they may set anything.
-        registry: The plugins that declare the options; those that are installed, unless given.
+        fields: Fields of `RunSpec` that replace those of the file. They come from the user, and may set anything.
+        registry: The plugins that declare the options; None for the installed ones.
 
     Raises:
-        DocumentError: The file cannot be read or parsed, or breaks the schema: each mistake has a line of the message,
-            which begins with FILE:LINE.
-        SpecError: A field has an impossible value, names a folder outside the file's directory, or decides what is
-            executed or read.
+        DocumentError: The file cannot be read or parsed, or breaks the schema: each mistake has a line of the
+            message, which begins with FILE:LINE.
+        SpecError: A field has an impossible value, names a data folder outside the file's directory, or decides what
+            is executed or read.
     """
     from dlperf_sdk.documents import diagnostics, source_positions
 
@@ -129,14 +133,14 @@ def load_spec(
 def check_allowed(
     cases: Iterable[Mapping[str, Any]], source: str, allow: Collection[str], registry: Registry
 ) -> None:
-    """Check the run specs of a result or a campaign directory, which may be somebody else's.
+    """Check that run specs from a result or a campaign directory do not decide what is executed or read.
 
-    A folder of data is not checked: it is read, and what is made of it stays here. A `lock` beside the fields is a list
-    of distributions that would be installed.
+    A data folder is not checked: it is read, and what is made of it stays here. A field `lock` lists distributions
+    that would be installed; it needs to be allowed.
 
     Args:
         cases: The run specs, as plain values.
-        source: What the message calls the document.
+        source: The subject of the message's first sentence, such as a file's name.
         allow: Names of settings that the user has allowed.
         registry: The plugins that declare the options.
 
@@ -162,9 +166,9 @@ def check_allowed(
 
 
 def declaration_lookup(registry: Registry) -> LookUp:
-    """Return a function that looks up what a plugin declares and loads each plugin once.
+    """Return a function that looks up a plugin's declarations, and loads each plugin once.
 
-    A plugin that cannot be loaded declares nothing: its case is refused when it is planned.
+    A plugin that cannot be loaded has empty declarations: its case is refused when it is planned.
     """
 
     @cache
@@ -181,7 +185,12 @@ def declaration_lookup(registry: Registry) -> LookUp:
 
 
 def tunes_only(name: str, tuning_variables: Collection[str]) -> bool:
-    """Return True if the variable is known only to tune, in general or among the plugin's `tuning_variables`."""
+    """Return True if an environment variable is known to tune only threads, memory, logging or transport.
+
+    Args:
+        name: The variable.
+        tuning_variables: Variables that the framework's plugin declares, beside the general ones of `TUNING`.
+    """
     return name in tuning_variables or TUNING.fullmatch(name) is not None
 
 
@@ -189,7 +198,7 @@ def list_restricted_settings(case: Mapping[str, Any], look_up: LookUp) -> Iterat
     """Yield the settings of a case that decide what is executed or read.
 
     Args:
-        case: The fields of a run spec, as plain values.
+        case: The fields of a run spec, as plain values; `framework` and `model` are required.
         look_up: The result of `declaration_lookup`.
     """
     for field in attrs.fields(RunSpec):
@@ -232,7 +241,13 @@ def _declared_options(case: Mapping[str, Any], look_up: LookUp) -> dict[str, Map
 
 
 def resolve_data(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Return fields of run specs that stand in the file `path`, with their data folder as an absolute path.
+    """Return the fields of a run spec with their data folder as an absolute path.
+
+    A malformed or missing `data` stays as it is.
+
+    Args:
+        fields: The fields, which are not changed.
+        path: The file that contains them.
 
     Raises:
         SpecError: The folder is outside the file's directory.
