@@ -94,11 +94,10 @@ def cost(
 ) -> Cost:
     """Compute the cost of a case's samples.
 
-    - money per million samples = price of an hour × devices (or nodes) ÷ (3600 s × throughput) × 1,000,000 -
-    joules per sample, measured: in each repeat the energy in the window ÷ samples, summed over what was measured
-    of the
-      devices and the nodes' processors; not measured: watts × devices ÷ throughput
-    - money per million samples for the energy = joules ÷ 3,600,000 × price of a kWh × 1,000,000
+    - Money per million samples: price of an hour × devices (or nodes) ÷ (3600 s × throughput) × 1,000,000.
+    - Joules per sample: if measured, the energy of devices and processors in the window of a repeat ÷ its samples;
+      otherwise watts × devices ÷ throughput.
+    - Money per million samples for the energy: joules ÷ 3,600,000 × price of a kWh × 1,000,000.
 
     A cost falls as the throughput rises: the lower end of its interval comes from the upper end of the throughput's.
 
