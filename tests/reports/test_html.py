@@ -704,6 +704,36 @@ def test_the_first_screen_answers_which_framework_is_fastest():
     assert "Not compared: tensorflow 16,250 (amp-fp16)" in fastest[0].aside
 
 
+@pytest.mark.parametrize("slowdown", [1.0, 2.0])
+def test_a_tile_names_no_framework_if_the_lead_is_not_significant(slowdown):
+    chance = random.Random(3)
+    actual = []
+    for framework in ("torch", "tensorflow"):
+        result = case(len(actual), chance, {"framework": framework, "topology": "1n1d"})
+        metrics = tuple(
+            attrs.evolve(metric, repeats=tuple(100 + number for number in range(7)), value=103.0)
+            if metric.name == "throughput"
+            else metric
+            for metric in result.metrics
+        )
+        actual.append(attrs.evolve(result, metrics=metrics))
+    if slowdown > 1:
+        (slow,) = (metric for metric in actual[1].metrics if metric.name == "throughput")
+        slower = attrs.evolve(
+            slow, repeats=tuple(value / slowdown for value in slow.repeats), value=slow.value / slowdown
+        )
+        actual[1] = attrs.evolve(
+            actual[1],
+            metrics=tuple(slower if metric.name == "throughput" else metric for metric in actual[1].metrics),
+        )
+    (tile,) = [tile for tile in measured.page(actual).tiles if tile.label.startswith("Fastest: ")]
+    if slowdown > 1:
+        assert (tile.value, "not significant" in tile.aside) == ("torch", False)
+    else:
+        assert (tile.value, "not significant" in tile.aside) == ("no clear lead", True)
+        assert "103" in tile.aside
+
+
 # -- effects
 
 

@@ -69,8 +69,14 @@ def validity_tile(results: Sequence[Result], outcomes: Sequence[Cell]) -> Tile:
     )
 
 
+UNDECIDED = "no clear lead"
+"""The answer where the difference between the first two is not significant."""
+
+
 def fastest_tiles(rankings: Sequence[Ranking], at_most: int) -> tuple[Tile, ...]:
     """Return tiles with the fastest framework, from the first ranking of each model and precision.
+
+    If the lead is not significant, the tile says so in place of a framework.
 
     Args:
         rankings: The rankings, the most important first.
@@ -85,12 +91,13 @@ def fastest_tiles(rankings: Sequence[Ranking], at_most: int) -> tuple[Tile, ...]
         case = [tile_key[0], f"{facts['topology']}", tile_key[1], f"batch {facts['batch_size']}"]
         case += [text for text in [list_shared_facts(ranking, rankings)] if text]
         excluded = format_excluded(ranking)
-        note = f"{quantity(first.throughput, first.unit)}: {lead(ranking).text}"
+        name, note = str(first.facts.get(ranking.factor)), quantity(first.throughput, first.unit)
+        if ranking.comparison.significant is False:
+            name, note = UNDECIDED, f"{name} {note}"
+        note += f": {lead(ranking).text}"
         if excluded:
             note += f". Not compared: {excluded}"
-        tiles[tile_key] = Tile(
-            f"Fastest: {' · '.join(case)}", str(first.facts.get(ranking.factor)), f"{note}."
-        )
+        tiles[tile_key] = Tile(f"Fastest: {' · '.join(case)}", name, f"{note}.")
         if len(tiles) == at_most:
             break
     return tuple(tiles.values())
