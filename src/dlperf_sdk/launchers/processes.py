@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import selectors
 import subprocess
@@ -16,12 +17,17 @@ from typing import IO
 
 from dlperf_sdk.launchers.stream_events import HEARTBEAT, LineBuffer, ended_event
 from dlperf_sdk.worker.agent import tether
+from dlperf_sdk.worker.agent.descriptors import raise_descriptor_limit
 from dlperf_sdk.worker.agent.diagnostics import diagnostics_event, read_tail
 
 STOP_TIMEOUT = 10.0
 """Seconds for the agents to end after their tether; three of these are for their workers."""
 _SETTLE = 5.0
 """Seconds after the failure of a node's command in which agent 0 may report the cause."""
+_POLL = 0.5
+"""Seconds between two checks of the processes of the other nodes than the first."""
+_SPARE_DESCRIPTORS = 16
+"""Descriptors that the controller needs beside one per command: the stream, and what it stores meanwhile."""
 
 
 @contextmanager
@@ -36,32 +42,64 @@ def run_commands(commands: Sequence[Sequence[str]], bundle: Path) -> Iterator[It
     Leaving the context closes the standard inputs, which ends the agents, and kills a command that has not ended
     after `STOP_TIMEOUT` seconds. What it has started elsewhere ends itself for lack of signs of life.
 
+    A command costs one descriptor, its standard input. All of them share the file of the bundle, the thread that
+    writes it, the pipe for the output of all but the first, and the file of standard error.
+
     Args:
         commands: The commands, each as its words.
         bundle: The bundle's file.
 
     Raises:
-        OSError: A command cannot be started, or the bundle cannot be read.
+        OSError: A command cannot be started, the bundle cannot be read, or the limit of descriptors is too low.
     """
+    _check_descriptors(len(commands))
     processes: list[subprocess.Popen[bytes]] = []
     stopped = threading.Event()
-    with tempfile.TemporaryFile() as diagnostics:
+    with contextlib.ExitStack() as files:
+        diagnostics = files.enter_context(tempfile.TemporaryFile())
+        content = files.enter_context(bundle.open("rb"))
+        output, shared_output = (files.enter_context(file) for file in _open_pipe())
+        pipes: list[IO[bytes]] = []
+        feeding = threading.Thread(target=tether.feed, args=(pipes, content, stopped), daemon=True)
         try:
             for command in commands:
                 process = subprocess.Popen(
                     command,
                     stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
+                    stdout=shared_output if processes else subprocess.PIPE,
                     stderr=diagnostics,
                     start_new_session=True,  # the controller handles Ctrl-C
                 )
                 processes.append(process)
-                feeding = (process.stdin, bundle.open("rb"), stopped)  # here: an error of it is the launch's
-                threading.Thread(target=tether.feed, args=feeding, daemon=True).start()
-            yield _read_lines(processes, diagnostics)
+                assert process.stdin is not None
+                pipes.append(process.stdin)
+            shared_output.close()
+            feeding.start()
+            yield _read_lines(processes, output, diagnostics)
         finally:
             stopped.set()
+            if feeding.ident is not None:
+                feeding.join()
+            for pipe in pipes:
+                pipe.close()
             _stop(processes)
+
+
+def _check_descriptors(commands: int) -> None:
+    """Raise the soft limit of descriptors as far as the commands need it.
+
+    Raises:
+        OSError: the hard limit is too low.
+    """
+    needed = len([*Path("/proc/self/fd").iterdir()]) + commands + _SPARE_DESCRIPTORS
+    if not raise_descriptor_limit(needed):
+        raise OSError(errno.EMFILE, f"{commands} commands that start agents need {needed} descriptors")
+
+
+def _open_pipe() -> tuple[IO[bytes], IO[bytes]]:
+    """Return the two ends of a pipe."""
+    reading, writing = os.pipe()
+    return os.fdopen(reading, "rb"), os.fdopen(writing, "wb")
 
 
 def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
@@ -77,21 +115,29 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
             process.stdout.close()
 
 
-def _read_lines(processes: Sequence[subprocess.Popen[bytes]], diagnostics: IO[bytes]) -> Iterator[bytes]:
+def _read_lines(
+    processes: Sequence[subprocess.Popen[bytes]], output: IO[bytes], diagnostics: IO[bytes]
+) -> Iterator[bytes]:
     """Yield all lines that the processes print, until the first process, which carries agent 0's stream, ends.
 
     If another process fails and agent 0 does not report it, the last line does.
+
+    Args:
+        processes: The processes.
+        output: What the others than the first print.
+        diagnostics: What all of them wrote to standard error.
     """
-    buffers = [LineBuffer() for _ in processes]
+    first, *others = processes
+    assert first.stdout is not None
+    streams = (first.stdout, output)
+    buffers = [LineBuffer() for _ in streams]
     failed: tuple[float, int] | None = None
+    checked = time.monotonic()
     with selectors.DefaultSelector() as selector:
-        for index, process in enumerate(processes):
-            assert process.stdout is not None
-            selector.register(process.stdout, selectors.EVENT_READ, index)
-        while True:
-            is_ending = failed is not None and buffers[0].is_empty()
-            timeout = max(0.0, failed[0] - time.monotonic()) if failed is not None and is_ending else None
-            for key, _ in selector.select(timeout):
+        for index, stream in enumerate(streams):
+            selector.register(stream, selectors.EVENT_READ, index)
+        while not first.stdout.closed:
+            for key, _ in selector.select(_POLL):
                 index, data = key.data, os.read(key.fd, 1 << 16)
                 # A long line is a sign of life before it is complete.
                 yield from buffers[index].add(data) or ([HEARTBEAT] if data else [])
@@ -100,10 +146,13 @@ def _read_lines(processes: Sequence[subprocess.Popen[bytes]], diagnostics: IO[by
                     if index == 0:
                         yield diagnostics_event(diagnostics)
                         return
-                    if processes[index].wait() and failed is None:
-                        failed = time.monotonic() + _SETTLE, index
+            now = time.monotonic()
+            if failed is None and now >= checked + _POLL:
+                checked = now
+                node = next((node for node, process in enumerate(others, 1) if process.poll()), None)
+                failed = None if node is None else (now + _SETTLE, node)
             # A line on its way may be a finished repeat; if it stops on its way, the stream is silent.
-            if failed is not None and time.monotonic() >= failed[0] and buffers[0].is_empty():
+            if failed is not None and now >= failed[0] and buffers[0].is_empty():
                 node = failed[1]
                 message = (
                     f"The command of node {node} ended with exit code {processes[node].returncode} before its agent "

@@ -7,6 +7,7 @@ import time
 from typing import Callable, Dict
 
 from dlperf_sdk.worker.agent import link
+from dlperf_sdk.worker.agent.descriptors import raise_descriptor_limit
 
 MOST_UNPROVEN = 64
 """Most connections that may be open at a time without proof of the secret; one more closes the oldest of them."""
@@ -40,7 +41,7 @@ class Admission(threading.Thread):
 
     def run(self) -> None:
         """Accept connections until the listener is closed, and admit those that prove the secret."""
-        _raise_descriptor_limit(self._nodes + _SPARE_DESCRIPTORS)
+        raise_descriptor_limit(self._nodes + _SPARE_DESCRIPTORS)
         while self._listener.fileno() >= 0:
             try:
                 connection, _ = self._listener.accept()
@@ -94,11 +95,3 @@ class Admission(threading.Thread):
             self._withdraw(connection)
         if joined is not None:
             self._serve(joined)
-
-
-def _raise_descriptor_limit(descriptors: int) -> None:
-    """Raise the soft limit of descriptors to this number where it is lower, as far as the hard limit allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    target = descriptors if hard == resource.RLIM_INFINITY else min(descriptors, hard)
-    if soft != resource.RLIM_INFINITY and soft < target:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))

@@ -59,7 +59,7 @@ def main(folder: str, linger_seconds: float, step: List[str]) -> int:
             )
             assert process.stdin is not None and process.stdout is not None  # noqa: S101 - both are pipes
             feeding = threading.Thread(
-                target=tether.feed, args=(process.stdin, open(sys.argv[0], "rb"), stopped), daemon=True
+                target=tether.feed, args=([process.stdin], open(sys.argv[0], "rb"), stopped), daemon=True
             )
             feeding.start()
             for line in process.stdout:

@@ -2,36 +2,74 @@
 
 import os
 import select
-import shutil
 import signal
 import threading
-from typing import IO
+import time
+from typing import IO, List, Optional, Sequence, Set
 
 INTERVAL = 5.0
 """Seconds between two signs of life."""
 TIMEOUT = 25.0
 """Seconds without one after which the controller counts as lost."""
+_POLL = 100
+"""Milliseconds after which `stopped` is looked at while the bundle is on its way."""
+_PART = 1 << 16
+"""Bytes of the bundle that a pipe is offered at a time."""
 
 
-def feed(pipe: IO[bytes], bundle: IO[bytes], stopped: threading.Event) -> None:
-    """Write the bundle and then signs of life to an agent, until `stopped` is set or the agent has gone.
+def feed(pipes: Sequence[IO[bytes]], bundle: IO[bytes], stopped: threading.Event) -> None:
+    """Write the bundle and then signs of life to agents, until `stopped` is set or all agents have gone.
 
-    The pipe and the bundle's file are then closed.
+    The pipes and the bundle's file are then closed. One call serves all nodes, so that none costs a thread, and one
+    that reads slowly delays no other.
 
     Args:
-        pipe: The agent's standard input.
+        pipes: The agents' standard inputs.
         bundle: The bundle's file, opened for reading.
         stopped: Set this event to end the tether.
     """
     try:
-        with pipe, bundle:
-            shutil.copyfileobj(bundle, pipe)
-            pipe.flush()
-            while not stopped.wait(INTERVAL):
-                pipe.write(b"\n")
-                pipe.flush()
-    except (OSError, ValueError):
-        pass  # the reader has gone
+        _feed([pipe.fileno() for pipe in pipes], bundle.fileno(), stopped)
+    finally:
+        for file in (*pipes, bundle):
+            file.close()
+
+
+def _feed(pipes: List[int], bundle: int, stopped: threading.Event) -> None:
+    offsets = dict.fromkeys(pipes, 0)
+    """How much of the bundle each pipe has taken that has not taken all of it."""
+    is_supplied: Set[int] = set()
+    poll = select.poll()
+    for pipe in pipes:
+        os.set_blocking(pipe, False)
+        poll.register(pipe, select.POLLOUT)
+    due = time.monotonic() + INTERVAL
+    while (offsets or is_supplied) and not stopped.is_set():
+        if not offsets:
+            stopped.wait(max(0.0, due - time.monotonic()))
+        for pipe, _ in poll.poll(_POLL) if offsets else ():
+            part = os.pread(bundle, _PART, offsets[pipe])
+            written = _write(pipe, part)
+            if written is not None:
+                offsets[pipe] += written
+                if part:
+                    continue
+                is_supplied.add(pipe)
+            del offsets[pipe]
+            poll.unregister(pipe)
+        if time.monotonic() >= due and not stopped.is_set():
+            is_supplied = {pipe for pipe in is_supplied if _write(pipe, b"\n") is not None}
+            due = time.monotonic() + INTERVAL
+
+
+def _write(pipe: int, part: bytes) -> Optional[int]:
+    """Write what a pipe takes now, and return its length; None if its reader has gone."""
+    try:
+        return os.write(pipe, part)
+    except BlockingIOError:
+        return 0
+    except OSError:
+        return None
 
 
 def watch() -> None:

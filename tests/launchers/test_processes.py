@@ -1,0 +1,101 @@
+"""The launcher's processes: what a node costs the controller, and what happens when that is more than it has."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import resource
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from dlperf_sdk.launchers import processes
+
+READ_ALL = ("sh", "-c", "cat >/dev/null")
+FAKE_SSH = """#!/bin/sh
+case "$*" in *" n1 "*) echo '{"event": "ended", "status": "lost-node", "failure": {
+    "kind": "lost-node", "message": "node 7 is lost", "phase": "start", "node": 7, "rank": null}}' | tr -d '\\n'; echo;;
+esac
+exec cat >/dev/null
+"""
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    (tmp_path / "bundle").write_bytes(b"x" * 300_000)
+    return tmp_path / "bundle"
+
+
+def cost(commands, bundle):
+    """Return the descriptors and threads that this process has more while so many commands run."""
+
+    def usage():
+        return len([*Path("/proc/self/fd").iterdir()]), threading.active_count()
+
+    before = usage()
+    with processes.run_commands([READ_ALL] * commands, bundle):
+        return tuple(now - then for now, then in zip(usage(), before, strict=True))
+
+
+def test_a_node_costs_one_descriptor_and_no_thread(bundle):
+    descriptors, threads = cost(2, bundle)
+    assert threads == 1
+    assert cost(12, bundle) == (descriptors + 10, 1)
+
+
+def test_the_bundle_reaches_every_node_beside_one_that_does_not_read(bundle):
+    stopped_reader = (sys.executable, "-c", "import os, select; select.select([], [], [], 2); os.read(0, 1)")
+    counting = ("sh", "-c", "head -c 300000 | wc -c; cat >/dev/null")
+    with processes.run_commands([READ_ALL, stopped_reader, counting, counting], bundle) as lines:
+        answers = [*itertools.islice((line for line in lines if line.strip().isdigit()), 2)]
+    assert answers == [b"300000"] * 2
+
+
+def test_all_nodes_start_before_any_is_ready(bundle, tmp_path):
+    """Each waits for the others: one after another, none would get ready."""
+    waiting = (
+        'touch "$0/$$"; until [ "$(ls "$0" | wc -l)" = 8 ]; do sleep 0.02; done; echo ready; cat >/dev/null'
+    )
+    (tmp_path / "started").mkdir()
+    with processes.run_commands([["sh", "-c", waiting, str(tmp_path / "started")]] * 8, bundle) as lines:
+        assert [*itertools.islice((line for line in lines if line == b"ready"), 8)] == [b"ready"] * 8
+
+
+def measured(tmp_path, nodes, descriptors):
+    """Return the failure of a case of so many nodes, all of which a program in place of ssh answers for."""
+    (tmp_path / "ssh").write_text(FAKE_SSH, encoding="utf-8")
+    (tmp_path / "ssh").chmod(0o755)
+    command = [
+        *(sys.executable, "-m", "dlperf_sdk", "run", "numpy", "linear", "--topology", f"{nodes}n1d@ssh"),
+        *("--set", f"hosts=n[1-{nodes}]", "--repeats", "1", "--json", "--output", str(tmp_path / "store")),
+    ]
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "DLPERF_CACHE_DIR": str(tmp_path / "cache"),
+    }
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(64, descriptors), descriptors))
+
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, preexec_fn=limit, check=False
+    )
+    assert done.returncode == 4, done.stderr
+    return json.loads(done.stdout)["failure"]
+
+
+def test_many_nodes_start_under_a_low_soft_limit_of_descriptors(tmp_path):
+    failure = measured(tmp_path, 150, 256)
+    assert (failure["kind"], failure["node"]) == ("lost-node", 7)
+
+
+def test_a_launch_beyond_the_hard_limit_of_descriptors_names_it(tmp_path):
+    failure = measured(tmp_path, 150, 128)
+    assert failure["kind"] == "unavailable"
+    assert "150 commands" in failure["message"]
+    assert "Raise `ulimit -n`, which is 128" in failure["message"]
