@@ -1,4 +1,4 @@
-"""The commands, put together, and the program `dlperf`."""
+"""The table of all commands, the app that is made from it, and the program `dlperf`."""
 
 from __future__ import annotations
 
@@ -61,12 +61,17 @@ COMMANDS = {
     ),
     "completion": ("completion:completion", "Print a script that completes commands and flags in a shell."),
 }
-"""Command → "module:attribute" in this package, and its line in `dlperf --help`. A module is imported when its command
-is the one that is typed."""
+"""Command → `module:attribute` in this package, and its line in `dlperf --help`. A module is imported when its
+command is typed."""
 
 
 def build_app(typed: str | None = None) -> App:
-    """Return the app with all commands; the `typed` one is imported, so that its own help is complete."""
+    """Return the cyclopts app with all commands.
+
+    Args:
+        typed: Name of the command that the user typed. Only its module is imported, so that its own help is
+            complete.
+    """
     app = App(
         name="dlperf",
         help="Verified training-throughput benchmarks for deep-learning frameworks.",
@@ -92,17 +97,26 @@ def build_app(typed: str | None = None) -> App:
 def mount(parent: App, name: str = "dlperf") -> App:
     """Make all of `dlperf` a command of another program's cyclopts app, and return that app.
 
-    The commands return their exit codes, which cyclopts ends the program with. A program with another parser
-    hands its remaining words to `main`.
+    The commands return their exit codes, with which cyclopts ends the program. A program with another parser
+    passes its remaining words to `main`.
+
+    Args:
+        parent: The other program's app, which is changed.
+        name: Name of the new command.
     """
     parent.command(build_app(), name=name)
     return parent
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `dlperf` with these arguments, by default those of the command line, and return the exit code.
+    """Run `dlperf`, and return the exit code.
 
-    Nothing is raised: errors are said on standard error. SIGTERM and SIGHUP are taken for Ctrl-C meanwhile.
+    Errors are printed to standard error instead of being raised. While the command runs, SIGTERM and SIGHUP are
+    handled like Ctrl-C. Standard streams that are closed are opened, and replace what their encoding cannot
+    represent.
+
+    Args:
+        arguments: Words of the command line without the program's name; None: those of this process.
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     screen.open_missing_streams()

@@ -1,4 +1,4 @@
-"""A campaign on paper: what it would do, and how far it is."""
+"""Tables about a campaign: its plan, and its progress."""
 
 from __future__ import annotations
 
@@ -16,14 +16,19 @@ if TYPE_CHECKING:
     from dlperf_sdk.campaigns.status import Status
 
 MAX_ROWS = 40
-"""Rows of a table of cases, unless all are asked for."""
+"""Maximum number of rows of a table of cases, unless all are requested."""
 
 
 _TONES: dict[str, Tone] = {"ok": "good", "pending": "quiet", "under way": "plain", "interrupted": "doubt"}
 
 
 def show_progress(status: Status, all: bool) -> list[Block]:
-    """Return the progress of a campaign: a summary, then a table with one row per case, or, unless `all`, the first."""
+    """Return the progress of a campaign as blocks: a summary, then a table with a row per case.
+
+    Args:
+        status: The campaign's status.
+        all: True for all cases; else the first `MAX_ROWS`.
+    """
     stand = Counter(map(status.condition, status.cases.values()))
     counts = ", ".join(f"{count:,} {condition}" for condition, count in sorted(stand.items()))
     pairs: list[tuple[str, Cell | str]] = [("cases", counts)]
@@ -72,14 +77,14 @@ def _progress_table(status: Status, all: bool) -> list[Block]:
 def plan_of(
     campaign: Campaign, entries: Sequence[Entry], seconds: float, basis: str, all: bool
 ) -> list[Block]:
-    """Return the plan of a campaign: its cases and repeats, and the cases to skip with the reasons.
+    """Return the plan of a campaign as blocks: its cases and repeats, and the skipped cases with their reasons.
 
     Args:
         campaign: The campaign.
         entries: Its cases, planned or refused.
-        seconds: The estimated duration in all.
-        basis: A phrase that says what the estimate is based on.
-        all: Whether to list all cases; else the first ones.
+        seconds: Estimated duration of the campaign.
+        basis: Phrase that says what the estimate is based on.
+        all: True for all cases; else the first `MAX_ROWS`.
     """
     skipped = [entry for entry in entries if entry.refusal is not None]
     runnable = [entry for entry in entries if entry.refusal is None]

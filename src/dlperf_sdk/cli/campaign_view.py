@@ -1,4 +1,4 @@
-"""Show the progress of a campaign on standard error: drawn live on a terminal, plain lines elsewhere."""
+"""Display of a campaign's progress on standard error: live on a terminal, else as plain lines."""
 
 from __future__ import annotations
 
@@ -22,11 +22,15 @@ from dlperf_sdk.progress.state import Advance, Course, course_of
 from dlperf_sdk.reports.numbers import duration, format_count, quantity
 
 NARROW = 80
-"""Columns below which the bar has a line of its own."""
+"""Width in columns below which the progress bar has a line of its own."""
 
 
 class CampaignLines:
-    """Progress of a campaign, one line per event: of the journal (`hear`), and of the current case as an observer."""
+    """Progress of a campaign as plain lines.
+
+    `apply` takes the entries of the journal. The hooks take the progress of the current case, so an instance is
+    also an observer. As a context manager it changes nothing.
+    """
 
     def __init__(self, console: Console, directory: CampaignDirectory) -> None:
         self.console, self.directory = console, directory
@@ -45,7 +49,7 @@ class CampaignLines:
         self.count()
 
     def count(self) -> None:
-        """Update the numbers of cases, and of those that are done."""
+        """Read the journal, and update the labels, repeats and conclusions of all cases."""
         for id, progress in read_progress(self.directory.cases, self.directory.journal.read()).items():
             self.cases[id] = progress.case.spec.label
             self.repeats[id] = progress.case.spec.resolved_protocol().repeats
@@ -60,13 +64,13 @@ class CampaignLines:
         return None
 
     def print(self, text: str, style: str = "") -> None:
-        """Print a permanent line in a style of Rich."""
+        """Print a permanent line in a style of Rich, with control characters replaced."""
         self.console.print(
             Text(replace_control_characters(text), style), soft_wrap=not self.console.is_terminal
         )
 
     def apply(self, entry: Mapping[str, Any]) -> None:
-        """Apply one entry of the journal."""
+        """Update the display by an entry of the journal, and print the lines that belong to it."""
         case = self.cases.get(entry.get("case", ""), "")
         self.left = entry.get("left", self.left)
         for line in _warnings(case, entry):
@@ -100,7 +104,12 @@ class CampaignLines:
                 )
 
     def show_end(self, case: str, entry: Mapping[str, Any]) -> None:
-        """Show the end of an attempt at a case; `entry` is the journal's."""
+        """Print the end of an attempt, and its notes.
+
+        Args:
+            case: Label of the case.
+            entry: The journal's entry `attempt-ended`.
+        """
         self.advance = None
         seconds = duration(entry["seconds"]) if entry.get("seconds") else ""
         if entry["status"] == "ok":
@@ -116,23 +125,28 @@ class CampaignLines:
             self.print(f"note: {note}", "yellow")
 
     def time_left_suffix(self) -> str:
-        """Return the estimated time left as a suffix; empty if it is not known."""
+        """Return `; about DURATION left`; an empty text if the time left is not known."""
         return f"; about {duration(self.left)} left" if self.left else ""
 
     def enter(self, current: str, activity: str) -> None:
-        """Set the current activity and its description; if the activity is a new one, set its start time as well."""
+        """Set what is being measured and the current activity.
+
+        Args:
+            current: What is being measured, such as a case and its attempt. If it is new, its time starts to count.
+            activity: The activity, as a phrase.
+        """
         if current != self.current:
             self.current, self.started_at = current, time.monotonic()
         self.activity = activity
 
     @hookimpl
     def dlperf_run_started(self, run_id: str, plan: Any) -> None:
-        """Record the phases that the run will take."""
+        """Record the phases of the run, by which progress is estimated."""
         self.courses[run_id] = course_of(plan)
 
     @hookimpl
     def dlperf_stage(self, run_id: str, stage: str, detail: str) -> None:
-        """Show a stage outside the repeats."""
+        """Show a stage outside the repeats as the activity. The stages `batch-size` and `queue` also print a line."""
         activity = f"{stage}: {detail}"
         if self.advance is None:
             self.enter(self.cases.get(run_id, self.current), activity)
@@ -149,7 +163,7 @@ class CampaignLines:
 
 
 class CampaignDrawn(CampaignLines):
-    """The same on a terminal: lines about what is over, and below them the whole and what happens now."""
+    """Progress of a campaign on a terminal: permanent lines, and below them a live display while the context lasts."""
 
     def __init__(self, console: Console, directory: CampaignDirectory) -> None:
         super().__init__(console, directory)
@@ -170,7 +184,10 @@ class CampaignDrawn(CampaignLines):
         self._live.stop()
 
     def render(self) -> RenderableType:
-        """Return total progress, current case, throughput so far, failures and time left; no line wraps."""
+        """Return the live display: a bar and counts for the whole campaign, the current case and its activity.
+
+        No line wraps.
+        """
         total = max(1, sum(self.repeats.values()))
         # What is concluded has no more repeats to come, however many it has finished.
         completed = sum(
@@ -220,5 +237,11 @@ def _warnings(case: str, entry: Mapping[str, Any]) -> list[str]:
 
 
 def view(console: Console, directory: CampaignDirectory, *, live: bool) -> CampaignLines:
-    """Return the view for the console: live on a terminal, else lines."""
+    """Return the display for a campaign.
+
+    Args:
+        console: Console for standard error.
+        directory: The campaign.
+        live: True for a live display; False for plain lines.
+    """
     return (CampaignDrawn if live else CampaignLines)(console, directory)

@@ -1,4 +1,4 @@
-"""`campaign run`, `resume`, `status` and `plan`: many cases, unattended."""
+"""`campaign run`, `resume`, `status`, `plan`, `presets` and `schema`: many cases, unattended."""
 
 from __future__ import annotations
 
@@ -178,7 +178,18 @@ def print_schema(*, common: Common = AS_USUAL) -> int:
 
 
 def show_plan(campaign: Campaign, all: bool, common: Common, measured: Path | None = None) -> int:
-    """Print the output of `campaign plan`, and return the exit code."""
+    """Print what `campaign plan` prints, and return the exit code.
+
+    Args:
+        campaign: The campaign.
+        all: True to list all cases.
+        common: Options of every command.
+        measured: Directory of a campaign whose repeats the estimated duration is based on; None: no repeats.
+
+    Raises:
+        CampaignError, PluginError: the campaign cannot be planned, as in `plan_campaign`.
+        StoreError, DocumentError: there is no readable campaign in `measured`.
+    """
     from dlperf_sdk.campaigns import estimate
     from dlperf_sdk.campaigns.campaign_directory import open_campaign
     from dlperf_sdk.campaigns.case_progress import read_progress
@@ -230,10 +241,14 @@ def _carry_out(directory: CampaignDirectory, quiet: bool, common: Common, retry:
 def run_shown(directory: CampaignDirectory, quiet: bool, retry: tuple[str, ...] = ()) -> Outcome:
     """Run a campaign, show its progress unless `quiet`, and return its outcome.
 
-    `retry` names the kinds of failure whose cases are measured again.
+    Args:
+        directory: The campaign.
+        quiet: True to show no progress.
+        retry: Kinds of failure, or `failed` for all: concluded cases that failed with them are measured again.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C was pressed; the message says how to continue.
+        KeyboardInterrupt: the user pressed Ctrl-C; the message says how to continue.
+        UnknownName, StoreError, Unavailable, PluginError: as `run_campaign` does.
     """
     from dlperf_sdk.campaigns.runner import run_campaign
     from dlperf_sdk.cli.campaign_view import view
@@ -254,7 +269,15 @@ def run_shown(directory: CampaignDirectory, quiet: bool, retry: tuple[str, ...] 
 
 
 def present(outcome: Outcome, common: Common) -> int:
-    """Print the results and the state of a campaign, and return the exit code."""
+    """Print the results and the state of a campaign, and return the exit code.
+
+    Args:
+        outcome: Outcome of the campaign's session.
+        common: Options of every command.
+
+    Raises:
+        StoreError, DocumentError: the journal or a result cannot be read.
+    """
     from dlperf_sdk.campaigns.status import status as status_of
     from dlperf_sdk.reports import results_table
 

@@ -1,4 +1,4 @@
-"""The case that arguments and flags describe."""
+"""The case that a command's arguments and flags describe."""
 
 from __future__ import annotations
 
@@ -13,10 +13,16 @@ if TYPE_CHECKING:
 
 
 def spec_of(case: str, model: str | None, flags: dict[str, Any]) -> RunSpec:
-    """Return the case that the arguments and flags describe.
+    """Return the run spec that a command's arguments and flags describe.
+
+    Args:
+        case: A framework's name, or the path of a spec file.
+        model: A model's name; None with a spec file.
+        flags: Values of the flags that `add_case_flags` adds, by field; None: not given.
 
     Raises:
-        UsageError: they describe none.
+        UsageError: the arguments describe no case, or a flag has several values; also any subclass.
+        PluginError: a plugin whose options are set cannot be used.
     """
     from dlperf_sdk import api
     from dlperf_sdk.registry.plugins import Registry

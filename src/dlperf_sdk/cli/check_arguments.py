@@ -1,4 +1,4 @@
-"""Check the arguments of `check` beside a plugin's name: each must belong to its kind, and have a valid value."""
+"""Checks of the arguments of `check`: each must belong to the plugin's kind, and have a valid value."""
 
 from __future__ import annotations
 
@@ -27,12 +27,16 @@ FRAMEWORK, MODEL = "numpy", "linear"
 
 
 def members(group: str, name: str, values: Mapping[str, Any], registry: Registry) -> dict[str, Any]:
-    """Return the attributes that the conformance suite's subclass for this plugin sets.
+    """Return the attributes that the conformance suite's subclass for a plugin sets: name → value.
 
-    `values` holds the options that were given, those of `--set` as typed.
+    Args:
+        group: Group of the plugin.
+        name: Name of the plugin.
+        values: Name of each option of `check` that was given → its value; those of `--set` as a mapping of texts.
+        registry: The plugins.
 
     Raises:
-        UsageError: an option does not belong to the plugin's kind, or its value is invalid.
+        UsageError: an option does not belong to the plugin's kind, or its value is invalid; also any subclass.
         PluginError: a plugin that is needed cannot be used.
     """
     for option in values:

@@ -1,4 +1,4 @@
-"""`check` and `new-plugin`: for those who write plugins."""
+"""`check` and `new-plugin`: commands for authors of plugins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cost`: what a sample costs, in money and in energy."""
+"""`cost`: the cost of samples, in money and in energy."""
 
 from __future__ import annotations
 

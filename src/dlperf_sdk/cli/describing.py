@@ -1,4 +1,4 @@
-"""`describe`: what a plugin offers, gathered as plain values."""
+"""`describe`: the capabilities, options and requirements of a plugin."""
 
 from __future__ import annotations
 

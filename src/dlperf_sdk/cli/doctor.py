@@ -1,4 +1,4 @@
-"""`doctor`: whether this machine can measure, and what would make it measure better."""
+"""`doctor`: whether this machine can measure, and what would improve its measurements."""
 
 from __future__ import annotations
 
@@ -26,20 +26,23 @@ _MARKS: dict[str, tuple[str, Tone]] = {GOOD: ("✓", "good"), ADVICE: ("!", "dou
 _NOT_READY = 3
 
 ROOM = 10 * 2**30
-"""Bytes that should be free for environments: one with CUDA packages takes 5 to 8 GB."""
+"""Bytes that should be free for environments. One with CUDA packages takes 5 to 8 GB."""
 QUIET = 0.2
-"""Load per processor from which on somebody else's work shows in the numbers."""
+"""Load per processor above which other processes affect the numbers."""
 
 
 @frozen
 class Finding:
-    """One thing that was looked at."""
+    """Outcome of one check of the machine."""
 
     name: str
+    """What was checked."""
     outcome: str
-    """`ok`, `advice` (it could be better) or `broken` (nothing, or not everything, can be measured)."""
+    """`ok`, `advice` (it could be better) or `broken` (something cannot be measured)."""
     detail: str
+    """What was found."""
     advice: str = ""
+    """What to do, in a sentence; empty without any."""
 
 
 @command

@@ -1,4 +1,4 @@
-"""`env`: the managed environments."""
+"""`env`: the managed environments of frameworks."""
 
 from __future__ import annotations
 

@@ -42,11 +42,11 @@ ALLOW = Annotated[
         "option of a launcher. May be repeated.",
     ),
 ]
-"""Of commands that carry out what a document on the disk says."""
+"""Flag of the commands that execute a document from the disk."""
 
 
 def parse_scalar(text: str) -> Scalar:
-    """Return the value that a text stands for: an int, a float, True, False, None, or else the text itself."""
+    """Return the value of a text: an int, a float, True, False or None (`null`), else the text itself."""
     if text in _WORDS:
         return _WORDS[text]
     if _INTEGER.fullmatch(text):
@@ -55,10 +55,10 @@ def parse_scalar(text: str) -> Scalar:
 
 
 def convert_whole_number(_: Any, tokens: Sequence[Token]) -> int:
-    """Convert digits with an optional sign to an int for cyclopts, whose own converter would round 2.5 to 2.
+    """Return the int of a flag's text. It is a converter for cyclopts, whose own one would round 2.5 to 2.
 
     Raises:
-        ValueError: the text is not a whole number.
+        ValueError: the text is not digits with an optional sign.
     """
     if not _INTEGER.fullmatch(tokens[0].value):
         raise ValueError(f"{tokens[0].value!r} is no whole number")
@@ -70,7 +70,7 @@ def _size(_: Any, tokens: Sequence[Token]) -> Any:
 
 
 class Sweep(tuple[Any, ...]):
-    """The values of a field that were given together, separated by commas."""
+    """Several values of a field, given together and separated by commas."""
 
 
 def _convert_several(convert: Callable[[Any, Sequence[Token]], Any]) -> Callable[[Any, Sequence[Token]], Any]:
@@ -114,18 +114,22 @@ _MAPPINGS: dict[str, tuple[str, str, Callable[[str], tuple[str, Any]]]] = {
     "env": ("--env", "NAME[=VALUE]", _variable),
     "deadlines": ("--deadline", "PHASE=SECONDS", _deadline),
 }
-"""Fields that hold a mapping: their flag, given once per entry, and how an entry is read."""
+"""Field that holds a mapping → its flag, given once per entry, the form of an entry, and the function that reads it."""
 
 
 REPEATED = tuple(_MAPPINGS)
-"""The fields that take an entry from each time their flag is given."""
+"""Fields whose flag may be given several times, once per entry."""
 
 
 def parse_entries(field: str, texts: Sequence[str]) -> dict[str, Any]:
-    """Return the mapping that the entries of a repeated flag give, such as `--env NAME=VALUE`; `field` is the spec's.
+    """Return the mapping from the entries of a repeated flag, such as `--env NAME=VALUE`.
+
+    Args:
+        field: Field of the spec, one of `REPEATED`.
+        texts: The entries as typed.
 
     Raises:
-        SpecError: an entry does not have the flag's form, or names the same thing as another.
+        SpecError: an entry does not have the flag's form, or two have the same name.
     """
     flag, _, read = _MAPPINGS[field]
     fields: dict[str, Any] = {}
@@ -140,14 +144,16 @@ def parse_entries(field: str, texts: Sequence[str]) -> dict[str, Any]:
 def option_values(written: Mapping[str, str], *owners: Any) -> dict[str, Scalar]:
     """Return the values of `--set`: unchanged if an owner declares the option as text, else by `parse_scalar`.
 
-    The owners are plugins with `Options`; that an option is one of theirs is not checked here.
+    Args:
+        written: Name of an option → its value as typed. It is not checked that an owner has the option.
+        owners: Plugins with `Options`.
     """
     texts = text_options(*owners)
     return {name: value if name in texts else parse_scalar(value) for name, value in written.items()}
 
 
 def text_options(*owners: Any) -> set[str]:
-    """Return the names of the options that these plugins declare as text."""
+    """Return the names of the options whose default is a text in any of these plugins."""
     return {
         field.name
         for owner in owners
@@ -157,7 +163,15 @@ def text_options(*owners: Any) -> set[str]:
 
 
 def collect_fields(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of `RunSpec` for the given flags, options unchanged; raises as `parse_entries` does."""
+    """Return the fields of `RunSpec` that are given by flags.
+
+    Args:
+        flags: Field → value of its flag; None: not given. Entries of repeated flags become mappings; values of
+            options stay as typed.
+
+    Raises:
+        SpecError: an entry of a repeated flag is malformed, or two have the same name.
+    """
     return {
         name: parse_entries(name, value) if name in _MAPPINGS else value
         for name, value in flags.items()
@@ -166,7 +180,10 @@ def collect_fields(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def add_case_flags(function: Callable[..., int]) -> Callable[..., int]:
-    """Return the command with a flag for each field of `RunSpec`, in place of its `**given`."""
+    """Return a command with a flag for each field of `RunSpec`, in place of its `**flags`. It decorates commands.
+
+    Framework and model, which are positional, get no flag.
+    """
     signature = inspect.signature(function)
     common_flags = [
         parameter

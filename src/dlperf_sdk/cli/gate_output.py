@@ -1,4 +1,4 @@
-"""A gate as blocks of a report, and as JUnit XML."""
+"""Output of a gate: as blocks of a report, and as JUnit XML."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ _TONES: dict[str, Tone] = {
 
 
 def blocks_of(gate: Gate) -> list[Block]:
-    """Return a row per case, the most important first, and a sentence for each case that is not unchanged."""
+    """Return the outcome of a gate as blocks.
+
+    A heading has the verdict. Sentences state the coverage, the error rates and the design. A table has a row per
+    case, the most important first. Notes explain each case that is not unchanged.
+    """
     order = list(_TONES)
     notes: list[str] = []
     rows = []
@@ -88,16 +92,16 @@ def blocks_of(gate: Gate) -> list[Block]:
 
 
 def describe_coverage(gate: Gate) -> str:
-    """Return the sentence on the cases compared, with what to do about missing ones."""
+    """Return the sentences on the cases that were compared, with advice if cases are missing."""
     advice = " If a case is meant to be missing, name it with --expect-missing." if gate.missing else ""
     return gate.describe_coverage() + advice
 
 
 def junit_of(gate: Gate) -> str:
-    """Return JUnit XML: a test case per case, and one per result that could not be read.
+    """Return JUnit XML with a test case for each case, and for each result that could not be read.
 
-    What closes the gate is a failure, what is missing an error; what could not be decided, and what is missing as
-    expected, is skipped.
+    A regression, a broken case or a refused comparison is a failure. A missing case or an unreadable result is an
+    error. Inconclusive cases, and those that are missing as expected, are skipped.
     """
     suite = ElementTree.Element("testsuite", {"name": "dlperf gate"})
     counts: Counter[str] = Counter()

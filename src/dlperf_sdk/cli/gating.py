@@ -1,4 +1,4 @@
-"""`gate`: a baseline and a candidate, and whether anything has become slower."""
+"""`gate`: the decision whether a candidate is slower than a baseline."""
 
 from __future__ import annotations
 
@@ -176,7 +176,15 @@ def _check_distinct_runs(before: list[Result], after: list[Result]) -> None:
 
 
 def fraction(text: str, flag: str) -> float:
-    """Convert `2%` or `0.02` to a fraction; raises UsageError for anything else."""
+    """Return `2%` or `0.02` as a fraction.
+
+    Args:
+        text: The text.
+        flag: Name of the flag, for the message.
+
+    Raises:
+        UsageError: the text is something else, or the fraction is not below 1.
+    """
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(%?)", text.strip())
     value = float(match[1]) / (100 if match[2] else 1) if match else -1.0
     if not 0 <= value < 1:
@@ -185,10 +193,15 @@ def fraction(text: str, flag: str) -> float:
 
 
 def results_in(path: Path, unreadable: list[str]) -> Iterator[Result]:
-    """Yield the results in a campaign, store, run directory or file; append the errors of unreadable ones to a list.
+    """Yield the results in a campaign's, store's or run's directory, or in a result's file.
+
+    Args:
+        path: The directory or file.
+        unreadable: List to which a message is appended for each run whose result is missing or cannot be read.
 
     Raises:
-        StoreError: there is nothing of the kind.
+        StoreError: the path is neither a directory nor a file, or a directory cannot be read.
+        DocumentError: the path is a single result that cannot be read.
     """
     from dlperf_sdk.cli.lookup import runs_in
     from dlperf_sdk.results.recovery import Unreadable

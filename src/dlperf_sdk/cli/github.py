@@ -1,8 +1,8 @@
-"""A gate as GitHub Actions shows it: annotations, and a summary of the job.
+"""Output of a gate for GitHub Actions: annotations, and a summary of the job.
 
-Every line that a step prints may be a workflow command, and names and reasons come from files of results. So whatever
-is printed before the annotations stands between `::stop-commands::` and a random token, and in annotations the
-characters that end a command or a property are escaped.
+Every line that a step prints may be a workflow command, and names and reasons come from files of results.
+Therefore the output before the annotations is enclosed by `::stop-commands::` and a random token. In annotations,
+the characters that end a command or a property are escaped.
 
 Source: https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Level = Literal["error", "warning", "notice"]
 _LEVELS: dict[int, Level] = {0: "notice", 1: "error", 2: "error", 5: "warning", 6: "warning"}
-"""Exit code of a gate → the level of its first annotation."""
+"""Exit code of a gate → level of its first annotation."""
 _OF_OUTCOMES: dict[str, Level] = {
     "regression": "error",
     "broken": "error",
@@ -39,30 +39,43 @@ _OF_OUTCOMES: dict[str, Level] = {
     "unfinished": "warning",
 }
 _MAX_ANNOTATIONS = 9
-"""Cases that are annotated at each level: GitHub shows ten annotations of a level and step, and one is the gate's."""
+"""Maximum number of cases that are annotated at each level. GitHub shows ten annotations of a level and step, and
+one is that of the gate."""
 _LARGEST_SUMMARY = 1_000_000
-"""Bytes of a summary; GitHub refuses more than 1 MiB for a step."""
+"""Maximum size of a summary in bytes. GitHub refuses more than 1 MiB for a step."""
 
 
 def stop_commands() -> str:
-    """Turn workflow commands off, and return the token that `resume_commands` takes."""
+    """Print the line that turns workflow commands off, and return the token for `resume_commands`.
+
+    Raises:
+        UsageError: standard output cannot be written.
+    """
     token = secrets.token_hex(16)
     write(f"::stop-commands::{token}\n")
     return token
 
 
 def resume_commands(token: str) -> None:
-    """Turn workflow commands on again."""
+    """Print the line that turns workflow commands on again; `token` is that of `stop_commands`.
+
+    Raises:
+        UsageError: standard output cannot be written.
+    """
     write(f"::{token}::\n")
 
 
 def annotation(level: Level, title: str, text: str) -> str:
-    """Return the workflow command that annotates the run."""
+    """Return the workflow command that annotates the run with a title and a text, as a line."""
     return f"::{level} title={_escape_property(title)}::{_escape(text)}\n"
 
 
 def annotations_of(gate: Gate) -> str:
-    """Return an annotation for the gate, and one for each case that failed, is missing or could not be decided."""
+    """Return an annotation for the gate, and one for each case that failed, is missing or could not be decided.
+
+    There is a line per annotation, and at most nine cases of each level are annotated. Cases that are missing as
+    expected are left out.
+    """
     heading = next(block for block in blocks_of(gate) if isinstance(block, Heading))
     lines = [
         annotation(_LEVELS[gate.exit_code], f"dlperf gate: {heading.aside.text}", describe_coverage(gate))
@@ -79,7 +92,9 @@ def annotations_of(gate: Gate) -> str:
 
 
 def append_summary(gate: Gate) -> None:
-    """Append the gate as Markdown to the summary of the job, if this is one.
+    """Append the gate as Markdown to the summary of the job. Outside of GitHub Actions nothing is done.
+
+    If the summary would be too large, only its first lines are written.
 
     Raises:
         UsageError: the summary's file cannot be written.

@@ -1,4 +1,4 @@
-"""Measure both sides of a gate interleaved, and read their pairs."""
+"""Measurement of both sides of a gate in one interleaved campaign, and the pairs of such a campaign."""
 
 from __future__ import annotations
 
@@ -20,11 +20,21 @@ if TYPE_CHECKING:
 def measure_interleaved(
     source: str, against: Sequence[str], repeats: int | None, output: Path | None, quiet: bool
 ) -> CampaignDirectory:
-    """Measure the cases of a spec or campaign file, and their baselines, in one campaign.
+    """Measure the cases of a spec or campaign file and their baselines in one campaign, and return its directory.
+
+    Args:
+        source: A spec file, a campaign file or a preset with the candidate's cases.
+        against: The words of `--against`: one name of a baseline, or any number of FIELD=VALUE.
+        repeats: Number of pairs; None: that of the protocol.
+        output: The campaign's directory; None: a new one in `dlperf-campaigns`.
+        quiet: True to show no progress.
 
     Raises:
-        UsageError: a side cannot be understood, or both are not comparable. Nothing was started.
-        KeyboardInterrupt: with a message that says how to go on.
+        UsageError: a side cannot be understood, the two are not comparable, or the directory cannot be used; also
+            any subclass. Nothing was started.
+        PluginError: a plugin that is needed does not work.
+        Unavailable: the directory could no longer be written.
+        KeyboardInterrupt: the user pressed Ctrl-C; the message says how to continue.
     """
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
     from dlperf_sdk.campaigns.interleaved import baseline_cases, load_cases, make_interleaved
@@ -45,7 +55,12 @@ def measure_interleaved(
 
 
 def pairs_in(path: Path) -> tuple[list[tuple[Result, Result]], list[str]]:
-    """Return the finished pairs of an interleaved gate's directory, and the names of its other cases."""
+    """Return the finished pairs in the directory of an interleaved gate, and the labels of its other cases.
+
+    Raises:
+        UsageError: the directory is not that of an interleaved gate.
+        StoreError, DocumentError: the campaign or a result cannot be read.
+    """
     from dlperf_sdk.campaigns.campaign_directory import open_campaign
     from dlperf_sdk.campaigns.interleaved import finished_pairs, is_interleaved
 

@@ -1,4 +1,4 @@
-"""`list`: what is installed."""
+"""`list`: the installed plugins."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def list_plugins(
 
 
 def group_named(name: str) -> str:
-    """Return the group of plugins of this name, which may be in the singular.
+    """Return the group of plugins with this name, which may be in the singular: `framework` → `frameworks`.
 
     Raises:
         UnknownName: there is no such group.

@@ -1,4 +1,4 @@
-"""Runs and results that the words of a command lead to."""
+"""Lookup of the runs and results that a command's words name."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ if TYPE_CHECKING:
 
 @define
 class Matches:
-    """Results and unfinished runs of a lookup."""
+    """Outcome of a lookup."""
 
     results: list[tuple[Result, Path | None]] = field(factory=list)
-    """Each with the directory that its files lie in."""
+    """Each result, with the directory of its files; None if that must not be shown."""
     unfinished: list[tuple[ResultStore, str]] = field(factory=list)
-    """Runs without a result: the store, and their name."""
+    """The store and the name of each run without a result."""
     errors: list[str] = field(factory=list)
+    """Messages on what could not be found or read."""
 
 
 def find(selection: tuple[str, ...], directory: Path) -> Matches:
-    """Return results by the names of runs in `directory`, or by the paths of files, runs and stores.
+    """Return the results and unfinished runs that some words name. Nothing is raised for what cannot be found or read.
 
-    Results that cannot be read are among the value's errors, by name.
+    Args:
+        selection: Names of runs in `directory`, or paths of result files, runs, stores or campaigns.
+        directory: The store in which names are looked up.
     """
     from dlperf_sdk.results.store import ResultStore
 
@@ -67,17 +70,17 @@ def find(selection: tuple[str, ...], directory: Path) -> Matches:
 
 
 def runs_in(path: Path) -> Path:
-    """Return the directory that contains the runs: `runs` in a campaign's directory, else the directory itself."""
+    """Return the directory that contains the runs: `runs` in a campaign's directory, else the given directory."""
     return path / "runs" if (path / "campaign.json").is_file() else path
 
 
 def is_run(path: Path) -> bool:
-    """Return True if the directory is that of a run, finished or not."""
+    """Return True if the path is the directory of a run, finished or not."""
     return any((path / name).exists() for name in ("result.json", "spec.json", "attempts"))
 
 
 def unit_of(model: str, registry: Registry) -> str:
-    """Return the unit of a model's throughput; `samples/s` if the model is not installed any more."""
+    """Return the unit of a model's throughput; `samples/s` if the model's plugin cannot be loaded."""
     try:
         return registry.model(model).unit
     except DlperfError:

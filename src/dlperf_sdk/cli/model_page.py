@@ -1,4 +1,4 @@
-"""Render the page of a model for authors of trainers: the computation and the parameters."""
+"""Description of a model for authors of trainers: its computation and its parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _ITEM = re.compile(r"\s*[-*•] ")
 
 
 def page_of(model: Model) -> str:
-    """Return the docstring of the model's module if it describes only this model, else that of its class."""
+    """Return the docstring that describes a model.
+
+    It is that of the module if the module defines no other model, else that of the class; empty without any.
+    """
     cls = type(model)
     module = sys.modules[cls.__module__]
     references = [
@@ -34,12 +37,17 @@ def page_of(model: Model) -> str:
 
 
 def manifest_of(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
-    """Return name, shape, `init` and `decay` of each parameter, as requests have them."""
+    """Return a dictionary for each parameter, with `name`, `shape`, `init` and `decay`, as in the worker's request."""
     return [entry_to_dict(parameter) for parameter in parameters]
 
 
 def blocks(page: str, manifest: list[dict[str, Any]]) -> Iterator[Block]:
-    """Yield the blocks of a model's docstring, `page`, and of its manifest."""
+    """Yield the description of a model as blocks.
+
+    Args:
+        page: The model's docstring; may be empty.
+        manifest: The parameters, as `manifest_of` returns them.
+    """
     if page:
         yield Heading("What is computed")
         yield from map(Paragraph, paragraphs(page))
@@ -63,7 +71,7 @@ def blocks(page: str, manifest: list[dict[str, Any]]) -> Iterator[Block]:
 
 
 def paragraphs(text: str) -> list[str]:
-    """Return a docstring's paragraphs, and the items of its lists, each as one line."""
+    """Return the paragraphs of a docstring, and the items of its lists, each as one line."""
     rows: list[list[str]] = []
     fresh = True
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""Write the output of a command to standard output, or to the file that `-o` names."""
+"""Writing of a command's output to standard output, or to the file that `-o` names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dlperf_sdk.cli.screen import Common, emit, say, write
 
 
 def write_text(text: str) -> None:
-    """Write text to standard output without control characters for the terminal.
+    """Write text to standard output. On a terminal, control characters are replaced.
 
     Raises:
         UsageError: standard output cannot be written.
@@ -21,10 +21,18 @@ def write_text(text: str) -> None:
 
 
 def write_file(file: Path, data: bytes, common: Common) -> None:
-    """Write bytes to a file and report it, as the common options say.
+    """Write bytes to a file, and report its name and size: on standard output with `--json`, else on standard error.
+
+    The file's permissions follow the umask.
+
+    Args:
+        file: The file; its directory must exist.
+        data: The content.
+        common: Options of every command.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the file cannot be written.
+        UsageError: standard output cannot be written.
     """
     from dlperf_sdk.results.files import directory_of, explain_os_errors, write_whole
 

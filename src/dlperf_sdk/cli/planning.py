@@ -1,4 +1,4 @@
-"""A plan in full: what `dlperf plan` shows, and `run --dry-run`."""
+"""The plan of a case in full, for `dlperf plan` and `run --dry-run`."""
 
 from __future__ import annotations
 
@@ -25,19 +25,24 @@ _RUN = "<run>"
 
 @frozen
 class Outline:
-    """A plan, the commands that its topology would run, and the files that it would deliver."""
+    """A plan, with the commands and files of its launch."""
 
     plan: Plan
     commands: tuple[tuple[str, ...], ...]
+    """The launcher's commands, each as its words."""
     script: str | None
-    """Standard input of the commands, if it is not the bundle."""
+    """Batch script on the standard input of the commands; None without one."""
     files: tuple[tuple[str, int], ...]
-    """Name and bytes of each file in the bundle, and the agents' secret."""
+    """Name and size in bytes of each file in the bundle, including the agents' secret."""
     parity: str
-    """The parity run that comes before, or why there is none."""
+    """Phrase about the parity run, or `none: ` and the reason why there is none."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return the outline as JSON values.
+
+        The keys are those of the plan, and `parity`, `commands`, `script` and `files` (the `name` and `bytes` of
+        each file).
+        """
         return {
             **self.plan.to_dict(),
             "parity": self.parity,
@@ -47,7 +52,7 @@ class Outline:
         }
 
     def blocks(self) -> list[Block]:
-        """Return the blocks for the terminal."""
+        """Return the outline as blocks: case, environment, processes, commands, and the size of the bundle."""
         plan = self.plan
         spec = plan.spec
         heading = f"{spec.framework} {spec.model} · {spec.topology} · {spec.precision} on {plan.device}"
@@ -164,7 +169,7 @@ class Outline:
         return blocks
 
     def file_table(self) -> Table:
-        """Return the table of the bundle's files."""
+        """Return a table of the bundle's files with their sizes."""
         columns = (Column("file"), Column("bytes", right=True))
         return Table(columns, tuple((name, f"{size:,}") for name, size in self.files), self._bundle_size())
 
@@ -174,10 +179,11 @@ class Outline:
 
 
 def outline(plan: Plan) -> Outline:
-    """Return the outline of a plan: its launch commands, batch script, bundle files and parity run.
+    """Return the outline of a plan. Nothing is started or written.
 
     Raises:
-        PluginError: a package that the plan refers to is not installed here.
+        PluginError: a package of the bundle or a plugin of the plan cannot be used.
+        UnknownName: a plugin of the plan is no longer installed.
     """
     spec = plan.spec
     data = {"source": spec.data.source} | ({} if spec.data.path is None else {"path": spec.data.path})

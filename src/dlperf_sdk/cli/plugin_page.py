@@ -1,4 +1,4 @@
-"""Render the page of a plugin: its facts, options, environments and arithmetic as blocks."""
+"""The page of a plugin as blocks: its facts, options, environments and FLOP count."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ _LISTS = (("models", "Models"), ("frameworks", "Frameworks"), ("data", "Data"), 
 
 
 def blocks(details: Mapping[str, Any]) -> list[Block]:
-    """Return the page of a plugin from the values that `describe` collected."""
+    """Return the page of a plugin as blocks.
+
+    Args:
+        details: The JSON values that `describe --json` prints.
+    """
     page: list[Block] = [
         Heading(details["name"], Cell(f"{details['group']}, {details['distribution']}", "quiet"))
     ]

@@ -1,4 +1,4 @@
-"""`predict`: the throughput of a topology that was not measured."""
+"""`predict`: the predicted throughput of a topology that was not measured."""
 
 from __future__ import annotations
 
@@ -83,7 +83,11 @@ def predict(
 
 
 def published_series() -> tuple[Case, ...]:
-    """Return the figures of all installed collections as cases; none if none is installed."""
+    """Return the figures of all installed collections as cases; empty if no collection is installed.
+
+    Raises:
+        PluginError: a collection cannot be used.
+    """
     from dlperf_sdk.analysis.case import cases
     from dlperf_sdk.registry.plugins import Registry
 

@@ -1,4 +1,4 @@
-"""`validate`: documents that are there already."""
+"""`validate`: checks of existing documents."""
 
 from __future__ import annotations
 
@@ -142,10 +142,10 @@ def _directory(path: Path, common: Common) -> int:
 
 
 def kind_of(document: Mapping[str, Any]) -> str:
-    """Return the name of the schema that knows most of the document's keys.
+    """Return the name of the schema that has most of a document's keys.
 
     Raises:
-        DocumentError: no schema knows more than half of them.
+        DocumentError: no schema has more than half of the keys.
     """
     from dlperf_sdk.documents import schema
 
@@ -207,4 +207,4 @@ _READ: dict[str, Callable[[dict[str, Any]], tuple[str, ...]]] = {
     "worker-record": _read_record,
     "published": _read_published,
 }
-"""Kinds of which more can be wrong than the schema says. What they return, a valid document says against itself."""
+"""Kind of document → function that checks more than the schema, and returns contradictions."""

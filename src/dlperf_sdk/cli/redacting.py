@@ -1,4 +1,4 @@
-"""`--redact`: what is handed on without the names of hosts and people, results and what is said of files here."""
+"""`--redact`: results and messages about files, without the names of hosts and users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def make_redactor(folders: Iterable[Path]) -> Callable[[str], str]:
-    """Return a function that removes these folders, and this machine's and user's names, from a sentence."""
+    """Return a function that redacts a message.
+
+    It removes the given folders from the beginning of paths, and replaces this machine's and this user's names,
+    names of home directories and credentials in URLs.
+    """
     from dlperf_sdk.results.redact import redact_text
 
     prefixes = {
@@ -32,21 +36,28 @@ def make_redactor(folders: Iterable[Path]) -> Callable[[str], str]:
 
 
 def redact_local(result: Result) -> Result:
-    """Redact the names of this machine and this user from a result that was measured from here."""
+    """Return a copy of a result that was measured from this machine, without the names of hosts and users.
+
+    Raises:
+        DocumentError: the result's records cannot be read.
+    """
     from dlperf_sdk.results.redact import redact_result
 
     return redact_result(result, (platform.node(),), _users())
 
 
 def write_redacted(matches: Matches, selection: Iterable[str], output: Path) -> Callable[[str], str]:
-    """Redact the results and errors that were found, in place; return a function that redacts a sentence about them.
+    """Replace the results and errors of a lookup by redacted ones; return a function that redacts messages about them.
 
-    The folders that lead to them are left out: others' names may be among them.
+    The directories of results are dropped, and folders in messages are removed.
 
     Args:
-        matches: The results and errors.
-        selection: The paths or names by which they were found.
-        output: The directory of runs.
+        matches: The lookup, which is changed.
+        selection: The words that were looked up.
+        output: The store in which names were looked up.
+
+    Raises:
+        DocumentError: a result's records cannot be read.
     """
     from dlperf_sdk.results.redact import redact_result
 

@@ -1,4 +1,4 @@
-"""`bundle`, `ingest` and `attach`: runs whose controller is on another machine, or was lost."""
+"""`bundle`, `ingest` and `attach`: runs without a controller on this machine, or whose controller was lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`run`, `plan` and `rerun`: a case, measured or only laid out."""
+"""`run`, `plan` and `rerun`: measure a case, or show its plan."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OUTPUT = Group("Output", sort_key=0)
 @Parameter(name="*", group=OUTPUT)
 @frozen
 class OutputOptions:
-    """Display of a run, and the directory that keeps it."""
+    """Options about the display of a run, and about the directory of its files."""
 
     output: Annotated[
         Path,
@@ -73,7 +73,7 @@ class OutputOptions:
 
 
 DEFAULT_OUTPUT = OutputOptions()
-"""With its progress, in `dlperf-results`."""
+"""Show the progress; write to `dlperf-results`."""
 
 
 @define
@@ -213,9 +213,18 @@ def _show_plan(spec: RunSpec, common: Common, files: bool = False) -> int:
 
 
 def run_case(measure: Any, output_options: OutputOptions, common: Common) -> int:
-    """Run a case, show how it goes and what came out; what that says as an exit code.
+    """Measure a case, show its progress and its result, and return the exit code.
 
-    `measure` is given a store and observers, and returns a result.
+    The report is written to `report.md` beside the result. After Ctrl-C, what had finished is shown.
+
+    Args:
+        measure: Function that takes a store and a list of observers, and returns a `Result`.
+        output_options: Options about display and directory.
+        common: Options of every command.
+
+    Raises:
+        UsageError: `--quiet` and `--verbose` are both given, or standard output cannot be written. Other errors of
+            `measure` pass unchanged, except for `KeyboardInterrupt`.
     """
     from dlperf_sdk.results.store import ResultStore
 

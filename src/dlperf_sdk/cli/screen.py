@@ -1,7 +1,7 @@
-"""Standard output and standard error: where what goes, and what happens when nobody reads it.
+"""Standard output and standard error: what is written to each, and what happens if the reader has gone.
 
-Standard output is for what was asked for: a table, or with `--json` exactly one object. Everything else goes
-to standard error. A reader that goes away (`| head`) ends the output, not the command.
+Standard output has what the user requested: a table, or with `--json` exactly one object. Everything else goes to
+standard error. A reader that goes away (`| head`) ends the output, not the command.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from dlperf_sdk.reports.blocks import Block
 
 INTERRUPTED = 130
-"""Exit code: somebody pressed Ctrl-C."""
+"""Exit code after Ctrl-C."""
 PARTIAL = 5
-"""Exit code: something that was named is not in what is shown."""
+"""Exit code if something that the user named is not in the output."""
 
 
 @Parameter(name="*")
 @frozen
 class Common:
-    """Parameters of every command."""
+    """Options of every command."""
 
     json: Annotated[
         bool,
@@ -49,11 +49,11 @@ class Common:
 
 
 AS_USUAL = Common()
-"""Neither of them."""
+"""Neither of the options of every command."""
 
 
 class _Console(Console):
-    """rich's console, but one that a reader's going away does not end the program with."""
+    """Console of Rich, except that the program continues if the reader goes away."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -61,22 +61,25 @@ class _Console(Console):
 
 
 def error_console() -> Console:
-    """Return the console for standard error."""
+    """Return a console for standard error."""
     return _Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
 
 
 def output_console() -> Console:
-    """Return the console for standard output, which cyclopts uses for help and version."""
+    """Return a console for standard output, which cyclopts uses for help and version."""
     return _Console(file=sys.stdout)
 
 
 _reserved: list[TextIO] = []
-"""Standard output while it is reserved for what was asked for."""
+"""Standard output while it is reserved."""
 
 
 @contextmanager
 def reserve_stdout() -> Iterator[None]:
-    """Reserve standard output for `emit`: what plugins and programs that they start print goes to standard error."""
+    """Return a context in which only `emit`, `write`, `write_bytes` and `show` write to standard output.
+
+    What plugins, and programs that they start, print there goes to standard error.
+    """
     stdout, descriptor = sys.stdout, None
     with suppress(OSError, ValueError):  # a stream of Python's alone has no descriptor
         stdout.flush()
@@ -101,16 +104,17 @@ def reserve_stdout() -> Iterator[None]:
 
 
 def emit(document: Any) -> None:
-    """Write one JSON object to standard output; nothing if its reader has gone.
+    """Write one JSON object to standard output. Nothing is written if its reader has gone.
 
     Raises:
         UsageError: standard output cannot be written for another reason.
+        ValueError: a number in it is not finite.
     """
     write(json.dumps(document, indent=1, allow_nan=False) + "\n")
 
 
 def write(text: str) -> None:
-    """Write text to standard output unchanged; nothing if its reader has gone.
+    """Write text to standard output unchanged. Nothing is written if its reader has gone.
 
     Raises:
         UsageError: standard output cannot be written for another reason.
@@ -127,7 +131,7 @@ def write(text: str) -> None:
 
 
 def write_bytes(data: bytes) -> None:
-    """Write bytes to standard output; nothing if its reader has gone.
+    """Write bytes to standard output. Nothing is written if its reader has gone.
 
     Raises:
         UsageError: standard output cannot be written for another reason.
@@ -144,7 +148,7 @@ def write_bytes(data: bytes) -> None:
 
 
 def show(blocks: Iterable[Block]) -> None:
-    """Print blocks to standard output; nothing if its reader has gone.
+    """Write blocks to standard output, in color on a terminal. Nothing is written if its reader has gone.
 
     Raises:
         UsageError: standard output cannot be written for another reason.
@@ -155,7 +159,7 @@ def show(blocks: Iterable[Block]) -> None:
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a paragraph in a style of Rich to standard error; errors in writing it are ignored."""
+    """Print a paragraph to standard error, in a style of Rich. Errors in writing are ignored."""
     from dlperf_sdk.documents.json_values import replace_control_characters
 
     with suppress(OSError):
@@ -165,9 +169,16 @@ def say(text: str, style: str = "") -> None:
 
 
 def complain(error: BaseException, common: Common, exit_code: int) -> int:
-    """Report an error: a paragraph on standard error, and with `--json` an object on standard output.
+    """Report an error on standard error, and return the exit code.
 
-    Of a file's errors, one line each.
+    With `--json`, an object with the error is written to standard output as well; with `--debug`, the traceback
+    to standard error. Errors in writing are ignored. A message about a file keeps its lines, any other becomes
+    one paragraph.
+
+    Args:
+        error: The error.
+        common: Options of every command.
+        exit_code: The exit code.
     """
     if common.debug:
         with suppress(OSError):
@@ -184,9 +195,9 @@ def complain(error: BaseException, common: Common, exit_code: int) -> int:
 
 
 def command(function: Callable[..., int]) -> Callable[..., int]:
-    """Return a command of the CLI whose errors become a paragraph and an exit code.
+    """Return a command whose errors are reported by `complain` and become an exit code. It decorates commands.
 
-    Its help is the docstring with one line per paragraph, so that it fits a terminal of any width.
+    With `--json`, standard output is reserved while the command runs.
     """
 
     @wraps(function)
@@ -236,7 +247,7 @@ def _usage_error_from(error: Exception) -> UsageError | None:
 def open_missing_streams() -> None:
     """Open `/dev/null` for standard streams that are closed.
 
-    Otherwise a file opened later could become standard output by accident.
+    Otherwise a file that is opened later could become standard output by accident.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
@@ -251,14 +262,17 @@ def open_missing_streams() -> None:
 
 
 def replace_unprintable() -> None:
-    """Have the standard streams write `?` for what the terminal's encoding does not have, instead of failing."""
+    """Set the standard streams to write `?` for characters that their encoding does not have, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
 
 
 def flush() -> None:
-    """Flush the standard streams, while a failure can still be reported."""
+    """Flush the standard streams.
+
+    A stream that cannot be written is muted, so that Python's own flush does not fail.
+    """
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 
 
 def has_several(case: str, model: str | None, flags: dict[str, Any]) -> bool:
-    """Return True if a command's arguments and flags give a field or an option more than one value."""
+    """Return True if a command's arguments and flags give a field or an option more than one value.
+
+    Args:
+        case: A framework's name, several separated by commas, or the path of a spec file.
+        model: A model's name, or several separated by commas; None with a spec file.
+        flags: Field → value of its flag; None: not given.
+
+    Raises:
+        UsageError: an option has a comma, and the arguments describe no case.
+        PluginError: a plugin whose options are set cannot be used.
+    """
     if (model is not None and "," in case + model) or any(
         isinstance(value, Sweep) for value in flags.values()
     ):
@@ -34,10 +44,17 @@ def has_several(case: str, model: str | None, flags: dict[str, Any]) -> bool:
 
 
 def make_sweep(case: str, model: str | None, flags: dict[str, Any], *, trace: bool = False) -> Campaign:
-    """Return the campaign of every combination of the values.
+    """Return the campaign of all combinations of the values.
+
+    Args:
+        case: A framework's name, several separated by commas, or the path of a spec file.
+        model: A model's name, or several separated by commas; None with a spec file.
+        flags: Field → value of its flag; None: not given.
+        trace: True for an extra attempt of every case under its framework's profiler.
 
     Raises:
-        UsageError: the first combination is no case.
+        UsageError: the first combination describes no case; also any subclass.
+        PluginError: a plugin whose options are set cannot be used.
     """
     from dlperf_sdk.campaigns.campaign import make_campaign
     from dlperf_sdk.campaigns.matrix import Matrix
@@ -67,7 +84,20 @@ def make_sweep(case: str, model: str | None, flags: dict[str, Any], *, trace: bo
 
 
 def run_sweep(sweep: Campaign, output_options: OutputOptions, common: Common) -> int:
-    """Run the cases of a sweep, print one table of them and write their report with its curves."""
+    """Run the cases of a sweep, print a table of them, write `report.html` to its directory, and return the exit code.
+
+    With `--json`, no report is written. Without the extra `report`, a message says how to get it.
+
+    Args:
+        sweep: The campaign.
+        output_options: Options about display and directory.
+        common: Options of every command.
+
+    Raises:
+        UsageError: `--redact` is given, the campaign cannot be planned, or a file cannot be written; also any
+            subclass.
+        PluginError, Unavailable, KeyboardInterrupt: as `run_shown` does.
+    """
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
     from dlperf_sdk.campaigns.planning import plan_campaign
     from dlperf_sdk.registry.plugins import Registry

@@ -1,4 +1,4 @@
-"""A run that has no result: what of it had finished."""
+"""Runs without a result: what had finished."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ if TYPE_CHECKING:
 
 
 def read_unfinished(store: ResultStore, run_id: str, redact_text: Callable[[str], str]) -> list[Block]:
-    """Return the finished repeats of a run without a result, and a note on each file that cannot be read.
+    """Return the attempts of a run without a result as blocks, and a note on each file that cannot be read.
 
     Args:
         store: The store that has the run.
         run_id: The run's name.
-        redact_text: Redacts messages that name files.
+        redact_text: Function that redacts messages that name files; `str` keeps them.
+
+    Raises:
+        UsageError: the run cannot be found.
     """
     from dlperf_sdk.cli.lookup import unit_of
     from dlperf_sdk.registry.plugins import Registry

@@ -1,4 +1,4 @@
-"""Command lines that cannot be understood: what cyclopts found, in a sentence that says what to write instead."""
+"""Errors in command lines: those of cyclopts, as messages that say what to write instead."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _ADVICE: dict[tuple[str, ...], str] = {
         "--dry-run",
     ): "To see what is left, and start nothing: `dlperf campaign status DIR`.",
 }
-"""Words of a command line that are an option elsewhere → what does the same here."""
+"""Words of a command line with an option that only other commands have → advice."""
 
 
 def explain_usage_error(error: CycloptsError) -> UsageError:
-    """Convert an error of cyclopts to one that says what is wrong with the command line and what to write instead."""
+    """Return an error of cyclopts as a `UsageError` that says what is wrong and what to write instead."""
     command = " ".join(("dlperf", *(error.command_chain or ())))
     help = f"See `{command} --help`."
     if isinstance(error, UnknownCommandError) and error.app is not None:

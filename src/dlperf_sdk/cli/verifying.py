@@ -1,4 +1,4 @@
-"""`verify`: frameworks held against a model's reference, side by side."""
+"""`verify`: comparison of frameworks with a model's float64 reference."""
 
 from __future__ import annotations
 
