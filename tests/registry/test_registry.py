@@ -67,7 +67,7 @@ def test_a_plugin_of_a_private_distribution_works_but_is_in_no_list(capsys):
     """`dlperf-faulty`, which is for tests, has the classifier `Private :: Do Not Upload`."""
     registry = Registry()
     assert registry.framework("faulty").name == "faulty"
-    assert registry.has("frameworks", "faulty")
+    assert registry.has_plugin("frameworks", "faulty")
     assert "faulty" not in registry.names("frameworks")
     with pytest.raises(UnknownName) as caught:
         registry.framework("fault")

@@ -185,7 +185,7 @@ def _group_of(name: str, group: str | None) -> str:
     if group is not None and group not in GROUPS:
         raise UnknownName("group of plugins", group, GROUPS)
     registry, groups = Registry(), GROUPS if group is None else (group,)
-    matching = [group_name for group_name in groups if registry.has(group_name, name)]
+    matching = [group_name for group_name in groups if registry.has_plugin(group_name, name)]
     if not matching:
         installed = {plugin for group_name in groups for plugin in registry.names(group_name)}
         raise UnknownName("plugin", name, installed, "`dlperf list` shows all, by kind.")

@@ -72,7 +72,7 @@ def _parse_name(registry: Registry, names: tuple[str, ...]) -> tuple[str, str]:
     if len(names) == 2:
         return group_named(names[0]), names[1]
     name = names[0]
-    holders = [group for group in GROUPS if registry.has(group, name)]
+    holders = [group for group in GROUPS if registry.has_plugin(group, name)]
     if not holders:
         installed = {known for group in GROUPS for known in registry.names(group)}
         raise UnknownName("plugin", name, installed, "`dlperf list` shows all, by kind.")

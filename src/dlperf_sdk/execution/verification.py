@@ -123,7 +123,7 @@ def verify(
         raise UsageError("The reference's case sets the model's options; leave options out.")
     frameworks = tuple(dict.fromkeys(frameworks))
     for name in frameworks:
-        if not registry.has("frameworks", name):
+        if not registry.has_plugin("frameworks", name):
             registry.load("frameworks", name)  # raises, and names what is installed
     if fields.get("python") is not None and fields.get("container") is None:
         environments.check_interpreter(fields["python"])

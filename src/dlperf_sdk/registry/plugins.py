@@ -155,7 +155,7 @@ class Registry:
         """Return the distinct names of the plugins that lists show in a group, sorted; nothing is imported."""
         return tuple(sorted({row.name for row in self.listed_rows(group)}))
 
-    def has(self, group: str, name: str) -> bool:
+    def has_plugin(self, group: str, name: str) -> bool:
         """Return True if a plugin of the group has this name, private ones included; nothing is imported."""
         return any(row.name == name for row in self.rows(group))
 

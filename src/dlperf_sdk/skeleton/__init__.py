@@ -58,7 +58,7 @@ def write(name: str, directory: Path) -> Skeleton:
             "hyphens, beginning with a letter, such as 'mindspore' or 'my-framework'; 'sdk' is dlperf-sdk itself."
         )
     for group in GROUPS:
-        if Registry().has(group, name):
+        if Registry().has_plugin(group, name):
             raise SpecError(
                 f"{name!r} is the name of one of the {group} already, and commands take any plugin by its name alone; "
                 f"`dlperf list {group}` shows them all."
