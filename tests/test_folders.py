@@ -89,7 +89,7 @@ def test_nobody_can_measure(nobody, tmp_path):
 
 def test_a_user_that_is_not_there_is_a_folder_that_is_not_there():
     with pytest.raises(Unavailable, match="does not exist"):
-        folder.resolved_folder("~nobody-of-that-name/images", "images")
+        folder.resolve_folder("~nobody-of-that-name/images", "images")
     anything = EnvironmentSpec(python=">=3.7", requirements=())
     with pytest.raises(EnvironmentFailed, match="no such file"):
         environments.prepare("toy", anything, "cpu", python="~nobody-of-that-name/bin/python")

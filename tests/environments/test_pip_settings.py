@@ -308,18 +308,20 @@ def test_older_pythons_are_found_where_pyenv_keeps_them() -> None:
 )
 def test_what_does_not_answer_as_a_python_is_none(tmp_path: Path, answer: str) -> None:
     fake(tmp_path / "python3.99", answer)
-    assert probe.version_of(tmp_path / "python3.99", {}) is None
+    assert probe.probe_interpreter(tmp_path / "python3.99", {}) is None
 
 
 def test_what_an_interpreter_prints_besides_its_answer_does_no_harm(tmp_path: Path) -> None:
     fake(tmp_path / "python", f'echo a banner; exec {sys.executable} "$@"')
-    assert probe.ask(tmp_path / "python", os.environ).version == ".".join(map(str, sys.version_info[:3]))
+    assert probe.probe_facts(tmp_path / "python", os.environ).version == ".".join(
+        map(str, sys.version_info[:3])
+    )
     fake(tmp_path / "python", "echo '{}'")
     with pytest.raises(EnvironmentFailed, match="did not answer"):
-        probe.ask(tmp_path / "python", os.environ)
+        probe.probe_facts(tmp_path / "python", os.environ)
     fake(tmp_path / "python", "echo cannot reach https://me:secret@host >&2", 3)
     with pytest.raises(EnvironmentFailed, match=r"exit code 3: cannot reach https://\*\*\*@host"):
-        probe.ask(tmp_path / "python", os.environ)
+        probe.probe_facts(tmp_path / "python", os.environ)
 
 
 # --- what fits a device -------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ OURS = {
     "environments.locking.list_holders": "/proc",
     "max_batch.budget._cgroups": "/proc and /sys",
     "environments.container.make_container_environment": "the output of our own program in the container",
-    "environments.probe.ask": "the output of our own program in the interpreter",
+    "environments.probe.probe_facts": "the output of our own program in the interpreter",
     "environments.probe_script.origin": "an installed distribution, in its own interpreter",
     "environments.interpreters._list_uv": "uv's output",
     "environments.resolution.resolve": "uv's output",

@@ -11,7 +11,7 @@ from rich.console import Console
 from dlperf_sdk import RunSpec
 from dlperf_sdk.hookspecs import listeners
 from dlperf_sdk.planning.plan import make_plan
-from dlperf_sdk.progress.display import PRINT_INTERVAL, Drawn, Lines, display
+from dlperf_sdk.progress.display import PRINT_INTERVAL, Lines, LiveDisplay, display
 from dlperf_sdk.progress.state import AT_ONCE, SURE, TITLES, Advance, Course, course_of
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.worker.progress import PHASES
@@ -37,7 +37,7 @@ def test_every_phase_of_a_worker_has_a_title():
 
 def test_the_pace_is_that_of_the_phase():
     advance = Advance(COURSE)
-    advance.repeat_started(1, 0.0)
+    advance.start_repeat(1, 0.0)
     advance.record_step("warmup", 1, 1.0)
     assert advance.throughput is None
     advance.record_step("warmup", 5, 3.0)
@@ -50,7 +50,7 @@ def test_the_pace_is_that_of_the_phase():
 
 def test_reports_that_arrive_at_once_are_no_pace():
     advance = Advance(COURSE)
-    advance.repeat_started(1, 0.0)
+    advance.start_repeat(1, 0.0)
     for step in (10, 20, 30):
         advance.record_step("measure", step, 5.0 + step * AT_ONCE / 1000)
     assert advance.pace is None
@@ -60,7 +60,7 @@ def test_reports_that_arrive_at_once_are_no_pace():
 
 def test_the_time_left_of_the_first_repeat_follows_from_its_pace():
     advance = Advance(COURSE)
-    advance.repeat_started(1, 0.0)
+    advance.start_repeat(1, 0.0)
     assert advance.seconds_left(5.0) is None
     advance.record_step("measure", 0, 10.0)
     advance.record_step("measure", 50, 15.0)
@@ -70,13 +70,13 @@ def test_the_time_left_of_the_first_repeat_follows_from_its_pace():
 
 def test_the_time_left_of_later_repeats_follows_from_those_before():
     advance = Advance(COURSE)
-    advance.repeat_started(1, 0.0)
-    advance.repeat_ended(80.0, 20.0)
-    advance.repeat_started(2, 20.0)
+    advance.start_repeat(1, 0.0)
+    advance.end_repeat(80.0, 20.0)
+    advance.start_repeat(2, 20.0)
     assert advance.seconds_left(25.0) == pytest.approx(15 + 20)
     assert advance.seconds_left(60.0) == pytest.approx(20)
-    advance.repeat_ended(80.0, 40.0)
-    advance.repeat_started(3, 40.0)
+    advance.end_repeat(80.0, 40.0)
+    advance.start_repeat(3, 40.0)
     assert advance.seconds_left(45.0) == pytest.approx(15)
     assert advance.seconds_left(100.0) is None
 
@@ -87,7 +87,7 @@ def test_the_time_left_of_later_repeats_follows_from_those_before():
 )
 def test_whatever_is_reported_the_numbers_make_sense(reports, attempt):
     advance, now = Advance(COURSE), 0.0
-    advance.repeat_started(attempt, now)
+    advance.start_repeat(attempt, now)
     for phase, step, later in reports:
         now += later
         advance.record_step(phase, step, now)
@@ -177,7 +177,7 @@ def drawn(screen, width=80):
 
 def test_what_happens_now_is_drawn():
     clock = Clock()
-    screen = Drawn(Console(file=io.StringIO(), force_terminal=True, width=80), clock=clock)
+    screen = LiveDisplay(Console(file=io.StringIO(), force_terminal=True, width=80), clock=clock)
     assert "preparing" in drawn(screen)
     hook = hooks_of(screen)
     hook.dlperf_run_started(run_id="r", plan=a_plan(), directory=None)
@@ -198,7 +198,7 @@ def test_what_happens_now_is_drawn():
 
 def test_only_what_lasts_is_printed_on_a_terminal():
     clock, file = Clock(), io.StringIO()
-    screen = Drawn(Console(file=file, width=80, color_system=None), clock=clock)
+    screen = LiveDisplay(Console(file=file, width=80, color_system=None), clock=clock)
     told(screen, clock)
     text = file.getvalue()
     assert "repeat 1 of 2: 123.5 samples/s" in text

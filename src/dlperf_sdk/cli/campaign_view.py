@@ -90,7 +90,7 @@ class CampaignLines:
                 course = self.courses.get(entry["case"])
                 if course is not None:
                     self.advance = Advance(course)
-                    self.advance.repeat_started(entry["attempt"], time.monotonic())
+                    self.advance.start_repeat(entry["attempt"], time.monotonic())
             case "attempt-ended":
                 self.show_end(case, entry)
             case "not-begun":

@@ -34,7 +34,7 @@ def check_exists(data: DataSpec) -> None:
     """
     if data.path is not None:
         try:
-            folder.resolved_folder(data.path, data.source)
+            folder.resolve_folder(data.path, data.source)
         except Unavailable as error:
             raise SpecError(str(error)) from None
 

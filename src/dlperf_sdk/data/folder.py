@@ -20,7 +20,7 @@ class File(NamedTuple):
     """In nanoseconds."""
 
 
-def resolved_folder(folder: str, source: str) -> Path:
+def resolve_folder(folder: str, source: str) -> Path:
     """Return the folder of a data source with all links resolved; `source` names the source in messages.
 
     Raises:

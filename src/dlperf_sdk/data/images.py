@@ -98,7 +98,7 @@ def prepare_images(
     Arguments and errors are those of `data.prepare`.
     """
     limit = int(model_options["num_classes"])
-    root = folder.resolved_folder(path, "images")
+    root = folder.resolve_folder(path, "images")
     parent, classes = scan(root)
     if len(classes) > limit:
         raise SpecError(

@@ -81,7 +81,7 @@ def _read_own_vocabulary(root: Path, limit: int) -> tuple[str, ...] | None:
     if not any(file.name == _VOCABULARY for file in folder.files(root, root, (_VOCABULARY,))):
         return None
     pieces = wordpiece.read_vocabulary(root / _VOCABULARY)
-    wordpiece.fit(pieces, limit, os.fspath(root / _VOCABULARY))
+    wordpiece.check_size(pieces, limit, os.fspath(root / _VOCABULARY))
     return pieces
 
 
@@ -223,7 +223,7 @@ def prepare_text(
     Arguments and errors are those of `data.prepare`.
     """
     shapes = {entry["name"]: tuple(entry["shape"]) for entry in inputs}
-    root = folder.resolved_folder(path, "text")
+    root = folder.resolve_folder(path, "text")
     limit = int(model_options["vocabulary_size"])
     files = _checksums(root, on_progress)
     pieces = _read_own_vocabulary(root, limit)

@@ -76,7 +76,7 @@ def read_vocabulary(path: Path) -> tuple[str, ...]:
     return tuple(pieces)
 
 
-def fit(pieces: Sequence[str], limit: int, origin: str) -> None:
+def check_size(pieces: Sequence[str], limit: int, origin: str) -> None:
     """Check that the model has embeddings for all pieces of a vocabulary: at most `limit`.
 
     Raises:

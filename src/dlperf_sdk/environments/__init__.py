@@ -74,7 +74,7 @@ def prepare(
     from dlperf_sdk.environments import container, given, interpreters, managed, probe
 
     for text in spec.requirements:
-        probe.requirement(text)
+        probe.parse_requirement(text)
     variables = worker_variables(env or {}, os.environ)
     if inside:
         # The runner is a program of this machine: it gets this machine's variables, and hands none of them on.

@@ -145,7 +145,7 @@ def make_container_environment(
         )
         raise EnvironmentFailed(f"The container does not start with `{command_line}`: {message}") from error
     facts = probe.facts_from(plain)
-    if not probe.python_specifier(spec.python).contains(facts.version, prereleases=True):
+    if not probe.parse_python_specifier(spec.python).contains(facts.version, prereleases=True):
         raise EnvironmentFailed(
             f'{framework} requested "Python {spec.python}", and `{command_line}` is {facts.version}.'
         )

@@ -28,13 +28,13 @@ def make_given_environment(
         each.
     """
     path, interpreter = probe_named_interpreter(python, variables)
-    if not probe.python_specifier(spec.python).contains(interpreter.version, prereleases=True):
+    if not probe.parse_python_specifier(spec.python).contains(interpreter.version, prereleases=True):
         raise EnvironmentFailed(
             f'--python {python}: {framework} requested "Python {spec.python}", '
             f'found "Python {interpreter.version}". Name an interpreter of a version that it runs on, or '
             "leave --python out to get a managed environment."
         )
-    facts = probe.ask(path, variables)
+    facts = probe.probe_facts(path, variables)
     problems = probe.list_unmet(spec.requirements, device, facts)
     if problems:
         raise EnvironmentFailed(
@@ -51,7 +51,7 @@ def probe_named_interpreter(python: str, variables: Mapping[str, str]) -> tuple[
         EnvironmentFailed: it is not there, or does not run.
     """
     path = _locate(python)
-    interpreter = probe.version_of(path, variables)
+    interpreter = probe.probe_interpreter(path, variables)
     if interpreter is None:
         raise EnvironmentFailed(
             f"--python {python}: {path} does not run as a Python interpreter. Name one, such as "
@@ -69,13 +69,13 @@ def make_running_environment(
         PluginError: the plugin's specifiers are invalid.
     """
     path = Path(sys.executable) if sys.executable else None
-    interpreter = probe.version_of(path, variables) if path else None
+    interpreter = probe.probe_interpreter(path, variables) if path else None
     if path is None or interpreter is None:
         return "this interpreter cannot be started anew"
-    if not probe.python_specifier(spec.python).contains(interpreter.version, prereleases=True):
+    if not probe.parse_python_specifier(spec.python).contains(interpreter.version, prereleases=True):
         return f"this interpreter is Python {interpreter.version}, not {spec.python}"
     try:
-        facts = probe.ask(path, variables)
+        facts = probe.probe_facts(path, variables)
     except EnvironmentFailed as error:
         return str(error)
     problems = probe.list_unmet(spec.requirements, device, facts)

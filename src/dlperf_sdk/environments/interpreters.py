@@ -43,7 +43,7 @@ class _Search:
         target = path.resolve()
         first = target not in self.interpreters
         if first:
-            self.interpreters[target] = probe.version_of(path, self.environ)
+            self.interpreters[target] = probe.probe_interpreter(path, self.environ)
         interpreter = self.interpreters[target]
         if interpreter is None:
             return None
@@ -75,13 +75,13 @@ def find(specifier: str, environ: Mapping[str, str]) -> Interpreter:
     plain = {name: value for name, value in environ.items() if not name.startswith("PYTHON")}
     key = (specifier, sys.executable, *sorted(item for item in environ.items() if _PLACES.match(item[0])))
     interpreter = _CACHE_NAME.get(key)
-    if interpreter is None or probe.version_of(interpreter.path, plain) != interpreter:
+    if interpreter is None or probe.probe_interpreter(interpreter.path, plain) != interpreter:
         interpreter = _CACHE_NAME[key] = _search(specifier, environ, plain)
     return interpreter
 
 
 def _search(specifier: str, environ: Mapping[str, str], plain: Mapping[str, str]) -> Interpreter:
-    search = _Search(probe.python_specifier(specifier), plain)
+    search = _Search(probe.parse_python_specifier(specifier), plain)
     running = search.look("the running interpreter", Path(sys.executable)) if sys.executable else None
     if running:
         return running

@@ -181,7 +181,7 @@ def _read_complete(folder: Path, on_progress: Progress | None) -> PreparedEnviro
     if metadata is None:
         return None
     try:
-        facts = probe.ask(interpreter_path(folder), worker_variables({}, os.environ))
+        facts = probe.probe_facts(interpreter_path(folder), worker_variables({}, os.environ))
     except EnvironmentFailed:
         facts = None
     if facts is None or facts.lock != metadata.lock:
@@ -243,7 +243,7 @@ def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
     finally:
         for scratch in ("requirements.in", resolution.LOCK, "resolved.txt", "requirements.txt"):
             (folder / scratch).unlink(missing_ok=True)  # addresses in them may hold credentials
-    facts = probe.ask(python, worker_variables({}, os.environ))
+    facts = probe.probe_facts(python, worker_variables({}, os.environ))
     problems = probe.list_unmet(recipe.requirements, recipe.device, facts)
     if problems:
         raise EnvironmentFailed(

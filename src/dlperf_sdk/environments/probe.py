@@ -93,7 +93,7 @@ class Facts:
         return "".join(lines)
 
 
-def version_of(path: Path, environ: Mapping[str, str]) -> Interpreter | None:
+def probe_interpreter(path: Path, environ: Mapping[str, str]) -> Interpreter | None:
     """Return the interpreter at a path; None if it does not answer (an inactive pyenv shim, a broken link).
 
     `environ` has the variables to start it with.
@@ -114,7 +114,7 @@ def version_of(path: Path, environ: Mapping[str, str]) -> Interpreter | None:
         return None
 
 
-def ask(path: Path, environ: Mapping[str, str]) -> Facts:
+def probe_facts(path: Path, environ: Mapping[str, str]) -> Facts:
     """Return the facts of a Python 3.7 or later, started as a worker is: isolated, with a worker's variables.
 
     Raises:
@@ -155,7 +155,7 @@ def facts_from(plain: Mapping[str, Any]) -> Facts:
     )
 
 
-def python_specifier(text: str) -> SpecifierSet:
+def parse_python_specifier(text: str) -> SpecifierSet:
     """Return a plugin's range of Python versions as a specifier.
 
     Raises:
@@ -167,7 +167,7 @@ def python_specifier(text: str) -> SpecifierSet:
         raise PluginError(f"The plugin asks for Python {text!r}, which is no version specifier.") from error
 
 
-def requirement(text: str) -> Requirement:
+def parse_requirement(text: str) -> Requirement:
     """Return one of a plugin's requirements, parsed.
 
     Raises:
@@ -190,7 +190,7 @@ def list_unmet(requirements: tuple[str, ...], device: str, facts: Facts) -> list
     present = {distribution.name: distribution.version for distribution in facts.installed}
     complaints = []
     for text in requirements:
-        required = requirement(text)
+        required = parse_requirement(text)
         if required.marker is not None and not required.marker.evaluate({**facts.markers, "extra": ""}):
             continue
         installed = present.get(canonicalize_name(required.name))

@@ -46,7 +46,7 @@ def find_unfit_pins(pins: Sequence[str], device: str, requested: Sequence[str]) 
     the distribution itself (some frameworks have one build for all, and do not start without those
     libraries). For other devices: builds for CPUs (`+cpu`).
     """
-    names = {canonicalize_name(probe.requirement(text).name) for text in requested}
+    names = {canonicalize_name(probe.parse_requirement(text).name) for text in requested}
     if device != "cpu":
         return [pin for pin in pins if pin.endswith("+cpu")]
     unfit = []

@@ -94,7 +94,7 @@ class Lines:
         """Record the start of a repeat."""
         self.stage = ""
         if self.advance is not None:
-            self.advance.repeat_started(attempt, self.clock())
+            self.advance.start_repeat(attempt, self.clock())
 
     @hookimpl
     def dlperf_worker_started(self, attempt: int, node: int, name: str, pid: int) -> None:
@@ -143,7 +143,7 @@ class Lines:
         advance = self.advance
         if advance is None:
             return
-        advance.repeat_ended(throughput, self.clock())
+        advance.end_repeat(throughput, self.clock())
         elapsed = duration(advance.durations[-1])
         if throughput is None:
             self.print(f"repeat {attempt} of {advance.repeats}: {status} after {elapsed}", "bold red")
@@ -152,7 +152,7 @@ class Lines:
             self.print(f"repeat {attempt} of {advance.repeats}: {rate} in {elapsed}", "green")
 
 
-class Drawn(Lines):
+class LiveDisplay(Lines):
     """The same on a terminal: lines about what is over, and below them, drawn live, what happens now."""
 
     def __init__(
@@ -174,7 +174,7 @@ class Drawn(Lines):
             redirect_stderr=False,
         )
 
-    def __enter__(self) -> Drawn:
+    def __enter__(self) -> LiveDisplay:
         self._live.start()
         return self
 
@@ -218,4 +218,4 @@ def display(console: Console, *, live: bool, verbose: bool = False, redact: bool
 
     `verbose` shows every line of an installation and every process; `redact` omits names of hosts and users.
     """
-    return (Drawn if live else Lines)(console, verbose=verbose, redact=redact)
+    return (LiveDisplay if live else Lines)(console, verbose=verbose, redact=redact)

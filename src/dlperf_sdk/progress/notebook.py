@@ -16,7 +16,7 @@ DRAW_INTERVAL = 0.25
 """Seconds between two updates of the cell."""
 
 
-class InNotebook(Lines):
+class NotebookDisplay(Lines):
     """Draws the progress into the output of the cell that started the run."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

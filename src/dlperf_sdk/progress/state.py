@@ -84,7 +84,7 @@ class Advance:
         elif stage != "parity" and self._parity_started_at is not None and self.parity is None:
             self.parity = now - self._parity_started_at
 
-    def repeat_started(self, attempt: int, now: float) -> None:
+    def start_repeat(self, attempt: int, now: float) -> None:
         """Record that the repeat numbered `attempt` has started at `now`, in seconds of the display's clock."""
         self.attempt, self.started_at = attempt, now
         self._entered = {}
@@ -101,7 +101,7 @@ class Advance:
             self._first = (now, step)
         self._last = (now, step)
 
-    def repeat_ended(self, throughput: float | None, now: float) -> None:
+    def end_repeat(self, throughput: float | None, now: float) -> None:
         """Record that a repeat has ended at `now`, with a throughput in samples per second; None if it failed."""
         self.durations.append(now - self.started_at)
         for phase, entered in self._entered.items():

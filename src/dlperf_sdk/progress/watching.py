@@ -69,7 +69,7 @@ class Caller:
     def dlperf_repeat_started(self, attempt: int) -> None:
         """Report the start of a repeat to the callback."""
         if self.advance is not None:
-            self.advance.repeat_started(attempt, self.clock())
+            self.advance.start_repeat(attempt, self.clock())
             self._call(self.advance, self.advance.phase)
 
     @hookimpl
@@ -83,7 +83,7 @@ class Caller:
     def dlperf_repeat_ended(self, throughput: float | None) -> None:
         """Report the end of a repeat to the callback."""
         if self.advance is not None:
-            self.advance.repeat_ended(throughput, self.clock())
+            self.advance.end_repeat(throughput, self.clock())
             self._call(self.advance, "done")
 
     def _call(self, advance: Advance, stage: str, detail: str = "") -> None:
@@ -122,14 +122,14 @@ def watching(progress: ProgressOption) -> Iterator[list[Any]]:
         return
     from rich.console import Console
 
-    from dlperf_sdk.progress.display import Drawn, Lines
-    from dlperf_sdk.progress.notebook import InNotebook
+    from dlperf_sdk.progress.display import Lines, LiveDisplay
+    from dlperf_sdk.progress.notebook import NotebookDisplay
 
     console = Console(stderr=True)
     if in_notebook():
-        yield [InNotebook()]
+        yield [NotebookDisplay()]
     elif live and not console.is_dumb_terminal:
-        with Drawn(console) as drawn:
+        with LiveDisplay(console) as drawn:
             yield [drawn]
     else:
         yield [Lines(console)]
