@@ -1,8 +1,8 @@
-"""Find or make the environment of a framework's workers, and describe it exactly.
+"""Find or make the environment of a framework's workers, and record exactly what it contains.
 
-`prepare` gives, in this order: the interpreter that was named (`--python PATH`), the running one if it
-satisfies the plugin, or a managed one, made with uv in the user's cache (`DLPERF_CACHE_DIR` names another
-folder for it).
+`prepare` chooses, in this order: the interpreter that the user names (`--python PATH`), the running one if it
+satisfies the plugin, or a managed one, made with uv in the user's cache (`DLPERF_CACHE_DIR` names another folder for
+it).
 """
 
 from __future__ import annotations
@@ -40,8 +40,11 @@ __all__ = [
 def check_interpreter(python: str) -> None:
     """Check that an interpreter that the user names runs, before anything is started with it.
 
+    Args:
+        python: A program, a command on PATH, or the folder of a virtual environment.
+
     Raises:
-        UsageError: it does not exist, or does not run.
+        UsageError: It does not exist, or does not run as Python.
     """
     from dlperf_sdk.environments import given
 
@@ -61,15 +64,24 @@ def prepare(
     env: Mapping[str, str | None] | None = None,
     on_progress: Progress = lambda text: None,
 ) -> PreparedEnvironment:
-    """Prepare a usable environment for a framework on a kind of device.
+    """Prepare an environment for a framework on a kind of device, and return it.
 
-    `python` names an existing interpreter; with `inside`, the prefix of a container, it is one in there. `env` are the
-    spec's variables for workers, and `on_progress` is told in lines of text what is going on. Hold
-    `in_use(environment)` while workers run in it.
+    A managed environment is found in the cache, or made there, which may download gigabytes. Hold
+    `use_environment(environment)` while workers run in it.
+
+    Args:
+        framework: The framework's name.
+        spec: The plugin's specification of its environment.
+        device: The kind of device, such as `cpu`.
+        python: An existing interpreter that the user names; in a container, the one to use there. None if none is
+            named.
+        inside: The command prefix of a container; empty without a container.
+        env: The spec's variables for workers; None as a value hands on this process's variable.
+        on_progress: Called with lines of progress.
 
     Raises:
-        EnvironmentFailed: there is none, and none can be made; says what to do.
-        PluginError: the plugin's specification cannot be understood, or its lock file is not there.
+        EnvironmentFailed: There is no usable environment, and none can be made; the message says what to do.
+        PluginError: The plugin's specification cannot be understood, or its lock file cannot be read.
     """
     from dlperf_sdk.environments import container, given, interpreters, managed, probe
 

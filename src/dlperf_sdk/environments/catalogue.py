@@ -1,4 +1,4 @@
-"""The managed environments that there are, and their removal."""
+"""List the managed environments, and remove them."""
 
 from __future__ import annotations
 
@@ -15,31 +15,32 @@ from dlperf_sdk.errors import EnvironmentFailed, UnknownName
 
 @frozen
 class ManagedEnvironment:
-    """One of the managed environments, as `env list` shows it."""
+    """One managed environment, as `dlperf env list` shows it."""
 
     name: str
     framework: str
     device: str
     python: str | None
-    """The version of Python; None for one that is half-made."""
+    """The version of Python; None for an incomplete environment."""
     size: int
     """Bytes of its files."""
     created_at: str | None
-    """UTC, ISO 8601; None for one that is half-made, or being made right now."""
+    """Time of creation: UTC, ISO 8601; None for one that is incomplete, or being made right now."""
     last_used: str | None
+    """Time of the last use: UTC, ISO 8601; None for one that is incomplete."""
     path: Path
 
     @property
     def complete(self) -> bool:
-        """Return True if the environment is complete and can be used."""
+        """True if the environment is complete and can be used."""
         return self.created_at is not None
 
 
 def list_environments() -> list[ManagedEnvironment]:
-    """List the managed environments, complete or not, sorted by name.
+    """Return the managed environments, complete or not, sorted by name.
 
     Raises:
-        EnvironmentFailed: their folder cannot be read.
+        EnvironmentFailed: The folder of the environments cannot be created or written, or belongs to another user.
     """
     return [_describe(folder) for folder in sorted(home().iterdir()) if folder.is_dir()]
 
@@ -64,11 +65,15 @@ def _describe(folder: Path) -> ManagedEnvironment:
 
 
 def remove(name: str) -> None:
-    """Remove a managed environment.
+    """Remove a managed environment with its lock file.
+
+    Args:
+        name: The environment's name, `FRAMEWORK-DEVICE-KEY`.
 
     Raises:
-        UnknownName: there is none of that name.
-        EnvironmentFailed: it is being made or used right now; names the processes.
+        UnknownName: There is no environment of this name.
+        EnvironmentFailed: It is being made or used right now (the message names the processes), or its folder could
+            not be removed.
     """
     known = [environment.name for environment in list_environments()]
     if name not in known:

@@ -1,7 +1,7 @@
 """Containers as environments: agents and workers of a case run inside an image or a root file system.
 
-The runner stands in front of each node's command, and the bundle comes on standard input as everywhere, so nothing of
-ours is in the image, and an image needs only a Python with the framework.
+The runner is put in front of each node's command, and the bundle comes on standard input as everywhere. So an image
+needs only a Python with the framework.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dlperf_sdk.interfaces.framework import EnvironmentSpec
 from dlperf_sdk.spec.run_spec import RunSpec
 
 PYTHON = "python3"
-"""The Python inside, unless the spec's `python` names another one there."""
+"""The Python in a container, unless the spec's `python` names another one."""
 
 
 @frozen
@@ -37,11 +37,18 @@ class _NodeParts:
 
 
 def container_prefix(spec: RunSpec, device: str, placement_variables: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the command prefix that runs a command in the spec's container; () without a container; pure.
+    """Return the words in front of a command that run it in the spec's container; pure.
 
-    `placement_variables` are passed into the container with the node's values. The container shares the node's network,
-    host name and shared memory, so that nothing is measured through a bridge; an image that begins with "/" or "." is a
-    root file system, or an Apptainer file.
+    The container shares the node's network, host name and shared memory, so that nothing is measured through a
+    bridge. An image that begins with "/" or "." is a root file system, or an Apptainer file.
+
+    Args:
+        spec: The case; its fields `container`, `container_mounts` and `container_devices` are used.
+        device: The kind of device; with `cuda` the container gets the GPUs.
+        placement_variables: Variables that the container gets with the node's values.
+
+    Returns:
+        The words; empty without a container.
     """
     if not spec.container:
         return ()
@@ -114,17 +121,19 @@ _RUNNERS = {"podman": _podman, "docker": _docker, "apptainer": _apptainer, "enro
 def make_container_environment(
     framework: str, spec: EnvironmentSpec, device: str, command: tuple[str, ...], variables: Mapping[str, str]
 ) -> PreparedEnvironment:
-    """Return the environment that `command`, a container's prefix and its Python, starts on this machine.
+    """Probe the Python in a container on this machine, and return its environment. Nothing is installed.
 
     Args:
         framework: The framework, for messages.
-        spec: The plugin's environment.
+        spec: The plugin's specification of its environment.
         device: The kind of device.
-        command: The prefix and the Python.
-        variables: The environment variables of workers.
+        command: The container's prefix and the Python inside.
+        variables: All environment variables of the runner on this machine.
 
     Raises:
-        EnvironmentFailed: it does not start, has the wrong Python, or lacks requirements; names each.
+        EnvironmentFailed: The container does not start, has the wrong Python, or lacks requirements; the message
+            names each of these.
+        PluginError: The plugin's specification is invalid.
     """
     command_line = " ".join(command)
     try:

@@ -1,4 +1,4 @@
-"""Environments that are there already: the interpreter that somebody names, and the one that is running."""
+"""Use existing environments: that of an interpreter that the user names, or of the running one."""
 
 from __future__ import annotations
 
@@ -17,15 +17,19 @@ from dlperf_sdk.interfaces.framework import EnvironmentSpec
 def make_given_environment(
     framework: str, spec: EnvironmentSpec, device: str, python: str, variables: Mapping[str, str]
 ) -> PreparedEnvironment:
-    """Return the environment of an interpreter that the user names.
+    """Check an interpreter that the user names, and return its environment. Nothing is installed.
 
-    It is a program, a virtual environment's folder, or a command.
-
-    `variables` are those that a worker would see: what they make visible counts as installed.
+    Args:
+        framework: The framework, for messages.
+        spec: The plugin's specification of its environment.
+        device: The kind of device.
+        python: A program, a command on PATH, or the folder of a virtual environment.
+        variables: All environment variables of a worker: packages that they make visible count as installed.
 
     Raises:
-        EnvironmentFailed: it is not there, does not run, has the wrong version, or lacks requirements; names
-        each.
+        EnvironmentFailed: The interpreter does not exist or does not run, has the wrong version, or lacks
+            requirements; the message names each of these.
+        PluginError: The plugin's specification is invalid.
     """
     path, interpreter = probe_named_interpreter(python, variables)
     if not probe.parse_python_specifier(spec.python).contains(interpreter.version, prereleases=True):
@@ -45,10 +49,14 @@ def make_given_environment(
 
 
 def probe_named_interpreter(python: str, variables: Mapping[str, str]) -> tuple[Path, probe.Interpreter]:
-    """Return the interpreter that the user names, and its version.
+    """Return the path of an interpreter that the user names, not resolved, and what it is.
+
+    Args:
+        python: A program, a command on PATH, or the folder of a virtual environment.
+        variables: All environment variables to start it with.
 
     Raises:
-        EnvironmentFailed: it is not there, or does not run.
+        EnvironmentFailed: It does not exist, or does not run as Python.
     """
     path = _locate(python)
     interpreter = probe.probe_interpreter(path, variables)
@@ -63,10 +71,19 @@ def probe_named_interpreter(python: str, variables: Mapping[str, str]) -> tuple[
 def make_running_environment(
     framework: str, spec: EnvironmentSpec, device: str, variables: Mapping[str, str]
 ) -> PreparedEnvironment | str:
-    """Return the environment of the running interpreter, or a sentence that states why it cannot be used.
+    """Check the running interpreter, and return its environment.
+
+    Args:
+        framework: The framework's name.
+        spec: The plugin's specification of its environment.
+        device: The kind of device.
+        variables: All environment variables of a worker.
+
+    Returns:
+        The environment; or, if it cannot be used, a clause with the reason, without a full stop.
 
     Raises:
-        PluginError: the plugin's specifiers are invalid.
+        PluginError: The plugin's specification is invalid.
     """
     path = Path(sys.executable) if sys.executable else None
     interpreter = probe.probe_interpreter(path, variables) if path else None

@@ -1,4 +1,4 @@
-"""Running uv: with pip's settings, line by line into the progress, and nothing secret out of it."""
+"""Run uv with pip's settings, report its messages as progress, and remove secrets from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dlperf_sdk.environments.redact import redact
 from dlperf_sdk.errors import EnvironmentFailed
 
 Progress = Callable[[str], None]
-"""Told what is going on, a line at a time."""
+"""Called with one line of progress."""
 
 _LAST_LINES = 12
 """Number of lines of uv's own message that an error quotes."""
@@ -37,14 +37,14 @@ _TAKEN_OUT = (
 
 
 class UvFailed(Exception):
-    """uv ended with an error; the text is the end of its own message, redacted, in one paragraph."""
+    """uv ended with an error. The message is the end of uv's own output, redacted, in one paragraph."""
 
 
 def uv_binary() -> str:
-    """Return the path of the uv that came with the package `uv`.
+    """Return the path of the program `uv` that the package `uv` installed.
 
     Raises:
-        EnvironmentFailed: the package is broken, or not installed.
+        EnvironmentFailed: The package is not installed, or lacks its program.
     """
     try:
         import uv
@@ -70,21 +70,26 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 @frozen
 class Installer:
-    """uv, ready to run."""
+    """uv with its settings, working directory and lock."""
 
     settings: UvSettings
     folder: Path
-    """Working directory: a folder of ours, so that no project's `uv.toml` or `pyproject.toml` is found."""
+    """Working directory: a folder of our own, so that uv finds no project's `uv.toml` or `pyproject.toml`."""
     lock: int
-    """The descriptor that holds the environment's lock. uv inherits it: should this process be killed, then
-    the lock lasts until uv, too, has gone, and nobody builds in the same place meanwhile."""
+    """Descriptor that holds the environment's lock. uv inherits it: if this process is killed, the lock lasts until
+    uv has ended as well, so that no other process installs into the same place."""
     on_progress: Progress
 
     def venv(self, python: Path, folder: Path) -> None:
-        """Make an empty virtual environment of an interpreter in a folder.
+        """Create an empty virtual environment.
+
+        Args:
+            python: The interpreter.
+            folder: The new environment's folder.
 
         Raises:
             UvFailed: uv ended with an error.
+            EnvironmentFailed: uv itself is missing.
         """
         self._run("venv", "--quiet", "--no-project", "--python", str(python), str(folder))
 
@@ -93,6 +98,7 @@ class Installer:
 
         Raises:
             UvFailed: uv ended with an error.
+            EnvironmentFailed: uv itself is missing.
         """
         self._run("pip", *arguments, *self.settings.arguments)
 

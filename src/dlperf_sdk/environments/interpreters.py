@@ -1,4 +1,4 @@
-"""Finding a Python of the right version where people keep them. Nothing is downloaded."""
+"""Find an installed Python of the right version. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -62,15 +62,20 @@ class _Search:
 
 
 def find(specifier: str, environ: Mapping[str, str]) -> Interpreter:
-    """Return a CPython whose version satisfies a specifier: the running one if it does, else the newest one.
+    """Return a CPython whose version satisfies a specifier: the running one if it does, else the newest one found.
 
-    The candidates are the running interpreter, `python`, `python3` and `python3.*` on PATH (an inactive pyenv shim
-    does not answer, and is passed over), pyenv's versions, and those that uv has installed. The answer is kept
-    in this process as long as the interpreter answers as it did. `environ` has the variables to start them with.
+    Searched are `python`, `python3` and `python3.*` on PATH, pyenv's versions, and those that uv has installed.
+    Free-threaded builds and pre-releases are left out. Each result is cached in this process, and checked again at
+    each call.
+
+    Args:
+        specifier: The range of versions, such as `>=3.11`.
+        environ: The environment variables, which also say where interpreters are; interpreters are started without
+            `PYTHON*`.
 
     Raises:
-        EnvironmentFailed: there is none; says what is required and where it was searched.
-        PluginError: the text is not a specifier.
+        EnvironmentFailed: There is none; the message lists the places that were searched.
+        PluginError: The text is no version specifier.
     """
     plain = {name: value for name, value in environ.items() if not name.startswith("PYTHON")}
     key = (specifier, sys.executable, *sorted(item for item in environ.items() if _PLACES.match(item[0])))

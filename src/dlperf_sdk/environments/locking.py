@@ -1,7 +1,7 @@
-"""One lock per managed environment: whoever makes or removes it has it alone, whoever uses it shares it.
+"""One lock per managed environment: a process that makes or removes it holds the lock alone, its users share it.
 
-`flock` on a file beside the environment's folder: the kernel lets go of it when the last process that holds
-it ends, however it ends.
+The lock is `flock` on a file beside the environment's folder. The kernel releases it when the last process that
+holds it ends, for whatever reason.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ class Locked(Exception):
 def hold_lock(path: Path, *, shared: bool, waiting: Callable[[], None] | None) -> Iterator[int]:
     """Hold a lock on a file while the context lasts; the value is the descriptor that holds it.
 
+    The file is created if it does not exist.
+
     Args:
         path: The file.
-        shared: Whether others may hold the lock as well, shared.
-        waiting: Called before waiting for another holder; None: do not wait.
+        shared: True if other processes may hold a shared lock at the same time.
+        waiting: Called once before waiting for another holder; None to raise instead of waiting.
 
     Raises:
-        Locked: another process has it, and `waiting` is None.
+        Locked: Another process holds the lock, and `waiting` is None.
     """
     descriptor = _acquire(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, waiting)
     try:
@@ -65,9 +67,10 @@ def _names(path: Path, descriptor: int) -> bool:
 
 
 def list_holders(path: Path) -> list[int]:
-    """Return the ids of the running processes that hold a lock on a file, as far as the kernel's table shows them.
+    """Return the sorted ids of the running processes that hold a lock on a file, according to the kernel's table.
 
-    A lock may be held by a child of a process that has ended: then there is none to name.
+    The table names the process that took the lock. If it has ended, and a child still holds the lock, the list is
+    empty.
     """
     try:
         inode = path.stat().st_ino
@@ -84,5 +87,5 @@ def list_holders(path: Path) -> list[int]:
 
 
 def describe_holder(path: Path) -> str:
-    """Return `process 4711` or `another process`: the holder of a lock, for a message."""
+    """Return the holders of a lock for a message, such as `process 4711`; `another process` if they are unknown."""
     return " and ".join(f"process {process}" for process in list_holders(path)) or "another process"

@@ -1,9 +1,8 @@
-"""Environments of our own: made with uv, kept in the user's cache, found again by what they were made from.
+"""Managed environments: made with uv, kept in the user's cache, and found again by what they were made from.
 
-One folder each, `FRAMEWORK-DEVICE-KEY`, with `venv/` and the marker `environment.json` in it, and the lock
-file beside it. A folder without a marker is half-made (its creator was killed) and is made anew. A folder
-whose contents are no longer what its marker says is made anew, too: the lock is part of a result, so it has
-to be true.
+Each has a folder `FRAMEWORK-DEVICE-KEY` with `venv/` and the marker `environment.json` in it, and a lock file beside
+it. A folder without a marker is incomplete (its creator was killed) and is made anew. So is a folder whose contents
+differ from its marker: the lock is part of a result, so it has to be true.
 """
 
 from __future__ import annotations
@@ -33,39 +32,42 @@ from dlperf_sdk.errors import EnvironmentFailed, Unavailable
 
 @frozen
 class Recipe:
-    """All that a managed environment is made from."""
+    """Everything that a managed environment is made from."""
 
     framework: str
     device: str
     interpreter: Interpreter
     requirements: tuple[str, ...]
     lock: str | None
-    """Exact versions, in requirements format, that the requirements are resolved within."""
+    """The text of the plugin's lock, exact versions in requirements format, within which the requirements are
+    resolved; None without a lock."""
     uv_options: tuple[str, ...]
+    """Extra options for uv, which are used only if the configured indexes do not suffice."""
     requested: tuple[str, ...]
-    """The requirements that name distributions which are wanted whatever the device."""
+    """The requirements that name distributions which are wanted on any device; see `find_unfit_pins`."""
     exact: bool = False
-    """The requirements are a whole lock: nothing is added to them, and nothing may differ."""
+    """True if the requirements are a complete lock: nothing is added to them, and nothing may differ."""
 
     @property
     def key(self) -> str:
-        """The hash that the environment is found by."""
+        """The hash by which the environment is found, of everything above except `requested` and `exact`."""
         contents = (*sorted(self.requirements), self.lock or "", *self.uv_options)
         return key_of(self.framework, self.device, self.interpreter.minor, *contents)
 
     @property
     def name(self) -> str:
-        """The name of its folder."""
+        """The name of the environment and of its folder."""
         return f"{self.framework}-{self.device}-{self.key}"
 
 
 def home() -> Path:
-    """Return the folder of all managed environments: in DLPERF_CACHE_DIR, else in the user's cache directory.
+    """Return the folder of all managed environments; create it if needed.
 
-    It and what is in it belong to the user alone: whoever else can write there could have their code run.
+    It is in DLPERF_CACHE_DIR, or else in the user's cache. The folder is accessible to the user alone: another user
+    who could write there could have code run.
 
     Raises:
-        EnvironmentFailed: it cannot be made or written, or belongs to somebody else.
+        EnvironmentFailed: It cannot be created or written, or belongs to another user.
     """
     try:
         root = folders.cache()
@@ -93,15 +95,21 @@ def home() -> Path:
 
 
 def lock_file(name: str) -> Path:
-    """Return the file whose lock guards the managed environment of this name."""
+    """Return the path of the file whose lock guards the managed environment of this name. Raises as `home` does."""
     return home() / f"{name}.lock"
 
 
 def obtain(recipe: Recipe, on_progress: Progress) -> PreparedEnvironment:
     """Return the environment of a recipe: the existing one if it is complete, else a new one.
 
+    Waits while another process makes the environment, or uses one that must be made anew.
+
+    Args:
+        recipe: The recipe.
+        on_progress: Called with lines of progress.
+
     Raises:
-        EnvironmentFailed: it cannot be made; then nothing of it is left.
+        EnvironmentFailed: It cannot be made; nothing of it is left.
     """
     folder = home() / recipe.name
     lock = lock_file(recipe.name)
@@ -124,10 +132,12 @@ def obtain(recipe: Recipe, on_progress: Progress) -> PreparedEnvironment:
 
 @contextmanager
 def use_environment(environment: PreparedEnvironment) -> Iterator[None]:
-    """Keep a managed environment from being removed or replaced while the context lasts; others need no lock.
+    """Lock a managed environment, so that it is neither removed nor replaced while the context lasts; record its use.
+
+    Other kinds of environment need no lock: nothing is done.
 
     Raises:
-        EnvironmentFailed: it has been removed since it was prepared.
+        EnvironmentFailed: It has been removed or replaced since it was prepared.
     """
     if environment.kind != MANAGED:
         yield
@@ -149,14 +159,17 @@ def use_environment(environment: PreparedEnvironment) -> Iterator[None]:
 def obtain_with_lock(
     framework: str, device: str, minor: str, lock: str, on_progress: Progress
 ) -> PreparedEnvironment | None:
-    """Return a complete environment that has exactly the versions of a lock; None if there is none.
+    """Return a complete managed environment that has exactly the versions of a lock; None if there is none.
 
     Args:
         framework: The framework of the environment.
         device: The kind of device.
-        minor: The version of Python, such as `3.11`.
+        minor: The minor version of Python, such as `3.11`.
         lock: The pins, one a line.
-        on_progress: Called with a line of text.
+        on_progress: Called with lines of progress.
+
+    Raises:
+        EnvironmentFailed: The folder of environments cannot be used.
     """
     for folder in sorted(home().iterdir()):
         metadata = marker.read(folder) if folder.is_dir() else None
@@ -268,7 +281,10 @@ def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
 
 
 def measure_size(folder: Path) -> int:
-    """Return the bytes of all files in a folder, including those that uv shares with its cache through hard links."""
+    """Return the bytes of all files in a folder. A file with several links in it counts once.
+
+    Files that uv shares with its cache through hard links are included.
+    """
     total, seen_inodes = 0, set()
     for parent, _, files in os.walk(folder):
         for name in files:

@@ -1,4 +1,4 @@
-"""The file that makes a managed environment complete: written last, and read before all else is believed."""
+"""The file that marks a managed environment as complete: it is written last, and read first."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ VERSION = 1
 
 @frozen
 class Marker:
-    """Contents of a managed environment. Its file's time of modification is the time of the last use."""
+    """Facts about a managed environment. The modification time of its file is the time of the last use."""
 
     framework: str
     device: str
     python: str
-    """The version of Python: `3.11.7`."""
+    """The version of Python, such as `3.11.7`."""
     key: str
     lock: str
-    """Exact versions of everything installed."""
+    """Exact versions of everything installed, as in `PreparedEnvironment.lock`."""
     requirements: tuple[str, ...]
-    """Requested packages; without credentials."""
+    """The requirements that the environment was made from, without credentials."""
     options: tuple[str, ...]
-    """The extra arguments for uv that it took."""
+    """The extra arguments for uv that were needed, without credentials."""
     size: int
-    """Bytes of its files when it was made."""
+    """Bytes of all files when it was made."""
     created_at: str
-    """UTC, ISO 8601."""
+    """Time of creation: UTC, ISO 8601."""
 
 
 def write(folder: Path, marker: Marker) -> None:
-    """Write the marker of an environment's folder: a reader sees all of it or nothing."""
+    """Write the marker into an environment's folder in one step: a reader sees all of it or nothing."""
     text = json.dumps({"version": VERSION, **attrs.asdict(marker)}, indent=2, ensure_ascii=False) + "\n"
     new = folder / f".{FILE}.{os.getpid()}"
     with new.open("w", encoding="utf-8") as file:
@@ -48,7 +48,7 @@ def write(folder: Path, marker: Marker) -> None:
 
 
 def read(folder: Path) -> Marker | None:
-    """Return the marker of a complete environment; None if there is no valid marker."""
+    """Return the marker in an environment's folder; None if there is none, or it is invalid or of another version."""
     try:
         plain: Any = json.loads((folder / FILE).read_text(encoding="utf-8"))
         if not isinstance(plain, dict) or plain.pop("version", None) != VERSION:
@@ -66,11 +66,11 @@ def read(folder: Path) -> Marker | None:
 
 
 def touch(folder: Path) -> None:
-    """Record in the marker's file that the environment is being used now."""
+    """Set the time of the environment's last use to now. Raises OSError if there is no marker."""
     os.utime(folder / FILE)
 
 
 def read_last_use(folder: Path) -> str:
-    """Return the time of the environment's last use: UTC, ISO 8601."""
+    """Return the time of the environment's last use: UTC, ISO 8601. Raises OSError if there is no marker."""
     stamp = (folder / FILE).stat().st_mtime
     return datetime.fromtimestamp(stamp, UTC).isoformat(timespec="seconds")

@@ -1,12 +1,11 @@
-"""pip's configuration, read and translated for uv, which does not read it.
+"""Read pip's configuration, and translate it for uv, which does not read it.
 
-Mirrors, air-gapped sites and folders of local wheels are configured for pip, nearly everywhere: in `pip.conf`
-files and `PIP_*` variables. pip's documentation ("Configuration", "pip install") is the source of the places,
-their order and the format; uv's ("Environment variables", "Compatibility with pip") that of the names they
-become.
+Mirrors, air-gapped sites and folders of local wheels are configured for pip nearly everywhere: in `pip.conf` files
+and `PIP_*` variables. pip's documentation ("Configuration", "pip install") is the source of the places, their order
+and the format; uv's ("Environment variables", "Compatibility with pip") that of the translated names.
 
-Everything travels to uv in variables rather than in arguments where uv has both: an index's address may hold
-credentials, and everybody on a machine can read everybody's arguments.
+Settings are passed to uv in variables rather than in arguments if uv has both: an index's address may hold
+credentials, and every user of a machine can read the arguments of all processes.
 """
 
 from __future__ import annotations
@@ -39,23 +38,24 @@ class UvSettings:
     """Settings that uv is started with."""
 
     variables: Mapping[str, str]
-    """The user's own variables, and the translated settings."""
+    """The user's own variables that are not empty, and the translated settings."""
     arguments: tuple[str, ...]
-    """Settings that uv takes as arguments only; none holds credentials."""
+    """Settings that uv takes only as arguments; none holds credentials."""
     secrets: frozenset[str]
-    """Secrets in them, which must not be shown."""
+    """Secrets in the variables, which must not be shown."""
 
 
 def config_files(environ: Mapping[str, str], prefix: Path, etc: Path = Path("/etc")) -> list[Path]:
-    """Return the paths of pip's configuration files on Linux; later ones win. Not all of them exist.
+    """Return the paths of pip's configuration files on Linux. Later files take precedence; not all of them exist.
 
-    Global, then the user's (left out where PIP_CONFIG_FILE names a file), then that of the virtual
-    environment `prefix`, then PIP_CONFIG_FILE; `PIP_CONFIG_FILE=/dev/null` stands for none at all.
+    The order is: the global files, the user's files, that of the virtual environment, and PIP_CONFIG_FILE. The
+    user's files are left out if PIP_CONFIG_FILE names an existing file. `PIP_CONFIG_FILE=/dev/null` means no files
+    at all.
 
     Args:
         environ: The environment variables.
         prefix: The folder of the virtual environment.
-        etc: Where the global file is.
+        etc: The folder of the global file.
     """
     config_file = environ.get("PIP_CONFIG_FILE")
     if config_file == os.devnull:
@@ -75,13 +75,18 @@ def config_files(environ: Mapping[str, str], prefix: Path, etc: Path = Path("/et
 
 
 def read(environ: Mapping[str, str], prefix: Path, etc: Path = Path("/etc")) -> dict[str, str]:
-    """Return pip's settings for an installation, option name (`extra-index-url`) → text, as pip itself reads them.
+    """Return pip's settings for an installation as pip itself reads them: option name (`extra-index-url`) → text.
 
-    A section `[install]` of any file beats every file's `[global]`, and a `PIP_*` variable beats both; empty
-    values count as not given. The arguments are those of `config_files`.
+    A section `[install]` of any file takes precedence over every file's `[global]`, and a `PIP_*` variable over
+    both. Empty values count as not given. Files that cannot be opened are left out.
+
+    Args:
+        environ: The environment variables.
+        prefix: The folder of the virtual environment.
+        etc: The folder of the global file.
 
     Raises:
-        EnvironmentFailed: a file is not in pip's format; pip does not start with such a file either.
+        EnvironmentFailed: A file is not in pip's format, or has more than 2000 lines.
     """
     sections: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
     for path in config_files(environ, prefix, etc):
@@ -120,12 +125,16 @@ def _option(key: str) -> str:
 def convert_for_uv(pip: Mapping[str, str], environ: Mapping[str, str], folder: Path) -> UvSettings:
     """Return pip's settings as variables and arguments for uv; pure.
 
-    What the user has set for uv itself (`UV_*`) stays and wins. Relative paths are relative to `folder`.
-    Options of pip without an equivalent, and those that would change what a lock says (`constraint`, `pre`,
-    `require-hashes`), are not handed on.
+    What the user has set for uv itself (`UV_*`) is kept and takes precedence. Options of pip without an equivalent
+    are dropped, and so are those that would change what a lock says (`constraint`, `pre`, `require-hashes`).
+
+    Args:
+        pip: pip's settings, as `read` returns them.
+        environ: The environment variables.
+        folder: The folder to which relative paths refer.
 
     Raises:
-        EnvironmentFailed: `no-index`, `timeout` or `retries` has a value that pip would refuse as well.
+        EnvironmentFailed: `no-index`, `timeout` or `retries` has a value that pip would reject as well.
     """
     environ_settings = {name: value for name, value in environ.items() if value}
     variables = {

@@ -1,4 +1,4 @@
-"""The value that preparing an environment leads to."""
+"""The result of preparing an environment."""
 
 from __future__ import annotations
 
@@ -16,22 +16,30 @@ class PreparedEnvironment:
     """An environment that satisfies its plugin, and in which a worker can be started."""
 
     kind: str
-    """`managed`, `given` (somebody's own interpreter), `running` (the controller's) or `container`."""
+    """`managed`, `given` (an interpreter that the user names), `running` (the controller's) or `container`."""
     framework: str
     device: str
     python: str
-    """The version of Python: `3.11.7`."""
+    """The version of Python, such as `3.11.7`."""
     lock: str
-    """Exact versions of everything installed, in requirements format, sorted; no addresses, no folders."""
+    """Exact versions of everything installed, in requirements format, sorted; without addresses and folders."""
     command: tuple[str, ...]
-    """Command that starts a Python in it."""
+    """The command that starts a Python in it: program and arguments. For a container, without the container's
+    prefix."""
     key: str
-    """For a managed one, the hash of what it was made from; else that of what is installed."""
+    """12 hex digits: for a managed environment, a hash of what it was made from; for others, of what is installed."""
     path: Path
-    """Its folder: a managed one's own, else the interpreter's prefix."""
+    """The folder of a managed environment; for others, the interpreter's prefix."""
 
 
 def key_of(framework: str, device: str, minor: str, *contents: str) -> str:
-    """Return a hash of framework, kind of device, minor version of Python, and contents: 12 hex digits."""
+    """Return a hash of all arguments, 12 hex digits.
+
+    Args:
+        framework: The framework's name.
+        device: The kind of device.
+        minor: The minor version of Python, such as `3.11`.
+        contents: Further texts, in order, such as the requirements or the lock.
+    """
     text = json.dumps([framework, device, minor, *contents])
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""Asking an interpreter what it is and what it has, and holding that against a plugin's requirements."""
+"""Query an interpreter about its version and contents, and compare these with a plugin's requirements."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ _ORIGINS = {
 
 @frozen
 class Interpreter:
-    """A Python that answered."""
+    """A Python that was started successfully."""
 
     path: Path
     version: Version
     implementation: str
-    """`cpython`, `pypy`, …"""
+    """Name of the implementation: `cpython`, `pypy`, …."""
     free_threaded: bool
 
     @property
     def minor(self) -> str:
-        """`3.11` of `3.11.7`."""
+        """The minor version, such as `3.11`."""
         return f"{self.version.major}.{self.version.minor}"
 
 
@@ -61,12 +61,12 @@ class Distribution:
     """Normalized: lower case, with hyphens."""
     version: str
     origin: str = ""
-    """`editable`, `folder`, `archive` or `vcs`; empty for what came from an index or a folder of wheels."""
+    """`editable`, `folder`, `archive` or `vcs`; empty for a distribution from an index or a folder of wheels."""
 
 
 @frozen
 class Facts:
-    """Properties that an interpreter reports of itself."""
+    """Properties that an interpreter reports about itself."""
 
     version: str
     prefix: Path
@@ -76,15 +76,15 @@ class Facts:
 
     @property
     def minor(self) -> str:
-        """`3.11` of `3.11.7`."""
+        """The minor version, such as `3.11`."""
         return self.markers["python_version"]
 
     @property
     def lock(self) -> str:
         """Exact versions of everything installed, in requirements format, sorted by name.
 
-        What came from elsewhere than an index is marked by a comment. Neither addresses nor folders are
-        written, since they may hold credentials and names of people.
+        A comment marks distributions from elsewhere than an index. Addresses and folders are left out, since they
+        may hold credentials and names of people.
         """
         lines = []
         for distribution in sorted(self.installed, key=lambda package: package.name):
@@ -94,9 +94,14 @@ class Facts:
 
 
 def probe_interpreter(path: Path, environ: Mapping[str, str]) -> Interpreter | None:
-    """Return the interpreter at a path; None if it does not answer (an inactive pyenv shim, a broken link).
+    """Start an interpreter, and return its version and implementation. Any Python from 2.7 on answers.
 
-    `environ` has the variables to start it with.
+    Args:
+        path: The interpreter.
+        environ: All environment variables to start it with.
+
+    Returns:
+        The interpreter; None if it does not run as Python (such as an inactive pyenv shim or a broken link).
     """
     try:
         answer = subprocess.run(
@@ -115,10 +120,14 @@ def probe_interpreter(path: Path, environ: Mapping[str, str]) -> Interpreter | N
 
 
 def probe_facts(path: Path, environ: Mapping[str, str]) -> Facts:
-    """Return the facts of a Python 3.7 or later, started as a worker is: isolated, with a worker's variables.
+    """Start an interpreter as a worker is started (`-I`), and return its facts. It must be Python 3.7 or later.
+
+    Args:
+        path: The interpreter.
+        environ: All environment variables of a worker.
 
     Raises:
-        EnvironmentFailed: the interpreter does not start, fails, or prints an invalid answer.
+        EnvironmentFailed: The interpreter does not start, fails, takes too long, or prints an invalid answer.
     """
     try:
         answer = subprocess.run(
@@ -146,7 +155,14 @@ def probe_facts(path: Path, environ: Mapping[str, str]) -> Facts:
 
 
 def facts_from(plain: Mapping[str, Any]) -> Facts:
-    """Return the facts in the answer of the probe. Raises KeyError, TypeError if it is malformed."""
+    """Return the facts that the probe script printed.
+
+    Args:
+        plain: The script's output as a JSON object.
+
+    Raises:
+        KeyError, TypeError: The object is malformed.
+    """
     return Facts(
         version=str(plain["version"]),
         prefix=Path(plain["prefix"]),
@@ -156,10 +172,10 @@ def facts_from(plain: Mapping[str, Any]) -> Facts:
 
 
 def parse_python_specifier(text: str) -> SpecifierSet:
-    """Return a plugin's range of Python versions as a specifier.
+    """Return a plugin's range of Python versions, such as `>=3.11`, parsed.
 
     Raises:
-        PluginError: the text is no version specifier.
+        PluginError: The text is no version specifier.
     """
     try:
         return SpecifierSet(text)
@@ -171,7 +187,7 @@ def parse_requirement(text: str) -> Requirement:
     """Return one of a plugin's requirements, parsed.
 
     Raises:
-        PluginError: the text is no requirement.
+        PluginError: The text is no requirement.
     """
     try:
         return Requirement(text)
@@ -182,10 +198,16 @@ def parse_requirement(text: str) -> Requirement:
 def list_unmet(requirements: tuple[str, ...], device: str, facts: Facts) -> list[str]:
     """Return the requirements that an interpreter does not meet, each as `requested "…", found "…"`.
 
-    Empty if it meets all.
+    Requirements whose marker does not apply are left out. A build for CPUs (a version that ends in `+cpu`) meets no
+    requirement on another kind of device.
 
-    A distribution whose version ends in `+cpu` meets no requirement on another device than a CPU: by the
-    convention of the indexes that carry such builds it has no code for one.
+    Args:
+        requirements: The plugin's requirements.
+        device: The kind of device.
+        facts: The interpreter's facts.
+
+    Raises:
+        PluginError: A requirement is invalid.
     """
     present = {distribution.name: distribution.version for distribution in facts.installed}
     complaints = []

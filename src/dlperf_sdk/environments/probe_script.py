@@ -1,7 +1,7 @@
-"""Runs in a foreign interpreter, with `-I`: prints, as one line of JSON, its version, markers and contents.
+"""Print, as one line of JSON, version, markers and contents of the interpreter that runs this, started with `-I`.
 
-Standard library only, Python 3.7 and later. Nothing of what is installed is imported: names and versions are
-read from the `*.dist-info` and `*.egg-info` records that installers leave on `sys.path`.
+Standard library only, Python 3.7 and later. No installed package is imported: names and versions are read from the
+`*.dist-info` and `*.egg-info` records that installers leave on `sys.path`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from pathlib import Path
 
 
 def headers(path: Path) -> dict[str, str]:
-    """Return the fields of a METADATA or PKG-INFO file, up to its first empty line; nothing if it is unreadable."""
+    """Return the header fields of a METADATA or PKG-INFO file: lower-case name → first value.
+
+    Reading ends at the first empty line. The result is empty if the file cannot be read.
+    """
     fields: dict[str, str] = {}
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
@@ -31,9 +34,10 @@ def headers(path: Path) -> dict[str, str]:
 
 
 def origin(record: Path) -> str:
-    """Return the origin of the distribution with this metadata folder: `editable`, `folder`, `archive` or `vcs`.
+    """Return where a distribution came from, according to its metadata folder.
 
-    It is empty for a distribution from an index.
+    Returns:
+        `editable`, `folder`, `archive` or `vcs` (version control); empty for one from an index.
     """
     try:
         direct = json.loads((record / "direct_url.json").read_text(encoding="utf-8"))
@@ -47,9 +51,12 @@ def origin(record: Path) -> str:
 
 
 def list_installed(folders: list[Path]) -> list[dict[str, str]]:
-    """Return `name`, `version` and `origin` of each distribution in these folders of the import path.
+    """Return `name`, `version` and `origin` of each distribution in these folders, sorted by name.
 
-    As in an import, the first one of a name counts.
+    Names are normalized. If several distributions have a name, the first folder's counts, as in an import.
+
+    Args:
+        folders: The folders of the import path, in order.
     """
     links = {link.stem.lower() for folder in folders for link in folder.glob("*.egg-link")}
     distributions: dict[str, dict[str, str]] = {}
@@ -76,7 +83,7 @@ def list_installed(folders: list[Path]) -> list[dict[str, str]]:
 
 
 def main() -> None:
-    """Print the facts about this interpreter as JSON."""
+    """Print the facts about this interpreter as a line of JSON: `version`, `prefix`, `installed` and `markers`."""
     folders: list[Path] = []
     for entry in sys.path:
         folder = Path(entry or ".").resolve()

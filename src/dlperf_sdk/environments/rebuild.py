@@ -1,4 +1,4 @@
-"""An environment from the lock of a result, to repeat it."""
+"""Rebuild an environment from the lock of a result, to repeat that result."""
 
 from __future__ import annotations
 
@@ -30,18 +30,21 @@ def obtain_from_lock(
 ) -> PreparedEnvironment:
     """Return a managed environment with exactly the versions of a lock: an existing one, or a new one.
 
+    Distributions of dlperf itself in the lock are left out: workers get them in the bundle.
+
     Args:
         framework: The framework of the environment.
         device: The kind of device.
-        python_version: The version that the lock was taken from; another patch release of it will do.
+        python_version: The version of Python that the lock was taken from; another patch release may be used.
         lock_text: The lock, in the format of `PreparedEnvironment.lock`.
         requested: The plugin's `requirements`, if it is installed here.
         uv_options: The plugin's `uv_options`, if it is installed here.
-        on_progress: Called with a line of text.
+        on_progress: Called with lines of progress.
 
     Raises:
-        DocumentError: the lock is not in that format, or the version is invalid.
-        EnvironmentFailed: a distribution did not come from an index, or is no longer available.
+        DocumentError: The lock is not in that format, or the version of Python is invalid.
+        EnvironmentFailed: A distribution did not come from an index or is no longer available, there is no such
+            Python here, or the environment cannot be made.
     """
     pins = _pins(lock_text)
     minor = ".".join(python_version.split(".")[:2])
@@ -67,13 +70,23 @@ def obtain_from_lock(
 def list_unlisted_packages(
     framework: str, device: str, python_version: str, lock_text: str, declared: EnvironmentSpec
 ) -> list[str]:
-    """Return the pins that `obtain_from_lock` would install and that the plugin's `declared` environment does not name.
+    """Return the pins of a lock that `obtain_from_lock` would install and that the plugin does not declare.
 
-    Installing a distribution runs its code, and the lock may come from somebody else. The list is empty if a managed
-    environment with the same lock already exists, since `obtain_from_lock` then installs nothing.
+    Installing a distribution runs its code, and the lock may come from another person.
+
+    Args:
+        framework: The framework of the environment.
+        device: The kind of device.
+        python_version: The version of Python that the lock was taken from.
+        lock_text: The lock, in the format of `PreparedEnvironment.lock`.
+        declared: The plugin's specification, whose lock, or else requirements, name the known distributions.
+
+    Returns:
+        `name==version` of each. Empty if a managed environment with the same lock exists: then nothing is installed.
 
     Raises:
-        DocumentError, EnvironmentFailed: as `obtain_from_lock` does.
+        DocumentError: The lock is not in that format.
+        EnvironmentFailed: A distribution did not come from an index, or the folder of environments cannot be used.
     """
     pins = _pins(lock_text)
     minor = ".".join(python_version.split(".")[:2])

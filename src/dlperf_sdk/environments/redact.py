@@ -1,4 +1,4 @@
-"""Taking credentials out of text before anybody, or any file, gets to see it."""
+"""Remove credentials from text before it is shown or written to a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MASK = "***"
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return a text with the user part of every URL, and each of the given secrets, replaced by `***`."""
+    """Return a text in which `***` replaces the user part of every URL (`user:password`) and every given secret."""
     text = _USER.sub(rf"\g<scheme>{_MASK}@", text)
     for secret in sorted(set(secrets), key=len, reverse=True):
         if secret:
@@ -21,9 +21,10 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def find_secrets(url: str) -> set[str]:
-    """Return the secrets in a URL: its password or, without one, its user name (a token).
+    """Return the secrets in a URL: its password or, without one, its user name, which may be a token.
 
-    Each is returned as written and decoded, since tools print either.
+    Each secret is in the set both as written and percent-decoded, since tools print either. The set is empty for a
+    URL without a user.
     """
     authority = re.match(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?//([^\s/?#]*)@", url)
     if not authority:

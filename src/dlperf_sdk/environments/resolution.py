@@ -1,4 +1,4 @@
-"""From requirements to exact versions, before anything is downloaded, and whether those fit the device."""
+"""Resolve requirements to exact versions before anything is installed, and check that these fit the device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dlperf_sdk.environments.redact import redact
 from dlperf_sdk.errors import EnvironmentFailed
 
 LOCK = "lock.in"
-"""The file that the lock is written to, beside the environment to be."""
+"""Name of the file for the plugin's lock, in the environment's folder."""
 
 # NVIDIA's libraries, the CUDA toolkit's parts, and a package's variant for one CUDA version (mxnet-cu112).
 _CUDA_NAME = re.compile(r"(nvidia|cuda)-.+|.+-(cu|cuda)\d+(-.+)?")
@@ -32,19 +32,24 @@ class Resolution:
     pins: tuple[str, ...]
     """`name==version`, or `name @ url`, one per distribution, sorted."""
     options: tuple[str, ...]
-    """The extra arguments for uv that it took to find them."""
+    """The extra arguments for uv that were needed to resolve the pins; often empty."""
 
     def write(self, path: Path) -> None:
-        """Write the pins to a requirements file."""
+        """Write the pins to a requirements file, one a line."""
         path.write_text("".join(f"{pin}\n" for pin in self.pins), encoding="utf-8")
 
 
 def find_unfit_pins(pins: Sequence[str], device: str, requested: Sequence[str]) -> list[str]:
     """Return the pins that do not belong in an environment for this kind of device; pure.
 
-    For `cpu`: CUDA's libraries and CUDA builds, which are gigabytes, unless a requirement in `requested` names
-    the distribution itself (some frameworks have one build for all, and do not start without those
-    libraries). For other devices: builds for CPUs (`+cpu`).
+    For `cpu`, these are CUDA's libraries and CUDA builds, which are gigabytes. A distribution that a requirement
+    names is excepted: some frameworks have one build for all devices, and do not start without these libraries. For
+    other devices, these are builds for CPUs (`+cpu`).
+
+    Args:
+        pins: `name==version`, or `name @ url`.
+        device: The kind of device.
+        requested: The requirements that name excepted distributions.
     """
     names = {canonicalize_name(probe.parse_requirement(text).name) for text in requested}
     if device != "cpu":
@@ -70,24 +75,24 @@ def resolve(
     interpreter: Interpreter,
     installer: Installer,
 ) -> Resolution:
-    """Resolve the exact versions of everything to install.
+    """Resolve the exact versions of everything to install, with `uv pip compile`.
 
-    The first try uses the configured indexes alone. If they lack a requirement, or offer only versions that do not fit
-    the device, a second try adds `uv_options`.
+    The first try uses the configured indexes alone. If they lack a requirement, or offer only versions that do not
+    fit the device, a second try adds `uv_options`. Working files stay in the installer's folder.
 
     Args:
-        requirements: The requirements of the plugin, or the lines of a lock.
-        lock: The lock that comes with the plugin, if there is one.
-        uv_options: Further options of uv, for the second try.
-        requested: The requirements that decide whether the versions fit the device; see `find_unfit_pins`.
-        exact: Whether the requirements are a complete lock, to which nothing is added.
+        requirements: The requirements of the plugin, or the pins of a lock.
+        lock: The text of the plugin's lock; None without a lock.
+        uv_options: Further options of uv for a second try; empty for no second try.
+        requested: The requirements that name distributions which are wanted on any device; see `find_unfit_pins`.
+        exact: True if the requirements are a complete lock, to which nothing is added.
         framework: The framework, for messages.
         device: The kind of device.
         interpreter: The interpreter of the environment.
         installer: The installer to run.
 
     Raises:
-        EnvironmentFailed: both tries failed; quotes the end of uv's messages, and says what to do.
+        EnvironmentFailed: All tries failed; the message quotes the end of uv's messages, and says what to do.
     """
     folder = installer.folder
     sources = [folder / "requirements.in"]

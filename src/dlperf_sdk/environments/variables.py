@@ -1,4 +1,4 @@
-"""The variables of workers, as the controller sees them: for plans, and for asking an interpreter."""
+"""The environment variables of workers from the controller's view: for plans, and to probe an interpreter."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from dlperf_sdk.worker.variables import worker_environment
 
 
 def worker_variables(requested: Mapping[str, str | None], inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a worker started from here would see, before its launch variables; pure.
+    """Return the variables that a worker started from here would see, without its launch variables; pure.
 
-    `requested` is the spec's `env`: None passes on the value from `inherited`, if it is set there. The agents
-    apply the same rule, `dlperf_sdk.worker.variables.worker_environment`, to the variables of their own
+    The agents apply the same rule, `dlperf_sdk.worker.variables.worker_environment`, to the variables of their own
     nodes.
+
+    Args:
+        requested: The spec's `env`; None as a value hands on the value in `inherited`, if it is set there.
+        inherited: Variables of the starting process, of which only those on the allow-list are handed on.
     """
     return worker_environment(inherited, requested, {})

@@ -1,6 +1,6 @@
 """Verify the files of a managed environment against recorded hashes, and install damaged distributions again.
 
-The hashes are those that each installed distribution brings in its RECORD; the versions are those in the marker.
+The hashes are those that each installed distribution has in its RECORD; the versions are those in the marker.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DamagedFile:
     distribution: str
     """`NAME==VERSION`."""
     path: str
-    """Its path in the environment; of a distribution as a whole, empty."""
+    """Its path in the environment's folder; empty if the distribution as a whole is damaged."""
     reason: str
     """A predicate: `is missing`, `differs from its recorded hash`, …."""
 
@@ -43,22 +43,34 @@ class DamagedFile:
 
 
 def verify(name: str) -> tuple[DamagedFile, ...]:
-    """Return the damaged files of a managed environment; none if it is what was installed.
+    """Return the damaged files of a managed environment; empty if its files are as installed.
+
+    Files without a recorded hash, such as bytecode, are not checked.
+
+    Args:
+        name: The environment's name, `FRAMEWORK-DEVICE-KEY`.
 
     Raises:
-        UnknownName: There is no environment of that name.
-        EnvironmentFailed: It is half-made, or is being made right now.
+        UnknownName: There is no environment of this name.
+        EnvironmentFailed: It is incomplete, or is being made right now.
     """
     with _hold_lock(name, shared=True) as (metadata, _):
         return _list_damaged_files(home() / name, metadata)
 
 
 def repair(name: str, on_progress: Progress = lambda text: None) -> tuple[DamagedFile, ...]:
-    """Install the distributions of damaged files again, in the same versions, and return the files.
+    """Install the distributions of damaged files again, in the same versions; return the files that were damaged.
+
+    Args:
+        name: The environment's name, `FRAMEWORK-DEVICE-KEY`.
+        on_progress: Called with lines of progress.
+
+    Returns:
+        The files; empty if there was no damage, and nothing was installed.
 
     Raises:
-        UnknownName: There is no environment of that name.
-        EnvironmentFailed: It is half-made or in use, a distribution cannot be had, or the damage is still there.
+        UnknownName: There is no environment of this name.
+        EnvironmentFailed: It is incomplete or in use, a distribution cannot be installed, or the damage remains.
     """
     with _hold_lock(name, shared=False) as (metadata, descriptor):
         folder = home() / name
