@@ -142,11 +142,11 @@ def listeners(observers: Iterable[Any] = ()) -> dict[str, pluggy.PluginManager]:
     """Return a plugin manager for each given and each installed observer, under the observer's name in messages.
 
     Each observer has a manager of its own: pluggy hashes and compares the objects of one manager, and an observer
-    may be any object. An installed observer that is a class is instantiated.
+    may be any object. An installed observer that is a class is instantiated. One that cannot be used is left out, and
+    a `RuntimeWarning` names it.
 
     Raises:
-        PluginError: an installed observer cannot be imported or instantiated, or an observer implements a hook
-            that does not exist or takes other arguments.
+        PluginError: a given observer implements a hook that does not exist or takes other arguments.
     """
     managers: dict[str, pluggy.PluginManager] = {}
     for number, observer in enumerate(observers, 1):
@@ -156,7 +156,10 @@ def listeners(observers: Iterable[Any] = ()) -> dict[str, pluggy.PluginManager]:
         name = f"{entry.name} ({entry.value})"
         if name not in managers:  # an editable installation and its wheel may both be found
             label = f"The observer {entry.name!r} of {distribution(entry)} ({entry.value})"
-            managers[name] = _manager_of(_load_observer(entry, label), label)
+            try:
+                managers[name] = _manager_of(_load_observer(entry, label), label)
+            except PluginError as error:
+                warnings.warn(f"{error} It is left out.", RuntimeWarning, stacklevel=2)
     return managers
 
 
