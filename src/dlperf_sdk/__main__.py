@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> int:
-    """Run the command line; the value is the exit code. A Ctrl-C while it is still loading ends it in words."""
+    """Run the command line, and return the exit code: 130 if Ctrl-C is pressed while the program is still loading."""
     try:
         from dlperf_sdk import cli
 

@@ -1,6 +1,6 @@
 """The public functions: `run`, `rerun` and `dry_run` for one case, `campaign` and `resume` for many.
 
-Each imports what it needs when it is called: `from dlperf_sdk import run` stays fast.
+Each function imports its dependencies when it is called, so that `from dlperf_sdk import run` stays fast.
 """
 
 from __future__ import annotations
@@ -53,26 +53,27 @@ def run(
     Args:
         spec: A framework's name (with `model` and the fields of `RunSpec`), or a complete spec: a `RunSpec`, a
             mapping, or the path of a JSON, TOML or YAML file.
-        model: The model's name; not with a complete spec.
-        store: Where the run's directory is written as it goes; None keeps nothing.
+        model: The model's name; None with a complete spec.
+        store: Directory in which the run's directory is written during the run; None: nothing is stored.
         observers: Objects with hook implementations, see `dlperf_sdk.hookspecs`.
-        registry: The plugins to choose from; those that are installed, unless given.
-        raise_on_failure: Raise the failure of a case instead of returning it.
-        trace: Take an extra attempt under the framework's own profiler; its trace, for Perfetto, is kept in the store.
-        progress: `"auto"` shows the progress on a terminal and in a notebook, and nothing elsewhere; True shows it
-            anywhere, False nowhere; a function is called with each `dlperf_sdk.progress.watching.Progress`.
+        registry: The plugins; None: those that are installed.
+        raise_on_failure: True to raise the failure of a case instead of returning it.
+        trace: True for an extra attempt under the framework's own profiler. Its trace, for Perfetto, is in the
+            store.
+        progress: `"auto"` shows the progress on a terminal and in a notebook only; True shows it anywhere, False
+            nowhere. A function is called with each `dlperf_sdk.progress.watching.Progress`.
         fields: Fields of `RunSpec`, in place of those in `spec`.
 
     Returns:
-        The result; a case that failed is a result with a `failure`. A store that fails in the middle is one, too, of
-        the kind `unavailable`: then this is all there is of what could not be written.
+        The result. If the case failed, the result has a `failure`. If the store fails during the run, the
+        failure's kind is `unavailable`, and the result has what could not be written.
 
     Raises:
-        UsageError: what is asked for cannot be understood, its data folder does not exist, or the store cannot be
-            written. Nothing was started.
+        UsageError: the arguments describe no case, a data folder does not exist, or the store cannot be written;
+            also any subclass. Nothing was started.
         PluginError: a plugin that is needed does not work. Nothing was started.
         RunFailed: the case failed, and `raise_on_failure` is set.
-        KeyboardInterrupt: somebody pressed Ctrl-C; everything has been ended, and finished repeats are in the store.
+        KeyboardInterrupt: the user pressed Ctrl-C. Everything has been ended, and finished repeats are in the store.
     """
     from dlperf_sdk import data, max_batch
     from dlperf_sdk.execution.case import Case
@@ -106,24 +107,28 @@ def rerun(
 ) -> Result:
     """Measure the case of a result again, in the environment that its lock describes.
 
-    A result may come from anybody. What it says of programs (the container, variables that are not known to tune only,
-    flags of launchers, and as `lock` distributions that the plugin's own environment lacks) is executed where `allow`
-    has its name: `rerun(result, allow=["container"])`. An interpreter that was named gives way to the lock.
+    A result may come from anybody. Settings in it that decide which code is executed are refused unless `allow`
+    has their name: `rerun(result, allow=["container"])`. These are the container, variables that are not known to
+    tune only, flags of launchers, and, as `lock`, distributions that the plugin's own environment lacks. A
+    recorded interpreter is not used: the environment is made from the lock.
 
     Args:
         result: The result.
-        allow: Names of settings that decide what is executed.
-        store: As in `run`, like the arguments below.
-        observers: Objects with hook implementations.
-        registry: The plugins.
-        raise_on_failure: Raise the failure of a case instead of returning it.
-        progress: Whether and where to show the progress.
+        allow: Names of settings that decide which code is executed, and that are accepted.
+        store: Directory for the new run, as in `run`.
+        observers: Objects with hook implementations, as in `run`.
+        registry: The plugins; None: those that are installed.
+        raise_on_failure: True to raise the failure of a case instead of returning it.
+        progress: Display of the progress, as in `run`.
+
+    Returns:
+        The new result, as in `run`.
 
     Raises:
-        UsageError: the result has no environment: its case failed before it had one.
-        SpecError: it names what is executed, and that is not among `allow`; or this shell lacks the value of a
-            variable that the result has the hash of.
-        PluginError, RunFailed, KeyboardInterrupt: as `run` does.
+        UsageError: the result has no environment, because its case failed earlier; or as in `run`.
+        SpecError: a setting decides which code is executed and is not in `allow`, or this shell lacks the value of a
+            variable whose hash is in the result.
+        PluginError, RunFailed, KeyboardInterrupt: as in `run`.
     """
     from dlperf_sdk import data
     from dlperf_sdk.execution.case import Case
@@ -177,13 +182,18 @@ def dry_run(
     registry: Registry | None = None,
     **fields: Any,
 ) -> Plan:
-    """Return the plan that `run` would execute, without creating or starting anything.
+    """Return the plan that `run` would execute. Nothing is created or started.
 
-    The arguments are those of `run`.
+    Args:
+        spec: The case, as in `run`.
+        model: The model's name, as in `run`.
+        registry: The plugins; None: those that are installed.
+        fields: Fields of `RunSpec`, in place of those in `spec`.
 
     Raises:
-        UsageError, PluginError: as `run` does.
-        Unsupported, Unavailable: the case cannot be run.
+        UsageError, PluginError: as in `run`.
+        Unsupported: the framework or the model cannot run the case.
+        Unavailable: the launcher cannot place the case from this machine.
     """
     from dlperf_sdk.planning.plan import make_plan
     from dlperf_sdk.registry.plugins import Registry
@@ -207,20 +217,24 @@ def campaign(
         campaign("preset:smoke")
 
     Args:
-        cases: A `Matrix`, or the path of a campaign file, or `preset:NAME`.
-        directory: Where it is kept; a new one in `dlperf-campaigns` unless given.
-        observers: Objects with hook implementations, told of every case.
-        registry: The plugins to choose from; those that are installed, unless given.
-        watch: Is called with every entry of the journal when it is on the disk.
+        cases: A `Matrix`, a `Campaign`, the path of a campaign file, or `preset:NAME`.
+        directory: The campaign's directory; None: a new one in `dlperf-campaigns`.
+        observers: Objects with hook implementations, which are called for every case.
+        registry: The plugins; None: those that are installed.
+        watch: Function that receives every entry of the journal once it is on the disk.
         settings: Fields of `dlperf_sdk.campaigns.campaign.Settings`, in place of the file's.
 
+    Returns:
+        The outcome, with the progress of each case. Failed cases are in it, too.
+
     Raises:
-        UsageError: the campaign cannot be understood (the message says in which line), or its directory cannot be
-            written, or holds a campaign already. Nothing was started.
+        UsageError: the campaign has mistakes (the message names file and line), none of its cases can be run
+            here, or the directory cannot be written or already contains a campaign; also any subclass. Nothing
+            was started.
         PluginError: a plugin that is needed does not work.
-        Unavailable: its directory could not be written any more in the middle. Everything has been ended; what was
-            finished is kept, and `resume` goes on.
-        KeyboardInterrupt: everything has been ended; `resume` goes on.
+        Unavailable: the directory could no longer be written. Everything has been ended, what was finished is
+            kept, and `resume` continues.
+        KeyboardInterrupt: the user pressed Ctrl-C. Everything has been ended, and `resume` continues.
     """
     from dlperf_sdk.campaigns.campaign import make_campaign
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
@@ -251,19 +265,24 @@ def resume(
 
     Args:
         directory: The campaign's directory.
-        retry: Kinds of failure (`out-of-memory`, `crashed`, …), or `failed` for all: cases that failed so are measured
-            again, and keep the repeats that they had finished.
-        allow: Names of settings that decide what is executed, see `rerun`.
-        observers: Objects with hook implementations, notified of every case.
-        registry: The plugins; those that are installed, unless given.
-        watch: Called with every entry of the journal when it is on the disk.
+        retry: Kinds of failure (`out-of-memory`, `crashed`, …), or `failed` for all. Concluded cases that failed
+            with them are measured again, and keep their finished repeats.
+        allow: Names of settings that decide which code is executed, and that are accepted; see `rerun`.
+        observers: Objects with hook implementations, which are called for every case.
+        registry: The plugins; None: those that are installed.
+        watch: Function that receives every entry of the journal once it is on the disk.
+
+    Returns:
+        The outcome, with the progress of each case.
 
     Raises:
-        SpecError: a case names what is executed, and that is not among `allow`.
-        UnknownName: there is no such kind of failure.
-        StoreError: there is no campaign in the directory, another controller is at work on it, or it cannot be
-            written. Nothing was started.
-        PluginError, Unavailable, KeyboardInterrupt: as `campaign` does.
+        SpecError: a setting of a case decides which code is executed and is not in `allow`, or this shell lacks
+            the value of a variable whose hash is in a case.
+        UnknownName: there is no such kind of failure, or a name in the campaign does not exist.
+        StoreError: there is no campaign in the directory, another controller runs it, what an earlier controller
+            left cannot be ended, or the directory cannot be written. Nothing was started.
+        DocumentError: the campaign's `campaign.json` cannot be read.
+        PluginError, Unavailable, KeyboardInterrupt: as in `campaign`.
     """
     from dlperf_sdk.campaigns.campaign_directory import reopen_campaign
     from dlperf_sdk.campaigns.runner import run_campaign
@@ -284,10 +303,18 @@ def spec_from(
 ) -> RunSpec:
     """Return the run spec that the arguments of `run` describe.
 
-    `keywords` are the caller's arguments beside the fields, for suggestions.
+    Args:
+        spec: As in `run`.
+        model: As in `run`.
+        fields: Fields of `RunSpec`, in place of those in `spec`; None: none.
+        keywords: Names of the caller's other arguments, for suggestions if a field is misspelt.
+        registry: The plugins; None: those that are installed.
 
     Raises:
-        UsageError: an argument has no meaning, or an impossible value.
+        UnknownName: there is no field of a given name.
+        SpecError: a field has an impossible value.
+        DocumentError: the spec's file or mapping cannot be read as a spec.
+        UsageError: `model` is given together with a complete spec.
     """
     fields = dict(fields or {})
     for name in fields:

@@ -3,30 +3,30 @@
 ::
 
     DlperfError                      exit code
-    ├── UsageError                       2     what was asked cannot be understood
+    ├── UsageError                       2     the request cannot be understood
     │   ├── SpecError                    2     a field of the run spec is wrong
-    │   ├── UnknownName                  2     no plugin, option or key of that name
-    │   ├── DocumentError                2     a file is not what it should be: corrupt, or of a newer version
-    │   ├── CampaignError                2     a campaign asks for what cannot be; says in which line of its file
+    │   ├── UnknownName                  2     no plugin, option or key has that name
+    │   ├── DocumentError                2     a file is corrupt, of another kind, or of another version
+    │   ├── CampaignError                2     a campaign has mistakes; the message names the line of its file
     │   ├── StoreError                   2     the result store cannot be read or written
-    │   └── AnalysisError                2     what was measured cannot answer the question
+    │   └── AnalysisError                2     the measurements cannot answer the question
     │       └── NotComparable            2     two results do not measure the same; `.reasons` says why
     ├── PluginError                      3     a plugin is installed, but does not work
     │   └── DuplicatePlugin              3     two distributions claim one name
-    └── RunFailed                       3/4    a case failed; `.result` holds it, `.failure` says how
+    └── RunFailed                       3/4    a case failed; see `.result` and `.failure`
         ├── Unsupported                  4     the framework, or its plugin, cannot do this
-        ├── Unavailable                  4     the devices, ports or files are not there, or are in use; or the
-        │                                      store has failed in the middle
+        ├── Unavailable                  4     devices, ports or files are missing or in use; or the store failed
+        │                                      during the run
         ├── EnvironmentFailed            3     the framework's environment could not be made or used
         ├── OutOfMemory                  4
         ├── TimedOut                     4     a phase passed its deadline
         ├── Crashed                      4     a worker raised, or died
-        ├── LostNode                     4     a node's agent is no longer heard
+        ├── LostNode                     4     a node's agent no longer responds
         ├── InvalidRecord                4     a worker's record breaks the protocol
-        └── Interrupted                 130    somebody pressed Ctrl-C, or the controller was told to stop
+        └── Interrupted                 130    Ctrl-C, or the controller was told to stop
 
-`run()` raises a `UsageError` or `PluginError` at once: nothing was measured. Everything under `RunFailed` is
-data first: it becomes the `failure` of a `Result`, and is raised only on request (`raise_on_failure=True`).
+`run()` raises a `UsageError` or `PluginError` at once: nothing was measured. Every error under `RunFailed`
+becomes the `failure` of a `Result`, and is raised only on request (`raise_on_failure=True`).
 """
 
 from __future__ import annotations
@@ -43,27 +43,28 @@ if TYPE_CHECKING:
 
 
 class DlperfError(Exception):
-    """The root: catch this to catch everything that dlperf-sdk raises on purpose."""
+    """Base class of every exception that dlperf-sdk raises on purpose."""
 
     exit_code: ClassVar[int] = 4
+    """Exit code of the command line for this exception."""
 
 
 class UsageError(DlperfError):
-    """Request that cannot be understood. Nothing was started."""
+    """A request that cannot be understood. Nothing was started."""
 
     exit_code = 2
 
 
 class SpecError(UsageError, ValueError):
-    """A field of a run spec has an impossible value."""
+    """An impossible value of a field of a run spec, or of an option."""
 
 
 ALSO_CALLED = {"gpu": "cuda", "nvidia": "cuda", "amd": "rocm", "output": "store"}
-"""Names that people use → names that look different but mean the same."""
+"""Other names of something → its name, where the two do not look alike."""
 
 
 _MAX_LISTED = 12
-"""Names that are listed at most: among more, nobody looks for the one that was meant."""
+"""Maximum number of known names in a message."""
 
 
 def _sorted(names: Iterable[str]) -> tuple[str, ...]:
@@ -72,17 +73,19 @@ def _sorted(names: Iterable[str]) -> tuple[str, ...]:
 
 @define(auto_exc=True)
 class UnknownName(UsageError, LookupError):
-    """A name that nothing answers to.
+    """A name that does not exist.
 
-    Where the known names are many, the message lists those that look like it, or else the first.
+    The message suggests similar names. It lists the known names, if there are not too many.
     """
 
     kind: str
-    """What was looked for: "framework", "option", …."""
+    """Kind of the name in messages: `framework`, `option`, …."""
     name: str
+    """The unknown name."""
     known: tuple[str, ...] = field(converter=_sorted)
-    """Names that would have worked."""
+    """Names that exist, sorted."""
     hint: str = ""
+    """Sentence at the end of the message; may be empty."""
 
     def __str__(self) -> str:
         close = [name for name in self.known if name == ALSO_CALLED.get(str(self.name).lower())]
@@ -106,9 +109,9 @@ class UnknownName(UsageError, LookupError):
 
 
 class DocumentError(UsageError, ValueError):
-    """A document (spec, request, record, result) does not follow its schema, or is of a newer version.
+    """A document (spec, request, record, result) that does not follow its schema, or is of another version.
 
-    `place` holds the keys that lead to what is wrong, where that is known.
+    `place` holds the keys and indexes that lead to the mistake, from the top of the document; empty if unknown.
     """
 
     def __init__(self, message: str, place: Iterable[str | int] = ()) -> None:
@@ -117,19 +120,19 @@ class DocumentError(UsageError, ValueError):
 
 
 class CampaignError(UsageError, ValueError):
-    """A campaign, or its file, asks for what cannot be done. The message names the file and the line."""
+    """A campaign, or its file, with mistakes. The message names the file and the line."""
 
 
 class StoreError(UsageError):
-    """The result store's directory cannot be read or written. Once something has been started, it is `Unavailable`."""
+    """A result store whose directory cannot be read or written. During a run, `Unavailable` is raised instead."""
 
 
 class AnalysisError(UsageError, ValueError):
-    """Question that the measurements cannot answer."""
+    """A question that the measurements cannot answer."""
 
 
 class NotComparable(AnalysisError):
-    """Two results do not measure the same thing. `reasons` has a sentence for each difference."""
+    """Two results that do not measure the same. `reasons` has a phrase for each difference."""
 
     def __init__(self, message: str, reasons: Iterable[str]) -> None:
         super().__init__(message)
@@ -137,22 +140,23 @@ class NotComparable(AnalysisError):
 
 
 class PluginError(DlperfError):
-    """A plugin is installed but cannot be used: it fails to import, or is not what its group asks for."""
+    """A plugin that is installed but cannot be used: it cannot be imported, raises, or lacks its interface."""
 
     exit_code = 3
 
 
 class DuplicatePlugin(PluginError):
-    """Two distributions register the same name in the same group."""
+    """Two distributions that register the same name in the same group."""
 
 
 class RunFailed(DlperfError):
-    """A case was understood, tried, and failed. `kind` is the `status` of its `Result`.
+    """A case that was understood and tried, and that failed.
 
-    `failure` has node, rank and phase, where they are known.
+    `result` is the case's result and `failure` has node, rank and phase; both are None if unknown.
     """
 
     kind: ClassVar[str] = "crashed"
+    """Kind of the failure, which is the `status` of the result."""
 
     def __init__(self, message: str, result: Result | None = None, failure: Failure | None = None) -> None:
         super().__init__(message)
@@ -160,59 +164,56 @@ class RunFailed(DlperfError):
 
 
 class Unsupported(RunFailed):
-    """The framework cannot do what was asked, or its plugin does not implement it."""
+    """A case that the framework cannot run, or that its plugin does not implement."""
 
     kind = "unsupported"
 
 
 class Unavailable(RunFailed):
-    """Devices, ports or files that the case needs are not there, or somebody else holds them.
-
-    Or the store that was there at its begin has failed in the middle.
-    """
+    """Devices, ports or files of a case that are missing or in use; or a store that failed during the run."""
 
     kind = "unavailable"
 
 
 class EnvironmentFailed(RunFailed):
-    """The framework's environment could not be created, or does not satisfy the plugin."""
+    """An environment that could not be created, or that does not satisfy the plugin."""
 
     kind = "environment"
     exit_code = 3
 
 
 class OutOfMemory(RunFailed):
-    """A worker ran out of host or device memory."""
+    """A worker that ran out of host or device memory."""
 
     kind = "out-of-memory"
 
 
 class TimedOut(RunFailed):
-    """A phase passed its deadline; the workers were ended."""
+    """A phase that passed its deadline. The workers were ended."""
 
     kind = "timeout"
 
 
 class Crashed(RunFailed):
-    """A worker raised an exception, or died."""
+    """A worker that raised an exception, or died."""
 
     kind = "crashed"
 
 
 class LostNode(RunFailed):
-    """The coordinator no longer hears a node's agent, or the controller no longer hears the coordinator."""
+    """A node whose agent no longer responds, or a coordinator that no longer responds to the controller."""
 
     kind = "lost-node"
 
 
 class InvalidRecord(RunFailed):
-    """A worker's record does not follow the protocol."""
+    """A worker's record that does not follow the protocol."""
 
     kind = "invalid-record"
 
 
 class Interrupted(RunFailed):
-    """The run was asked to stop before it was done."""
+    """A run that was stopped before its end."""
 
     kind = "interrupted"
     exit_code = 130
@@ -232,4 +233,4 @@ FAILURES: dict[str, type[RunFailed]] = {
         Interrupted,
     )
 }
-"""Failure kind → the exception that stands for it."""
+"""Kind of failure → its exception."""

@@ -1,6 +1,6 @@
-"""Locate the directories of results, caches and settings: the working directory, and the user's folders.
+"""The directories of results, caches and settings: in the working directory, and in the user's folders.
 
-Also where somebody has none: containers run under numbers that the system knows no user for.
+A user may have no home directory: containers run with user ids that the system does not know.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 from dlperf_sdk.errors import Unavailable
 
 RESULTS = Path("dlperf-results")
-"""Results, unless somebody says otherwise: a directory per run."""
+"""Default directory of results, with a directory per run."""
 CAMPAIGNS = Path("dlperf-campaigns")
-"""Campaigns, unless somebody says otherwise: a directory each."""
+"""Default parent directory of campaigns."""
 
 
 def expand_home(text: str | Path) -> Path:
@@ -23,18 +23,22 @@ def expand_home(text: str | Path) -> Path:
 
 
 def home(environ: Mapping[str, str]) -> Path | None:
-    """Return the home directory: HOME in the variables `environ`, else the system's entry; None if there is none."""
+    """Return the user's home directory; None if there is none.
+
+    Args:
+        environ: Environment variables. HOME is used if it is set, else the system's entry for this user.
+    """
     directory = Path(environ.get("HOME") or expand_home("~"))
     return directory if directory.is_absolute() else None
 
 
 def cache() -> Path:
-    """Return the folder of data kept between runs: DLPERF_CACHE_DIR, else `dlperf` in the user's cache.
+    """Return the absolute path of the folder for data that is kept between runs; it may not exist.
 
-    It may not exist.
+    It is DLPERF_CACHE_DIR if that is set, else `dlperf` in the user's cache folder.
 
     Raises:
-        Unavailable: nobody has named it, and the user has no home directory.
+        Unavailable: the path is in a home directory, and the system knows none.
     """
     named = os.environ.get("DLPERF_CACHE_DIR")
     try:

@@ -19,10 +19,10 @@ from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports.blocks import Block, Cell, Labels, Paragraph
 
 SMALL_CASE = {"batch_size": 4, "warmup": 1, "steps": 3, "repeats": 1, "on_busy": "note"}
-"""Fields of the tried case that no flag sets."""
+"""Fields of the case, unless a flag sets them."""
 _FRAME = re.compile(r'File "(?:[^"]*/bundle/)?([^"]+)", line ([0-9]+), in (\S+)')
 MOST_NAMES = 5
-"""Parameters that a line names."""
+"""Maximum number of parameters that a line names."""
 
 
 @command
@@ -67,7 +67,11 @@ def try_(
 
 
 def list_problems(answers: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each problem that the worker's answers show (`dlperf_sdk.worker.conformance`)."""
+    """Yield a sentence for each problem that the worker's answers show.
+
+    Args:
+        answers: Name of a question → the answer, see `dlperf_sdk.worker.conformance`.
+    """
     different = answers.get("initial")
     if different:
         names = ", ".join(different[:MOST_NAMES])
@@ -87,10 +91,10 @@ def list_problems(answers: Mapping[str, Any]) -> Iterator[str]:
 
 
 def explain_failure(question: str, traceback: str) -> str:
-    """Return the sentence on an exception of a worker: what was asked, the exception, and the plugin's line.
+    """Return a sentence on an exception of a worker: the question, the exception, and the line of the plugin.
 
     Args:
-        question: The question that failed, or `anything` if the worker failed before the first.
+        question: Name of the question that failed, or `anything` if the worker failed before the first.
         traceback: The worker's traceback or log.
     """
     subject = "Starting the runtime or building the trainer" if question == "anything" else f"`{question}`"
@@ -102,7 +106,12 @@ def explain_failure(question: str, traceback: str) -> str:
 
 
 def page(answers: Mapping[str, Any], problems: list[str]) -> list[Block]:
-    """Return the answers as labelled lines, then the problems, or the next tools to use."""
+    """Return the answers as labelled lines, then the problems; without any, the commands to use next.
+
+    Args:
+        answers: Name of a question → the answer.
+        problems: The sentences of `list_problems`.
+    """
     blocks: list[Block] = [Labels(tuple(_lines(answers)))]
     blocks += [Paragraph(problem, "bad") for problem in problems]
     if not problems:

@@ -1,1 +1,1 @@
-"""Documents: reading, positions in files, schemas and messages about them."""
+"""Documents: reading, positions in files, schemas, and messages about mistakes."""

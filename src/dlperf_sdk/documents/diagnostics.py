@@ -1,4 +1,4 @@
-"""All that is wrong with a file that somebody wrote, each mistake with its line: they are mended in one go."""
+"""Messages about all mistakes in a file, each with its line, so that they can be corrected at once."""
 
 from __future__ import annotations
 
@@ -11,18 +11,22 @@ from dlperf_sdk.documents import schema, source_positions
 from dlperf_sdk.errors import CampaignError
 
 MAX_LISTED = 10
-"""Mistakes that are told; of the others, how many there are."""
+"""Maximum number of mistakes in a message; the others are counted."""
 
 
 def list_file_errors(
     path: Path, name: str, document: Any, places: Mapping[source_positions.Place, int]
 ) -> list[str]:
-    """Return the errors that the schema `name` finds in the content of a file, sorted by line: `FILE:LINE: …` each.
+    """Return the errors that a schema finds in the content of a file, as `FILE:LINE: …`, sorted by line.
 
-    `places` are the file's lines, as `source_positions.lines_of` returns them.
+    Args:
+        path: The file, for the messages.
+        name: Name of the schema.
+        document: The file's content.
+        places: Lines of the file's keys, as `source_positions.lines_of` returns them.
 
     Raises:
-        DocumentError: the document has another version.
+        DocumentError: the document is of another major version.
     """
     messages = [
         (source_positions.line_of(places, error.place), str(error))
@@ -33,7 +37,10 @@ def list_file_errors(
 
 @contextmanager
 def gather_errors(errors: list[str]) -> Iterator[None]:
-    """Append the lines of a `CampaignError` raised inside to `errors`, and suppress it so that more are found."""
+    """Return a context in which a `CampaignError` is suppressed, and its lines are appended to `errors`.
+
+    Further mistakes can then be found.
+    """
     try:
         yield
     except CampaignError as error:
@@ -41,7 +48,7 @@ def gather_errors(errors: list[str]) -> Iterator[None]:
 
 
 def join_errors(errors: Iterable[str]) -> str:
-    """Return errors as one message, a line each, without duplicates: at most ten, and the number of the others."""
+    """Return messages as one text, a line each, without duplicates: at most ten, then the number of the others."""
     lines = list(dict.fromkeys(errors))
     if len(lines) <= MAX_LISTED:
         return "\n".join(lines)

@@ -1,7 +1,7 @@
-"""Types of fields in documents: a Python type with the JSON Schema keywords that bound its values.
+"""Types of fields in documents: Python types with JSON Schema keywords that bound their values.
 
-`make schemas` reads them from the annotations of the classes that documents are made of. At run time they are the plain
-types: a document is checked against its schema once, before it becomes values.
+`make schemas` reads the keywords from the annotations of the documents' classes. At run time the types are the plain
+ones: a document is checked against its schema once, before it becomes values.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class Schema:
     """JSON Schema keywords of a type, attached to it with `typing.Annotated`.
 
     Args:
-        name: Name in `$defs`, for a type that is defined once and referred to.
-        keywords: Keywords added to those that follow from the type. With `type` or `anyOf`, they stand for all of them.
-            The annotation `expected` says in words what a `pattern` allows: error messages show it.
+        name: Name in `$defs`, for a type that is defined once and referred to; None: it is defined where it is used.
+        keywords: Keywords that are added to those that follow from the type. With `type` or `anyOf` they replace
+            these. The annotation `expected` says in words what a `pattern` allows; error messages show it.
     """
 
     def __init__(self, name: str | None = None, **keywords: Any) -> None:
@@ -29,19 +29,23 @@ class Schema:
 
 
 class WrittenAs:
-    """The type that a field has in documents, where its values have another one."""
+    """Type of a field in documents, attached with `typing.Annotated` where values have another type."""
 
     def __init__(self, type: Any) -> None:
         self.type = type
 
 
 def text(pattern: str, expected: str) -> Schema:
-    """Return the keywords of a text that matches `pattern`, which `expected` describes in words."""
+    """Return the keywords of a text that matches `pattern`; `expected` describes the pattern in words."""
     return Schema(pattern=pattern, expected=expected)
 
 
 def keywords_of_type(annotated: Any) -> dict[str, Any]:
-    """Return the JSON Schema keywords of a type with annotations."""
+    """Return a copy of the JSON Schema keywords that are attached to a type with `Annotated`.
+
+    Raises:
+        StopIteration: the type has none.
+    """
     return next(
         dict(annotation.keywords) for annotation in get_args(annotated)[1:] if isinstance(annotation, Schema)
     )
@@ -49,7 +53,7 @@ def keywords_of_type(annotated: Any) -> dict[str, Any]:
 
 _NAME = "a name (lower-case letters and digits, and '.', '_' and '-' behind the first)"
 Name = Annotated[str, text("^[a-z0-9][a-z0-9._-]*$", _NAME)]
-"""The name of a plugin, a precision, a data source and the like."""
+"""Name of a plugin, a precision, a data source and the like."""
 RunId = Annotated[
     str,
     text(
@@ -75,7 +79,7 @@ ParameterName = Annotated[
     str, text(r"^[^\u0000]{1,256}$", "a text without null characters, of 1 to 256 characters")
 ]
 SystemText = Annotated[str, text(r"^[^\u0000]*$", "a text without null characters")]
-"""A text that an operating system takes as an argument or as the value of a variable."""
+"""Text that an operating system accepts as an argument or as the value of a variable."""
 PathText = Annotated[str, text(r"^[^\u0000]+$", "a text without null characters, not empty")]
 Timestamp = Annotated[
     str,
@@ -89,7 +93,7 @@ Sha256 = Annotated[str, text("^[0-9a-f]{64}$", "64 hexadecimal digits")]
 Count = Annotated[int, Schema(minimum=0, maximum=_LARGEST_INT64)]
 PositiveCount = Annotated[int, Schema(minimum=1, maximum=_LARGEST_INT64)]
 Index = Annotated[int, Schema(minimum=0, maximum=10**12)]
-"""The number of an attempt, a rank or a replica."""
+"""Number of an attempt, a rank or a replica."""
 NodeIndex = Annotated[int, Schema(minimum=0, maximum=999_998)]
 NodeCount = Annotated[int, Schema(minimum=1, maximum=999_999)]
 SampleCount = Annotated[int, Schema(minimum=1, maximum=2**31 - 1)]

@@ -1,4 +1,4 @@
-"""Plain values: what a document may hold, and how values are written, in documents and for people."""
+"""Plain values: what a document may contain, and how values are written, in documents and for readers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 from dlperf_sdk.errors import DocumentError
 
 DEEPEST = 64
-"""Objects and arrays inside each other. No document of ours comes near."""
+"""Maximum nesting of objects and arrays, far more than any document of dlperf-sdk has."""
 LARGEST_FLOAT = sys.float_info.max
-"""Bound of the numbers in a document, whole ones too."""
+"""Bound of the numbers in a document, whole ones included."""
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -31,7 +31,7 @@ def format_value(value: Any) -> str:
 
 
 def replace_control_characters(text: str) -> str:
-    """Replace control characters, so that texts of workers and files cannot control a terminal."""
+    """Replace control characters except for newline and tab, so that texts of others cannot control a terminal."""
     if text.isprintable():
         return text
     return "".join(char if char in "\n\t" or char.isprintable() else "�" for char in text)
@@ -44,20 +44,25 @@ def now() -> str:
 
 
 def number(value: float | str) -> float:
-    """Return a number as a float; documents write the three that are not finite, which JSON does not have, as text."""
+    """Return a number of a document as a float. Documents write `nan`, `inf` and `-inf` as text, which JSON lacks."""
     return _NON_FINITE[value] if isinstance(value, str) else float(value)
 
 
 def numbers(values: Sequence[float | str]) -> tuple[float, ...]:
-    """Return numbers as floats; documents write those that are not finite as text."""
+    """Return numbers of a document as a tuple of floats; `nan`, `inf` and `-inf` may be text."""
     return tuple(values) if set(map(type, values)) == {float} else tuple(map(number, values))  # type: ignore[arg-type]
 
 
 def check_plain(value: Any, source: str) -> None:
-    """Check that a value consists of JSON types and is not too deep; `source` names it in messages.
+    """Check that a value consists of JSON types, and is not nested too deeply.
+
+    Args:
+        value: The value.
+        source: Name of the value in messages.
 
     Raises:
-        DocumentError: it holds something else, a NaN, an endless number, or is nested too deeply.
+        DocumentError: the value has a part of another type, a key that is no text, a number that is not finite or
+            too large, or more than `DEEPEST` levels.
     """
     level = [value]
     for _ in range(DEEPEST):

@@ -1,6 +1,6 @@
-"""Files from outside, read as plain data: nothing in them can do anything.
+"""Reading of files from outside as plain data. Nothing in a file is executed.
 
-Importing this module imports no parser: TOML's and YAML's are loaded with the first file of their kind.
+Importing this module imports no parser: those of TOML and YAML are imported with the first file of their kind.
 """
 
 from __future__ import annotations
@@ -17,31 +17,36 @@ from dlperf_sdk.documents.json_values import DEEPEST, check_plain, format_value
 from dlperf_sdk.errors import DocumentError
 
 LARGEST_SPEC = 1024 * 1024
-"""Bytes of a file that somebody wrote by hand, or a campaign's generator."""
+"""Maximum size in bytes of a file that was written by hand or by a generator of campaigns."""
 LARGEST_RESULT = 512 * 1024 * 1024
-"""Bytes of a file that we wrote: thousands of ranks with every step's time."""
+"""Maximum size in bytes of a file that dlperf-sdk wrote, with every step's time of thousands of ranks."""
 
 
 _LARGEST_YAML = 256 * 1024
-"""Bytes of a file in YAML, whose parser takes 20 times as long as those of JSON and TOML."""
+"""Maximum size in bytes of a file in YAML, whose parser takes 20 times as long as those of JSON and TOML."""
 _MOST_MEMORY = 384 * 1024 * 1024
-"""Bytes that the values of a document in JSON may take."""
+"""Maximum memory in bytes for the values of a document in JSON."""
 _BYTES_OF = {b"{": 240, b"[": 96, b",": 64, b":": 64}
-"""Bytes that Python takes at most for what each of these stands for: an object, an array, a value."""
+"""Character → maximum memory in bytes that Python needs for what it stands for: an object, an array, a value."""
 _PART = r"""(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')"""
 _DEEP_KEY = re.compile(rf"""(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{{DEEPEST}}}""")
-"""A key of TOML with more parts than any document has levels: its parser takes time that is quadratic in them."""
+"""A key of TOML with more parts than any document has levels. Its parser takes time that is quadratic in the parts."""
 
 
 def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
-    """Read a file as plain data: JSON, TOML or YAML, by its suffix. Nothing in it can do anything.
+    """Read a file as plain data: JSON, TOML or YAML, by its suffix.
 
-    JSON is strict: no NaN, no key twice. YAML is the part of it that says the same as JSON: no tags, no
-    anchors or aliases, no key twice, and `yes`, `010` or `2020-01-01` are text.
+    JSON is strict: no NaN, no key twice. YAML is limited to what JSON can express: no tags, no anchors or
+    aliases, no key twice; `yes`, `010` and `2020-01-01` are text.
+
+    Args:
+        path: The file.
+        limit: Maximum size in bytes. For YAML a lower limit applies as well.
 
     Raises:
-        DocumentError: it cannot be read, is larger than `limit` bytes, would take too much memory, is no regular
-            file, cannot be parsed (the message begins with FILE:LINE), or is not an object at its top.
+        DocumentError: the suffix is another one; the file cannot be read, is no regular file, is too large, would
+            need too much memory, cannot be parsed (the message begins with FILE:LINE), or has no object at its
+            top.
     """
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
@@ -69,10 +74,15 @@ def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
 
 
 def parse_json(data: bytes, source: str) -> Any:
-    """Parse strict JSON in UTF-8; `source` names it in messages.
+    """Parse strict JSON in UTF-8.
+
+    Args:
+        data: The text.
+        source: Name of the document in messages.
 
     Raises:
-        DocumentError: it is no JSON, names a key twice, holds NaN or an infinity, or is nested too deeply.
+        DocumentError: the text is not JSON, has a key twice, contains NaN or an infinity, is nested too deeply,
+            or would need too much memory.
     """
     check_memory(data, source)
     try:
@@ -86,10 +96,14 @@ def parse_json(data: bytes, source: str) -> Any:
 
 
 def check_memory(data: bytes, source: str) -> None:
-    """Check that the values of a JSON document do not take much more memory than its text, before it is parsed.
+    """Check, before a JSON document is parsed, that its values do not need too much memory.
+
+    Args:
+        data: The document's text.
+        source: Name of the document in messages.
 
     Raises:
-        DocumentError: they would; the message names the document by `source`.
+        DocumentError: they would need more than 384 MiB.
     """
     if len(data) * (1 + max(_BYTES_OF.values())) <= _MOST_MEMORY:
         return
@@ -102,7 +116,7 @@ def check_memory(data: bytes, source: str) -> None:
 
 
 class _Misread(Exception):
-    """A text that its parser refuses: as what, why, and in which line, counted from 1."""
+    """A text that a parser refuses, with the kind of document, the reason, and the line, counted from 1."""
 
     def __init__(self, kind: str, reason: str, line: int) -> None:
         super().__init__(f"{kind}: {reason}")
@@ -172,10 +186,10 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Return a regular file opened for reading. Without O_NONBLOCK, to open a named pipe would wait for its writer.
+    """Return a regular file opened for reading. Opening a named pipe does not wait for its writer.
 
     Raises:
-        DocumentError: it cannot be opened, or is not a regular file.
+        DocumentError: the file cannot be opened, or is not a regular file.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -189,10 +203,10 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read_file(path: Path, limit: int) -> bytes:
-    """Return the bytes of a regular file.
+    """Return the content of a regular file.
 
     Raises:
-        DocumentError: it cannot be read, is no regular file, or is larger than `limit` bytes.
+        DocumentError: the file cannot be read, is not a regular file, or is larger than `limit` bytes.
     """
     try:
         with open_file(path) as file:

@@ -1,4 +1,4 @@
-"""Validation of documents against the JSON Schemas in `schemas/` (draft 2020-12)."""
+"""Validation of documents against the JSON Schemas in `schemas/` (draft 2020-12), whose names are `NAMES`."""
 
 from __future__ import annotations
 
@@ -43,13 +43,16 @@ NAMES = (
 
 
 def check(name: str, document: Any, part: str = "") -> None:
-    """Check a document against the schema `name`, or against its `$defs/part`.
+    """Check a document against a schema.
 
-    It is plain data, as `load_document` and `parse_json` return it; `check_plain` checks values from elsewhere.
+    Args:
+        name: Name of the schema.
+        document: Plain data, as `load_document` and `parse_json` return it; `check_plain` checks other values.
+        part: Name of a definition in the schema's `$defs` to check against; empty: the schema itself.
 
     Raises:
-        DocumentError: It breaks the schema, or is of a newer major version; the message names the place as a
-            JSON path.
+        DocumentError: the document breaks the schema, or is of another major version. The message names the place
+            as a JSON path.
     """
     title = _title(name, part)
     _check_version(name, title, document)
@@ -64,7 +67,13 @@ def check(name: str, document: Any, part: str = "") -> None:
 
 
 def is_valid(name: str, document: Any, part: str = "") -> bool:
-    """Return True if plain data follows the schema `name`, or its `$defs/part`."""
+    """Return True if a document follows a schema. Its version is not compared.
+
+    Args:
+        name: Name of the schema.
+        document: Plain data.
+        part: Name of a definition in the schema's `$defs`; empty: the schema itself.
+    """
     try:
         return _load_deciding_validator(name, part).is_valid(document)
     except UnicodeEncodeError:  # half of a surrogate pair, which JSON can hold and the fast validator cannot
@@ -72,10 +81,10 @@ def is_valid(name: str, document: Any, part: str = "") -> bool:
 
 
 def list_errors(name: str, document: Any) -> list[DocumentError]:
-    """List everything that is wrong with a document by the schema `name`: what `check` raises is one of them.
+    """Return an error for everything in a document that breaks the schema `name`; empty if it is valid.
 
     Raises:
-        DocumentError: It is of another version.
+        DocumentError: the document is of another major version.
     """
     title = _title(name, "")
     _check_version(name, title, document)
@@ -109,13 +118,13 @@ def _refusal(
 
 
 def load(name: str) -> dict[str, Any]:
-    """Return the schema `name`."""
+    """Return the schema `name` as a new dictionary, read from its file."""
     document: dict[str, Any] = json.loads((_directory() / f"{name}.schema.json").read_text(encoding="utf-8"))
     return document
 
 
 def embed_references(name: str) -> dict[str, Any]:
-    """Return the schema `name` with those that it refers to under its own `$defs`: editors read one file."""
+    """Return the schema `name` as one document, for editors: schemas that it refers to are under its own `$defs`."""
     ids = {schema["$id"]: definition for definition, schema in _schemas().items()}
     used: set[str] = set()
 
@@ -148,7 +157,7 @@ def embed_references(name: str) -> dict[str, Any]:
 
 
 def version(name: str) -> str:
-    """Return the version of the schema `name` that this dlperf-sdk writes."""
+    """Return the version of the schema `name` that this dlperf-sdk writes, such as `1.0`."""
     schema = _schemas()[name]
     properties = schema.get("properties") or schema["$defs"]["record"]["properties"]
     return str(properties["schema_version"]["default"])
@@ -173,7 +182,12 @@ def _load_deciding_validator(name: str, part: str) -> jsonschema_rs.Draft202012V
 
 @cache
 def load_explaining_validator(name: str, part: str = "") -> Draft202012Validator:
-    """Return the validator that lists what is wrong with a document, a hundred times slower than `is_valid`."""
+    """Return the validator that lists the errors of a document, a hundred times slower than `is_valid`.
+
+    Args:
+        name: Name of the schema.
+        part: Name of a definition in the schema's `$defs`; empty: the schema itself.
+    """
     return explaining_validator(_root(name, part), _schemas().values())
 
 

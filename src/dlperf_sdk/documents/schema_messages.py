@@ -1,4 +1,4 @@
-"""Messages about schema errors: where, what was expected, what was found."""
+"""Messages about schema errors: the place, what was expected, and what the document has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def find_unknown_keys(error: ValidationError) -> list[str]:
-    """Return the keys that the schema does not know, if that is the error."""
+    """Return the keys of an object that its schema does not have; empty if the error is another one."""
     if error.validator != "additionalProperties" or not isinstance(error.instance, Mapping):
         return []
     known: Any = error.schema
@@ -23,7 +23,7 @@ def find_unknown_keys(error: ValidationError) -> list[str]:
 
 
 def find_misnamed_keys(error: ValidationError) -> list[str]:
-    """Return the key whose name does not match, if that is the error."""
+    """Return the key whose name breaks the schema's pattern, in a list; empty if the error is another one."""
     return [str(error.instance)] if "propertyNames" in list(error.absolute_schema_path)[-2:] else []
 
 
@@ -59,6 +59,7 @@ EXPECTED: dict[str, Callable[[Any], str]] = {
     "maxItems": lambda limit: f"{limit} items or fewer",
     "anyOf": lambda _: "something else",
 }
+"""Keyword of JSON Schema → function that describes in words what a value of the keyword allows."""
 
 
 def _describe_pattern(schema: Mapping[str, Any]) -> str:
@@ -71,7 +72,13 @@ def _describe_pattern(schema: Mapping[str, Any]) -> str:
 
 
 def explain(error: ValidationError, unknown: Sequence[str]) -> str:
-    """Return in words what was expected and what the document has; `unknown` are the unknown keys, if any."""
+    """Return a phrase that says what was expected and what the document has, without a full stop.
+
+    Args:
+        error: The error.
+        unknown: The unknown keys that the message is about, of which the first is named; empty if that is not the
+            error.
+    """
     schema: Any = error.schema
     if error.validator == "required":
         missing = [key for key in schema["required"] if key not in error.instance]  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""Find the line of a key in a file, so that an error message about a long file can name it."""
+"""Lines of keys in a file, for error messages."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from dlperf_sdk.documents.json_values import DEEPEST
 
 Place = tuple[str | int, ...]
+"""Keys and indexes that lead to a value, from the top of the document."""
 
 _HEADER = re.compile(r"\s*(\[\[?)([A-Za-z0-9_.\-\"' \t]+)\]\]?\s*(?:#.*)?")
 _KEY = re.compile(r"\s*([A-Za-z0-9_\-.]+|\"[^\"]*\"|'[^']*')\s*=")
@@ -19,9 +20,11 @@ _ODD = re.compile(r"NaN|-?Infinity|-?[0-9]{1000,}")
 
 
 def lines_of(text: str, suffix: str) -> Mapping[Place, int]:
-    """Return the line, counted from 1, of every key and list item of a document that has been read without errors.
+    """Return the line, counted from 1, of every key and list item of a document.
 
-    `suffix` is the file's: `.toml`, `.json` or YAML's.
+    Args:
+        text: The document, which has been parsed without errors.
+        suffix: The file's suffix in lower case: `.toml`, `.json`, or any other for YAML.
     """
     find: Callable[[str], Iterator[tuple[Place, int]]] = {
         ".toml": _toml_positions,
@@ -31,7 +34,7 @@ def lines_of(text: str, suffix: str) -> Mapping[Place, int]:
 
 
 def line_of(lines: Mapping[Place, int], place: Place) -> int:
-    """Return the line of the key at `place`, or of the nearest enclosing one."""
+    """Return the line of the key at `place`, or of the nearest enclosing key; 1 if none is known."""
     for length in range(len(place), 0, -1):
         if place[:length] in lines:
             return lines[place[:length]]
@@ -39,12 +42,22 @@ def line_of(lines: Mapping[Place, int], place: Place) -> int:
 
 
 def location(path: Path | str, lines: Mapping[Place, int], place: Place) -> str:
-    """Return `FILE:LINE` of a place in a document, by the `lines` of `lines_of`."""
+    """Return `FILE:LINE` of a place in a document.
+
+    Args:
+        path: The file.
+        lines: The lines of its keys, as `lines_of` returns them.
+        place: The place; if it is not known, the nearest enclosing one is used.
+    """
     return f"{path}:{line_of(lines, place)}"
 
 
 def find_repeated_key(text: str) -> tuple[str | int, int]:
-    """Return the first key of a JSON text that its object already has, and its line."""
+    """Return the first key of a JSON text that its object already has, and the key's line.
+
+    Raises:
+        ValueError: there is no such key.
+    """
     places: set[Place] = set()
     for place, line in _json_positions(text):
         if place in places:
@@ -54,7 +67,10 @@ def find_repeated_key(text: str) -> tuple[str | int, int]:
 
 
 def line_of_invalid_number(text: str) -> int:
-    """Return the line of the first number in a JSON text that JSON does not have or that is endless."""
+    """Return the line of the first invalid number in a JSON text; 1 without one.
+
+    A number is invalid if it is NaN, infinite, or has a thousand digits.
+    """
     return next((line for token, line in _words(text) if _ODD.fullmatch(token)), 1)
 
 

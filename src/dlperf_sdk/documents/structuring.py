@@ -1,4 +1,4 @@
-"""Conversion of documents that have passed their schema into values of attrs classes."""
+"""Conversion of documents that follow their schema into values of attrs classes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ _SCALARS = {str, int, float, bool, type(None)}
 
 
 def structure(document: Mapping[str, Any], cls: type[T]) -> T:
-    """Return the value of a valid document; keys that its class has no field for, such as its version, are left out."""
+    """Return a document as a value of an attrs class. The document must follow its schema; this is not checked here.
+
+    Keys that the class has no field for, such as the version, are ignored.
+    """
     return converter().structure(document, cls)
 
 
 @cache
 def converter() -> Converter:
-    """Return the converter, which follows the types. Copy it to add hooks: it is shared."""
+    """Return the converter behind `structure`. It is shared: copy it to add hooks."""
     from cattrs import Converter
 
     result = Converter(detailed_validation=False)

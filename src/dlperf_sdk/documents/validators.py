@@ -1,4 +1,4 @@
-"""The two validators of a JSON Schema: one that decides quickly, and one that explains what is wrong.
+"""Two validators for a JSON Schema: one that decides quickly, and one that lists errors.
 
 Each imports its library when it is first needed: start-up time matters, and most documents are valid.
 """
@@ -20,7 +20,12 @@ Schema = dict[str, Any]
 
 
 def deciding_validator(root: Schema, schemas: Iterable[Schema]) -> jsonschema_rs.Draft202012Validator:
-    """Return a validator that only decides, about plain data; `schemas` are the documents that `root` may refer to."""
+    """Return a fast validator of plain data that only decides.
+
+    Args:
+        root: The schema.
+        schemas: The schemas that it may refer to by `$id`.
+    """
     import jsonschema_rs
 
     registry = jsonschema_rs.Registry([(schema["$id"], _drop_float_range(schema)) for schema in schemas])
@@ -41,7 +46,12 @@ def _drop_float_range(schema: Any) -> Any:
 
 
 def explaining_validator(root: Schema, schemas: Iterable[Schema]) -> Draft202012Validator:
-    """Return a validator that lists errors; `schemas` are the documents that `root` may refer to."""
+    """Return a validator that lists errors.
+
+    Args:
+        root: The schema.
+        schemas: The schemas that it may refer to by `$id`.
+    """
     from jsonschema import Draft202012Validator, validators
     from referencing import Registry
     from referencing.jsonschema import DRAFT202012

@@ -1,4 +1,4 @@
-"""YAML without what makes it a language: what is left says the same as JSON, and takes no more than it."""
+"""The subset of YAML that has the values of JSON, and that takes no more time and memory than JSON."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from yaml.constructor import ConstructorError
 from dlperf_sdk.documents.json_values import DEEPEST
 
 _MOST_NODES = 20_000
-"""Keys and values of a document; more take seconds to read."""
+"""Maximum number of keys and values of a document; more take seconds to read."""
 
 
 class PlainLoader(yaml.SafeLoader):
-    """Refuses tags, anchors, aliases, keys that are no text, keys that are there twice, and deep nesting.
+    """A YAML loader that refuses tags, anchors, aliases, keys that are no text or occur twice, and deep nesting.
 
-    Plain scalars are what JSON has: `true`, `false`, `null`, decimal numbers. Everything else is text, so
-    `no` is not false, `010` is not 8, `1:30` is not 90, and a date stays as it was written.
+    Plain scalars are those of JSON: `true`, `false`, `null`, decimal numbers. Everything else is text: `no` is
+    not false, `010` is not 8, `1:30` is not 90, and a date stays as it was written.
     """
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own protocol
@@ -29,10 +29,11 @@ class PlainLoader(yaml.SafeLoader):
         self._depth = self._nodes = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Return the node of one value, checked. PyYAML calls it for every node, before anything is constructed.
+        """Return the node of one value, after a check. PyYAML calls it for every node, before any value is constructed.
 
         Raises:
-            ComposerError: the document has an anchor, an alias or a tag, too many nodes, or is nested too deeply.
+            ComposerError: the node has an anchor, an alias or a tag; or the document has too many nodes or too
+                many levels.
         """
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
@@ -53,7 +54,7 @@ class PlainLoader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """Return a mapping with text keys, none of them twice; PyYAML's own takes the last of equal keys.
+        """Return a mapping whose keys are distinct texts. PyYAML's own method takes the last of equal keys.
 
         Raises:
             ConstructorError: a key is not a text, or occurs twice.
@@ -72,10 +73,10 @@ class PlainLoader(yaml.SafeLoader):
         return value
 
     def construct_yaml_int(self, node: Any) -> int:
-        """Return a decimal number; PyYAML's own reads octal and base 60 as well.
+        """Return a decimal number. PyYAML's own method reads octal and base 60 as well.
 
         Raises:
-            ConstructorError: the number is too long.
+            ConstructorError: the number has thousands of digits.
         """
         try:
             return int(node.value)

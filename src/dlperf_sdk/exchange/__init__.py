@@ -1,1 +1,1 @@
-"""Results for other programs, and other programs' measurements as results."""
+"""Export of results to other programs' formats, and import of other programs' measurements."""

@@ -1,4 +1,4 @@
-"""The table of results as CSV (RFC 4180), and back."""
+"""The table of results as CSV (RFC 4180): writing and reading."""
 
 from __future__ import annotations
 
@@ -12,21 +12,26 @@ from dlperf_sdk.results.result import Result
 from dlperf_sdk.results.table import COLUMNS, METRIC_PARTS, Row, Value, columns, rows
 
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\n", "'")
-"""Characters that begin a cell, after white space, that a spreadsheet would run, and the mark that prevents it."""
+"""Beginnings of a cell, also after white space, that a spreadsheet would execute, and the mark that prevents it."""
 
 
 def to_csv(results: Sequence[Result]) -> str:
-    """Return the table as CSV (RFC 4180): a header, then a line per result; empty where a cell is None.
+    """Return the table of results as CSV (RFC 4180): a header, then a line per result. A cell that is None is empty.
 
-    A text that a spreadsheet would take for a formula (beginning with = + - @, also full-width or after white
-    space) has an apostrophe before it, and so has one that begins with an apostrophe: `read_csv` takes it away again.
-    Numbers are written so that they read back exactly; those that are not finite as nan, inf and -inf.
+    A text that a spreadsheet would take for a formula gets an apostrophe in front, and so does a text that begins
+    with an apostrophe; `read_csv` removes it. Formulas begin with = + - @, also full-width or after white space.
+    Numbers are written so that they read back exactly; those that are not finite are nan, inf and -inf.
     """
     return csv_text([column.name for column in columns(results)], (row.values() for row in rows(results)))
 
 
 def csv_text(header: Sequence[str], lines: Iterable[Iterable[Value]]) -> str:
-    """Return any table as CSV, with the rules of `to_csv`: a header, and the values of each line."""
+    """Return any table as CSV, with the rules of `to_csv`.
+
+    Args:
+        header: Titles of the columns.
+        lines: Rows, each with the values of the columns in order.
+    """
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\r\n")
     writer.writerow(map(_escape, header))
@@ -50,7 +55,7 @@ def _escape(text: str) -> str:
 
 
 def read_csv(text: str) -> list[Row]:
-    """Return the rows of a table that `to_csv` wrote.
+    """Return the rows of a table that `to_csv` wrote: for each, the name of a column → its value.
 
     Raises:
         DocumentError: the text is not such a table; the message names the line.

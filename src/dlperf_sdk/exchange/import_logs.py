@@ -1,4 +1,4 @@
-"""Logs of other programs as results: marked as imported, with the estimator that was used, and nothing verified.
+"""Logs of other programs as results: marked as imported, with the estimator that was used, and not verified.
 
 ::
 
@@ -6,8 +6,8 @@
 
     results = import_logs("tf-cnn-benchmarks", ["run-1.log", "run-2.log"], {"precision": "fp32"})
 
-Logs of the same case become the repeats of one result. Facts that a log does not state have to be given, or they stay
-unknown. A log is read line by line, whatever its size, and executes nothing.
+Logs of the same case become the repeats of one result. Facts that a log does not state must be given, or stay
+unknown. A log is read line by line, whatever its size, and nothing in it is executed.
 """
 
 from __future__ import annotations
@@ -73,21 +73,24 @@ def import_logs(
     stated: Mapping[str, Any] | None = None,
     registry: Registry | None = None,
 ) -> tuple[Result, ...]:
-    """Return a result for each case in the logs. Logs with the same facts are repeats of one result, in their order.
+    """Return a result for each case in the logs.
+
+    Logs with the same facts are the repeats of one result, in their order. Nothing is stored.
 
     Args:
-        importer: The name of an installed importer.
-        paths: The logs.
+        importer: Name of an installed importer.
+        paths: The logs, at least one.
         stated: Facts that the logs do not state, or state wrongly, under the names of a run spec's fields
-            (`precision`, `data`, …) and of published figures' (`hardware`, `clip_norm`, …); `warmup` and `steps`
-            choose another window, where the importer has one.
-        registry: The plugins to choose from; those that are installed, unless given.
+            (`precision`, `data`, …) and of published figures' (`hardware`, `clip_norm`, …). `warmup` and `steps`
+            choose another window, if the importer has one.
+        registry: The plugins; None: those that are installed.
 
     Raises:
-        UnknownName: there is no such importer, or `stated` names no fact of a case.
+        UnknownName: there is no such importer, or `stated` has a name that is no fact of a case.
         PluginError: the importer cannot be used.
-        DocumentError: a log is malformed; the message names the line.
-        UsageError: the same file is given twice, or a fact that a case needs is neither in a log nor given.
+        DocumentError: a log cannot be read or is malformed; the message names the line.
+        UsageError: there is no log, two files have the same content, or a fact that every case needs is neither
+            in a log nor given.
         SpecError: a value is impossible.
     """
     registry = registry or Registry()

@@ -1,8 +1,8 @@
 """Results as MLPerf's log lines: `:::MLLOG {"namespace": …, "time_ms": …, "event_type": …, "key": …, …}`.
 
-Source of the format: mlcommons/logging, mlperf_logging/mllog/mllog.py (`_encode_log`: the six fields and their order)
-and mllog/constants.py (the keys). Keys that MLPerf does not have begin with `dlperf_`. This is no MLPerf submission:
-a result is a throughput, not a time to a target.
+Source of the format: mlcommons/logging, mlperf_logging/mllog/mllog.py (`_encode_log`: the six fields and their
+order) and mllog/constants.py (the keys). Keys that MLPerf does not have begin with `dlperf_`. This is no MLPerf
+submission: a result is a throughput, not a time to a target.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dlperf_sdk.results.result import Result
 
 _START, _END, _POINT = "INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"
 _BENCHMARKS = {"resnet50": "resnet", "bert-base": "bert"}
-"""Names of models in MLPerf. Its BERT is the large one; `dlperf_model` has ours."""
+"""Model → its name in MLPerf, whose BERT is the large one. `dlperf_model` has the model's own name."""
 _OPTIMIZER = (
     ("kind", "opt_name"),
     ("learning_rate", "opt_base_learning_rate"),
@@ -30,14 +30,15 @@ _OPTIMIZER = (
 
 
 def to_mllog(results: Sequence[Result]) -> str:
-    """Return a line per event; the results in their order, each under its id as namespace.
+    """Return the events of all results, a line each, with the result's id as `namespace`.
 
-    `time_ms` is milliseconds since 1970 in UTC: the run's start for what it was asked to do, its end for what it
-    found. `metadata.lineno` is the line's number in what is returned. Numbers that are not finite, which JSON does
-    not have, are texts: `nan`, `inf`, `-inf`.
+    `time_ms` is in milliseconds since 1970, UTC: the start of the run for what was requested, its end for what
+    was measured. `metadata.lineno` is the number of the line in the returned text, from 1. Numbers that are not
+    finite are the texts `nan`, `inf` and `-inf`. The records of results in the store are read.
 
     Raises:
-        UsageError: a result's start or end is no date.
+        UsageError: the start or end of a result is not a date.
+        DocumentError: a result's records cannot be read.
     """
     lines: list[str] = []
     for result in results:

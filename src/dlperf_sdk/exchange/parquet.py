@@ -1,4 +1,4 @@
-"""The table of results as a Parquet file, with pyarrow (the extra `parquet`)."""
+"""The table of results as a Parquet file, written by pyarrow (the extra `parquet`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def to_parquet(results: Sequence[Result]) -> bytes:
     """Return the table of results as a Parquet file: texts, 64-bit numbers, booleans and nulls.
 
     Raises:
-        UsageError: pyarrow is not installed, or a whole number does not fit into 64 bits.
+        UsageError: pyarrow cannot be imported, or a whole number does not fit into 64 bits.
     """
     file = io.BytesIO()
     import_library("pyarrow.parquet").write_table(to_arrow(results), file)

@@ -1,1 +1,1 @@
-"""Run a worker half without planner, agents or environment: for tests and benchmarks."""
+"""Execution of a worker half without planner, agents or environment, for tests and benchmarks."""

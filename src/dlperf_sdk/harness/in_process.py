@@ -1,6 +1,6 @@
-"""A case in this very process, without planner, agents or environment: for tests and benchmarks of worker halves.
+"""A case in this process, without planner, agents or environment, for tests and benchmarks of worker halves.
 
-They run where the framework is: this needs attrs, and nothing else that the core depends on; Python 3.10 is enough.
+They run in the framework's environment: this module needs attrs, no other dependency of the core, and Python 3.10.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ SMALL: Mapping[str, Mapping[str, Any]] = {
         "dropout": 0.0,
     },
 }
-"""Model → options that make it small enough for any machine, with every kind of layer left in. Tests in this process
-and the conformance suite have the same: what a compiler has made for one serves the others."""
+"""Model → options that make it small enough for any machine, with every kind of layer. Tests in this process and
+the conformance suite use the same options, so that both share what a compiler has cached."""
 
 
 def request(
@@ -50,17 +50,20 @@ def request(
     framework_options: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> Request:
-    """Build a worker's request: by default one replica on the CPU, four samples, fp32, synthetic data.
+    """Return a worker's request: by default one replica on the CPU, four samples, fp32, synthetic data.
 
     Args:
-        plugin: the framework.
-        model: the model's name.
-        options: the model's options.
-        framework_options: the framework's options.
-        changes: fields of the request that replace the defaults.
+        plugin: The framework's plugin.
+        model: Name of a model in `MODELS`.
+        options: Options of the model; None: its defaults.
+        framework_options: Options of the framework; None: its defaults.
+        changes: Fields of the request that replace the defaults.
 
     Raises:
+        KeyError: the model is not in `MODELS`, or the plugin has no trainer for it.
+        UnknownName: there is no such precision.
         SpecError: an option has an impossible value.
+        TypeError: there is no option or field of a given name.
     """
     entry = MODELS[model]
     chosen = entry.Options(**(options or {}))
@@ -110,14 +113,27 @@ def small_request(
     framework_options: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> Request:
-    """Return the request of a small case: `request` with the model's options of `SMALL` below the given ones."""
+    """Return the request of a small case: `request` with the options of `SMALL`, unless others are given.
+
+    Args:
+        plugin: The framework's plugin.
+        model: Name of a model in `MODELS`.
+        options: Options of the model that take precedence over those of `SMALL`.
+        framework_options: Options of the framework; None: its defaults.
+        changes: Fields of the request that replace the defaults.
+
+    Raises:
+        KeyError, UnknownName, SpecError, TypeError: as in `request`.
+    """
     return request(plugin, model, {**SMALL[model], **(options or {})}, framework_options, **changes)
 
 
 def cluster(request: Request, ports: Sequence[str] = ()) -> Cluster:
-    """Return the nodes that the request asks for, all on this machine.
+    """Return the nodes that a request describes, all of them on this machine.
 
-    One replica needs no `ports`; several need as many as their framework takes of each node.
+    Args:
+        request: The request.
+        ports: Free ports that each node's processes may use, as many as the framework needs; empty for one replica.
     """
     devices = tuple(f"{request.device}:{i}" for i in range(request.devices_per_node))
     node = Node("127.0.0.1", tuple(ports), devices, "lo")
@@ -125,9 +141,17 @@ def cluster(request: Request, ports: Sequence[str] = ()) -> Cluster:
 
 
 def start(request: Request, ports: Sequence[str] = (), rank: int = 0) -> tuple[Runtime, Trainer]:
-    """Start the runtime of one trainer process and create its trainer with the canonical weights.
+    """Start the runtime of one trainer process in this process, and create its trainer with the canonical weights.
 
-    This process has the variables of that one from here on.
+    The environment variables of that process are set in this one, and stay set.
+
+    Args:
+        request: The request.
+        ports: Free ports that each node's processes may use; empty for one replica.
+        rank: Rank of the trainer.
+
+    Returns:
+        The runtime, which the caller must stop, and the trainer.
     """
     nodes = cluster(request, ports)
     process = next(candidate for candidate in resolve(request.processes)(nodes) if candidate.rank == rank)
@@ -139,10 +163,10 @@ def start(request: Request, ports: Sequence[str] = (), rank: int = 0) -> tuple[R
 
 @contextlib.contextmanager
 def small_trainers(plugin: type[Framework]) -> Iterator[Callable[..., Trainer]]:
-    """Provide a factory of trainers of small cases with one replica.
+    """Return a context whose value is a factory of trainers of small cases with one replica.
 
-    It takes `small_request`'s arguments after the plugin; their loaders are closed and their runtimes stopped at the
-    end.
+    The factory takes the model's name, and keyword arguments as in `small_request`. Leaving the context closes
+    the trainers' loaders and stops their runtimes.
     """
     started: list[tuple[Runtime, Trainer]] = []
 

@@ -1,11 +1,11 @@
-"""The replicas of a case in processes of their own, side by side on this machine: for tests of worker halves.
+"""The replicas of a case in processes of their own on this machine, for tests of worker halves.
 
-The file of such a test is also the program of its processes. `answers` starts it, once per rank, and it ends with
+The file of such a test is also the program of its processes. `answers` starts it once per rank, and it ends with
 
     if __name__ == "__main__":
         multiprocess.answer(train)
 
-Beside what `in_process` needs, this needs NumPy.
+Besides the dependencies of `in_process`, this module needs NumPy.
 """
 
 from __future__ import annotations
@@ -27,16 +27,28 @@ from dlperf_sdk.worker.network import free_ports
 from dlperf_sdk.worker.request import Request
 
 STEPS = 3
+"""Number of steps that `losses_of` trains."""
 PATIENCE = 280.0
-"""Seconds that a process may take: compilers and slow machines."""
+"""Maximum seconds that a process may take; compilers and slow machines need them."""
 
 
 def answers(program: str, *arguments: str, ports: int, processes: int = 2) -> list[Any]:
-    """Run `python PROGRAM RANK PORT,… WORD…` once per rank; return each last line of output, parsed as JSON.
+    """Run `python PROGRAM RANK PORT,… WORD…` once per rank, at the same time, and return the answer of each rank.
+
+    All processes have ended when it returns.
+
+    Args:
+        program: Path of the program.
+        arguments: The words.
+        ports: Number of free ports to choose.
+        processes: Number of ranks.
+
+    Returns:
+        The last line of each rank's output, parsed as JSON.
 
     Raises:
         RuntimeError: a process had a nonzero exit code; its own output gives the reason.
-        subprocess.TimeoutExpired: a process did not end in time.
+        subprocess.TimeoutExpired: a process did not end within `PATIENCE` seconds.
     """
     words = [",".join(free_ports("127.0.0.1", ports)), *arguments]
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -56,7 +68,7 @@ def answers(program: str, *arguments: str, ports: int, processes: int = 2) -> li
 
 
 def answer(train: Callable[..., Any]) -> None:
-    """Call `train` with the words, the ports and the rank from the command line, and print the result as JSON.
+    """Call `train` with the words, the list of ports and the rank of the command line, and print its result as JSON.
 
     This is the entry point of a process that `answers` starts.
     """
@@ -70,13 +82,18 @@ def train_shard(
     rank: int,
     batch: Callable[[Trainer], Any] = lambda trainer: trainer.canonical_batch(),
 ) -> dict[str, Any]:
-    """Train some steps in this process, and return its values by replica.
+    """Train `STEPS` steps in this process, and return what its replicas report, as JSON values.
 
     Args:
         request: The case.
-        ports: The ports of the cluster.
-        rank: The process.
-        batch: Function of the trainer that returns the batch; by default the canonical shard.
+        ports: Free ports of the cluster.
+        rank: Rank of the process.
+        batch: Function that returns the batch of the trainer; by default the canonical shard.
+
+    Returns:
+        `replicas`, a list with the `losses` of the steps, the `digest` of the parameters and the absolute sums of
+        the running `means` of each replica; the `deviation` from fp32; the settings `observed`; and the runtime's
+        `facts`.
     """
     runtime, trainer = in_process.start(request, ports, rank)
     deviation, shard = trainer.deviation(), batch(trainer)
@@ -99,18 +116,26 @@ def train_shard(
 
 
 def losses_of(trainer: Trainer, batch: Any) -> list[Sequence[float]]:
-    """Return, for some steps on one batch, the loss of each of the process's replicas."""
+    """Train `STEPS` steps on one batch, and return for each step the loss of each replica of the process."""
     return [trainer.read_loss(trainer.step(batch).loss) for _ in range(STEPS)]
 
 
 def both_shards(request: Request) -> dict[str, Any]:
-    """Return the canonical shards of two replicas as the batch of a request for one replica: name → NumPy array."""
+    """Return the canonical shards of two replicas as one batch of a request for one replica.
+
+    Returns:
+        Name of an input → NumPy array of shape (batch size, ...).
+    """
     half = request.batch_size // 2
     shards = [canonical.batch(request.inputs, half, shard, request.seed) for shard in range(2)]
     return {name: np.concatenate([shard[name] for shard in shards]) for name in shards[0]}
 
 
 def mean_losses(replicas: Sequence[dict[str, Any]]) -> list[float]:
-    """Return, for each step, the mean of the replicas' losses, which one replica with both shards has."""
+    """Return, for each step, the mean of the replicas' losses, to compare with one replica that trains on all shards.
+
+    Args:
+        replicas: The `replicas` of `train_shard`.
+    """
     steps = zip(*(replica["losses"] for replica in replicas), strict=True)
     return [sum(losses) / len(losses) for losses in steps]
