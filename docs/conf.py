@@ -105,9 +105,9 @@ def schema_reference() -> str:
 
 
 def verdict_reference() -> str:
-    """Return a table of all verdicts."""
+    """Return a table of all checks that have a verdict."""
     rows = [f"| `{check.name}` | `{check.kind}` | {_cell(check.passes_if)} |" for check in VERDICTS]
-    return "\n".join(["| verdict | kind | passes if |", "|---|---|---|", *rows])
+    return "\n".join(["| check | kind | passes if |", "|---|---|---|", *rows])
 
 
 def declared_reference() -> str:
