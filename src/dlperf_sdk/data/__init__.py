@@ -1,16 +1,16 @@
-"""Real input, prepared on the controller before anything is launched: never inside the window.
+"""Real input data, prepared on the controller before anything is launched, never inside the window.
 
-`prepare` turns a `DataSpec` into the value of `Request.data`, plain JSON:
+`prepare` converts a `DataSpec` to the value of `Request.data`, plain JSON:
 
-- `source`: the spec's source. For a synthetic one that is all.
+- `source`: the spec's source. For a synthetic source that is all.
 - `path`: the folder, resolved.
 - `index`: the file that a worker reads first, with `dlperf_sdk.worker.data`.
-- `checksum`: the index's SHA-256; the index holds those of whatever belongs to it. It follows from names,
-  labels, text and settings, not from where the folder lies.
-- `samples`: how many there are.
+- `checksum`: the index's SHA-256; the index holds the checksums of the files that belong to it. It follows from
+  names, labels, text and settings, not from where the folder is.
+- `samples`: the number of samples.
 
-Beside these stands what is worth telling of each source. What preparation makes lies in the user's cache
-directory, and is made again only when the data or a setting differs.
+Each source adds facts of its own. Prepared data is kept in the user's cache directory, and is made again only when
+the data or a setting differs.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ from dlperf_sdk.worker.request import resolve
 def check_exists(data: DataSpec) -> None:
     """Check that the data's folder exists, before anything is stored; a folder that is lost later fails its case.
 
+    Data without a folder passes.
+
     Raises:
-        SpecError: the folder does not exist, or is not a folder.
+        SpecError: The folder does not exist, or is not a folder.
     """
     if data.path is not None:
         try:
@@ -47,24 +49,28 @@ def prepare(
     seed: int = 0,
     on_progress: Progress = ignore_progress,
 ) -> dict[str, Any]:
-    """Prepare what the workers will read, and return the request's `data`.
-
-    A source's own function, `DataSource.preparation`, takes the folder, then `model_options` and the rest, in order.
+    """Prepare the data that the workers will read, and return the request's `data`.
 
     Args:
         data: The source, and its folder.
-        model_options: The model's options, resolved: `num_classes` bounds the labels of `images`,
-            `vocabulary_size` the vocabulary of `text`.
+        model_options: The model's options, resolved: `num_classes` bounds the labels of `images`, `vocabulary_size`
+            the vocabulary of `text`.
         inputs: The model's inputs, as in the request: `name`, `shape` of one sample, `dtype`.
         seed: The seed of the masking and of the sentence pairs of `text`.
-        on_progress: Called with what is being done, how much of it is done, and how much there is.
+        on_progress: Called with a stage, the amount done, and the total amount.
+
+    Returns:
+        The fields of the module's list; for `images` also `classes` and `bytes`; for `text` also `files`,
+        `documents`, `tokens`, `vocabulary_size` and `vocabulary`.
 
     Raises:
-        UnknownName: there is no such source.
-        SpecError: the source and the model do not fit, or a folder is given where none belongs.
-        Unavailable: the folder is not there, cannot be read, or holds nothing of use.
-        DocumentError: a file in the folder is not what its name says.
+        UnknownName: There is no such source.
+        SpecError: The source and the model do not fit, or a folder is missing or given without need.
+        Unavailable: The folder does not exist, cannot be read, or contains no data; or there is no cache directory.
+        DocumentError: A file in the folder is not what its name says, a link leads out of the folder, or the text is
+            a single document.
         UsageError: `text` needs a package that is not installed.
+        OSError: The prepared data cannot be written.
     """
     source = DATA_SOURCES[data.source]
     source.check_folder(data.path)

@@ -61,7 +61,12 @@ class _Column:
 
 
 class Writer:
-    """Writes the samples of `inputs` (as in a request) into a directory, one file for each input."""
+    """Writer of samples into a directory, one file per input; a context manager that closes the files.
+
+    Args:
+        directory: An existing directory, which has no file `NAME.bin` of an input yet.
+        inputs: The model's inputs, as in a request: `name`, `shape` of one sample, and `dtype` (`int64` or `float32`).
+    """
 
     def __init__(self, directory: Path, inputs: Sequence[Mapping[str, Any]]) -> None:
         self._columns = {
@@ -72,17 +77,24 @@ class Writer:
         }
 
     def add(self, sample: Mapping[str, Sequence[float]]) -> None:
-        """Append one sample: a flat sequence of numbers for each input.
+        """Append one sample.
+
+        Args:
+            sample: For each input, by name, a flat sequence of all its numbers in C order.
 
         Raises:
-            ValueError: a sequence has the wrong length.
-            KeyError: an input is missing.
+            ValueError: A sequence has the wrong length.
+            KeyError: An input is missing.
         """
         for name, column in self._columns.items():
             column.add(sample[name])
 
     def entries(self) -> list[dict[str, Any]]:
-        """Flush the arrays, and return the index entry of each: `name`, `file`, `dtype`, `shape`, `sha256`."""
+        """Write all pending numbers, and return each file's entry for the index.
+
+        It has `name`, `file`, `dtype`, `shape` and `sha256`. `shape` begins with the number of samples; `dtype` is
+        `<i4` or `<f4`.
+        """
         for column in self._columns.values():
             column.flush()
         return [column.entry() for column in self._columns.values()]

@@ -1,4 +1,4 @@
-"""Store prepared data: private, written so that nobody sees half of it, by one preparer at a time."""
+"""Store prepared data: readable by its user only, never half-written, and made by one process at a time."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from dlperf_sdk import folders
 from dlperf_sdk.errors import Unavailable
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is."""
+"""Called with a stage, the amount done, and the total amount."""
 
 
 def ignore_progress(stage: str, done: int, total: int) -> None:
-    """Do nothing with a report of progress: the default callback."""
+    """Ignore a report of progress: the default callback."""
 
 
 def directory() -> Path:
     """Return the directory of prepared data, `data` in DLPERF_CACHE_DIR or the user's cache; create it if needed.
 
     Raises:
-        Unavailable: it cannot be made, or there is no place for it.
+        Unavailable: It cannot be created, or the user has no cache directory.
     """
     root = folders.cache() / "data"
     try:
@@ -40,7 +40,10 @@ def directory() -> Path:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, all of it or nothing."""
+    """Write a file in one step, so that a reader sees all of it or nothing. Only its owner can read it.
+
+    An existing file is replaced. Raises OSError if the file cannot be written; then nothing of it is left.
+    """
     # mkstemp makes it 0600.
     number, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -54,9 +57,14 @@ def write(path: Path, content: bytes) -> None:
 
 @contextmanager
 def hold_lock(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock beside `path`; call `on_wait` first if another preparer has it.
+    """Hold the lock on a path while the context lasts, and wait for it as long as another process holds it.
 
-    The kernel frees it when its holder ends, however that is.
+    The lock is the file `.NAME.lock` beside the path, which is created if needed. The kernel releases it when its
+    holder ends, for whatever reason.
+
+    Args:
+        path: The file or directory to lock.
+        on_wait: Called once before waiting for another process.
     """
     lock = path.with_name(f".{path.name}.lock")
     number = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

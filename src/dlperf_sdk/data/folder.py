@@ -1,4 +1,4 @@
-"""The user's folder: what is in it, and nothing that only pretends to be."""
+"""List the user's data folder, and reject links that lead out of it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,24 @@ from dlperf_sdk.errors import DocumentError, Unavailable
 
 
 class File(NamedTuple):
-    """One file: its name, and what tells whether it has changed."""
+    """One file of the folder: its name, and the properties that show whether it has changed."""
 
     name: str
     size: int
+    """Size in bytes."""
     modified: int
-    """In nanoseconds."""
+    """Time of modification in nanoseconds since the epoch."""
 
 
 def resolve_folder(folder: str, source: str) -> Path:
-    """Return the folder of a data source with all links resolved; `source` names the source in messages.
+    """Return the path of a data source's folder, with `~` expanded and all links resolved.
+
+    Args:
+        folder: The folder, as the user wrote it.
+        source: The source's name, for messages.
 
     Raises:
-        Unavailable: it does not exist, or is not a folder.
+        Unavailable: It does not exist, or is not a folder.
     """
     path = folders.expand_home(folder)
     if not path.is_dir():
@@ -54,8 +59,12 @@ def entries(folder: Path) -> Iterator[os.DirEntry[str]]:
 def check_inside(root: Path, entry: os.DirEntry[str]) -> None:
     """Check that an entry of a folder is no link that leads out of the root.
 
+    Args:
+        root: The data's folder, resolved.
+        entry: The entry, of this folder or one below it.
+
     Raises:
-        DocumentError: it is such a link.
+        DocumentError: It is such a link.
     """
     if entry.is_symlink():
         target = Path(os.path.realpath(entry.path))
@@ -67,11 +76,18 @@ def check_inside(root: Path, entry: os.DirEntry[str]) -> None:
 
 
 def files(root: Path, folder: Path, suffixes: tuple[str, ...]) -> list[File]:
-    """Return the files of a folder whose names end in one of the suffixes, in any case; sorted by name.
+    """Return the files of a folder whose names end in one of the suffixes, in any case, sorted by name.
+
+    Hidden files are left out.
+
+    Args:
+        root: The data's folder, resolved.
+        folder: The folder to list: the root, or one below it.
+        suffixes: Suffixes in lower case, such as `.jpg`.
 
     Raises:
-        Unavailable: the folder, or a file's entry, cannot be read.
-        DocumentError: such a name is a link out of the root, or is no regular file.
+        Unavailable: The folder, or a file's entry, cannot be read.
+        DocumentError: Such a name is a link out of the root, or is no regular file.
     """
     listed = []
     for entry in entries(folder):
@@ -90,11 +106,15 @@ def files(root: Path, folder: Path, suffixes: tuple[str, ...]) -> list[File]:
 
 
 def subfolders(root: Path, folder: Path) -> list[str]:
-    """Return the names of the folders in a folder, sorted.
+    """Return the names of the folders in a folder, sorted, without hidden ones.
+
+    Args:
+        root: The data's folder, resolved.
+        folder: The folder to list: the root, or one below it.
 
     Raises:
-        Unavailable: the folder cannot be read.
-        DocumentError: one is a link out of the root.
+        Unavailable: The folder cannot be read.
+        DocumentError: One of them is a link out of the root.
     """
     names = []
     for entry in entries(folder):

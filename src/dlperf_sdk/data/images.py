@@ -1,8 +1,7 @@
-"""`images:FOLDER`: JPEGs in ImageNet's layout, one folder per class, listed once in an index.
+"""Prepare `images:FOLDER`: JPEGs in ImageNet's layout, one folder per class, listed in an index.
 
-The index is JSON Lines in ASCII. The first line is a header: `format`, `version`, `samples`, `classes` (the
-names; a label is a place in this list). Each line after it is `[label, path]`, the path relative to the
-images' folder.
+The index is JSON Lines in ASCII. The first line is a header: `format`, `version`, `samples`, `classes` (the names; a
+label is an index into this list). Each line after it is `[label, path]`, the path relative to the images' folder.
 """
 
 from __future__ import annotations
@@ -35,13 +34,18 @@ def _classes(root: Path, parent: Path) -> Classes:
 
 
 def scan(root: Path) -> tuple[Path, Classes]:
-    """Return the folder that contains the classes (the root, or its `train`), and the classes.
+    """Find the classes of an image folder.
 
-    A folder without a JPEG is not a class.
+    Args:
+        root: The data's folder, resolved.
+
+    Returns:
+        The folder that contains the classes, `root` or its `train`; and class name → its JPEG files, both sorted by
+        name. A folder without a JPEG is not a class.
 
     Raises:
-        Unavailable: there is no image, or a folder cannot be read.
-        DocumentError: a link leads out of the root, or an image is not a regular file.
+        Unavailable: There is no image, or a folder cannot be read.
+        DocumentError: A link leads out of the root, or an image is not a regular file.
     """
     parent = root
     if "train" in folder.subfolders(root, root) and (classes := _classes(root, root / "train")):
@@ -57,11 +61,11 @@ def scan(root: Path) -> tuple[Path, Classes]:
 
 
 def check_jpeg(path: Path) -> None:
-    """Check a file's first and last bytes; whether it decodes is the loader's business.
+    """Check that a file begins as a JPEG and contains the marker of a JPEG's end. It is not decoded.
 
     Raises:
-        Unavailable: it cannot be read.
-        DocumentError: it is not a JPEG, or is truncated.
+        Unavailable: It cannot be read.
+        DocumentError: It is not a JPEG, or is truncated.
     """
     try:
         with path.open("rb") as file:
@@ -93,9 +97,20 @@ def prepare_images(
     seed: int,
     on_progress: cache.Progress,
 ) -> dict[str, Any]:
-    """Scan a folder, check each image once, write the index, and return the data's facts for the request.
+    """List the JPEGs of a folder, check each one once, and write the index; return the data's facts for the request.
 
-    Arguments and errors are those of `data.prepare`.
+    An index in the cache shows that the same files, by size and time of modification, were checked before. Arguments
+    and errors are those of `data.prepare`.
+
+    Args:
+        path: The folder.
+        model_options: The model's options; `num_classes` is the largest number of classes.
+        inputs: Not used.
+        seed: Not used.
+        on_progress: Called with a stage, the images checked, and their number.
+
+    Returns:
+        `path`, `index`, `checksum`, `samples`, `classes` (their number) and `bytes` (of all images).
     """
     limit = int(model_options["num_classes"])
     root = folder.resolve_folder(path, "images")

@@ -1,13 +1,11 @@
-"""From tokenised text to what BERT is pre-trained on: pairs of spans, with some tokens masked.
+"""Convert tokenized text to BERT's pre-training samples: pairs of spans, with some tokens masked.
 
-J. Devlin, M.-W. Chang, K. Lee, K. Toutanova: BERT, NAACL 2019, section 3.1 and appendices A.1 and A.2: two
-spans of text, of which the second follows the first half of the time and is from another document
-otherwise; `[CLS] A [SEP] B [SEP]`; 15 % of the tokens are predicted, of which 80 % are masked, 10 % are
-another word, and 10 % stay. As in google-research/bert, masking is done once, here, so every epoch and
-every framework trains on the same sequences.
+J. Devlin, M.-W. Chang, K. Lee, K. Toutanova: BERT, NAACL 2019, section 3.1 and appendices A.1 and A.2: two spans of
+text, of which the second follows the first half of the time and is from another document otherwise; `[CLS] A [SEP] B
+[SEP]`; 15 % of the tokens are predicted, of which 80 % are masked, 10 % are another word, and 10 % stay. As in
+google-research/bert, masking is done once, here, so every epoch and every framework trains on the same sequences.
 
-Only `Random.random()` is drawn from: it alone is promised to give the same numbers in every version of
-Python.
+Only `Random.random()` is drawn from: it alone is promised to give the same numbers in every version of Python.
 """
 
 from __future__ import annotations
@@ -16,17 +14,18 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 FRACTION = 0.15
-"""Of the tokens that are predicted."""
+"""Share of the tokens that are predicted."""
 MASKED, REPLACED = 0.8, 0.1
-"""Of the predicted tokens; the others stay."""
+"""Shares of the predicted tokens that are masked and replaced; the others stay."""
 
 Sentence = Sequence[int]
+"""Token numbers of a sentence."""
 Document = Sequence[Sentence]
-"""Its sentences, each of at least one token."""
+"""Sentences of a document, each of at least one token."""
 
 
 class Source(Protocol):
-    """Source of randomness."""
+    """A source of random numbers, such as `random.Random`."""
 
     def random(self) -> float:
         """Return a random number in [0, 1)."""
@@ -34,22 +33,23 @@ class Source(Protocol):
 
 
 class Pair(NamedTuple):
-    """Two spans of text; together they leave room for the three special tokens."""
+    """Two spans of token numbers, not empty; together they leave room for the three special tokens."""
 
     first: list[int]
     second: list[int]
     label: int
-    """Of the next sentence: 0 if the second span follows the first, 1 if it is from another document."""
+    """Label of the next-sentence task: 0 if the second span follows the first, 1 if it is from another document."""
 
 
 class Masked(NamedTuple):
     """A sequence with some tokens masked."""
 
     tokens: list[int]
+    """The sequence, with the masked and replaced tokens in it."""
     positions: list[int]
-    """Ascending: which tokens are to be predicted."""
+    """Indexes of the tokens to predict, ascending."""
     originals: list[int]
-    """Tokens that were masked."""
+    """The tokens that were at these positions before."""
 
 
 def _draw_index(source: Source, limit: int) -> int:
@@ -86,14 +86,14 @@ def _find_end(document: Document, begin: int, minimum: int) -> int:
 
 
 def pairs(documents: Sequence[Document], length: int, source: Source) -> Iterator[Pair]:
-    """Yield pairs that fill a sequence of `length` tokens as far as their documents allow.
+    """Yield pairs of spans that fill a sequence of `length` tokens as far as their documents allow.
 
-    Sentences are collected until they fill a sequence, and are cut in two behind one of them by chance; a
-    single one is cut in the middle, and is not used if it has one token only. What a pair from elsewhere
-    does not use goes into the next.
+    Sentences are collected until they fill a sequence, and are cut in two at a random sentence end. A single
+    sentence is cut in the middle; if it has one token only, it is left out. If the second span comes from another
+    document, the rest of the collected sentences goes into the next pair.
 
     Args:
-        documents: Two documents or more, each a list of sentences of token numbers.
+        documents: At least two documents.
         length: Tokens of a sequence, special ones included.
         source: The generator of random numbers.
     """
@@ -130,17 +130,16 @@ def mask(
     maximum: int,
     source: Source,
 ) -> Masked:
-    """Choose tokens to predict, and hide them.
+    """Choose the tokens of a sequence to predict, and hide them.
 
     Args:
         tokens: The sequence, without padding.
         fixed: Tokens that are never chosen: `[CLS]` and `[SEP]`.
         mask_token: The number of `[MASK]`.
-        words: What a token can be replaced by.
-        maximum: How many can be predicted; at least one is.
-        source: Draws, in this order: one per chosen token, then for each of them in the order of the
-        sequence one
-            for what becomes of it, and one more for a replacement.
+        words: The tokens that may replace another one.
+        maximum: The largest number of tokens to predict. At least one is predicted, if any can be chosen.
+        source: The generator of random numbers. It is drawn from once per chosen token; then, for each chosen token
+            in order, once for masking, replacing or keeping it, and once more for a replacement.
     """
     candidates = [i for i, token in enumerate(tokens) if token not in fixed]
     count = min(maximum, max(1, round(len(tokens) * FRACTION)), len(candidates))

@@ -1,13 +1,13 @@
-"""`text:FOLDER`: text files, tokenised and masked once into a cache of arrays.
+"""Prepare `text:FOLDER`: text files, tokenized and masked once into a cache of arrays.
 
-Read are the folder's `*.txt` in UTF-8, in the order of their names. A blank line ends a document, and so
-does the file's end; a line break ends a sentence, and so does a full stop, question or exclamation mark
-before a blank. With a `vocab.txt` in BERT's format that is the vocabulary; otherwise one is made from the
-text. It must all fit into memory.
+All `*.txt` files of the folder are read as UTF-8, in the order of their names. A blank line or the end of a file
+ends a document. A line break, or a full stop, question or exclamation mark before white space, ends a sentence. A
+file `vocab.txt` in BERT's format is the vocabulary; without it, one is made from the text. All text must fit into
+memory.
 
-A cache entry is a directory: `index.json`, its SHA-256 in `index.sha256`, one file for each input of the
-model (`dlperf_sdk.data.arrays`), and the vocabulary. The index has `format`, `version`, what the entry was
-made from, and `arrays`: `name`, `file`, `dtype`, `shape` and `sha256` of each.
+A cache entry is a directory: `index.json`, its SHA-256 in `index.sha256`, one file for each input of the model
+(`dlperf_sdk.data.arrays`), and the vocabulary. The index has `format`, `version`, what the entry was made from, and
+`arrays`: `name`, `file`, `dtype`, `shape` and `sha256` of each.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ _BATCH = 4096
 
 
 def split(text: str) -> Iterator[list[str]]:
-    """Yield the documents of a text, each as its sentences; empty lines separate documents."""
+    """Yield the documents of a text, each as the list of its sentences, without white space around them.
+
+    Blank lines separate documents; empty documents and sentences are left out.
+    """
     for document in _BLANK_LINES.split(text.replace("\r\n", "\n").replace("\r", "\n")):
         sentences = [stripped for part in _SENTENCE_END.split(document) if (stripped := part.strip())]
         if sentences:
@@ -88,15 +91,15 @@ def _read_own_vocabulary(root: Path, limit: int) -> tuple[str, ...] | None:
 def tokenize(
     texts: Sequence[Sequence[str]], pieces: Sequence[str], longest: int, on_progress: cache.Progress
 ) -> list[Document]:
-    """Convert documents, lists of sentences, to token numbers.
+    """Convert documents to token numbers.
 
-    A sentence of more than `longest` tokens is split into sentences of that length. Empty sentences, and documents
-    without any other, are left out.
+    A sentence of more than `longest` tokens is split into sentences of at most that length. Empty sentences, and
+    documents without any other, are left out.
 
     Args:
-        texts: The documents.
-        pieces: The vocabulary.
-        longest: Maximum number of tokens of a sentence.
+        texts: The documents, each a sequence of sentences.
+        pieces: The vocabulary: a piece's token number is its index.
+        longest: Largest number of tokens of a sentence.
         on_progress: Called with the stage, the sentences done, and their number.
 
     Returns:
@@ -121,16 +124,17 @@ def tokenize(
 def sequences(
     documents: Sequence[Document], pieces: Sequence[str], length: int, predictions: int, seed: int
 ) -> Iterator[dict[str, Sequence[float]]]:
-    """Yield samples of the model's inputs: each a flat list, padded with zeros to its length.
+    """Yield samples of BERT's inputs: input name → flat sequence of numbers, padded with zeros to its full length.
 
-    An unused prediction has position, id and weight 0. The special pieces are never a replacement.
+    An unused prediction has position, id and weight 0; padding of `input_ids` is `[PAD]`. A special piece never
+    replaces a token.
 
     Args:
-        documents: Sentences of token numbers.
-        pieces: The vocabulary.
+        documents: At least two documents of token numbers.
+        pieces: The vocabulary, special pieces included: a piece's token number is its index.
         length: Tokens of a sequence.
-        predictions: Masked tokens of a sequence at most.
-        seed: Of the random choices.
+        predictions: Largest number of predicted tokens of a sequence.
+        seed: Seed of the sentence pairs and the masking.
     """
     numbers = {piece: number for number, piece in enumerate(pieces)}
     cls, sep, hidden = (numbers[piece] for piece in (wordpiece.CLS, wordpiece.SEP, wordpiece.MASK))
@@ -218,9 +222,20 @@ def prepare_text(
     seed: int,
     on_progress: cache.Progress,
 ) -> dict[str, Any]:
-    """Tokenize and mask a folder's text, unless the cache has that, and return the data's facts for the request.
+    """Tokenize and mask a folder's text, unless the cache holds the result; return the data's facts for the request.
 
-    Arguments and errors are those of `data.prepare`.
+    Waits while another process prepares the same data. Errors are those of `data.prepare`.
+
+    Args:
+        path: The folder.
+        model_options: The model's options; `vocabulary_size` is the largest size of the vocabulary.
+        inputs: BERT's inputs, as in the request.
+        seed: The seed of the sentence pairs and the masking.
+        on_progress: Called with a stage, the amount done, and the total amount.
+
+    Returns:
+        `path`, `index`, `checksum`, `samples`; `files`, `documents`, `tokens` and `vocabulary_size` (numbers); and
+        `vocabulary`, which is `vocab.txt` or `made from the text`.
     """
     shapes = {entry["name"]: tuple(entry["shape"]) for entry in inputs}
     root = folder.resolve_folder(path, "text")

@@ -1,7 +1,7 @@
-"""WordPiece with the `tokenizers` library: the vocabulary, and text to numbers.
+"""WordPiece with the `tokenizers` library: vocabularies, and the conversion of text to token numbers.
 
-Text is cleaned, lower-cased, stripped of accents and split as for BERT's uncased models; a vocabulary that
-itself holds upper-case words keeps case and accents.
+Text is cleaned, lower-cased, stripped of accents and split as for BERT's uncased models. With a vocabulary that
+contains upper-case words, case and accents are kept.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def _library() -> Any:
 
 
 def read_vocabulary(path: Path) -> tuple[str, ...]:
-    """Return a vocabulary in BERT's format: one piece per line, whose number is the line's, from 0.
+    """Return a vocabulary in BERT's format: one piece per line, whose token number is its index.
 
     Raises:
-        Unavailable: the file cannot be read.
-        DocumentError: it is not UTF-8, has an empty or doubled line, or lacks a special piece.
+        Unavailable: The file cannot be read.
+        DocumentError: It is not UTF-8, has an empty or duplicate line, lacks a special piece, or has no other pieces.
     """
     try:
         pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
@@ -77,10 +77,15 @@ def read_vocabulary(path: Path) -> tuple[str, ...]:
 
 
 def check_size(pieces: Sequence[str], limit: int, origin: str) -> None:
-    """Check that the model has embeddings for all pieces of a vocabulary: at most `limit`.
+    """Check that the model has an embedding for each piece of a vocabulary.
+
+    Args:
+        pieces: The vocabulary.
+        limit: Number of embeddings.
+        origin: The vocabulary's name in messages.
 
     Raises:
-        SpecError: it has more; the message names the vocabulary by `origin`.
+        SpecError: There are more than `limit` pieces.
     """
     if len(pieces) > limit:
         raise SpecError(
@@ -90,12 +95,15 @@ def check_size(pieces: Sequence[str], limit: int, origin: str) -> None:
 
 
 def tokenizer(pieces: Sequence[str]) -> Tokenizer:
-    """Return a WordPiece tokenizer that maps text to the indices of these pieces.
+    """Return a WordPiece tokenizer that converts text to the indexes of these pieces.
 
-    Special pieces that occur in the text are treated as text: their brackets are split off.
+    A special piece within the text is treated as text: its brackets are split off.
+
+    Args:
+        pieces: The vocabulary, which contains `[UNK]`.
 
     Raises:
-        UsageError: the package is not installed.
+        UsageError: The package tokenizers is not installed.
     """
     library = _library()
     cased = any(piece != piece.lower() for piece in pieces if piece not in SPECIAL and piece[0] != "[")
@@ -108,14 +116,21 @@ def tokenizer(pieces: Sequence[str]) -> Tokenizer:
 
 
 def train(texts: Callable[[], Iterable[str]], limit: int) -> tuple[str, ...]:
-    """Make a vocabulary of at most `limit` pieces from texts, which are gone through twice.
+    """Make a vocabulary of at most `limit` pieces from texts.
 
-    The same texts give the same pieces: the trainer numbers the characters in the order in which it meets
-    them in a hash table, and breaks ties by these numbers, so all characters are numbered beforehand.
+    The same texts give the same pieces: the trainer numbers characters in the order in which it meets them in a hash
+    table, and breaks ties by these numbers, so all characters are numbered beforehand.
+
+    Args:
+        texts: Returns an iterable over the texts; called twice.
+        limit: Largest number of pieces, special ones included.
+
+    Returns:
+        The pieces; their order gives the token numbers, special pieces first.
 
     Raises:
-        UsageError: the package is not installed.
-        SpecError: `limit` does not even hold the characters.
+        UsageError: The package tokenizers is not installed.
+        SpecError: `limit` is too small for the characters of the text.
     """
     trained = tokenizer(SPECIAL)
     normalizer, splitter = trained.normalizer, trained.pre_tokenizer
@@ -145,5 +160,5 @@ def train(texts: Callable[[], Iterable[str]], limit: int) -> tuple[str, ...]:
 
 
 def encode(encoder: Tokenizer, sentences: Sequence[str]) -> list[list[int]]:
-    """Return the numbers of each sentence's pieces, without special ones."""
+    """Return the token numbers of each sentence's pieces, one list per sentence, without special pieces."""
     return [encoding.ids for encoding in encoder.encode_batch(list(sentences), add_special_tokens=False)]

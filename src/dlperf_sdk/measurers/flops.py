@@ -1,4 +1,4 @@
-"""Achieved arithmetic rate, and what fraction of the device's peak it is."""
+"""The achieved arithmetic rate, and its share of the device's peak."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ _CONVENTION = "the model's matrix work, 1 multiply-accumulate = 2 FLOP"
 
 
 class Flops(Measurer):
-    """`flops-per-device`, and `mfu` (model FLOP utilization) where the peak of the devices is known.
+    """Measurer of `flops-per-device`, and of `mfu` (model FLOP utilization) if the peak of the devices is known.
 
-    The work is the model's own arithmetic: what a framework computes twice, or pads, does not count. The term
-    is that of A. Chowdhery et al., PaLM: Scaling Language Modeling with Pathways, arXiv:2204.02311, appendix
-    B.
+    The work is the model's own arithmetic: what a framework computes twice, or pads, does not count. The term is
+    that of A. Chowdhery et al., PaLM: Scaling Language Modeling with Pathways, arXiv:2204.02311, appendix B.
     """
 
     name: ClassVar[str] = "flops"
 
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
-        """Return the metrics of floating-point operations; none for a model that does not declare its arithmetic."""
+        """Return `flops-per-device` in FLOP/s, and `mfu` in % if all devices have the same known peak.
+
+        Empty without repeats, or if the model does not declare its arithmetic.
+        """
         if not measured.flops_per_sample or not measured.repeats:
             return ()
         rates = [

@@ -1,4 +1,4 @@
-"""Peak memory."""
+"""The peak of memory."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from dlperf_sdk.results import metrics
 
 
 class Memory(Measurer):
-    """`peak-host-memory` and `peak-device-memory` of the process that took most."""
+    """Measurer of `peak-host-memory` and `peak-device-memory`, both of the process that took most."""
 
     name: ClassVar[str] = "memory"
 
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
-        """Return the metrics of memory; device memory is absent if one of the processes did not report it."""
+        """Return `peak-host-memory` and `peak-device-memory` in bytes; the latter only if every process reported it.
+
+        Empty without repeats.
+        """
         host = [max(record.peak_host_memory for record in repeat.records) for repeat in measured.repeats]
         device: list[float | None] = []
         for repeat in measured.repeats:

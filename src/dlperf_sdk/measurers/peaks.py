@@ -1,9 +1,9 @@
 """The peak arithmetic rates of devices, with their sources.
 
-Dense rates only. NVIDIA's data sheets since Ampere print tensor-core rates "with sparsity", which are twice
-the dense ones, and mark them with an asterisk: here they are halved. fp32 is the rate of the ordinary cores,
-which do the work when neither TF32 nor mixed precision is allowed. A device that is not listed has no peak,
-and so no MFU: a wrong peak is worse than none.
+Dense rates only. NVIDIA's data sheets since Ampere print tensor-core rates "with sparsity", which are twice the
+dense ones, and mark them with an asterisk: here they are halved. fp32 is the rate of the ordinary cores, which
+compute when neither TF32 nor mixed precision is allowed. A device that is not listed has no peak, and so no MFU: a
+wrong peak is worse than none.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from dlperf_sdk.spec.precision import PRECISIONS
 
 @frozen
 class Peak:
-    """Peak dense throughput of a device at one precision."""
+    """The peak dense arithmetic rate of a device at one precision."""
 
     flops: float
     """Floating-point operations per second; a multiply-accumulate counts as two."""
     source: str
+    """The data sheet."""
 
 
 _H100 = "NVIDIA H100 Tensor Core GPU data sheet"
@@ -61,7 +62,12 @@ _TABLE: dict[str, tuple[dict[str, float], str]] = {
 
 
 def peak(device: str, precision: str) -> Peak | None:
-    """Return the peak throughput of a device, by its driver's name for it, at a precision; None if not known."""
+    """Return the peak arithmetic rate of a device at a precision; None if it is not known.
+
+    Args:
+        device: The driver's name of the device, with or without `NVIDIA` or `Tesla` in front.
+        precision: Name of a precision in `dlperf_sdk.spec.precision.PRECISIONS`.
+    """
     rates, source = _TABLE.get(device.removeprefix("NVIDIA ").removeprefix("Tesla "), ({}, ""))
     flops = rates.get(PRECISIONS[precision].format)
     return None if flops is None else Peak(flops, source)

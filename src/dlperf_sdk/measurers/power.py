@@ -1,4 +1,4 @@
-"""Energy, power, utilization and clocks, from what the agents sampled."""
+"""Energy, power, utilization and clocks, from the samples of the agents."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class _Energy:
 
 
 class Power(Measurer):
-    """`device-…` for GPUs, `host-…` for the nodes' processors and memory: energy, power, utilization.
+    """Measurer of energy, power and utilization: `device-…` for GPUs, `host-…` for the nodes' processors and memory.
 
-    Each of them is there only if it was sampled on every node, for every device, in every repeat.
+    A metric is present only if its quantity was sampled on every node, for every device, in every repeat.
     """
 
     name: ClassVar[str] = "power"
@@ -40,7 +40,12 @@ class Power(Measurer):
     )
 
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
-        """Return the metrics of energy, power and utilization, from the agents' samples; none that was not sampled."""
+        """Return the metrics whose samples cover the windows of all repeats; empty if there are none.
+
+        For devices, these are `device-energy` (J), `device-energy-per-sample` (J), `device-power` (W),
+        `device-utilization` (%), `device-clock` (MHz) and `device-throttled` (%); for nodes, `host-energy`,
+        `host-energy-per-sample`, `host-power`, `host-utilization` and `host-steal` (%).
+        """
         results = list(_energy_metrics("device", measured.repeats, _device_energy, "all devices"))
         for name, unit, value, note in _QUANTITIES:
             values = [value(repeat) for repeat in measured.repeats]

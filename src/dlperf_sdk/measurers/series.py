@@ -1,7 +1,7 @@
-"""Samplers' series, cut to a window: pure functions.
+"""Restrict samplers' series to a window: pure functions.
 
-A sampler looks every now and then, a window begins in between. What lies between two looks is interpolated,
-and only where the looks are close against the window; else the answer is None.
+Samples are taken at intervals that do not match the window. Values in between are interpolated, but only if the
+samples are close together compared with the window. Otherwise the result is None.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from bisect import bisect_left
 from dlperf_sdk.results.records import Series, Window
 
 COARSEST = 0.2
-"""Two looks may be this fraction of the window apart. An edge of the window is then misplaced by a tenth of
-it at most on average, and what is misplaced is only the difference between the load inside and outside."""
+"""Largest distance of two samples, as a fraction of the window. An edge of the window is then misplaced by a tenth
+of it at most on average, and only the difference between the load inside and outside is misplaced."""
 
 
 def growth(series: Series, window: Window) -> float | None:
-    """Return a counter's increase in the window; None if the samples are too sparse, or the counter was reset."""
+    """Return a counter's increase in the window, in the counter's unit.
+
+    Returns:
+        The increase; None if the samples do not surround both edges closely enough, or the counter ever decreased.
+    """
     start, end = _interpolate(series, window.start, window), _interpolate(series, window.end, window)
     if start is None or end is None:
         return None
@@ -28,7 +32,8 @@ def growth(series: Series, window: Window) -> float | None:
 def integral(series: Series, window: Window) -> float | None:
     """Return a gauge's integral over the window, by trapezoids, in its unit times seconds.
 
-    None if the samples do not cover the window.
+    Returns:
+        The integral; None if the samples do not cover the window, or are too far apart.
     """
     start, end = _interpolate(series, window.start, window), _interpolate(series, window.end, window)
     if start is None or end is None:
@@ -44,7 +49,8 @@ def integral(series: Series, window: Window) -> float | None:
 def mean(series: Series, window: Window) -> float | None:
     """Return a gauge's time-weighted mean over the window, in its unit.
 
-    None if the samples do not cover the window or are too far apart.
+    Returns:
+        The mean; None if the samples do not cover the window, or are too far apart.
     """
     total = integral(series, window)
     return None if total is None else total / window.seconds

@@ -1,4 +1,4 @@
-"""The distribution of the step times, and the wait for the input."""
+"""The distribution of the step times, and the time spent waiting for input."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ _PERCENTILES = (("median", 50, 1), ("p90", 90, 10), ("p99", 99, 100))
 
 
 class StepTime(Measurer):
-    """`step-time-median`, `-p90`, `-p99` and `data-wait`."""
+    """Measurer of `step-time-median`, `step-time-p90`, `step-time-p99` and `data-wait`."""
 
     name: ClassVar[str] = "step-time"
 
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
-        """Return the metrics of step times; none without repeats."""
+        """Return percentiles of the step times in seconds, and `data-wait` in % of the window.
+
+        Empty without repeats. Per step, the slowest process counts. p90 needs 10 steps per repeat, and p99 100.
+        """
         if not measured.repeats:
             return ()
         times = [metrics.step_times(repeat) for repeat in measured.repeats]

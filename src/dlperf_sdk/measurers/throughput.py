@@ -1,4 +1,4 @@
-"""Throughput: the published figure."""
+"""The throughput, which is the published figure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from dlperf_sdk.spec.precision import PRECISIONS
 
 
 class Throughput(Measurer):
-    """`throughput` of all devices and per device, and `skipped-steps` where a loss scaler may skip some."""
+    """Measurer of `throughput` of all devices and per device, and of `skipped-steps`."""
 
     name: ClassVar[str] = "throughput"
 
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
-        """Return the metrics of throughput; none without repeats."""
+        """Return `throughput` and `throughput-per-device` in the model's unit; empty without repeats.
+
+        `skipped-steps` is added if the precision uses a loss scaler, or any step was skipped.
+        """
         rates = [metrics.throughput(repeat) for repeat in measured.repeats]
         skipped = [max(record.skipped_steps for record in repeat.records) for repeat in measured.repeats]
         if not rates:

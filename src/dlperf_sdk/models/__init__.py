@@ -1,5 +1,5 @@
-"""The framework-neutral workloads: what is trained, described once, without any framework.
+"""The framework-neutral workloads, each described once.
 
-Each module holds one model: its options, its manifest of trainable parameters, its inputs, the arithmetic of
-its training step, its optimizer. What a plugin has to compute is in the module's docstring.
+Each module holds one model: its options, its manifest of trainable parameters, its inputs, the arithmetic of its
+training step, its optimizer. The module's docstring defines what a plugin has to compute.
 """

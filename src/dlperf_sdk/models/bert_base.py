@@ -52,7 +52,7 @@ class BertBaseOptions:
     """The options of `bert-base`.
 
     Raises:
-        SpecError: an option has an impossible value, or two do not fit each other.
+        SpecError: An option has an impossible value, or two options contradict each other.
     """
 
     sequence_length: int = workload("Tokens per sequence.", 128, validator=whole_number(5, POSITIONS))
@@ -174,7 +174,7 @@ class BertBase(Model):
         )
 
     def flops(self, options: BertBaseOptions) -> tuple[Term, ...]:
-        """Return one line per group of matrix products; embedding look-ups are not among them."""
+        """Return one term per group of matrix products; look-ups of embeddings do not count."""
         hidden, intermediate, vocabulary = (
             options.hidden_size,
             options.intermediate_size,
@@ -205,7 +205,10 @@ class BertBase(Model):
         )
 
     def optimizer(self, options: BertBaseOptions, global_batch_size: int) -> Optimizer:
-        """Return AdamW. The rate is published for 256 sequences and is used for every global batch size."""
+        """Return AdamW. The learning rate is published for 256 sequences, and is used for every global batch size.
+
+        The option `clip_norm` 0 means no clipping.
+        """
         return Optimizer(
             kind="adamw",
             numbers={

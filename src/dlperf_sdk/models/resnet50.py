@@ -55,7 +55,7 @@ class ResNet50Options:
     """The options of `resnet50`.
 
     Raises:
-        SpecError: an option has an impossible value.
+        SpecError: An option has an impossible value.
     """
 
     image_size: int = workload(
@@ -130,9 +130,9 @@ class ResNet50(Model):
     references = Path(__file__).with_name("references") / "resnet50.json"
 
     def parameters(self, options: ResNet50Options) -> tuple[Parameter, ...]:
-        """Return the manifest: convolutions and `fc` have weight decay, batch norm and the bias of `fc` do not.
+        """Return the manifest; weight decay applies to convolutions and the weight of `fc` only.
 
-        The names are those that torchvision made customary.
+        The names are torchvision's.
         """
         manifest = []
         for layer in _layers(options):
@@ -153,7 +153,7 @@ class ResNet50(Model):
         )
 
     def inputs(self, options: ResNet50Options) -> tuple[Input, ...]:
-        """Return `image`: channels × height × width, channels with mean 0 and deviation 1; and `label`: its class."""
+        """Return `image`, (3, height, width), normalized to mean 0 and standard deviation 1; and `label`, the class."""
         return (
             Input("image", (3, options.image_size, options.image_size), "float32", {"kind": "normal"}),
             Input(
@@ -166,7 +166,7 @@ class ResNet50(Model):
         )
 
     def flops(self, options: ResNet50Options) -> tuple[Term, ...]:
-        """Return one line per convolution; conv1 has 2 passes, since the images need no gradient."""
+        """Return one term per convolution, and one for `fc`. conv1 has 2 passes, since images need no gradient."""
         terms = [
             Term(
                 f"{layer.name}: {layer.inputs}×{layer.kernel}×{layer.kernel}→{layer.outputs}"
@@ -180,10 +180,11 @@ class ResNet50(Model):
         return (*terms, Term(f"fc: {features}→{options.num_classes}", features * options.num_classes))
 
     def optimizer(self, options: ResNet50Options, global_batch_size: int) -> Optimizer:
-        """Return SGD. The rate is 0.256 · B / 256 for a global batch of B, up to 256 if it is constant.
+        """Return SGD with momentum. The option `learning_rate` replaces both rates.
 
-        Above 256 the recipe's rate holds only behind a warm-up of epochs, which a short window never leaves.
-        So the policy `constant` stays at 0.256 there, and `warmup` heads for the full rate.
+        Otherwise the rate after the warm-up is 0.256 · B / 256 for a global batch of B samples. Above 256 samples
+        that rate needs a warm-up of epochs, which a short window never leaves. So the rate of the policy `constant`
+        is the same up to B = 256, and stays at 0.256 above.
         """
         full = 0.256 * global_batch_size / 256
         scaled_rate = 0.256 * min(global_batch_size, 256) / 256

@@ -1,1 +1,1 @@
-"""The progress of a run: on a terminal, in a notebook, or as values."""
+"""Show the progress of a run: on a terminal, in a notebook, or by calling a function."""

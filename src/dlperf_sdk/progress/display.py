@@ -1,6 +1,6 @@
 """The progress of a run on standard error: a live line on a terminal, plain lines elsewhere.
 
-Both are observers like any other, and both are context managers: what is drawn is gone when they are left.
+Both displays are observers, and both are context managers: what is drawn live is erased when the context is left.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PRINT_INTERVAL = 10.0
 
 
 def describe_activity(advance: Advance) -> str:
-    """Return the phase, the step in it and the throughput so far, as far as they are known."""
+    """Return the phase, the current step and the throughput so far, as text; unknown parts are left out."""
     parts = [TITLES.get(advance.phase, advance.phase)]
     if advance.steps:
         parts.append(f"step {min(advance.step, advance.steps):,} of {advance.steps:,}")
@@ -37,7 +37,14 @@ def describe_activity(advance: Advance) -> str:
 
 
 class Lines:
-    """Progress of a run, one line per event: no control characters, nothing to overwrite."""
+    """A display of a run's progress with one line per event: no control characters, no line is overwritten.
+
+    Args:
+        console: The console to print to.
+        verbose: True to show the process of each worker.
+        redact: True to show the run's name instead of its directory.
+        clock: Returns the time in seconds.
+    """
 
     def __init__(
         self,
@@ -59,14 +66,19 @@ class Lines:
         return None
 
     def print(self, text: str, style: str = "") -> None:
-        """Print a permanent line in a style of Rich."""
+        """Print a permanent line.
+
+        Args:
+            text: The line; control characters in it are replaced.
+            style: A style of Rich; empty for none.
+        """
         self.console.print(
             Text(replace_control_characters(text), style), soft_wrap=not self.console.is_terminal
         )
 
     @hookimpl
     def dlperf_run_started(self, run_id: str, plan: Any, directory: str | None) -> None:
-        """Begin the display of a run."""
+        """Print the case and its directory, and begin to track the run."""
         spec = plan.spec
         self.advance = Advance(course_of(plan))
         self.print(
@@ -79,19 +91,24 @@ class Lines:
 
     @hookimpl
     def dlperf_stage(self, stage: str, detail: str) -> None:
-        """Show a stage outside the repeats, and record its time."""
+        """Show a line of progress of a stage outside the repeats, and record the stage's time."""
         self.stage = f"{stage}: {detail}"
         if self.advance is not None:
             self.advance.record_stage(stage, self.clock())
         self.show_stage(stage, detail)
 
     def show_stage(self, stage: str, detail: str) -> None:
-        """Show the progress of a stage outside the repeats."""
+        """Print one line of progress of a stage outside the repeats.
+
+        Args:
+            stage: The stage; a `note` is highlighted.
+            detail: The line.
+        """
         self.print(f"{stage}: {detail}", "yellow" if stage == "note" else "dim")
 
     @hookimpl
     def dlperf_repeat_started(self, attempt: int) -> None:
-        """Record the start of a repeat."""
+        """Record the start of a repeat; nothing is printed."""
         self.stage = ""
         if self.advance is not None:
             self.advance.start_repeat(attempt, self.clock())
@@ -105,7 +122,10 @@ class Lines:
     @hookimpl
     def dlperf_step_progress(self, node: int, phase: str, step: int) -> None:
         # Synchronous workers advance together: the first node's stands for all.
-        """Show the phase and the step of node 0's first worker."""
+        """Record the phase and the step of node 0's first worker, and show them.
+
+        Reports of other nodes are ignored.
+        """
         if self.advance is None or node != 0:
             return
         before = self.advance.phase
@@ -113,7 +133,13 @@ class Lines:
         self.show_step(before)
 
     def show_step(self, before: str) -> None:
-        """Show the progress of a worker; `before` is its previously reported phase."""
+        """Print the current phase and step, if the phase has changed or ten seconds have passed.
+
+        Phases in which workers wait or end are left out.
+
+        Args:
+            before: The phase that was reported before.
+        """
         advance = self.advance
         assert advance is not None
         now = self.clock()
@@ -128,18 +154,18 @@ class Lines:
         self.print(f"repeat {advance.attempt} of {advance.repeats}: {status}")
 
     def describe_activity(self) -> str:
-        """Return the phase, the step in it and the throughput so far, as far as they are known."""
+        """Return the phase, the current step and the throughput so far, as text. A run must have started."""
         assert self.advance is not None
         return describe_activity(self.advance)
 
     def time_left(self) -> str:
-        """Return the estimated time left as text; empty if it is not known."""
+        """Return the estimated time left as text, such as `3 min left`; empty if it is not known."""
         seconds = None if self.advance is None else self.advance.seconds_left(self.clock())
         return "" if seconds is None else f"{duration(seconds)} left"
 
     @hookimpl
     def dlperf_repeat_ended(self, attempt: int, status: str, throughput: float | None) -> None:
-        """Show the throughput of a repeat, or its failure, and its duration."""
+        """Print the throughput of a repeat, or the kind of its failure, and its duration."""
         advance = self.advance
         if advance is None:
             return
@@ -153,7 +179,7 @@ class Lines:
 
 
 class LiveDisplay(Lines):
-    """The same on a terminal: lines about what is over, and below them, drawn live, what happens now."""
+    """A display on a terminal: permanent lines about finished parts, and below them a live part."""
 
     def __init__(
         self,
@@ -182,15 +208,18 @@ class LiveDisplay(Lines):
         self._live.stop()
 
     def show_stage(self, stage: str, detail: str) -> None:
-        """Show the stage as a permanent line if it is a note or the display is verbose; else in the live part."""
+        """Print the stage as a permanent line if it is a note or the display is verbose.
+
+        The live part shows any other.
+        """
         if stage == "note" or self.verbose:
             super().show_stage(stage, detail)
 
     def show_step(self, before: str) -> None:
-        """Show the progress of a worker; `before` is its previously reported phase."""
+        """Do nothing: the live part shows the step."""
 
     def render(self) -> RenderableType:
-        """Return the current activity: the repeat, its phase, and a progress bar if the number of steps is known."""
+        """Return the live part: the stage, or the repeat and its phase with a progress bar for known steps."""
         advance = self.advance
         if advance is None or not advance.attempt or len(advance.durations) >= advance.attempt:
             return self._line(Text(replace_control_characters(self.stage) or "preparing", "dim"))
@@ -214,8 +243,12 @@ class LiveDisplay(Lines):
 
 
 def display(console: Console, *, live: bool, verbose: bool = False, redact: bool = False) -> Lines:
-    """Return the display for the console: `live` on a terminal that can overwrite lines.
+    """Return the display for a console.
 
-    `verbose` shows every line of an installation and every process; `redact` omits names of hosts and users.
+    Args:
+        console: The console.
+        live: True for a terminal that can overwrite lines.
+        verbose: True to show every line of an installation and every process.
+        redact: True to omit names of hosts and users.
     """
     return (LiveDisplay if live else Lines)(console, verbose=verbose, redact=redact)

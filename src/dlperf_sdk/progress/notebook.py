@@ -1,4 +1,4 @@
-"""The progress of a run in a notebook: one cell of HTML, replaced as the run goes on."""
+"""The progress of a run in a notebook: one cell of HTML, which is replaced as the run continues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ DRAW_INTERVAL = 0.25
 
 
 class NotebookDisplay(Lines):
-    """Draws the progress into the output of the cell that started the run."""
+    """A display in the output of the notebook's cell that started the run.
+
+    Args:
+        clock: Returns the time in seconds.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(Console(quiet=True), clock=clock)
@@ -26,24 +30,24 @@ class NotebookDisplay(Lines):
         self._cell: Any = None
 
     def print(self, text: str, style: str = "") -> None:
-        """Add a permanent line; `style` is not used."""
+        """Add a permanent line to the cell; `style` is not used."""
         self._lines.append(text)
         self._draw()
 
     def show_stage(self, stage: str, detail: str) -> None:
-        """Add a note as a permanent line; show another stage in the part that is redrawn."""
+        """Add a note as a permanent line; show any other stage in the part that is redrawn."""
         if stage == "note":
             super().show_stage(stage, detail)
         else:
             self._draw()
 
     def show_step(self, before: str) -> None:
-        """Show the progress of a worker; `before` is its previously reported phase."""
+        """Update the cell, if `DRAW_INTERVAL` has passed since the last time."""
         if self.clock() - self._drawn_at >= DRAW_INTERVAL:
             self._draw()
 
     def html(self) -> str:
-        """Return the current state as HTML."""
+        """Return the current state as HTML: the permanent lines, and the current activity."""
         advance = self.advance
         rows = [escape(replace_control_characters(line)) for line in self._lines]
         if advance is not None and advance.attempt > len(advance.durations):

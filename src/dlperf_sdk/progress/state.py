@@ -1,4 +1,4 @@
-"""Track the progress of a run from hook calls: no terminal, no clock of its own, nothing to draw."""
+"""Track the progress of a run from hook calls, without a terminal or a clock."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ STEPPED = ("warmup", "measure")
 """The phases whose number of steps is known beforehand, in order."""
 
 AT_ONCE = 0.1
-"""Seconds: two reports that are nearer to each other than this were not sent so."""
+"""Seconds within which two reports count as delayed ones that arrived together."""
 SURE = 0.5
-"""Seconds of steps from which on their pace means something."""
+"""Fewest seconds between two reports from which a pace is computed."""
 
 TITLES = {
     "start": "starting the workers",
@@ -29,19 +29,25 @@ TITLES = {
 
 @frozen
 class Course:
-    """Steps, repeats and batch size of a run."""
+    """Numbers of steps and repeats of a run, its batch size and its unit."""
 
     warmup: int
     steps: int
     repeats: int
-    """The fewest."""
+    """The smallest number of repeats."""
     max_repeats: int
+    """The largest number of repeats."""
     global_batch_size: int
     unit: str
+    """Unit of the throughput, such as `img/s`."""
 
 
 def course_of(plan: Any) -> Course:
-    """Return the numbers of steps and repeats, the global batch size and the throughput's unit of a plan."""
+    """Return the numbers of a plan that its progress depends on.
+
+    Args:
+        plan: A `dlperf_sdk.planning.plan.Plan`.
+    """
     protocol = plan.protocol
     return Course(
         protocol.warmup,
@@ -59,15 +65,18 @@ class Advance:
 
     course: Course
     attempt: int = 0
+    """Number of the current repeat, counted from 1; 0 before the first."""
     phase: str = "start"
     step: int = 0
+    """Number of steps done in the current phase."""
     started_at: float = 0.0
-    """Start of this repeat."""
+    """Start of the current repeat."""
     throughputs: list[float] = field(factory=list)
+    """Throughput of each repeat that succeeded, in samples per second."""
     durations: list[float] = field(factory=list)
-    """Of the finished repeats, from one's beginning to the end of its workers."""
+    """Seconds of each finished repeat, from its start to the end of its workers."""
     parity: float | None = None
-    """Duration of the parity run in seconds, if one was made."""
+    """Duration of the parity run in seconds; None if there was none, or it has not ended."""
     _parity_started_at: float | None = None
     _entered: dict[str, float] = field(factory=dict)
     """Start of each phase of this repeat."""
@@ -78,20 +87,36 @@ class Advance:
     _last: tuple[float, int] | None = None
 
     def record_stage(self, stage: str, now: float) -> None:
-        """Record that a stage outside the repeats has begun at `now`, in seconds of the display's clock."""
+        """Record a line of progress of a stage outside the repeats.
+
+        Args:
+            stage: The stage, such as `parity`.
+            now: The time on the caller's clock.
+        """
         if stage == "parity" and self._parity_started_at is None:
             self._parity_started_at = now
         elif stage != "parity" and self._parity_started_at is not None and self.parity is None:
             self.parity = now - self._parity_started_at
 
     def start_repeat(self, attempt: int, now: float) -> None:
-        """Record that the repeat numbered `attempt` has started at `now`, in seconds of the display's clock."""
+        """Record the start of a repeat.
+
+        Args:
+            attempt: Number of the repeat, counted from 1.
+            now: The time on the caller's clock.
+        """
         self.attempt, self.started_at = attempt, now
         self._entered = {}
         self._enter("start", now)
 
     def record_step(self, phase: str, step: int, now: float) -> None:
-        """Record that a worker is in a phase at `now`, and has finished `step` of its steps."""
+        """Record a worker's report.
+
+        Args:
+            phase: The phase of the worker.
+            step: Number of steps that are done in this phase.
+            now: The time on the caller's clock.
+        """
         if phase != self.phase:
             self._enter(phase, now)
         self.step = step
@@ -102,7 +127,12 @@ class Advance:
         self._last = (now, step)
 
     def end_repeat(self, throughput: float | None, now: float) -> None:
-        """Record that a repeat has ended at `now`, with a throughput in samples per second; None if it failed."""
+        """Record the end of the current repeat.
+
+        Args:
+            throughput: The throughput in samples per second; None if the repeat failed.
+            now: The time on the caller's clock.
+        """
         self.durations.append(now - self.started_at)
         for phase, entered in self._entered.items():
             self._rests.setdefault(phase, []).append(now - entered)
@@ -116,12 +146,12 @@ class Advance:
 
     @property
     def steps(self) -> int | None:
-        """Return the number of steps in the current phase; None if it is not known."""
+        """Number of steps of the current phase; None for a phase other than `warmup` and `measure`."""
         return {"warmup": self.course.warmup, "measure": self.course.steps}.get(self.phase)
 
     @property
     def repeats(self) -> str:
-        """Return the planned number of repeats: `7`, or `6 to 30`."""
+        """The planned number of repeats as text: `7`, or `6 to 30`."""
         course = self.course
         return (
             str(course.repeats)
@@ -131,7 +161,7 @@ class Advance:
 
     @property
     def pace(self) -> float | None:
-        """Steps per second in this phase, as far as that is known from outside."""
+        """Steps per second in the current phase, from the reports so far; None if it is not known."""
         if self.phase not in STEPPED or self._first is None or self._last is None:
             return None
         seconds, steps = self._last[0] - self._first[0], self._last[1] - self._first[1]
@@ -139,14 +169,23 @@ class Advance:
 
     @property
     def throughput(self) -> float | None:
-        """Samples per second in this phase, as far as that is known from outside: no measurement."""
+        """Samples per second in the current phase, from the reports so far: an estimate, not a measurement.
+
+        None if not known.
+        """
         return None if self.pace is None else self.pace * self.course.global_batch_size
 
     def seconds_left(self, now: float) -> float | None:
-        """Return the estimated seconds from `now` until the minimum number of repeats is done; None if not known.
+        """Estimate the seconds until the smallest number of repeats is done.
 
-        The first repeat is estimated by the parity run, which starts the same workers, until the pace of its steps is
-        known; later ones by the repeats before, phase by phase.
+        The first repeat is estimated by the parity run, which starts the same workers, until the pace of its steps
+        is known. Later repeats are estimated by the earlier ones, phase by phase.
+
+        Args:
+            now: The time on the caller's clock.
+
+        Returns:
+            The seconds; None if they cannot be estimated yet, or all repeats are done.
         """
         elapsed = now - self.started_at if self.attempt else 0.0
         after = max(0, self.course.repeats - max(1, self.attempt))

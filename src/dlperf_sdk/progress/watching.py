@@ -1,4 +1,4 @@
-"""The progress of a run started from Python: drawn where a person sees it, or handed to a function."""
+"""The progress of a run started from Python: drawn in a terminal or notebook, or passed to a function."""
 
 from __future__ import annotations
 
@@ -17,35 +17,41 @@ from dlperf_sdk.progress.state import Advance, course_of
 
 @frozen(kw_only=True)
 class Progress:
-    """How far a run is. What is not known yet is None."""
+    """The progress of a run at one moment. Values that are not known yet are None."""
 
     run_id: str
+    """Name of the run."""
     stage: str
-    """`environment`, `data`, `parity`, `bundle`, `launch`, …, or in a repeat its phase: `start`, `compile`, `warmup`,
-    `ready`, `measure`, `verify`, `done`."""
+    """`environment`, `data`, `parity`, `bundle`, `launch`, …; in a repeat its phase: `start`, `compile`, `warmup`,
+    `ready`, `measure`, `verify`, `teardown`, `done`."""
     detail: str = ""
-    """A line about the stage, for people."""
+    """A line about the stage, for display; empty in a repeat."""
     repeat: int = 0
-    """Counted from 1; 0 before the first."""
+    """Number of the current repeat, counted from 1; 0 before the first."""
     repeats: int
-    """The fewest that the protocol takes."""
+    """The smallest number of repeats that the protocol takes."""
     step: int = 0
-    """Steps of the phase that are done."""
+    """Steps of the current phase that are done."""
     steps: int | None = None
-    """Steps of the phase, in `warmup` and `measure`."""
+    """Number of steps of the phases `warmup` and `measure`; None in others."""
     throughput: float | None = None
-    """Samples per second so far in this phase, seen from outside: no measurement."""
+    """Samples per second so far in this phase: an estimate, not a measurement."""
     seconds_left: float | None = None
-    """Estimate for the rest of the run, all repeats included."""
+    """Estimated seconds until the smallest number of repeats is done."""
 
 
 ProgressOption = Literal["auto"] | bool | Callable[[Progress], None]
-"""`auto`: a live display on a terminal or in a notebook, and nothing elsewhere; False: nothing; True: a live display
-or, elsewhere, lines on standard error; a function: it is called with each `Progress`."""
+"""`auto`: a live display on a terminal or in a notebook, and nothing elsewhere. False: nothing. True: a live
+display, or, elsewhere, lines on standard error. A function: it is called with each `Progress`."""
 
 
 class Caller:
-    """Calls a function with the progress of a run."""
+    """An observer that calls a function with the progress of a run.
+
+    Args:
+        function: The function.
+        clock: Returns the time in seconds.
+    """
 
     def __init__(self, function: Callable[[Progress], None], clock: Callable[[], float] = time.monotonic):
         self.function, self.clock = function, clock
@@ -55,33 +61,33 @@ class Caller:
 
     @hookimpl
     def dlperf_run_started(self, run_id: str, plan: Any) -> None:
-        """Record the run and its plan."""
+        """Begin to track the run; the function is not called."""
         self.run_id, self.advance = run_id, Advance(course_of(plan))
 
     @hookimpl
     def dlperf_stage(self, stage: str, detail: str) -> None:
-        """Report a stage outside the repeats to the callback."""
+        """Call the function for a line of progress of a stage outside the repeats."""
         if self.advance is not None:
             self.advance.record_stage(stage, self.clock())
             self._call(self.advance, stage, detail)
 
     @hookimpl
     def dlperf_repeat_started(self, attempt: int) -> None:
-        """Report the start of a repeat to the callback."""
+        """Call the function for the start of a repeat."""
         if self.advance is not None:
             self.advance.start_repeat(attempt, self.clock())
             self._call(self.advance, self.advance.phase)
 
     @hookimpl
     def dlperf_step_progress(self, node: int, phase: str, step: int) -> None:
-        """Report the phase and the step of node 0's first worker to the callback."""
+        """Call the function for a report of node 0's first worker. Reports of other nodes are ignored."""
         if self.advance is not None and node == 0:  # synchronous workers advance together
             self.advance.record_step(phase, step, self.clock())
             self._call(self.advance, phase)
 
     @hookimpl
     def dlperf_repeat_ended(self, throughput: float | None) -> None:
-        """Report the end of a repeat to the callback."""
+        """Call the function for the end of a repeat, with the stage `done`."""
         if self.advance is not None:
             self.advance.end_repeat(throughput, self.clock())
             self._call(self.advance, "done")
@@ -104,10 +110,13 @@ class Caller:
 
 @contextmanager
 def watching(progress: ProgressOption) -> Iterator[list[Any]]:
-    """Yield the observers that show the progress of a run as `progress` of `run` says.
+    """Provide the observers that show the progress of a run, as a list, while the context lasts.
+
+    Args:
+        progress: The option; see `ProgressOption`.
 
     Raises:
-        UsageError: it has none of the possible values.
+        UsageError: It has none of the possible values.
     """
     if callable(progress):
         yield [Caller(progress)]
@@ -136,6 +145,6 @@ def watching(progress: ProgressOption) -> Iterator[list[Any]]:
 
 
 def in_notebook() -> bool:
-    """Return True in a kernel of Jupyter, whose output is HTML."""
+    """Return True in a Jupyter kernel, whose output can be HTML."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return type(shell).__name__ == "ZMQInteractiveShell"
