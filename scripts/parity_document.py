@@ -19,14 +19,14 @@ MARK = "<!-- What follows is written by scripts/parity_document.py. -->"
 
 
 def tables() -> str:
-    """All tables, as Markdown."""
+    """Return all tables, as Markdown."""
     parts = []
     for model in (ResNet50(), BertBase()):
         assert model.references is not None
         reference = load(model.references)
         parts += [
             f"## {model.name}",
-            f"Made by {reference.source}.",
+            f"Computed by {reference.source}.",
             _cases(reference),
             _tolerances(reference),
         ]
@@ -35,7 +35,10 @@ def tables() -> str:
 
 
 def _cases(reference: Reference) -> str:
-    rows = ["| case | batch | options beside the defaults | losses of shard 0 |", "|---|---|---|---|"]
+    rows = [
+        "| case | batch size | options that are not defaults | losses of one replica |",
+        "|---|---|---|---|",
+    ]
     defaults = {"resnet50": ResNet50, "bert-base": BertBase}[reference.model].Options()
     for name, case in reference.cases.items():
         options = {key: value for key, value in case.options.items() if getattr(defaults, key) != value}
@@ -47,15 +50,15 @@ def _cases(reference: Reference) -> str:
 
 def _tolerances(reference: Reference) -> str:
     rows = [
-        "| precision | losses, at most | first updates | running means | why |",
+        "| precision | limit of the losses | limit of the first updates | limit of the running means | derivation |",
         "|---|---|---|---|---|",
     ]
     for name, one in reference.tolerances.items():
-        item = f"each at most {one.parameter}, or ten times its noise"
+        item = f"each {one.parameter}, or ten times its deviation in float32"
         has_means = any(case.alone[0].running_means for case in reference.cases.values())
         least = f"{one.least:.2g} to "
-        updates = f"as a whole {'' if has_means else least}{one.updates:.2g} at most"
-        means = f"as a whole {least}{one.means:.2g} at most" if has_means else "none"
+        updates = f"together {'' if has_means else least}{one.updates:.2g}"
+        means = f"together {least}{one.means:.2g}" if has_means else "none"
         held = (updates, means) if one.parameter is None else (item, item if has_means else "none")
         rows.append(f"| {name} | {one.losses:.2g} | {' | '.join(held)} | {one.reason} |")
     return "\n".join(rows)
@@ -66,8 +69,9 @@ def _mistakes(reference: Reference) -> str:
     tolerance = reference.tolerances["fp32"]
     cases = {name: case for name, case in reference.cases.items() if case.mistakes}
     columns = [(name, topology) for name in cases for topology in ("alone", "pair")]
-    heads = " | ".join(f"`{name}`, {topology}" for name, topology in columns)
-    rows = [f"| known mistake, as a failing run is told | {heads} |", "|---|" + "---:|" * len(columns)]
+    replicas = {"alone": "1 replica", "pair": "2 replicas"}
+    heads = " | ".join(f"`{name}`, {replicas[topology]}" for name, topology in columns)
+    rows = [f"| known mistake | {heads} |", "|---|" + "---:|" * len(columns)]
     names = dict.fromkeys(mistake.name for case in cases.values() for mistake in case.mistakes)
     for name in names:
         cells = []
@@ -85,7 +89,7 @@ def _mistakes(reference: Reference) -> str:
 def _hidden(reference: Reference) -> str:
     """Per precision and case the mistakes that a run need not show: not surely further from right than is allowed."""
     cases = {name: case for name, case in reference.cases.items() if case.mistakes}
-    heads = " | ".join(f"known mistakes that `{name}` may let pass" for name in cases)
+    heads = " | ".join(f"known mistakes that `{name}` may not detect" for name in cases)
     rows = [f"| precision | {heads} |", "|---|" + "---|" * len(cases)]
     for precision, tolerance in reference.tolerances.items():
         cells = []
