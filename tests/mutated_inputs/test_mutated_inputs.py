@@ -47,7 +47,7 @@ OURS = {
     "environments.rebuild.list_unlisted_packages": "a plugin's file",
     "worker.agent.address_table.expand": "an order of the coordinator, which has proved the secret",
     "worker.agent.preflight.versions": "the output of our own program in the interpreter",
-    "harness.multiprocess.answers": "the output of our own program",
+    "harness.multiprocess.run_ranks": "the output of our own program",
     "launchers.agent_command.bootstrap_program": "a file of this package",
     "launchers.slurm.stream._kept_stream_step": "a file of this package",
     "documents.schema.load": "a file of this package",

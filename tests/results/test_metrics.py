@@ -29,8 +29,8 @@ def two(first: float, second: float, samples: int = 100) -> Repeat:
 
 def test_throughput_is_all_samples_over_the_slowest_window() -> None:
     assert metrics.throughput(two(1.0, 2.0)) == pytest.approx(200 / 2.0)
-    assert metrics.seconds(two(1.0, 2.0)) == 2.0
-    assert metrics.samples(two(1.0, 2.0)) == 200
+    assert metrics.window_seconds(two(1.0, 2.0)) == 2.0
+    assert metrics.window_samples(two(1.0, 2.0)) == 200
 
 
 @given(positive, positive)
@@ -49,7 +49,7 @@ def test_data_wait_is_that_of_the_process_that_waited_longest() -> None:
     window = Window(0.0, 10.0)
     waits = [(0.5, 0.5), (1.0, 2.0)]
     actual = Repeat(0, tuple(record(i, window=window, data_waits=w) for i, w in enumerate(waits)))
-    assert metrics.data_wait(actual) == pytest.approx(0.3)
+    assert metrics.data_wait_fraction(actual) == pytest.approx(0.3)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60), st.floats(0, 100))
@@ -79,4 +79,4 @@ def test_the_median_of_rates_is_not_the_rate_of_medians() -> None:
     9.67."""
     actual = repeat(step_times=(0.1,) * 95 + (0.3,) * 5, samples=100)
     assert metrics.throughput(actual) == pytest.approx(100 / 11.0)
-    assert math.isclose(metrics.seconds(actual), 11.0)
+    assert math.isclose(metrics.window_seconds(actual), 11.0)

@@ -36,7 +36,7 @@ def as_one(make_trainer):
 # micro-batches.
 @pytest.mark.parametrize(("name", "processes"), [*((name, 1) for name in CASES), ("accumulation", 2)])
 def test_two_replicas_are_equal_and_train_as_one_with_both_shards(name, processes, as_one):
-    answers = multiprocess.answers(__file__, name, str(processes), ports=2, processes=processes)
+    answers = multiprocess.run_ranks(__file__, name, str(processes), ports=2, processes=processes)
     first, second = (replica for answer in answers for replica in answer["replicas"])
     assert first["digest"] == second["digest"]
     assert first["losses"] != second["losses"]
@@ -49,4 +49,4 @@ def test_two_replicas_are_equal_and_train_as_one_with_both_shards(name, processe
 
 
 if __name__ == "__main__":
-    multiprocess.answer(train)
+    multiprocess.run_rank(train)

@@ -33,7 +33,7 @@ def answer(name):
     pytest.importorskip("mxnet", reason="the worker half needs MXNet, which is not in this environment")
     if "avx512bw" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
         pytest.skip("MXNet's bfloat16 takes a processor with AVX-512, and this one has none")
-    return multiprocess.answers(__file__, name, ports=1, processes=1)[0]
+    return multiprocess.run_ranks(__file__, name, ports=1, processes=1)[0]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -93,4 +93,4 @@ def test_a_processor_without_bfloat16_is_named():
 
 
 if __name__ == "__main__":
-    multiprocess.answer(train)
+    multiprocess.run_rank(train)

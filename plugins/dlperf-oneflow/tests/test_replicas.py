@@ -36,7 +36,7 @@ def uneven(trainer, rank):
 @functools.cache
 def answers(name):
     """What both processes said."""
-    return multiprocess.answers(__file__, name, ports=1)
+    return multiprocess.run_ranks(__file__, name, ports=1)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -65,4 +65,4 @@ def test_gradients_that_are_accumulated_meet_once():
 
 
 if __name__ == "__main__":
-    multiprocess.answer(train)
+    multiprocess.run_rank(train)

@@ -17,7 +17,7 @@ def train(ports, rank):
 def test_two_replicas_are_equal_and_train_as_one_with_both_shards(make_trainer):
     import paddle
 
-    answers = multiprocess.answers(__file__, ports=3)
+    answers = multiprocess.run_ranks(__file__, ports=3)
     first, second = (answer["replicas"][0] for answer in answers)
     assert first["digest"] == second["digest"]
     assert first["losses"] != second["losses"]
@@ -31,4 +31,4 @@ def test_two_replicas_are_equal_and_train_as_one_with_both_shards(make_trainer):
 
 
 if __name__ == "__main__":
-    multiprocess.answer(train)
+    multiprocess.run_rank(train)

@@ -28,7 +28,7 @@ def train(ports, rank):
 @pytest.fixture(scope="module")
 def answers():
     """What the two processes said of all cases."""
-    return multiprocess.answers(__file__, ports=len(CASES))
+    return multiprocess.run_ranks(__file__, ports=len(CASES))
 
 
 def replicas(answers, case):
@@ -72,4 +72,4 @@ def test_independent_replicas_do_not_meet(answers):
 
 
 if __name__ == "__main__":
-    multiprocess.answer(train)
+    multiprocess.run_rank(train)

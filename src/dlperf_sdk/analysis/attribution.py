@@ -89,7 +89,7 @@ def attribute(
 
 
 def _check(a: Case, b: Case, allowed: set[str]) -> None:
-    fixed = {*a.holds(), *b.holds()} - allowed
+    fixed = {*a.identifying_facts(), *b.identifying_facts()} - allowed
     reasons = [
         f"{name}: {a.facts.get(name)} against {b.facts.get(name)}"
         for name in sorted(differing_facts((a, b)) & fixed)

@@ -15,7 +15,7 @@ from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.fields import Role
 from dlperf_sdk.spec.values import TopologySpec
 
-SETTLING = (
+IDENTIFYING_CONTEXT = (
     "data",
     "estimator",
     "framework_version",
@@ -26,7 +26,7 @@ SETTLING = (
 """Facts in context that nevertheless make two measurements different ones."""
 
 
-OF_FRAMEWORK = ("framework_version", "layout")
+FRAMEWORK_FACTS = ("framework_version", "layout")
 """Facts that belong to the framework: its version, and the layout unless the case requested one."""
 
 
@@ -93,22 +93,25 @@ class Case:
         return self.global_batch_size / self.throughput
 
     @property
-    def of_framework(self) -> tuple[str, ...]:
+    def framework_facts(self) -> tuple[str, ...]:
         """Names of the facts that belong to the framework: its version, and the layout if the framework chose it."""
-        return OF_FRAMEWORK[:1] if self.requested_layout else OF_FRAMEWORK
+        return FRAMEWORK_FACTS[:1] if self.requested_layout else FRAMEWORK_FACTS
 
     @property
     def framework(self) -> str:
         """Framework with its version, and with the layout that it chose: `torch 2.4.1 (nchw)`."""
-        version, layout = (str(self.facts.get(name, "")) for name in OF_FRAMEWORK)
+        version, layout = (str(self.facts.get(name, "")) for name in FRAMEWORK_FACTS)
         parts = [str(self.facts.get("framework", "")), version]
         if layout and not self.requested_layout:
             parts.append(f"({layout})")
         return " ".join(filter(None, parts))
 
-    def holds(self) -> set[str]:
-        """Return the names of the facts that identify the measurement: workload, factors, and those in `SETTLING`."""
-        return {name for name, role in self.roles.items() if role != "context" or name in SETTLING}
+    def identifying_facts(self) -> set[str]:
+        """Return the names of the facts that identify the measurement.
+
+        These are the workload, the factors, and those in `IDENTIFYING_CONTEXT`.
+        """
+        return {name for name, role in self.roles.items() if role != "context" or name in IDENTIFYING_CONTEXT}
 
     @classmethod
     def from_source(cls, source: Case | Result | PublishedFigure) -> Case:

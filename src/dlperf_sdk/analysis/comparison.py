@@ -13,7 +13,7 @@ from dlperf_sdk.errors import NotComparable
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
 
-MATTERING = ("data", "estimator", "input_pipeline", "layout", "loss_scale", "transport")
+ESSENTIAL_FACTS = ("data", "estimator", "input_pipeline", "layout", "loss_scale", "transport")
 """Facts besides the workload that decide whether two measurements are comparable. A difference in one of them is
 a reason against it, unless the comparison is of that fact."""
 
@@ -52,7 +52,7 @@ def compare(
 ) -> Comparison:
     """Compare two measurements of the same workload.
 
-    They must agree in the unit, the workload (model, batch size, clipping, …) and the facts of `MATTERING`,
+    They must agree in the unit, the workload (model, batch size, clipping, …) and the facts of `ESSENTIAL_FACTS`,
     except for the facts named in `factors`. Between two frameworks, the framework's version and a layout that
     both frameworks chose are not counted as differences of their own.
 
@@ -103,14 +103,14 @@ def _differences(first: Case, second: Case, factors: Sequence[str]) -> tuple[lis
     if first.unit != second.unit:
         reasons.append(f"unit: {first.unit} against {second.unit}")
     differing = differing_facts((first, second))
-    of_framework = set(first.of_framework) & set(second.of_framework)
+    framework_facts = set(first.framework_facts) & set(second.framework_facts)
     for name in sorted(differing):
-        if "framework" in differing and name in of_framework and name not in factors:
+        if "framework" in differing and name in framework_facts and name not in factors:
             continue
         text = _format_difference(name, first, second)
         role = first.roles.get(name) or second.roles[name]
         is_essential = role == "workload" or (
-            name in MATTERING and not (name == "layout" and name in of_framework)
+            name in ESSENTIAL_FACTS and not (name == "layout" and name in framework_facts)
         )
         if name in factors:
             differing_factors.append(text)

@@ -50,7 +50,7 @@ class Price:
         if (self.per_device_hour is None) == (self.per_node_hour is None):
             raise AnalysisError("A price is of a device or of a node for an hour: give one of the two.")
 
-    def an_hour(self, case: Case) -> float:
+    def total_per_hour(self, case: Case) -> float:
         """Return the price of an hour of all devices of a case."""
         if self.per_device_hour is not None:
             return self.per_device_hour * case.topology.devices
@@ -132,7 +132,7 @@ def cost(
 
 
 def _hours(case: Case, price: Price) -> Quantity:
-    a_second = price.an_hour(case) / 3600
+    a_second = price.total_per_hour(case) / 3600
     unit_name, count = (
         ("device", case.topology.devices) if price.per_device_hour else ("node", case.topology.nodes)
     )

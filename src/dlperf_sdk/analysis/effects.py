@@ -136,7 +136,7 @@ def effect(
     sides = [case for case in all_cases if key(case.facts.get(factor)) in (key(a), key(b))]
     varying = differing_facts(sides) - {factor}
     if factor == "framework":
-        varying -= {name for name in varying if all(name in case.of_framework for case in sides)}
+        varying -= {name for name in varying if all(name in case.framework_facts for case in sides)}
     settled = {
         name
         for name in varying
@@ -146,8 +146,8 @@ def effect(
             for level in (a, b)
         )
     }
-    holds = {name for case in sides for name in case.holds()}
-    fixed = tuple(sorted((varying & holds) - settled))
+    identifying = {name for case in sides for name in case.identifying_facts()}
+    fixed = tuple(sorted((varying & identifying) - settled))
     first, second = (_group_by_held_facts(sides, factor, level, fixed) for level in (a, b))
     pairs = tuple(
         Pair(case, second[held_values], {name: case.facts.get(name) for name in fixed})

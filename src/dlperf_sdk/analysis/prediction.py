@@ -315,7 +315,9 @@ def _series(all_cases: Sequence[Case]) -> dict[TopologySpec, Case]:
         raise AnalysisError("There is nothing to predict from.")
     groups = group_by_series(all_cases)
     if len(groups) > 1:
-        names = ", ".join(sorted((differing_facts(all_cases) & all_cases[0].holds()) - {"topology"}))
+        names = ", ".join(
+            sorted((differing_facts(all_cases) & all_cases[0].identifying_facts()) - {"topology"})
+        )
         raise AnalysisError(f"These are {len(groups)} series, not one: they differ in {names}.")
     if len(groups[0]) < len(all_cases):
         raise AnalysisError("A topology is there twice; predict from one case of each.")
@@ -330,7 +332,7 @@ def group_by_series(ungrouped: Iterable[Case]) -> list[dict[TopologySpec, Case]]
     """
     groups: dict[tuple[str, str], dict[TopologySpec, Case]] = {}
     for case in ungrouped:
-        fixed = sorted(case.holds() - {"topology", "strategy"})
+        fixed = sorted(case.identifying_facts() - {"topology", "strategy"})
         held_facts = key({name: case.facts[name] for name in fixed})
         groups.setdefault((held_facts, str(case.facts.get("strategy", NO_STRATEGY))), {})[case.topology] = (
             case

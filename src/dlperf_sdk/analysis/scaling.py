@@ -121,5 +121,5 @@ def _differ_in_topology_only(first: Case, second: Case, scaling: str) -> bool:
         return False
     if scaling == "strong" and first.global_batch_size != second.global_batch_size:
         return False
-    fixed = (first.holds() | second.holds()) - varying
+    fixed = (first.identifying_facts() | second.identifying_facts()) - varying
     return all(key(first.facts.get(name)) == key(second.facts.get(name)) for name in fixed)

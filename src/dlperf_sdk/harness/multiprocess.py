@@ -1,9 +1,9 @@
 """The replicas of a case in processes of their own on this machine, for tests of worker halves.
 
-The file of such a test is also the program of its processes. `answers` starts it once per rank, and it ends with
+The file of such a test is also the program of its processes. `run_ranks` starts it once per rank, and it ends with
 
     if __name__ == "__main__":
-        multiprocess.answer(train)
+        multiprocess.run_rank(train)
 
 Besides the dependencies of `in_process`, this module needs NumPy.
 """
@@ -28,11 +28,11 @@ from dlperf_sdk.worker.request import Request
 
 STEPS = 3
 """Number of steps that `losses_of` trains."""
-PATIENCE = 280.0
+TIMEOUT = 280.0
 """Maximum seconds that a process may take; compilers and slow machines need them."""
 
 
-def answers(program: str, *arguments: str, ports: int, processes: int = 2) -> list[Any]:
+def run_ranks(program: str, *arguments: str, ports: int, processes: int = 2) -> list[Any]:
     """Run `python PROGRAM RANK PORT,… WORD…` once per rank, at the same time, and return the answer of each rank.
 
     All processes have ended when it returns.
@@ -48,7 +48,7 @@ def answers(program: str, *arguments: str, ports: int, processes: int = 2) -> li
 
     Raises:
         RuntimeError: a process had a nonzero exit code; its own output gives the reason.
-        subprocess.TimeoutExpired: a process did not end within `PATIENCE` seconds.
+        subprocess.TimeoutExpired: a process did not end within `TIMEOUT` seconds.
     """
     words = [",".join(free_ports("127.0.0.1", ports)), *arguments]
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -57,7 +57,7 @@ def answers(program: str, *arguments: str, ports: int, processes: int = 2) -> li
         for rank in range(processes)
     ]
     try:
-        outputs = [process.communicate(timeout=PATIENCE)[0] for process in started]
+        outputs = [process.communicate(timeout=TIMEOUT)[0] for process in started]
     finally:
         for process in started:
             process.kill()
@@ -67,10 +67,10 @@ def answers(program: str, *arguments: str, ports: int, processes: int = 2) -> li
     return [json.loads(text.splitlines()[-1]) for text in outputs]
 
 
-def answer(train: Callable[..., Any]) -> None:
+def run_rank(train: Callable[..., Any]) -> None:
     """Call `train` with the words, the list of ports and the rank of the command line, and print its result as JSON.
 
-    This is the entry point of a process that `answers` starts.
+    This is the entry point of a process that `run_ranks` starts.
     """
     rank, ports, *arguments = sys.argv[1:]
     print(json.dumps(train(*arguments, ports.split(","), int(rank))), flush=True)

@@ -63,7 +63,7 @@ def _energy_metrics(
         return ()
     note = "; ".join((scope, *sorted({energy.source for energy in known})))
     per_sample = [
-        energy.joules / metrics.samples(repeat) for energy, repeat in zip(known, repeats, strict=True)
+        energy.joules / metrics.window_samples(repeat) for energy, repeat in zip(known, repeats, strict=True)
     ]
     return (
         *metrics.measured_metric(f"{prefix}-energy", "J", [energy.joules for energy in known], note),

@@ -36,6 +36,6 @@ class StepTime(Measurer):
             for suffix, percent, minimum in _PERCENTILES
             if min(map(len, times)) >= minimum
         ]
-        waits = [100 * metrics.data_wait(repeat) for repeat in measured.repeats]
+        waits = [100 * metrics.data_wait_fraction(repeat) for repeat in measured.repeats]
         note = "share of the window, of the process that waited longest for its input"
         return (*results, metrics.metric("data-wait", "%", waits, note))

@@ -70,7 +70,7 @@ def merge(ungrouped: Iterable[Case]) -> list[Merged]:
     """Return the cases, with all runs of the same case merged into one, in the order of first occurrence."""
     groups: dict[tuple[str, ...], list[Case]] = {}
     for case in ungrouped:
-        groups.setdefault(_identity(case, case.holds()), []).append(case)
+        groups.setdefault(_identity(case, case.identifying_facts()), []).append(case)
     return [_merge_runs(runs) for runs in groups.values()]
 
 
@@ -176,7 +176,9 @@ def labels(cases: Sequence[Case], excluded: Sequence[str] = ()) -> list[str]:
         cases: The cases.
         excluded: Names of facts that are never in a label.
     """
-    fixed = sorted({name for case in cases for name in case.holds()} - set(excluded) - set(_NAMED))
+    fixed = sorted(
+        {name for case in cases for name in case.identifying_facts()} - set(excluded) - set(_NAMED)
+    )
     parts: dict[str, list[str]] = {}
     distinct = 0
     for name in (*_NAMED, *fixed):

@@ -47,7 +47,7 @@ def sweeps(merged: Sequence[Merged]) -> list[Sweep]:
         for run in merged:
             size = size_of(run.case, factor)
             if size > 0:
-                names = sorted(run.case.holds() - {factor, *_FOLLOWING.get(factor, ())})
+                names = sorted(run.case.identifying_facts() - {factor, *_FOLLOWING.get(factor, ())})
                 identity = (run.case.unit, *(f"{name}={key(run.case.facts.get(name))}" for name in names))
                 groups.setdefault(identity, {})[size] = run
         result += [

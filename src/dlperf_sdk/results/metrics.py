@@ -10,12 +10,12 @@ from dlperf_sdk.results.records import Repeat
 from dlperf_sdk.worker import estimate
 
 
-def samples(repeat: Repeat) -> int:
+def window_samples(repeat: Repeat) -> int:
     """Return the number of samples that all trainers of a repeat took in the window."""
     return sum(record.samples for record in repeat.records)
 
 
-def seconds(repeat: Repeat) -> float:
+def window_seconds(repeat: Repeat) -> float:
     """Return the length of the slowest trainer's window, in seconds."""
     return max(record.window.seconds for record in repeat.records)
 
@@ -32,7 +32,7 @@ def step_times(repeat: Repeat) -> list[float]:
     return estimate.slowest_step_times([record.step_times for record in repeat.records])
 
 
-def data_wait(repeat: Repeat) -> float:
+def data_wait_fraction(repeat: Repeat) -> float:
     """Return the largest fraction of its window that any trainer waited for input."""
     return max(math.fsum(record.data_waits) / record.window.seconds for record in repeat.records)
 

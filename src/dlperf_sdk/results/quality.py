@@ -40,15 +40,15 @@ def steady_state(repeats: tuple[Repeat, ...], warmup: int) -> Verdict:
     if reasons := list(_disturbances(repeats, times)):
         return Verdict("steady-state", QUALITY, INCONCLUSIVE, " ".join(reasons))
     state = assess(times)
-    largest = state.largest
+    deciding = state.deciding
     part = (
         "the end of a line through its steps"
-        if largest.first_step is None
-        else f"the mean of its last {min(map(len, times)) - largest.first_step} steps"
+        if deciding.first_step is None
+        else f"the mean of its last {min(map(len, times)) - deciding.first_step} steps"
     )
     measured = (
-        f"The window's mean step time deviates from {part} by {100 * largest.value:+.2f} % ± "
-        f"{100 * largest.bound:.2f} % (limit {100 * LIMIT:g} %)."
+        f"The window's mean step time deviates from {part} by {100 * deciding.value:+.2f} % ± "
+        f"{100 * deciding.bound:.2f} % (limit {100 * LIMIT:g} %)."
     )
     if state.is_unsteady:
         return Verdict("steady-state", QUALITY, FAIL, f"{measured} {_advice(state, warmup)}")

@@ -87,7 +87,7 @@ class SteadyState:
         return any(deviation.is_large for deviation in self.deviations[:-1])
 
     @property
-    def largest(self) -> Deviation:
+    def deciding(self) -> Deviation:
         """The deviation that decides.
 
         Of an unsteady window it is the most clearly large one, of any other the least clearly small one.

@@ -141,7 +141,7 @@ def integrity_of(repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdi
 
 
 def _quality(repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdict, ...]:
-    if all(metrics.seconds(repeat) > 0 for repeat in repeats):
+    if all(metrics.window_seconds(repeat) > 0 for repeat in repeats):
         return _judgements(QUALITY, repeats, expected)
     names = (check.name for check in VERDICTS if check.kind == QUALITY)
     return tuple(Verdict(name, QUALITY, INCONCLUSIVE, "A window has no length.") for name in names)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from dlperf_sdk.analysis.case import OF_FRAMEWORK, Case, key
+from dlperf_sdk.analysis.case import FRAMEWORK_FACTS, Case, key
 from dlperf_sdk.analysis.effects import Effect, adjust_effects, effect
 from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Notes, Paragraph, Table
@@ -93,7 +93,7 @@ def _units(cases: Sequence[Case]) -> Iterator[list[Case]]:
 
 
 def _effects(cases: Sequence[Case], factors: Sequence[str]) -> Iterator[Effect]:
-    fixed = {name for case in cases for name in case.holds()}
+    fixed = {name for case in cases for name in case.identifying_facts()}
     roles = {name: role for case in cases for name, role in case.roles.items()}
     names = factors or sorted(
         name for name in fixed - {"topology"} if roles[name] != "workload" or name in _OF_WORKLOAD
@@ -106,7 +106,7 @@ def _effects(cases: Sequence[Case], factors: Sequence[str]) -> Iterator[Effect]:
                 # No two cases differ in this factor only, or several cases are the same side of a pair.
                 continue
             # A version or layout that changed with the framework is part of the framework's effect.
-            if name not in OF_FRAMEWORK or "framework" not in estimate.confounded:
+            if name not in FRAMEWORK_FACTS or "framework" not in estimate.confounded:
                 yield estimate
 
 

@@ -43,7 +43,7 @@ def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
     groups: dict[tuple[str, ...], list[Merged]] = {}
     for merged in workload.merged:
         # One device has nobody to meet: it belongs to the series of every strategy.
-        fixed = sorted(merged.case.holds() - varying)
+        fixed = sorted(merged.case.identifying_facts() - varying)
         groups.setdefault(tuple(f"{name}={key(merged.case.facts.get(name))}" for name in fixed), []).append(
             merged
         )
