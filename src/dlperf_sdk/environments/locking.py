@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 class Locked(Exception):
-    """The lock is held by another process, and the caller does not wait."""
+    """Raised if another process holds the lock, and the caller does not wait."""
 
 
 @contextmanager

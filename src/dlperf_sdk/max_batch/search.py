@@ -20,7 +20,7 @@ RELIABLE_RATIO = 2
 
 @frozen
 class Probe:
-    """One try in new processes."""
+    """The outcome of one size that was tried in new processes."""
 
     size: int
     """The size, in units of the search."""

@@ -152,13 +152,14 @@ class BertBase(Model):
     def inputs(self, options: BertBaseOptions) -> tuple[Input, ...]:
         """Return the inputs of one sequence.
 
-        The canonical batch has neither padding nor unused predictions; real text has both.
+        S is `sequence_length`, and P is `predictions_per_sequence`. The canonical batch has neither padding nor
+        unused predictions; real text has both.
 
-        `input_ids` (S): word pieces. `segment_ids` (S): 0 for the first part, 1 for the second.
-        `attention_mask` (S): 1 for a token, 0 for padding. `masked_positions` (P): ascending positions in the
-        sequence. `masked_ids` (P): what stood there. `masked_weights` (P): 1, or 0 for a prediction that is
-        not used, whose position and id are 0. `next_sentence_label`: 0 if the second part follows the first
-        in its text, else 1.
+        `input_ids` (S): word pieces. `segment_ids` (S): 0 for the first part, 1 for the second. `attention_mask`
+        (S): 1 for a token, 0 for padding. `masked_positions` (P): ascending indexes into the sequence. `masked_ids`
+        (P): the original tokens at these positions. `masked_weights` (P): 1, or 0 for an unused prediction, whose
+        position and id are 0. `next_sentence_label`, a scalar: 0 if the second part follows the first in its text,
+        else 1.
         """
         tokens, predictions = (options.sequence_length,), (options.predictions_per_sequence,)
         token = {"kind": "integers", "low": 0, "high": options.vocabulary_size}

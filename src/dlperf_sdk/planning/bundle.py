@@ -45,7 +45,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 @frozen
 class Bundle:
-    """A bundle on disk."""
+    """A bundle that was written to disk."""
 
     path: Path
     digest: str

@@ -115,7 +115,7 @@ class Lines:
 
     @hookimpl
     def dlperf_worker_started(self, attempt: int, node: int, name: str, pid: int) -> None:
-        """Show the process of a worker, if the display is verbose."""
+        """Print the node, name and process id of a worker, if the display is verbose."""
         if self.verbose:
             self.print(f"repeat {attempt}: node {node} started {name} as process {pid}", "dim")
 

@@ -25,7 +25,12 @@ def member(bundle: str, name: str) -> str:
 
 
 def contains(bundle: str, name: str) -> bool:
-    """Return True if the bundle contains the file `name`."""
+    """Return True if the bundle contains a file.
+
+    Args:
+        bundle: Path of the archive or directory.
+        name: Path of the file within the bundle.
+    """
     if os.path.isdir(bundle):
         return os.path.exists(os.path.join(bundle, name))
     with zipfile.ZipFile(bundle) as archive:

@@ -49,7 +49,11 @@ def is_asynchronous(times: Times) -> bool:
 
 
 def was_waited_for(times: Times) -> bool:
-    """Return True if the steps were done when `synchronize` returned, within `READ` and `EARLY`."""
+    """Return True if the steps had finished when `synchronize` returned.
+
+    Reading the losses may take the share `READ` of the total time, and the device's events may end later by the
+    share `EARLY` of the device's time.
+    """
     return bool(times["read"] <= READ * total_seconds(times)) and unfinished_share(times) <= EARLY
 
 

@@ -37,11 +37,11 @@ def median(values: Sequence[float]) -> float:
 
 
 def standard_deviation(values: Sequence[float]) -> float:
-    """Estimate the standard deviation between at least two values from Gini's mean difference, times √π / 2.
+    """Estimate the standard deviation of at least two values: Gini's mean difference, times √π / 2.
 
-    The mean difference is the average distance of all pairs. Its expectation does not depend on the number of values,
-    whatever their distribution; for normal values it is 2 / √π standard deviations. One slow repeat counts linearly,
-    not squared.
+    The mean difference is the average distance of all pairs. Its expectation does not depend on the number of
+    values, whatever their distribution; for normal values it is 2 / √π standard deviations. One slow repeat counts
+    linearly, not squared.
 
     Source: H. A. David, Gini's mean difference rediscovered, Biometrika 55 (1968), 573-575.
     """

@@ -109,9 +109,13 @@ def augment(image: Any, width: int, height: int, chance: random.Random) -> Any:
 
 
 def normalize(pixels: numpy.ndarray) -> numpy.ndarray:
-    """Subtract ImageNet's mean and divide by its deviation: (B, H, W, 3) bytes → (B, 3, H, W) float32.
+    """Subtract ImageNet's mean and divide by its standard deviation, per channel.
 
-    The memory keeps the order of the bytes.
+    Args:
+        pixels: Bytes (B, H, W, 3), RGB.
+
+    Returns:
+        float32 (B, 3, H, W): a view of an array whose memory is in the order (B, H, W, 3).
     """
     samples, height, width, channels = pixels.shape
     # Whole rows at a time: NumPy would go through three channels at a time.

@@ -60,7 +60,7 @@ def exit_on_termination() -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent ends, so that `children` finds them."""
+    """Become the parent of descendants whose own parent ends, so that `children` returns them. Linux only."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 

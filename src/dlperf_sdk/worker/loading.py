@@ -67,13 +67,16 @@ class TokenArrays(Dataset):
         }
 
     def batch(self, keys: Keys) -> Dict[str, numpy.ndarray]:
-        """Return the rows of the samples of `keys`, pairs of (draw, sample), by the name of the input."""
+        """Return the rows of the samples of `keys` for each input, converted to the input's dtype."""
         samples = [sample for _, sample in keys]
         return {name: self.arrays[name][samples].astype(dtype) for name, dtype in self.dtypes.items()}
 
 
 class Draws:
-    """The keys of a replica's batches, without end, as an object that frameworks take for a sampler."""
+    """The keys of a replica's batches, without end, as an iterable that frameworks accept as a batch sampler.
+
+    Each item is a list of pairs (draw, sample), as `data.draws` yields them.
+    """
 
     def __init__(self, request: Request, replica: int) -> None:
         self._request, self._replica = request, replica

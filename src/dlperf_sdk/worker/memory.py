@@ -23,7 +23,7 @@ def remove_limit() -> None:
 
 
 def read_used_memory() -> int:
-    """Return the bytes of this process that `limit` would count."""
+    """Return the bytes of this process that count against `limit` now."""
     return _status("VmData")[0]
 
 
@@ -49,9 +49,13 @@ _PHRASES = (
 
 
 def reports_out_of_memory(text: str) -> bool:
-    """Return True if a message, or the end of a log, reports that memory could not be allocated.
+    """Return True if a text contains a phrase that reports that memory could not be allocated.
 
-    Where a library then ends the process, its message is the only evidence. Call this only if there is a memory limit.
+    Some libraries end the process then, and the phrase in their message is the only evidence. Call this only for a
+    process with a memory limit: some of the phrases have other causes, too.
+
+    Args:
+        text: An exception's message, or the end of a log.
     """
     return any(phrase in text.lower() for phrase in _PHRASES)
 

@@ -31,6 +31,7 @@ class Cluster(NamedTuple):
     device: str
     """The kind of device: `cpu`, `cuda`, …"""
     strategy: str
+    """The gradient synchronization."""
     options: Mapping[str, Any] = {}
     """The options of the framework's plugin, such as how many devices a process owns."""
 
@@ -55,7 +56,9 @@ class Process(NamedTuple):
     """`trainer` steps and writes a record. `service` (a scheduler, a parameter server) is started, watched and
     ended. A service may exit with code 0 at any time; if one fails while trainers need it, the case fails."""
     node: int
+    """Number of the node on which it runs."""
     variables: Dict[str, str]
+    """Launch variables, which take precedence over all others."""
     devices: Tuple[int, ...] = ()
     """Devices of its node that it owns, by index. A service may own some, where it computes."""
     replicas: Tuple[int, ...] = ()

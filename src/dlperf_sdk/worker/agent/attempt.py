@@ -46,10 +46,10 @@ class Attempt:
         Args:
             cluster: All nodes.
             processes: The processes.
-            orders: The launch order of each, as `launch_commands.orders_for` returns them.
+            orders: What to start each with, as `launch_commands.orders_for` returns it.
 
         Raises:
-            OSError: A process cannot be started; those before it run on until `end`.
+            OSError: A process cannot be started; those before it continue until `end`.
         """
         for process, order in zip(processes, orders):
             name = order["name"]

@@ -23,7 +23,7 @@ class Place(NamedTuple):
 def orders_for(
     request: Request, cluster: Cluster, place: Place, bundle: str, file: str = "request.json"
 ) -> Tuple[List[Process], List[Dict[str, Any]]]:
-    """Return this node's processes, and the launch order of each.
+    """Return this node's processes, and what the agent needs to start each.
 
     Processes with devices get equal shares of the machine's processors, and as many threads as their share has
     cores. Those without devices (schedulers, parameter servers) may use all processors.

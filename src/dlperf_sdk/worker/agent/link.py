@@ -19,7 +19,13 @@ _TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", 18)
 
 
 class Link:
-    """One connection. Sending is safe from several threads; receiving is for one."""
+    """One connection between an agent and the coordinator.
+
+    Sending is safe from several threads; receiving is for one thread.
+
+    Args:
+        connection: The connected socket, which the link closes.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection

@@ -195,10 +195,10 @@ def clock_offset(reported: float) -> Optional[float]:
     """Return the seconds by which a node's clock is ahead of this one's (negative: behind).
 
     Args:
-        reported: The node's time, in seconds since the epoch, when it was received.
+        reported: The node's time, in seconds since the epoch, as a message that has just arrived has it.
 
     Returns:
-        The offset; None if it is at most `SKEW`.
+        The offset; None if the clocks differ by at most `SKEW` seconds.
     """
     offset = reported - time.time()
     return offset if abs(offset) > SKEW else None

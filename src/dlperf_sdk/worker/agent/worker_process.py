@@ -85,7 +85,10 @@ class WorkerProcess:
             pass  # it has died; its exit says so
 
     def read_progress(self) -> None:
-        """Read the worker's phase and step, and record when they last changed."""
+        """Read the worker's phase and step, and note when they last changed.
+
+        The times are also noted for the check of the window in the worker's record.
+        """
         before = time.monotonic()
         progress = self.progress.read()
         after = time.monotonic()
@@ -129,6 +132,8 @@ class WorkerProcess:
 
     def exit(self) -> Dict[str, Any]:
         """Return how the process ended, with the fields of `dlperf_sdk.results.records.Exit`.
+
+        Call this once it has ended.
 
         These are `node`, `role`, `rank`, `pid`, `code` (None if a signal ended it), `signal` (its name, or None),
         and the last `phase`.

@@ -26,16 +26,18 @@ class Gpu(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """A process that has memory on a GPU."""
+    """A process that uses memory of a GPU."""
 
     pid: int
     """The process id; 0 if the process is not visible in this container."""
     name: str
+    """The process's name, or a description if it cannot be read."""
     bytes: Optional[int]
+    """Bytes of the GPU's memory that it uses; None if the driver does not report them."""
 
 
 class Choice(NamedTuple):
-    """Selected GPUs."""
+    """The GPUs that were chosen, or the reason why there are too few."""
 
     uuids: Tuple[str, ...]
     """As many as were requested, or none."""

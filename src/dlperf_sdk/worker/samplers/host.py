@@ -12,6 +12,11 @@ class Sampler:
     `cpu-busy`, `cpu-idle` and `cpu-steal` are seconds, summed over all processors. The busy share over a window is
     the growth of `cpu-busy` over the growth of all three. Steal is time in which the hypervisor ran other machines
     although this one had work to do.
+
+    Args:
+        devices: Not used.
+        root: Where procfs is mounted.
+        ticks: Clock ticks per second; None for the system's value.
     """
 
     def __init__(self, devices: Sequence[str], root: str = "/proc", ticks: Optional[int] = None) -> None:

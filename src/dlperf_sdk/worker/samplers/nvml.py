@@ -11,6 +11,10 @@ class Sampler:
     `processes` is the number of processes that compute on the GPU: 1 for a worker alone, if the driver lets this
     node see it. `throttled` and `power-capped` are 1 while the driver names such a reason, else 0. `throttled`
     covers heat, hardware slowdowns and power brakes. A power cap is what limits most GPUs under full load.
+
+    Args:
+        devices: Identifiers of the node's devices; those that are no UUID of a GPU are left out.
+        library: The name or path of NVML.
     """
 
     def __init__(self, devices: Sequence[str], library: str = LIBRARY) -> None:

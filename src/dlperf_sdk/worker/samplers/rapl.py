@@ -14,6 +14,10 @@ class Sampler:
 
     The counters start from 0 J at `open`. The zones `core` and `uncore` are parts of a package, and `psys` contains
     it: they would count energy twice.
+
+    Args:
+        devices: Not used.
+        root: Where sysfs is mounted.
     """
 
     def __init__(self, devices: Sequence[str], root: str = "/sys") -> None:
@@ -62,7 +66,7 @@ class Sampler:
         return sampled
 
     def close(self) -> None:
-        """Release the zones."""
+        """Forget the zones: nothing is sampled any more."""
         self._zones.clear()
 
 
