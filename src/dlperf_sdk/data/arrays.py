@@ -77,7 +77,7 @@ class Writer:
         }
 
     def add(self, sample: Mapping[str, Sequence[float]]) -> None:
-        """Append one sample.
+        """Append one sample. After an error the files are unusable, since they may differ in length.
 
         Args:
             sample: For each input, by name, a flat sequence of all its numbers in C order.

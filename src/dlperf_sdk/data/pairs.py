@@ -130,7 +130,7 @@ def mask(
     maximum: int,
     source: Source,
 ) -> Masked:
-    """Choose the tokens of a sequence to predict, and hide them.
+    """Choose about `FRACTION` of the tokens of a sequence at random, to be predicted, and hide them.
 
     Args:
         tokens: The sequence, without padding.

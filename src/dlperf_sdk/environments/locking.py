@@ -26,7 +26,7 @@ def hold_lock(path: Path, *, shared: bool, waiting: Callable[[], None] | None) -
     Args:
         path: The file.
         shared: True if other processes may hold a shared lock at the same time.
-        waiting: Called once before waiting for another holder; None to raise instead of waiting.
+        waiting: Called before waiting for another holder; None to raise instead of waiting.
 
     Raises:
         Locked: Another process holds the lock, and `waiting` is None.

@@ -50,7 +50,10 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """The hash by which the environment is found, of everything above except `requested` and `exact`."""
+        """The hash by which the environment is found.
+
+        It covers framework, device, Python's minor version, requirements, lock and options for uv.
+        """
         contents = (*sorted(self.requirements), self.lock or "", *self.uv_options)
         return key_of(self.framework, self.device, self.interpreter.minor, *contents)
 

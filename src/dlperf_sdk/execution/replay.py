@@ -242,7 +242,7 @@ def attach(
     observers: Iterable[Any] = (),
     registry: Registry | None = None,
 ) -> Result:
-    """Follow a job that another controller submitted from its beginning to its end; store and return its result.
+    """Follow a job that another controller submitted, from its beginning to its end; store and return its result.
 
     The job keeps its stream until the result is in the store: a reader that stops early can attach again. While the
     job waits, observers get the reason as lines of the stage `queue`.

@@ -63,8 +63,9 @@ def read_traces(events: Generator[Mapping[str, Any], None, None]) -> dict[int, b
     The events are read to their end or to the first failure, and closed.
 
     Raises:
-        RunFailed: The attempt failed; the exception is that of the failure's kind, such as Unsupported for a
-            framework without profiler. InvalidRecord: an event is malformed, or there is no trace.
+        RunFailed: The attempt failed; the exception has the type of the failure's kind, such as Unsupported for a
+            framework without profiler.
+        InvalidRecord: An event is malformed, or there is no trace.
     """
     traces: dict[int, bytes] = {}
     with closing(events) as stream:

@@ -73,7 +73,7 @@ class Lagged(Clock):
         self._stamps.append(now)
 
     def step(self, loss: Any) -> None:
-        """Wait for the step before this one, if there is one, and record the time."""
+        """Wait for the step before this one, and record the time. For the first step, do neither."""
         if self._previous is not None:
             self._wait(self._previous)
             self._stamps.append(monotonic())

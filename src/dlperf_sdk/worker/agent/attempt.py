@@ -122,7 +122,10 @@ class Attempt:
         return _oom_kills() > self._oom_before
 
     def failures(self) -> List[Dict[str, Any]]:
-        """Return the failures of trainers that have ended, and of services that failed while trainers needed them."""
+        """Return the failures of trainers that have ended, and of services that failed while trainers needed them.
+
+        Each has the form that `dlperf_sdk.worker.failures.failure` gives it.
+        """
         ended = [worker for worker in self.trainers if worker.ended]
         killed = bool(ended) and self._kernel_killed()  # nothing is read while all are at work
         service_failures = [

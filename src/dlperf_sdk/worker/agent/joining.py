@@ -36,7 +36,8 @@ def main(
 ) -> int:
     """Run the agent of a node until the run is over.
 
-    Standard output becomes the stream of events; everything else that is printed goes to standard error.
+    Standard output becomes the stream of events; everything else that is printed goes to standard error. An agent
+    that cannot join its run writes the event `ended` with the reason.
 
     Args:
         node: The node's number, or `$NAME` of the variable that holds it.
@@ -44,11 +45,11 @@ def main(
         interface: The workers' network interface; None for the one between the hosts.
         ports: The allowed ports as `FIRST-LAST`; empty for any.
         python: The environment's interpreter; None for the one in the request.
-        scratch: An existing directory of its own to take, and to remove at the end; None for a new one.
-        stops_with_input: End this process if standard input ends or is silent.
+        scratch: An existing directory to take for temporary files, and to remove at the end; None for a new one.
+        stops_with_input: True to end this process if standard input ends or is silent.
 
     Returns:
-        The exit code: 0 if the coordinator ended the run in the regular way, whatever its result; else 1.
+        The exit code: 0 if the coordinator sent `quit`, whatever the run's result; else 1.
 
     Raises:
         SystemExit: A SIGTERM or SIGHUP arrived before the agent has joined.

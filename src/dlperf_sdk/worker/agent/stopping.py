@@ -54,7 +54,7 @@ def decide(throughputs: List[float], protocol: Dict[str, Any]) -> Decision:
 
 
 def planned_repeats(pilot: List[float], target: float) -> int:
-    """Return the number of repeats, those of the pilot included, that the median's precision needs.
+    """Return the number of repeats, those of the pilot included, after which the interval should have the target width.
 
     The number of repeats after the pilot follows from the pilot's standard deviation, for normal noise. It depends
     on the pilot only: if a rule stopped as soon as the interval happens to be short, the interval's coverage would

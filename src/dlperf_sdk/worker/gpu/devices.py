@@ -29,9 +29,9 @@ def choose(
         count: Devices of this node.
         host_index: Index of this node among those on the machine, from 0.
         host_count: Number of nodes on the machine.
-        on_busy: What to do if there are not enough idle GPUs: `note` takes busy ones, `wait` looks again until
-            `timeout`, and `refuse` takes none.
-        timeout: Seconds to wait for busy GPUs.
+        on_busy: What to do if there are not enough idle GPUs: `note` takes busy ones, `wait` looks again every two
+            seconds, and `refuse` takes none.
+        timeout: Seconds to wait for busy GPUs, if `on_busy` is `wait`.
 
     Returns:
         The devices; or, if there are not enough, one or more sentences with the reason.
