@@ -28,7 +28,7 @@ def directory() -> Path:
     """
     root = folders.cache() / "data"
     try:
-        # `parents` alone would make the directory above with the mode that everybody can read.
+        # With `parents`, mkdir would create the parent readable by all users.
         root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         root.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
@@ -44,7 +44,7 @@ def write(path: Path, content: bytes) -> None:
 
     An existing file is replaced. Raises OSError if the file cannot be written; then nothing of it is left.
     """
-    # mkstemp makes it 0600.
+    # mkstemp creates the file with mode 0600.
     number, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(number, "wb") as file:

@@ -95,7 +95,7 @@ def files(root: Path, folder: Path, suffixes: tuple[str, ...]) -> list[File]:
             continue
         check_inside(root, entry)
         if not entry.is_file():
-            # A named pipe would be waited on for ever.
+            # Reading a named pipe would block forever.
             raise DocumentError(f"{entry.path} is no regular file. Remove it, or put the file itself there.")
         try:
             status = entry.stat()

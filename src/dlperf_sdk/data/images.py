@@ -74,7 +74,7 @@ def check_jpeg(path: Path) -> None:
             file.seek(max(0, size - len(_END)))
             complete = file.read() == _END
             if not complete:
-                # Cameras and old tools leave something behind the end of the image.
+                # Cameras and old tools append data after the end of the image.
                 file.seek(0)
                 complete = _END in file.read()
     except OSError as error:
@@ -129,7 +129,7 @@ def prepare_images(
     lines = [json.dumps(header), *(json.dumps(entry) for entry in listed), ""]
     content = "\n".join(lines).encode("ascii")
 
-    # An index that is there says that these very files were looked at: sizes and times are in its name.
+    # An existing index shows that the same files were checked: its name covers their sizes and times.
     state = [os.fspath(parent), list(classes.items())]
     key = hashlib.sha256(content + json.dumps(state).encode("ascii")).hexdigest()
     index = cache.directory() / f"images-{key[:32]}.jsonl"

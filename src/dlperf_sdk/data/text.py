@@ -273,7 +273,7 @@ def prepare_text(
                     inputs=inputs,
                     on_progress=on_progress,
                 )
-                # A reader that has the old files open keeps them.
+                # A reader that has the old files open can continue to read them.
                 shutil.rmtree(entry, ignore_errors=True)
                 partial.rename(entry)
             finally:

@@ -89,7 +89,7 @@ def prepare(
         probe.parse_requirement(text)
     variables = worker_variables(env or {}, os.environ)
     if inside:
-        # The runner is a program of this machine: it gets this machine's variables, and hands none of them on.
+        # The runner is a program of this machine: it gets this machine's variables, but does not pass them on.
         command = (*inside, python or container.PYTHON)
         return container.make_container_environment(framework, spec, device, command, os.environ)
     if python is not None:

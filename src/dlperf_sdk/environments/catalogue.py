@@ -81,7 +81,7 @@ def remove(name: str) -> None:
     folder, lock = home() / name, lock_file(name)
     try:
         with hold_lock(lock, shared=False, waiting=None):
-            # The marker goes first: if this is interrupted, what is left is known to be incomplete.
+            # The marker is removed first: after an interruption, the rest is known to be incomplete.
             (folder / marker.FILE).unlink(missing_ok=True)
             shutil.rmtree(folder, ignore_errors=True)
             if folder.exists():

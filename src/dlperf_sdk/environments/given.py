@@ -117,8 +117,8 @@ def _make_environment(
 
 
 def _locate(python: str) -> Path:
-    # The path is not resolved: a virtual environment's python is a link, and what it is called says where it
-    # belongs.
+    # The path is not resolved: a virtual environment's python is a link, and Python finds the environment by the
+    # link's path.
     path = folders.expand_home(python)
     if path.is_dir():
         inside = path / "bin" / "python"

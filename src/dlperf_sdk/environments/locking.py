@@ -49,8 +49,8 @@ def _acquire(path: Path, kind: int, waiting: Callable[[], None] | None) -> int:
                     raise Locked from error
                 waiting()
                 fcntl.flock(descriptor, kind)
-            # Who removes an environment removes its lock file, too: a lock on a file without a name locks
-            # nobody out.
+            # Removing an environment removes its lock file, too. A lock on a removed file excludes no other
+            # process, so check that the path still names this file.
             if _names(path, descriptor):
                 return descriptor
         except BaseException:

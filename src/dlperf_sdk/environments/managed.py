@@ -120,7 +120,7 @@ def obtain(recipe: Recipe, on_progress: Progress) -> PreparedEnvironment:
     def waiting() -> None:
         on_progress(f"waiting for {describe_holder(lock)}, which is making or using {recipe.name}")
 
-    # Using is shared, so that an environment is found at once while a long run goes on in it; making is not.
+    # The lock is shared first, so that a complete environment is found at once while a long run uses it.
     with hold_lock(lock, shared=True, waiting=waiting):
         environment = _read_complete(folder, on_progress)
         if environment:
@@ -224,7 +224,7 @@ def _make(recipe: Recipe, folder: Path, lock: int, on_progress: Progress) -> Pre
             pip_settings.read(os.environ, Path(sys.prefix)), os.environ, Path.cwd()
         )
         return _fill(recipe, Installer(settings, folder, lock, on_progress))
-    except BaseException:  # Ctrl-C as well: what is half-made is of no use to anybody
+    except BaseException:  # Ctrl-C as well: an incomplete environment is useless
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
@@ -250,7 +250,7 @@ def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
     python = interpreter_path(folder)
     try:
         installer.venv(recipe.interpreter.path, folder / "venv")
-        # As a constraint the lock decides nothing any more, but uv checks the hashes in it.
+        # The versions are decided; the lock is a constraint only so that uv checks its hashes.
         hashes = [] if recipe.lock is None else ["--constraint", str(folder / resolution.LOCK)]
         command = ["install", "--python", str(python), "--no-deps", "--requirement", str(pins)]
         installer.pip(*command, *hashes, *resolved.options)

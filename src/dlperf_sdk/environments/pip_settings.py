@@ -164,7 +164,7 @@ def _indexes(pip: Mapping[str, str], environ_settings: Mapping[str, str], folder
     extra = [_address(index, folder) for index in pip.get("extra-index-url", "").split()]
     if extra and not environ_settings.keys() & {"UV_INDEX", "UV_EXTRA_INDEX_URL"}:
         variables["UV_INDEX"] = " ".join(extra)
-        # pip takes the best version that any index has; uv would take the first index that has the name.
+        # pip takes the best version of all indexes; uv would take the first index that has the name.
         variables["UV_INDEX_STRATEGY"] = environ_settings.get("UV_INDEX_STRATEGY", "unsafe-best-match")
     return variables
 
@@ -183,7 +183,7 @@ def _network(pip: Mapping[str, str], environ_settings: Mapping[str, str], folder
         variables["UV_HTTP_RETRIES"] = _number("retries", pip["retries"])
     if "proxy" in pip:
         proxy = pip["proxy"].strip()
-        # pip's own setting beats the general variables, and tools read either spelling of those.
+        # pip's own setting takes precedence over the general variables, which tools read in either case.
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
             variables[name] = variables[name.lower()] = proxy if "://" in proxy else f"http://{proxy}"
     return variables

@@ -22,7 +22,7 @@ SCRIPT = Path(__file__).with_name("probe_script.py")
 PATIENCE = 60.0
 """Seconds that an interpreter may take to answer: from a cold network file system it takes several."""
 
-# Any Python back to 2.7 answers this one, so that a wrong version can be named instead of a syntax error.
+# Runs on any Python from 2.7 on, so that the error names a wrong version instead of a syntax error.
 _VERSION = (
     "import sys; v = sys.version_info; i = getattr(sys, 'implementation', None); "
     "print('%d.%d.%d%s' % (v[0], v[1], v[2], '' if v[3] == 'final' else v[3][0] + str(v[4])) + ' ' + "
@@ -231,4 +231,4 @@ def _satisfies(version: str, specifier: SpecifierSet) -> bool:
     try:
         return specifier.contains(Version(version), prereleases=True)
     except InvalidVersion:
-        return not specifier  # a version that nothing can be said about meets only a bare name
+        return not specifier  # an invalid version satisfies only a requirement without specifier

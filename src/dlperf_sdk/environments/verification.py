@@ -84,7 +84,7 @@ def repair(name: str, on_progress: Progress = lambda text: None) -> tuple[Damage
             pip_settings.read(os.environ, Path(sys.prefix)), os.environ, Path.cwd()
         )
         installer = Installer(settings, folder, descriptor, on_progress)
-        # Without uv's cache: its files are hard links to those in the environment, and damaged with them.
+        # Without uv's cache: its files are hard links to the environment's, so they may be damaged, too.
         command = (
             "install",
             "--python",
@@ -138,7 +138,7 @@ def _list_damaged_files(folder: Path, environment: Marker) -> tuple[DamagedFile,
         try:
             rows = list(csv.reader((metadata / "RECORD").read_text(encoding="utf-8").splitlines()))
         except (OSError, UnicodeDecodeError, csv.Error):
-            continue  # it has recorded nothing
+            continue  # without a readable RECORD
         recorded.add(canonicalize_name(name))
         for row in rows:
             reason = _describe_damage(metadata.parent, row)

@@ -351,7 +351,7 @@ class Case:
             outcome = self._add_advice(outcome)
             self.failure, status, throughput = outcome, outcome.kind, None
         else:
-            # Before it is written: an interruption in between must not part the result from the attempts.
+            # Added before it is written: an interruption in between must not make result and attempts differ.
             self.repeats.append(outcome)
             status, throughput = "ok", metrics.throughput(outcome)
         if self.directory is not None:
@@ -373,7 +373,7 @@ class Case:
         if resume and (store.directory / self.id).is_dir():
             self.directory = store.reopen_run(self.id)
             for attempt in store.recover(self.id).attempts:
-                if attempt.failure is None:  # a failure in an earlier session is none of this one
+                if attempt.failure is None:  # a failure of an earlier session does not count in this one
                     self.repeats.append(attempt.repeat)
                 self.hardware = attempt.nodes or self.hardware
                 self.notes += attempt.notes

@@ -61,7 +61,7 @@ def facts_of(
         if field.name == "options":
             continue
         requested = requested_fields[field.name]
-        # What no worker can contradict is as it was requested_fields for.
+        # A value that no worker can contradict is as requested.
         value = observed.pop(field.name, None)
         if value is None:
             value = resolved.get(field.name)

@@ -77,7 +77,7 @@ def prepare_case(plan: Plan, environment_from: Environment | None, report: Repor
         PluginError: The plugin's specification of its environment cannot be understood.
     """
     variables = list_requested_variables(plan.spec)
-    # Before the environment, which may be gigabytes: a folder's name is easily mistyped.
+    # Data first: a mistyped folder should fail before an environment of gigabytes is made.
     samples = _prepare_data(plan, partial(report, "data"))
     environment = _prepare_environment(plan, environment_from, partial(report, "environment"))
     return PreparedCase(plan, environment, variables, samples)
@@ -140,7 +140,7 @@ def prepare_own_environment(plan: Plan, on_progress: Callable[[str], None]) -> P
 def _prepare_environment(
     plan: Plan, environment_from: Environment | None, on_progress: Callable[[str], None]
 ) -> PreparedEnvironment:
-    if environment_from is None or plan.spec.container:  # a container is named anew, not rebuilt
+    if environment_from is None or plan.spec.container:  # a container is taken by name, not rebuilt
         return prepare_own_environment(plan, on_progress)
     return environments.obtain_from_lock(
         plan.spec.framework,

@@ -100,4 +100,4 @@ def _size(bundle: Path) -> str:
     try:
         return str(bundle.stat().st_size)
     except OSError:
-        return "BYTES"  # a plan, which has no bundle yet
+        return "BYTES"  # for a plan, which has no bundle yet

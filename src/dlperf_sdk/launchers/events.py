@@ -118,7 +118,7 @@ class _Lines:
     """The lines of a stream, which a thread reads, up to a deadline on the monotonic clock."""
 
     def __init__(self, stream: Iterator[bytes], deadline: float | None) -> None:
-        # Not a `Queue`: a Ctrl-C while its lock is taken back would surface as a RuntimeError.
+        # Not a `Queue`: a Ctrl-C while it re-acquires its lock would surface as a RuntimeError.
         self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._deadline = math.inf if deadline is None else deadline
         self._in_time: int | None = None
@@ -152,6 +152,6 @@ class _Lines:
             for line in stream:
                 self._queue.put(line)
         except (OSError, ValueError):
-            pass  # the context was left, and the stream closed
+            pass  # the context was left, which closed the stream
         finally:
             self._queue.put(None)

@@ -88,7 +88,7 @@ class HostOptions(AgentOptions):
             raise Unavailable(f"The hosts file {self.hostfile} cannot be read: {error.strerror}.") from error
         except UnicodeDecodeError as error:
             raise Unavailable(f"The hosts file {self.hostfile} is no text: {error}.") from error
-        except (ValueError, RuntimeError) as error:  # no list; or the home of an unknown user
+        except (ValueError, RuntimeError) as error:  # no list of hosts, or `~user` of an unknown user
             raise Unavailable(f"The hosts cannot be read: {error}.") from error
         return [
             (f"{self.hostfile}:{number}: ", line.split()[0])

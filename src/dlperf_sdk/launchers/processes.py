@@ -151,7 +151,7 @@ def _read_lines(
                 checked = now
                 node = next((node for node, process in enumerate(others, 1) if process.poll()), None)
                 failed = None if node is None else (now + _SETTLE, node)
-            # A line on its way may be a finished repeat; if it stops on its way, the stream is silent.
+            # An incomplete line may be a finished repeat. If it stays incomplete, the stream's silence ends the run.
             if failed is not None and now >= failed[0] and buffers[0].is_empty():
                 node = failed[1]
                 message = (

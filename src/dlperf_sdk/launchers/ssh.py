@@ -37,7 +37,7 @@ class Ssh(HostLauncher):
         options: HostOptions = job.options
         hosts = options.select_hosts(job.nodes)
         connect = max(1, int(min(_LONGEST_CONNECT, job.start_timeout / 2)))
-        # Of an option that is given twice ssh takes the first: the user's own timeout wins.
+        # If an option is given twice, ssh takes the first, so the user's own timeout takes precedence.
         ssh = ("ssh", *_OPTIONS, *shlex.split(options.launcher_flags), "-o", f"ConnectTimeout={connect}")
         return [
             (

@@ -51,7 +51,7 @@ def begin_case(
         UsageError: The case cannot be understood, or the store cannot be written.
         PluginError: A plugin does not work.
     """
-    if store is not None:  # before the search, which takes a while
+    if store is not None:  # before the search, which takes minutes
         (store if isinstance(store, ResultStore) else ResultStore(store)).probe()
     spec, failure, note = resolve_max_batch(spec, observers, registry)
     case = Case.begin(spec, store, observers, registry)
@@ -170,7 +170,7 @@ def cache_key(plan: Plan, limit: int | None) -> dict[str, Any]:
         "device": plan.device,
         "hardware": gpus if plan.device == "cuda" else machine.get("cpu"),
         "memory": machine.get("memory"),
-        # What happens to be free on a host is known to the GiB; a limit that was given, to the byte.
+        # Free memory of a host varies, and is rounded to GiB; a limit that the user set is exact.
         "limit": spec.memory_limit or (None if limit is None else limit >> 30),
         "reserve": RESERVE,
         "framework": spec.framework,

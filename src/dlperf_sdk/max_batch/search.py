@@ -81,7 +81,7 @@ def find_max_batch(probe: Callable[[int], Probe], budget: int | None, maximum: i
         if predicted is None or missed >= 3:
             guess = low * 2 if high > maximum else isqrt(low * high)
         elif predicted <= low:
-            # The model says that this is the limit, and it fits: look just beyond, and further each time.
+            # The line predicts this size as the limit, and it fits: try the next sizes, further away each time.
             guess, missed = low + resolution(low) * 4**missed, missed + 1
         elif predicted < high:
             guess = predicted

@@ -26,7 +26,7 @@ import dlperf_sdk
 from dlperf_sdk.errors import PluginError
 from dlperf_sdk.worker.request import Request
 
-# Unpacked, it is started as a file, without what Python imports to run a directory (4 ms of each worker's start).
+# Started as a file once unpacked: to run a directory, Python imports more (4 ms of each worker's start).
 _MAIN = """\
 import os
 import sys
@@ -130,7 +130,7 @@ def build(
     for name in sorted(files):
         digest.update(f"{name}\0{len(files[name])}\0".encode() + files[name])
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    os.fchmod(descriptor, 0o600)  # also where somebody else's file was there before
+    os.fchmod(descriptor, 0o600)  # also if the file existed with another mode
     with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w") as archive:
         for name in sorted(files):
             _add(archive, name, files[name])

@@ -256,7 +256,7 @@ def resolve_data(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
         data.partition(":") if isinstance(data := fields.get("data"), str) else ("", "", "")
     )
     if not colon or not folder or "\0" in folder:
-        return dict(fields)  # the field's own check says what is wrong with it
+        return dict(fields)  # the field's own check rejects it
     home = path.resolve().parent
     resolved = (home / folder).resolve()
     if not resolved.is_relative_to(home):

@@ -121,11 +121,11 @@ class Lines:
 
     @hookimpl
     def dlperf_step_progress(self, node: int, phase: str, step: int) -> None:
-        # Synchronous workers advance together: the first node's stands for all.
         """Record the phase and the step of node 0's first worker, and show them.
 
         Reports of other nodes are ignored.
         """
+        # Synchronous workers advance together: the first node's stands for all.
         if self.advance is None or node != 0:
             return
         before = self.advance.phase

@@ -121,7 +121,7 @@ class Advance:
             self._enter(phase, now)
         self.step = step
         # Workers report four times a second. Reports that were held up somewhere arrive at once, and only the
-        # last of them is news.
+        # last of them is current.
         if self._first is None or now - self._first[0] < AT_ONCE:
             self._first = (now, step)
         self._last = (now, step)
@@ -191,7 +191,7 @@ class Advance:
         after = max(0, self.course.repeats - max(1, self.attempt))
         rest = self._steps_left()
         if self.durations:
-            if len(self.durations) < self.attempt:  # this repeat goes on
+            if len(self.durations) < self.attempt:  # this repeat has not ended
                 rests = self._rests.get(self.phase, self.durations)
                 passed = now - self._entered.get(self.phase, self.started_at)
                 rest = max(rest or 0.0, sum(rests) / len(rests) - passed, 0.0)

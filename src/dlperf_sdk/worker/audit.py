@@ -34,7 +34,7 @@ def repeat_first_steps(
         started_at = monotonic()
         loss = trainer.step(batch).loss
         runtime.synchronize()
-        # A loss can be read when its step is over, whatever `synchronize` waits for.
+        # Reading the loss waits for its step, even if `synchronize` does not.
         losses.append(trainer.read_loss(loss))
         seconds.append(monotonic() - started_at)
         progress.counters[1] = i + 1

@@ -45,7 +45,7 @@ def account(trainer: "Trainer", handles: Sequence[Any], skipped: int) -> Account
     tally = Account(len(replicas))
     if any(handle is None for handle in handles):
         return tally
-    # It needs NumPy, which a trainer without labels does not ask for.
+    # It needs NumPy, which a trainer without labels does without.
     from dlperf_sdk.worker.sources import SOURCES
 
     entry, source = label_of(trainer.request), SOURCES.get(trainer.request.data["source"])

@@ -136,7 +136,7 @@ def fingerprint(name: str, after: numpy.ndarray, before: Optional[numpy.ndarray]
             piece -= old[start : start + _CHUNK]
         signs = numpy.frombuffer(stream.bytes(piece.size), numpy.uint8)
         squares += float(piece @ piece)
-        # Elements with the same signs are added up first: 256 sums, whose signs are then taken.
+        # Elements with the same byte of signs are added up first; then 256 sums are multiplied by their signs.
         products += numpy.bincount(signs, piece, 256) @ _SIGNS
     return [squares**0.5] + products.tolist()
 

@@ -53,7 +53,7 @@ def check(task: Task) -> Dict[str, Any]:
     """
     record = measure(task)
     facts: Dict[str, Any] = {}
-    if task.cluster.world_size == 1 or task.runtime.clock != "blocking":  # of others the suite asks nothing
+    if task.cluster.world_size == 1 or task.runtime.clock != "blocking":  # others are not asked
         facts[ANSWERS] = _answers(_rebuild(task, task.request))
     bundle = os.path.dirname(os.path.abspath(sys.argv[0]))
     if bundled.contains(bundle, "parity.json"):
@@ -155,7 +155,7 @@ def _ask(
     times, answers["losses_further"] = _enqueue(runtime, trainer, batch)
     answers["losses_again"] = _floats([trainer.read_loss(handle) for handle in handles])
     answers["asynchrony"] = [times]
-    # In company all take as many steps, whatever each has seen: they meet in every one.
+    # With several trainers, all must take the same number of steps: they synchronize in each.
     while len(answers["asynchrony"]) < TRIES and (
         cluster.world_size > 1 or not is_plausible(runtime.clock, times)
     ):
@@ -241,7 +241,7 @@ def _enqueue(runtime: Runtime, trainer: Trainer, batch: Any) -> Tuple[Dict[str, 
     """
     events = runtime.clock == "event"
     runtime.synchronize()
-    time.sleep(PAUSE)  # what it did not wait for is not taken for these steps' work
+    time.sleep(PAUSE)  # so that work which `synchronize` missed does not count as these steps'
     begin = time.monotonic()
     marks = [runtime.mark()] if events else []
     handles = [trainer.step(batch).loss for _ in range(EXTRA_STEPS)]

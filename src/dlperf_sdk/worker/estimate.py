@@ -74,8 +74,7 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> Option
 
 def _rank(n: int, confidence: float) -> int:
     """Return the largest k with P(Binomial(n, ½) < k) <= (1 - confidence) / 2."""
-    # The probabilities of n // 2 and less, as multiples of that of n // 2: as themselves they come to nothing for n
-    # above 1074, where 0.5**n is 0.
+    # Probabilities of n // 2 and less, as multiples of that of n // 2: for n above 1074, 0.5**n underflows to 0.
     multiples = [1.0]
     for k in range(n // 2, 0, -1):
         multiples.append(multiples[-1] * k / (n - k + 1))

@@ -118,7 +118,7 @@ def normalize(pixels: numpy.ndarray) -> numpy.ndarray:
         float32 (B, 3, H, W): a view of an array whose memory is in the order (B, H, W, 3).
     """
     samples, height, width, channels = pixels.shape
-    # Whole rows at a time: NumPy would go through three channels at a time.
+    # Whole rows at a time: broadcasting over (…, 3) would loop over three elements at a time.
     mean, std = (numpy.tile(255 * numpy.array(values, numpy.float32), width) for values in (MEAN, STD))
     rows = pixels.reshape(samples, height, width * channels).astype(numpy.float32)
     rows -= mean

@@ -136,7 +136,7 @@ class Loader:
     def __next__(self) -> Any:
         batch = next(self._batches)
         if isinstance(batch, data.DataError):
-            # A new one: an exception that its own traceback holds would keep the loaders until a collection.
+            # A new exception: one that is stored in its own traceback's frame would keep the loaders alive.
             raise data.DataError(str(batch))
         return batch
 

@@ -76,7 +76,7 @@ def main(arguments: List[str]) -> int:
     Raises:
         SystemExit: The arguments are malformed, or ask for help.
     """
-    if arguments[:1] == ["worker"] and len(arguments) == 2:  # many at once, which need no parser
+    if arguments[:1] == ["worker"] and len(arguments) == 2:  # many of these start at once, and need no parser
         return _work(arguments[1])
     import argparse
 

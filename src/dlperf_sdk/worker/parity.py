@@ -37,7 +37,7 @@ def follow(
         ValueError: The trainer's parameters are not the manifest's.
     """
     steps_wanted = request.protocol["canonical_steps"]
-    trainer.deviation()  # as before the measured steps: what it leaves behind it would leave there
+    trainer.deviation()  # called here as before the measured steps, with the same side effects
     progress.enter("warmup")
     batch = trainer.canonical_batch()
     prints: List[Dict[str, Any]] = [{"updates": {}, "running_means": {}} for _ in process.replicas]
@@ -49,8 +49,8 @@ def follow(
             batch = next(batches)
         before = trainer.skipped_steps()
         handle = trainer.step(batch).loss
-        # As in the measured window nothing waits between steps: what a plugin did only there would not be measured.
-        # But the first update is looked at, and whether a loss scaler skipped a step is known when it is over.
+        # As in the measured window, nothing waits between steps, so that both run the same code.
+        # Exceptions: the first update is read, and a skipped step is known only after it has finished.
         if not handles or request.scales_loss:
             runtime.synchronize()
         steps_taken += 1

@@ -77,7 +77,7 @@ def follow_reference(task: Task) -> Dict[str, Any]:
     Returns:
         The fields of `dlperf_sdk.parity.record.ParityRecord` that the program determines, as JSON values.
     """
-    from dlperf_sdk.worker import parity  # it needs NumPy, which a measured run does not ask for
+    from dlperf_sdk.worker import parity  # it needs NumPy, which a measured run does without
 
     followed = parity.follow(task.runtime, task.trainer, task.request, task.process, task.progress)
     for replica in followed["replicas"]:

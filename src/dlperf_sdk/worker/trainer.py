@@ -30,7 +30,7 @@ _LIMITED = " (memory_limit lets each process allocate %d bytes)"
 
 
 def _is_of_the_data(error: BaseException) -> bool:
-    from dlperf_sdk.worker.data import DataError  # only who reads data has imported it: many start at once
+    from dlperf_sdk.worker.data import DataError  # late: many start at once, few need it
 
     return isinstance(error, DataError)
 

@@ -50,7 +50,7 @@ def run_slurm(command: Sequence[str], text: str = "") -> str:
     Raises:
         Unavailable: The command cannot be run, takes more than a minute, or fails; the message has its error.
     """
-    # A user's own defaults for squeue, as SQUEUE_PARTITION is one, would hide jobs from us.
+    # The user's own defaults for squeue, such as SQUEUE_PARTITION, could hide jobs.
     variables = {key: value for key, value in os.environ.items() if not key.startswith("SQUEUE_")}
     try:
         done = subprocess.run(

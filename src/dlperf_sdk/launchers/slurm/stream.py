@@ -73,7 +73,7 @@ def follow_job(number: str) -> Iterator[bytes]:
             with _start_follower(number, facts["BatchHost"], offset) as (process, diagnostics):
                 assert process.stdout is not None
                 for line in _read_lines(process.stdout, timeout):
-                    if line is HEARTBEAT:  # not of the stream: it has no offset
+                    if line is HEARTBEAT:  # not part of the stream: no offset
                         yield line
                         continue
                     if is_abrupt_end(line) and (

@@ -157,7 +157,7 @@ def cancel_orphaned_jobs(ids: Set[str]) -> dict[str, str]:
     if not shutil.which("squeue"):
         return {}
     names = {f"{NAME_PREFIX}{id}" for id in ids}
-    orphaned = _running_submissions(names)  # before squeue: a submission that is over by now is in the queue
+    orphaned = _running_submissions(names)  # before squeue, which then lists one that has ended
     listed = run_slurm(
         ["squeue", "--me", "--all", "--states=all", "--array", "--noheader", "--format=%i %T %j"]
     )

@@ -65,7 +65,7 @@ class Agent:
         self._doorbell: Optional[preflight.Doorbell] = None
         self._last_message_at = time.monotonic()
         self._inbox: "queue.SimpleQueue[Dict[str, Any]]" = queue.SimpleQueue()
-        # Simple: a signal handler puts into it while the same thread may be taking, which a Queue's lock forbids.
+        # A SimpleQueue: a signal handler may put while the same thread is taking, where a Queue's lock would deadlock.
         self._layout: Dict[str, Any] = {}
         """The cluster of the next attempt: its device, strategy, options, and the table of its nodes."""
         self._attempt: Optional[Attempt] = None
@@ -136,7 +136,7 @@ class Agent:
         if order == "reach":
             threading.Thread(target=self._reach, args=(message["doorbells"],), daemon=True).start()
         elif order == "prepare":
-            # It may wait for busy devices, and the coordinator must go on hearing from this node.
+            # It may wait for busy devices, and heartbeats must go on meanwhile.
             threading.Thread(target=self._prepare, args=(message,), daemon=True).start()
         elif order == "lay-out":
             self._layout = message["cluster"]

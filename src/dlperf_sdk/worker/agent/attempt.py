@@ -87,7 +87,7 @@ class Attempt:
             if worker.popen.poll() is not None:
                 worker.read_progress()
                 worker.ended = True
-                worker.signal(signal.SIGKILL)  # what it may have left behind in its group
+                worker.signal(signal.SIGKILL)  # processes that it left in its group
                 if worker.process.role == SERVICE and self._at_work():
                     worker.detected_failure = failures.explain_service_failure(
                         worker.name, worker.exit(), self._kernel_killed()
@@ -127,7 +127,7 @@ class Attempt:
         Each has the form that `dlperf_sdk.worker.failures.failure` gives it.
         """
         ended = [worker for worker in self.trainers if worker.ended]
-        killed = bool(ended) and self._kernel_killed()  # nothing is read while all are at work
+        killed = bool(ended) and self._kernel_killed()  # read only after one has ended
         service_failures = [
             worker.detected_failure for worker in self.workers if worker.process.role == SERVICE
         ]

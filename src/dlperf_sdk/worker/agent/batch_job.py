@@ -67,7 +67,7 @@ def main(folder: str, linger_seconds: float, step: List[str]) -> int:
                 if _ENDED in line:
                     code = _exit_code(line)
                     stopped.set()
-                    # The step does not end by itself where one of its nodes cannot be reached any more.
+                    # The step does not end by itself if one of its nodes can no longer be reached.
                     killing = threading.Timer(_GRACE, process.kill)
                     killing.daemon = True
                     killing.start()
@@ -88,7 +88,7 @@ def main(folder: str, linger_seconds: float, step: List[str]) -> int:
             except subprocess.TimeoutExpired:
                 process.kill()
         lock.close()
-        sweep()  # what is left of an agent on this node: srun kills those it has started if it fails to start another
+        sweep()  # srun kills agents it has started if it fails to start another; remove what they left on this node
 
 
 def _exit_code(line: bytes) -> int:

@@ -72,19 +72,19 @@ def main(arguments: "list[str]") -> int:
         if len(signals) == 1:  # another one must not interrupt the removal of the folder
             sys.exit(1)
 
-    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # until the folder is one that is removed
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # until the folder exists, so that `finally` removes it
     for number in _ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, exit_once)
     folder = None
     try:
         try:
-            # Not where `tempfile` would go when this place is full: that may be shared, or a working directory.
+            # Without `dir`, `tempfile` would take another folder if this one is full, such as the working directory.
             folder = tempfile.mkdtemp(prefix="dlperf-", dir=os.environ.get("TMPDIR") or "/tmp")  # noqa: S108
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
             _lock(os.path.join(folder, "lock"))
             path = os.path.join(folder, "bundle")
-            # Unpacked, for the agent as for its workers: from an archive everything would be compiled anew.
+            # Unpacked, for agent and workers: modules in an archive would be compiled in every process.
             with zipfile.ZipFile(io.BytesIO(b"".join(_read_bundle(int(arguments[0]))))) as archive:
                 archive.extractall(path)
         except Exception as error:  # `zipfile` raises a dozen types for a damaged archive

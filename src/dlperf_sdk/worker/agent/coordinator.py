@@ -75,7 +75,7 @@ class Coordinator(threading.Thread):
         except Failed as failed:
             self._fail(failed.failure)
         except Exception as error:
-            # What is not as it should be must not leave the agents waiting.
+            # An unexpected error must not leave the agents waiting.
             message_text = "The coordinator could not make sense of what a node sent: %r" % error
             self._fail(dict(failure("invalid-record", message_text), traceback=traceback.format_exc()))
         finally:
@@ -109,7 +109,7 @@ class Coordinator(threading.Thread):
             attempt = self.request.first_attempt + len(throughputs)
             self._send({"event": "attempt-started", "attempt": attempt})
             ended = self._attempt(attempt)
-            self._send(ended)  # before the logs: nothing that happens meanwhile takes a finished repeat back
+            self._send(ended)  # before the logs: a failure while these arrive must not lose a finished repeat
             for log in self._receive_logs():
                 self._send(log)
             if ended["failure"] is not None:

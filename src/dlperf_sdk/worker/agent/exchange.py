@@ -108,7 +108,7 @@ class Exchange(threading.Thread):
 
     def _take_requests(self) -> None:
         self._wakeup.recv(64)
-        self._is_woken = False  # before looking: a request that comes later wakes again
+        self._is_woken = False  # before the queues are read: a later request wakes the thread again
         while self._added:
             channel = self._added.popleft()
             channel.link.socket.setblocking(False)

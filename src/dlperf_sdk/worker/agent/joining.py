@@ -56,7 +56,7 @@ def main(
     """
     os.umask(0o077)
     lifetime.adopt_orphans()
-    lifetime.exit_on_termination()  # until it serves: leave no directory behind
+    lifetime.exit_on_termination()  # until `serve` handles these signals: the directory must be removed
     if stops_with_input:
         threading.Thread(target=tether.watch, daemon=True).start()
     with scratch_directory(scratch) as directory:
@@ -83,7 +83,7 @@ def main(
         )
         code = agent.serve()
         if coordinator is not None and code == 0:
-            coordinator.join()  # it has sent quit, and only its last event is left to write
+            coordinator.join()  # it has sent `quit`, and only writes its last event
         connection.close()
         return code
 

@@ -52,7 +52,7 @@ def introduce(
             hello["address"] = address = _address_of(interface)
         bundle = unpack(bundle, scratch)
         unfit = preflight.check_node(request.command, scratch)
-        # On one machine there is nothing to differ, and no way to be barred.
+        # On one machine nodes cannot differ, and no firewall is between them.
         if unfit is None and not address.startswith("127."):
             doorbell = preflight.Doorbell(address, ports)
     except OSError as error:
@@ -105,7 +105,7 @@ def _chosen(request: Request, message: Dict[str, Any], ports: Sequence[int]) -> 
     chosen = devices.choose(request.device, count, index, host_count, request.on_busy, timeout)
     if isinstance(chosen, str):
         return {"event": "unprepared", "message": chosen}
-    # Nodes of one machine choose at the same time: each among its own.
+    # Nodes of one machine choose at the same time, so each chooses among ports of its own.
     free = network.free_ports(message["address"], 2 * count + 4, (ports or network.USUAL)[index::host_count])
     return {
         "event": "prepared",

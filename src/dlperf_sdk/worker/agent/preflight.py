@@ -151,7 +151,7 @@ class Doorbell:
     def close(self) -> None:
         """Stop listening."""
         try:
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes who is accepting
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         except OSError:
             pass
         self._listener.close()

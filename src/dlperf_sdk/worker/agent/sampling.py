@@ -55,7 +55,7 @@ class Sampling:
             sampled_at = time.monotonic()
             for name, device, unit, kind, value in sampler.sample():
                 if not isinstance(value, (int, float)) or not math.isfinite(value):
-                    continue  # nobody could measure it: absent
+                    continue  # a value that could not be measured is left out
                 fresh = {
                     "node": self._node,
                     "name": name,

@@ -80,7 +80,7 @@ def _left_behind(path: str) -> bool:
         finally:
             os.close(descriptor)
     except OSError:
-        return False  # held, or gone meanwhile
+        return False  # locked by its owner, or removed meanwhile
     return True
 
 

@@ -43,7 +43,7 @@ def first_event(bundle: str, python: Optional[str] = None) -> bytes:
         return b""
     request = Request.from_json(member(bundle, "request.json"))
     command = [python] if python else request.command
-    # In a container there is another Python of this name, which nobody has started yet.
+    # The Python in a container is another one, which has not been started yet.
     contained = bool(case["spec"].get("container"))
     facts = {} if contained else versions(command, worker_environment(os.environ, request.variables, {}))
     event = dict(case, event="case", id=request.id, command=command, versions=facts)

@@ -38,7 +38,7 @@ class WindowCheck:
             after: The time after it.
         """
         if phase == "ready" and self._released_at is not None and self._last is None:
-            self._started_at = before  # it has been told, and has not been given a processor yet
+            self._started_at = before  # it was released, but has not run since
         elif phase == "measure":
             self._last = before
         elif phase in ("verify", "teardown", "done") and self._finished_at is None:

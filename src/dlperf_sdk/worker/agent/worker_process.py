@@ -65,7 +65,7 @@ class WorkerProcess:
                 cwd=work,
                 env=environment,
                 stdin=subprocess.PIPE,
-                bufsize=0,  # what could not be written to who has died is not tried again when the pipe is closed
+                bufsize=0,  # closing the pipe must not retry a write that failed because the worker has died
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -82,7 +82,7 @@ class WorkerProcess:
         try:
             self._stdin.write(b"g")
         except OSError:
-            pass  # it has died; its exit says so
+            pass  # it has ended, which `exit` reports
 
     def read_progress(self) -> None:
         """Read the worker's phase and step, and note when they last changed.

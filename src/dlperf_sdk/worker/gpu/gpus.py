@@ -159,7 +159,7 @@ def choose(
         return Choice(tuple(gpu.uuid for gpu in idle[:count]), False, "")
     sentences = " ".join(_sentence(gpu, holders[gpu.uuid]) for gpu in busy)
     if on_busy == "note":
-        # A holder whose memory is not told may hold anything: it comes last.
+        # A holder of unknown memory may use all of it, so its GPU comes last.
         busy.sort(key=lambda gpu: sum(2**63 if h.bytes is None else h.bytes for h in holders[gpu.uuid]))
         chosen = sorted((idle + busy)[:count], key=candidates.index)
         return Choice(tuple(gpu.uuid for gpu in chosen), True, sentences)

@@ -198,7 +198,7 @@ class Nvml:
         """
         name, types = "nvmlDeviceGetComputeRunningProcesses_v3", [c_void_p, c_void_p, c_void_p]
         room = 32
-        # Processes may come between the two calls; four doublings hold more than a device can.
+        # Processes may start between two calls; after four doublings the buffer exceeds what a device can run.
         for _ in range(5):
             count, buffer = c_uint(room), (_Process * room)()
             code = self._call(name, types, device, byref(count), buffer)

@@ -38,7 +38,7 @@ class Sampler:
             try:
                 sampled += read()
             except (OSError, ValueError, IndexError, KeyError):
-                continue  # not there, or not in the form that Linux gives it: absent
+                continue  # missing, or not in Linux's format: left out
         return sampled
 
     def close(self) -> None:
