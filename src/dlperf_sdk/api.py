@@ -54,7 +54,8 @@ def run(
         spec: A framework's name (with `model` and the fields of `RunSpec`), or a complete spec: a `RunSpec`, a
             mapping, or the path of a JSON, TOML or YAML file.
         model: The model's name; None with a complete spec.
-        store: Directory in which the run's directory is written during the run; None: nothing is stored.
+        store: The store, or its directory, in which the run's directory is written during the run; None: nothing
+            is stored.
         observers: Objects with hook implementations, see `dlperf_sdk.hookspecs`.
         registry: The plugins; None: those that are installed.
         raise_on_failure: True to raise the failure of a case instead of returning it.
@@ -71,7 +72,7 @@ def run(
     Raises:
         UsageError: the arguments describe no case, a data folder does not exist, or the store cannot be written;
             also any subclass. Nothing was started.
-        PluginError: a plugin that is needed does not work. Nothing was started.
+        PluginError: a plugin that is needed, or a given observer, does not work. Nothing was started.
         RunFailed: the case failed, and `raise_on_failure` is set.
         KeyboardInterrupt: the user pressed Ctrl-C. Everything has been ended, and finished repeats are in the store.
     """

@@ -23,7 +23,7 @@ def expand_home(text: str | Path) -> Path:
 
 
 def home(environ: Mapping[str, str]) -> Path | None:
-    """Return the user's home directory; None if there is none.
+    """Return the user's home directory; None if there is none, or if its path is not absolute.
 
     Args:
         environ: Environment variables. HOME is used if it is set, else the system's entry for this user.

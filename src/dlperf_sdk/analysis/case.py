@@ -138,7 +138,10 @@ def cases(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Case, ...
 
 
 def key(value: Any) -> str:
-    """Return a text that is equal for equal values, to compare and group values that cannot be hashed."""
+    """Return a value as JSON text with sorted keys, to compare and group values that cannot be hashed.
+
+    The values 1, 1.0 and true have different texts. A value that JSON lacks is represented by its `str`.
+    """
     return json.dumps(value, sort_keys=True, default=str)
 
 

@@ -103,7 +103,8 @@ class Gate:
     def describe_coverage(self) -> str:
         """Return a sentence about the number of cases that were compared, and about those that were not.
 
-        It counts broken, mended and refused cases, names missing ones, and counts unreadable results.
+        It counts broken, mended and refused cases and unreadable results. Of the missing cases it names the first
+        five.
         """
         parts = [f"{self.compared} of {len(self.decisions)} cases compared"]
         for outcome in (BROKEN, MENDED, REFUSED):

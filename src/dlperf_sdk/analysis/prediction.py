@@ -164,9 +164,10 @@ def predict(
 
 @lru_cache(maxsize=32)
 def learn(examples: tuple[Example, ...]) -> Growth:
-    """Fit a model of the growth by least absolute errors.
+    """Fit a model of the growth by least absolute errors, or assume no further growth.
 
-    Its interval comes from the errors on releases that are held out.
+    No growth is assumed if the fitted model predicts releases that are held out worse. The interval comes from
+    the errors on these releases.
 
     Raises:
         AnalysisError: there are fewer than `MIN_EXAMPLES` examples.

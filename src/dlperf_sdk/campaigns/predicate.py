@@ -71,7 +71,8 @@ def predicate(plain: Any) -> Predicate:
     """Return the predicate of a mapping from fields to conditions, as in the module's examples.
 
     Raises:
-        SpecError: the value is no such mapping, or compares a field with a value of another kind.
+        SpecError: the value is no such mapping, has an empty condition, or compares a field with a value of
+            another kind.
         UnknownName: there is no field or operator of a given name.
     """
     if not isinstance(plain, Mapping) or not plain:

@@ -59,7 +59,10 @@ def run(
     quiet: QUIET = False,
     common: Common = AS_USUAL,
 ) -> int:
-    """Measure all cases of a campaign. Every finished repeat is on disk before the next starts."""
+    """Measure all cases of a campaign. Every finished repeat is on disk before the next starts.
+
+    Exit codes: 0 all cases are valid; 1 a verdict failed; 4 all cases failed; 5 some failed, or time ran out.
+    """
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
     from dlperf_sdk.campaigns.planning import plan_campaign
     from dlperf_sdk.registry.plugins import Registry
@@ -90,7 +93,10 @@ def resume(
     quiet: QUIET = False,
     common: Common = AS_USUAL,
 ) -> int:
-    """Continue a campaign, after checking its directory."""
+    """Continue a campaign, after checking its directory.
+
+    Exit codes: 0 all cases are valid; 1 a verdict failed; 4 all cases failed; 5 some failed, or time ran out.
+    """
     from dlperf_sdk.campaigns.campaign_directory import reopen_campaign
 
     return _carry_out(reopen_campaign(directory, allow), quiet, common, retry)

@@ -51,6 +51,8 @@ def cost(
     """Show the cost of a million samples, and the energy per sample, measured or from given watts.
 
     `dlperf cost dlperf-results --per-device-hour 2.5 --currency EUR --per-kwh 0.3`
+
+    The exit code is 5 if a named run has no result, cannot be read, or has no valid throughput.
     """
     from dlperf_sdk.analysis.cost import Price
     from dlperf_sdk.analysis.cost import cost as cost_of

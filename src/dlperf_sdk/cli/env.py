@@ -145,7 +145,10 @@ def verify(
     *,
     common: Common = AS_USUAL,
 ) -> int:
-    """Compare the files of a managed environment with the hashes recorded when they were installed."""
+    """Compare the files of a managed environment with the hashes recorded when they were installed.
+
+    The exit code is 3 if a file is damaged.
+    """
     from dlperf_sdk import environments
 
     damaged = environments.verify(name)

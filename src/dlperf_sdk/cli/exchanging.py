@@ -49,7 +49,10 @@ def export(
     ] = False,
     common: Common = AS_USUAL,
 ) -> int:
-    """Export results for other programs."""
+    """Export results for other programs.
+
+    The exit code is 5 if a named run has no result or cannot be read.
+    """
     from dlperf_sdk.exchange.csv_table import to_csv
     from dlperf_sdk.exchange.mllog import to_mllog
     from dlperf_sdk.exchange.parquet import to_parquet

@@ -33,7 +33,10 @@ def list_plugins(
     ] = False,
     common: Common = AS_USUAL,
 ) -> int:
-    """List the installed plugins of each group. Without --check, none is imported."""
+    """List the installed plugins of each group. Without --check, none is imported.
+
+    The exit code is 3 if --check finds a broken plugin.
+    """
     registry = Registry()
     groups = GROUPS if group is None else (group_named(group),)
     rows = [row for group in groups for row in registry.listed_rows(group)]

@@ -32,8 +32,9 @@ def validate(
     """Check a document against its schema, and a result against its own records.
 
     The kind of a document is derived from its content. For the directory of a run, all metrics and verdicts are
-    computed again from the records, and every difference is reported. The exit code is 1 if a result contradicts its
-    records.
+    computed again from the records, and every difference is reported.
+
+    Exit codes: 1 a result contradicts its records; 2 a document is invalid, or a run cannot be read.
     """
     from dlperf_sdk.documents import schema
     from dlperf_sdk.documents.reading import LARGEST_RESULT, load_document

@@ -87,7 +87,10 @@ def report(
     ] = False,
     common: Common = AS_USUAL,
 ) -> int:
-    """Show one result in full, or several in a table per workload."""
+    """Show one result in full, or several in a table per workload.
+
+    The exit code is 5 if a named run has no result or cannot be read.
+    """
     if format is None:
         format = _FORMAT_OF.get("" if output is None else output.suffix.lower(), "terminal")
     if format not in _FORMATS:

@@ -195,9 +195,10 @@ def complain(error: BaseException, common: Common, exit_code: int) -> int:
 
 
 def command(function: Callable[..., int]) -> Callable[..., int]:
-    """Return a command whose errors are reported by `complain` and become an exit code. It decorates commands.
+    """Return a command whose errors, unexpected ones included, are reported by `complain` and become an exit code.
 
-    With `--json`, standard output is reserved while the command runs.
+    It decorates commands. With `--json`, standard output is reserved while the command runs. In the docstring,
+    which is the help text, the lines of each paragraph are joined.
     """
 
     @wraps(function)

@@ -86,7 +86,8 @@ def make_sweep(case: str, model: str | None, flags: dict[str, Any], *, trace: bo
 def run_sweep(sweep: Campaign, output_options: OutputOptions, common: Common) -> int:
     """Run the cases of a sweep, print a table of them, write `report.html` to its directory, and return the exit code.
 
-    With `--json`, no report is written. Without the extra `report`, a message says how to get it.
+    The directory is a new one in the output directory or, if that is the default, in `dlperf-campaigns`. With
+    `--json` or without a result, no report is written. Without the extra `report`, a message says how to get it.
 
     Args:
         sweep: The campaign.

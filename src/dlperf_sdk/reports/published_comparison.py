@@ -16,10 +16,12 @@ from dlperf_sdk.results.result import Result
 
 
 def compare_with_published(results: Sequence[Result], collection: Collection) -> list[Block]:
-    """Return a table with a row for each result, followed by rows for the collection's figures of the same case.
+    """Return a heading, a table of results and published figures of the same cases, and notes.
 
-    Footnotes state the differences. If a figure has another workload, data source or estimator, its ratio has a
-    question mark. A paragraph after the table names each result without a valid throughput or without a figure.
+    The table has a row for each result, followed by rows for the collection's figures of the same framework,
+    model, topology and precision. Notes state the differences. If a figure is not comparable for another reason,
+    its ratio has a question mark. A paragraph names each result without a valid throughput or without a figure,
+    which is not in the table.
     """
     rows: list[tuple[Cell | str, ...]] = []
     notes: list[str] = []

@@ -30,8 +30,8 @@ def list_contradictions(result: Result) -> tuple[str, ...]:
 
     Checked are the medians and intervals of all metrics, the throughput, and the integrity verdicts other than
     `parity`. Of a result without repeats, and of an imported one, only `list_own_contradictions` is checked. The
-    records of a result from the store are read; if they cannot be read, that is one of the sentences.
-    `check_directory` checks more.
+    records of a result from the store are read; if they cannot be read, that is one of the sentences. A precision
+    or strategy that this version does not know is another. `check_directory` checks more.
     """
     problems = [*list_own_contradictions(result)]
     if result.imported is not None:

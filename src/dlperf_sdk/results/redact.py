@@ -43,7 +43,8 @@ def redact_result(result: Result, hosts: Iterable[str] = (), users: Iterable[str
     """Return a copy of a result without the names of hosts and users.
 
     Host names become `host-1`, …, user names `user`, `user-2`, …, boot ids `boot-1`, …. The names of home
-    directories are replaced, and credentials in URLs removed. Nothing is looked up on this machine.
+    directories are replaced, and credentials in URLs removed. A name that is also a word of the project is kept.
+    Nothing is looked up on this machine.
 
     Args:
         result: The result. Its records are read.

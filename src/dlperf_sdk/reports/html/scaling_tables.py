@@ -135,10 +135,11 @@ def describe_efficiency(series: Sequence[Series]) -> str:
 
 
 def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tuple[Item, ...]:
-    """Return a sentence on the worst and best scaling series, and a table of all series, the worst first.
+    """Return a sentence on the worst and best scaling series, and a table with a row per series.
 
-    A row has the speedup and efficiency at the series' largest topology. The result is empty with fewer than two
-    series.
+    A row has the speedup and efficiency at the series' largest topology, and its steepest drop of efficiency.
+    Series with most devices come first, among these those with the lowest efficiency. Series with fewer than two
+    efficiencies are left out. The result is empty with fewer than two series.
 
     Args:
         workloads: Workloads with their series.
