@@ -33,7 +33,7 @@ _TAKEN_OUT = (
     "UV_WORKING_DIRECTORY",
     "VIRTUAL_ENV",
 )
-"""Variables that would lead uv to another environment than the one that it is told about."""
+"""Variables that could make uv work on another environment than the one in its arguments."""
 
 
 class UvFailed(Exception):
@@ -59,7 +59,7 @@ def uv_binary() -> str:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End uv and what it started: building a source distribution runs a Python of its own."""
+    """End uv and its child processes: building a source distribution runs a Python of its own."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):

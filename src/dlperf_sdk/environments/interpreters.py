@@ -25,7 +25,7 @@ and a campaign would do it for each of its cases."""
 _LAST_PATCH = 40
 """No minor version of Python has had more patch releases than this."""
 _PLACES = re.compile("PATH$|HOME$|PYENV_|UV_|XDG_")
-"""The variables that say where interpreters are kept."""
+"""The variables that determine where interpreters are."""
 
 
 @define

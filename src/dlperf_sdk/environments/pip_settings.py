@@ -28,9 +28,9 @@ _SECTIONS = ("global", "install")
 """Sections of a pip.conf that count for an installation; the later one wins."""
 
 _MOST_LINES = 2000
-"""Lines of a configuration file; `configparser` takes time that is quadratic in the malformed ones."""
+"""Most lines of a configuration file: `configparser` takes time that is quadratic in the malformed ones."""
 _SHORTEST = 4
-"""A shorter secret is taken out of URLs only: as a word of its own it would mask parts of ordinary ones."""
+"""Fewest characters of a secret that is masked outside of URLs: a shorter one would mask parts of ordinary words."""
 
 
 @frozen

@@ -29,7 +29,7 @@ _BLOCK = 1 << 20
 
 @frozen
 class DamagedFile:
-    """A file of an environment that is not what was installed."""
+    """A file of an environment that differs from the installed one."""
 
     distribution: str
     """`NAME==VERSION`."""
@@ -125,7 +125,7 @@ def _hold_lock(name: str, *, shared: bool) -> Iterator[tuple[Marker, int]]:
 
 
 def _list_damaged_files(folder: Path, environment: Marker) -> tuple[DamagedFile, ...]:
-    """Return the files that differ from their distributions' records, and what the lock has and nobody recorded."""
+    """Return the files that differ from their distributions' records, and the locked distributions without a record."""
     pins = {
         canonicalize_name(line.partition("==")[0]): line.partition("#")[0].strip()
         for line in environment.lock.splitlines()
@@ -150,7 +150,7 @@ def _list_damaged_files(folder: Path, environment: Marker) -> tuple[DamagedFile,
 
 
 def _describe_damage(root: Path, row: list[str]) -> str | None:
-    """Return what is wrong with the file of a row `path,algorithm=hash,size` of RECORD, as far as it has a hash."""
+    """Return the damage of the file in a RECORD row `path,algorithm=hash,size`; None if it is intact or has no hash."""
     if len(row) != 3:
         return "has a malformed entry in RECORD"
     path, (algorithm, _, expected) = root / row[0], row[1].partition("=")

@@ -157,8 +157,8 @@ def _prepare_data(plan: Plan, on_progress: Callable[[str], None]) -> Mapping[str
     """Prepare the data here, never inside the window.
 
     Raises:
-        Unavailable: what is in its folder cannot be used, or there is no room for what is made of it. The case was
-            understood, so that is its failure, and no other case's of a campaign.
+        Unavailable: The data in the folder cannot be used, or the prepared data cannot be written. The case was
+            understood, so this is its failure, and does not stop a campaign's other cases.
     """
     try:
         return data.prepare(

@@ -1,4 +1,4 @@
-"""Make a result from the stream of a run alone: of a job that somebody attaches to, or of a machine without dlperf.
+"""Make a result from the stream of a run alone: of an attached job, or of a machine without dlperf.
 
 Such a stream begins with an event `case`, which holds the case's spec and environment.
 """
@@ -68,7 +68,7 @@ def _replay(
     registry: Registry,
     waiting: Callable[[str], None] = lambda text: None,
 ) -> Result:
-    """Replay as `replay` does; report to `waiting` what the run waits for, each thing once."""
+    """Replay as `replay` does; call `waiting` with each new reason for which the run waits in a queue."""
     events = (event for event in map(parse_event, lines) if event is not None)
     first = next(_skip_to_start(events, waiting), None)
     if first is None or first["event"] == "ended":
@@ -130,10 +130,10 @@ def _record_parity(case: Case, environment: Environment, plain: Any) -> None:
 
 
 def _environment(first: Mapping[str, Any], spec: RunSpec, registry: Registry) -> Environment:
-    """Return what the workers of the other machine ran in.
+    """Return the environment of the workers on the other machine.
 
     Raises:
-        DocumentError: a field of it has an impossible value.
+        DocumentError: A field of it has an impossible value.
     """
     packages = first["versions"].get("packages", {})
     environment = Environment(
@@ -149,7 +149,7 @@ def _environment(first: Mapping[str, Any], spec: RunSpec, registry: Registry) ->
 
 
 def _restore_prepared(plan: Plan, python: str, lock: str, command: tuple[str, ...]) -> PreparedEnvironment:
-    """Return the environment on the other machine, as far as it is known here."""
+    """Return the environment on the other machine, with the fields that are known here."""
     return PreparedEnvironment(GIVEN, plan.spec.framework, plan.device, python, lock, command, "", Path())
 
 

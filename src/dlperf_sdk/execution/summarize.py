@@ -84,7 +84,7 @@ def _verdicts(
 def _metrics(
     plan: Plan, repeats: tuple[Repeat, ...], measurers: Sequence[Measurer]
 ) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
-    """Return all metrics, and a note for each measurer that failed: its mistake must not cost what was measured."""
+    """Return all metrics, and a note for each measurer that failed: its error must not lose the other metrics."""
     measured = Measured(
         repeats=repeats,
         unit=plan.workload.unit,

@@ -22,8 +22,8 @@ def launch_events(
     """Launch a job and yield agent 0's events up to `ended`; closing the iterator ends all agents.
 
     Lines that are no event, heartbeats and `diagnostics` are left out. While the job waits, there are events
-    `waiting`, whose `text` says what for; a repeated text is left out. If the stream ends or is silent for too long
-    before agent 0 has written `ended`, this event is created here, with a failure of kind `lost-node`.
+    `waiting`, whose `text` names the reason; a repeated text is left out. If the stream ends or is silent for too
+    long before agent 0 has written `ended`, this event is created here, with a failure of kind `lost-node`.
 
     Args:
         launcher: The launcher.

@@ -45,12 +45,14 @@ TUNING = re.compile(
         )
     )
 )
-"""Variables of libraries that several frameworks use, which tune threads, memory, logging and transport; a framework's
-own are its plugin's (`Framework.tuning_variables`). None names a program, a library or a file; what runs a
-compiler (CXX), or loads a plugin or a kernel from a folder, is not among them, and nobody could list all of those."""
+"""Variables of libraries that several frameworks use, which only tune threads, memory, logging and transport. A
+framework's own variables are in `Framework.tuning_variables`. None names a program, a library or a file.
+Variables that run a compiler (CXX), or load a plugin or a kernel from a folder, are left out, and no list of
+those could be complete."""
 
 _SUSPECT = re.compile(r"(\w+_)?(flags|file|python|command)|hostfile")
-"""Options that are refused whatever their metadata says: their plugin may not be installed, or lack the metadata."""
+"""Names of options that are restricted even without metadata: their plugin may not be installed, or may lack the
+metadata."""
 
 _MAX_LISTED = 5
 """Settings that a refusal lists; the rest are counted."""

@@ -1,11 +1,10 @@
 """The canonical weights and batches: the same numbers for every framework, in every NumPy from 1.17 on.
 
-Each array is a function of the seed and its own name alone (a batch also of its shard), never of what was
-drawn before it: the order of a manifest does not matter, and one parameter can be had without the others.
-The draws come from `numpy.random.RandomState`, whose streams are frozen, seeded with the SHA-256 of the key.
-They are made in float64, with one multiplication behind them, and rounded once to float32: so where another
-C library or processor rounds a logarithm differently, only one value in some hundred million moves, by its
-last bit.
+Each array is a function of the seed and its own name alone (a batch also of its shard), not of earlier draws: the
+order of a manifest does not matter, and one parameter can be made without the others. The draws come from
+`numpy.random.RandomState`, whose streams are frozen, seeded with the SHA-256 of the key. They are made in float64,
+multiplied once, and rounded once to float32. So where another C library or processor rounds a logarithm differently,
+only one value in some hundred million changes, by its last bit.
 
 Kinds of `init`, for weights:
 
@@ -23,8 +22,8 @@ Kinds of `fill`, for batches:
 
 Sample i of a batch is the i-th that its streams give: a smaller batch is the beginning of a larger one.
 
-Of an update, or of any other array, a *fingerprint* says where it differs from another's: its 2-norm and its
-products with eight canonical vectors of ±1. For two arrays a and b of one name the root mean square of the
+The *fingerprint* of an update, or of any other array, serves to compare the array with another one: its 2-norm and
+its products with eight canonical vectors of ±1. For two arrays a and b of one name, the root mean square of the
 differences of those products estimates ‖a - b‖, without either array being kept: E⟨a - b, u⟩² = ‖a - b‖² for
 independent signs u (W. B. Johnson and J. Lindenstrauss, 1984; with signs: D. Achlioptas, JCSS 66, 2003).
 """
@@ -43,11 +42,11 @@ PARITY_SHARDS = 2
 _CHUNK = 1 << 18  # Draws at a time: 2 MiB of float64 stay in a core's cache. No value depends on it.
 
 PROJECTIONS = 8
-"""Products in a fingerprint: as many as a byte has bits. They give a norm to about 25 %."""
+"""Number of products in a fingerprint, as many as a byte has bits. They estimate a norm to about 25 %."""
 
 
 _SIGNS = 2.0 * numpy.unpackbits(numpy.arange(256, dtype=numpy.uint8)[:, None], axis=1) - 1.0
-"""Of a byte the signs that its bits are: (256, 8)."""
+"""The signs that the bits of each byte stand for: (256, 8)."""
 
 
 def batch_of(request: "Request", replica: int) -> Dict[str, numpy.ndarray]:

@@ -27,18 +27,18 @@ from dlperf_sdk.worker.request import Request, resolve
 ANSWERS, PARITY = "conformance_answers", "conformance_parity"
 """Names of the facts that hold what `check` and `answer` return."""
 PAUSE = 0.1
-"""Seconds in which nothing may change once `synchronize` has returned, and in which what it left undone is done."""
+"""Seconds after `synchronize` in which nothing may change. Work that it has not waited for is done in this time."""
 HEADROOM = 256 * 2**20
-"""Bytes that a step may still allocate where it is to run out of memory: for libraries that are only loaded when they
-are used. Threads have their stacks beside it."""
+"""Bytes that a step may still allocate when it is to run out of memory: for libraries that are loaded at their
+first use. The stacks of threads are added."""
 STACK = 8 * 2**20
-"""Bytes of a thread's stack where the user has no limit."""
+"""Bytes of a thread's stack, if the user's limit is none."""
 EXTRA_STEPS = 4
-"""Steps on the canonical batch behind the canonical ones: a short case's warm-up and window are as many."""
+"""Steps on the canonical batch after the canonical ones: as many as warm-up and window of a short case."""
 NO_SETTING = "conformance"
-"""The name of a precision and a compiler that no plugin has."""
+"""A name of a precision and a compiler that no plugin has."""
 TRIES = 3
-"""Most measurements of a time, on a machine that may do something else meanwhile: the best counts."""
+"""Most measurements of a time, since the machine may be busy meanwhile; the best one counts."""
 
 
 def check(task: Task) -> Dict[str, Any]:
@@ -184,10 +184,10 @@ def _ask(
 
 
 def _vary_request(runtime: Runtime, request: Request, process: Process) -> Dict[str, Any]:
-    """Ask trainers of varied requests for their evidence: it must follow what they do, not what they are asked for.
+    """Collect evidence from trainers of varied requests: it must follow what a trainer does, not its request.
 
-    `claims` has what each trainer observed where the request named a precision or a compiler that does not exist, null
-    where it refused. `finite` is true if `deviation` is a finite number although all weights are not.
+    `claims` has what each trainer observed if the request named a precision or a compiler that does not exist, null
+    if it refused. `finite` is true if `deviation` is a finite number although all weights are NaN.
     """
     not_finite = [
         dict(entry, init={"kind": "constant", "value": float("nan")}) for entry in request.parameters

@@ -1,7 +1,7 @@
-"""Prepared data, as a worker reads it: the index, its checksums, and which samples are this replica's.
+"""Read prepared data: the index, its checksums, and the samples that belong to a replica.
 
-The controller wrote the index (`dlperf_sdk.data`) and told its SHA-256 in `request.data`; a worker refuses
-one that differs. Decoding is the framework plugin's business: this needs no more than the standard library.
+The controller wrote the index (`dlperf_sdk.data`), and put its SHA-256 into `request.data`; a worker rejects an
+index that differs. The framework's plugin decodes the samples: this module needs only the standard library.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ TEXT = "dlperf-text"
 
 
 class DataError(Exception):
-    """The prepared data is missing, or is not what the controller prepared."""
+    """The prepared data is missing, or differs from what the controller prepared."""
 
 
 class Images(NamedTuple):

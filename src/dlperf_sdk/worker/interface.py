@@ -98,7 +98,7 @@ class Runtime:
         """Return the peak of device memory in use since `reset_peak_memory`, summed over this process's devices.
 
         Returns:
-            The peak in bytes; None, the default, on a CPU or if the framework does not tell.
+            The peak in bytes; None, the default, on a CPU or if the framework does not report it.
         """
         return None
 

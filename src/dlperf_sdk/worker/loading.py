@@ -1,4 +1,4 @@
-"""Prepared data as batches: what a replica reads, in which order, and the interface of a framework's loaders."""
+"""Prepared data as batches: the samples of a replica and their order, and the interface of a framework's loaders."""
 
 from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
 

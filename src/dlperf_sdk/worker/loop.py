@@ -1,4 +1,4 @@
-"""The measuring loop: canonical steps, warm-up, the window, and what is read when the clock has stopped."""
+"""The measuring loop: canonical steps, warm-up, the window, and the readings after the clock has stopped."""
 
 from time import monotonic
 from typing import Any, Callable, Dict, List

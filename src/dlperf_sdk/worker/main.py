@@ -1,4 +1,4 @@
-"""The bundle's front door: `python BUNDLE agent …` on a node, `python BUNDLE worker …` for each process there."""
+"""The bundle's command line: `python BUNDLE agent …` on a node, `python BUNDLE worker …` for each process there."""
 
 import atexit
 import json

@@ -1,4 +1,4 @@
-"""A bound on what a worker process may allocate: running out of memory is then an error, not the machine's end."""
+"""Limit the memory of a worker process, so that a lack of memory is an error of this process only."""
 
 import resource
 from typing import Dict, List, Optional

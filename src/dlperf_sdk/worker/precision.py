@@ -1,4 +1,4 @@
-"""Define a precision in one framework: the table that its trainers train by, and report by."""
+"""Define the precisions of one framework: the table that its trainers compute by, and derive the observed name from."""
 
 import itertools
 from typing import Any, Iterable, Mapping, NamedTuple

@@ -1,4 +1,4 @@
-"""The table of data sources: by name, how a trainer gets its batches, and which labels are due in them."""
+"""The table of data sources: how a trainer gets its batches, and which labels these must have."""
 
 import itertools
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""The trace program: a few steps under the framework's own profiler. Nothing of it is a measurement."""
+"""The trace program: a few steps under the framework's own profiler. It measures nothing."""
 
 import base64
 import gzip
@@ -10,7 +10,7 @@ from dlperf_sdk.worker.progress import Progress
 from dlperf_sdk.worker.request import Request
 
 MAX_BYTES = 32 * 1024 * 1024
-"""Bytes of a compressed trace: a record that holds it stays below what agents read."""
+"""Most bytes of a compressed trace: the record that holds it must not exceed the size that agents read."""
 
 
 def follow(runtime: Runtime, trainer: Trainer, request: Request, progress: Progress) -> Dict[str, Any]:

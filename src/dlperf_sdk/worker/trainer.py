@@ -1,4 +1,4 @@
-"""One worker process: from the request to the record, whatever happens in between."""
+"""Run one trainer process: from the request to the record, whatever happens in between."""
 
 import os
 import sys

@@ -1,8 +1,8 @@
-"""Build the environment variables of a worker process: an allow-list, what was asked for, and what starts it.
+"""Build the environment variables of a worker process: an allow-list, the user's variables, and launch variables.
 
-A worker must not find by accident what changes its number (`OMP_*`, `LD_PRELOAD`, `PYTHONPATH`, a framework's
-own switches), and a result must be able to say what was set. So a worker inherits little, and the rest is
-asked for.
+A worker must not inherit variables by accident that change its throughput (`OMP_*`, `LD_PRELOAD`, `PYTHONPATH`, a
+framework's own switches), and a result must record what was set. So a worker inherits little, and the user requests
+the rest.
 """
 
 from typing import Dict, Mapping, Optional
@@ -21,9 +21,8 @@ INHERITED = (
 )
 """Variables that a worker inherits, beside those that begin with one of `INHERITED_PREFIXES`.
 
-Not on the list, on purpose: everything of a proxy, a package index or a certificate store (a worker does not
-need the network), `PYTHON*`, `LD_PRELOAD`, thread and device settings (the agent sets those), and credentials
-of any kind.
+Left out on purpose are all variables of a proxy, a package index or a certificate store (a worker does not need the
+network), `PYTHON*`, `LD_PRELOAD`, thread and device settings (the agent sets those), and credentials of any kind.
 """
 
 INHERITED_PREFIXES = ("LC_",)

@@ -1,4 +1,4 @@
-"""Evidence that a replica's state moved over the window: a checksum of each of its tensors at both edges."""
+"""Evidence that a replica's state changed in the window: a checksum of each of its tensors at both edges."""
 
 import zlib
 from typing import Any, Dict, Iterable, Mapping, Optional, Tuple

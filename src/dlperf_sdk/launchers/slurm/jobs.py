@@ -24,11 +24,11 @@ _NOT_CONFIGURED = (
     ". Slurm's commands are installed here, but no cluster is configured: run this on one of its login nodes, or name "
     "its slurm.conf in the variable SLURM_CONF, or put it at /etc/slurm/slurm.conf."
 )
-"""The next step where `Could not establish a configuration source` is all that Slurm says."""
+"""Advice for an error of Slurm that only reads `Could not establish a configuration source`."""
 _BUSY = "Unable to contact slurm controller|[Tt]imed out"
 """Messages of scontrol while Slurm's controller is busy or restarting."""
 _RETRY = 2.0
-"""Seconds before it is asked again."""
+"""Seconds before a busy controller is queried again."""
 _TIMEOUT = 60.0
 """Seconds for a command to answer."""
 

@@ -42,7 +42,7 @@ _START_TIMEOUT = 300.0
 _END_TIMEOUT = 45.0
 """Seconds that Slurm may take to end a job: its KillWait, 30 by default, and the cleanup after it."""
 _SETTLE = 5.0
-"""Seconds after a stream that ended early in which Slurm may report what it did to the job."""
+"""Seconds after a stream that ended early in which Slurm may report the reason."""
 _ACKNOWLEDGE_TIMEOUT = 60.0
 _CASE = b'"event": "case"'
 """Part of the line that a batch job writes before it starts its agents."""

@@ -190,7 +190,7 @@ def _cancel(*selection: str) -> None:
 
 
 def _cancel_by_name(job: Job) -> None:
-    """Cancel what an interruption came before the number of, until Slurm says that it has ended, or for a while."""
+    """Cancel a job whose number an interruption kept unknown; wait for its end up to `STOP_TIMEOUT` seconds."""
     deadline = time.monotonic() + STOP_TIMEOUT
     while True:
         try:

@@ -30,7 +30,7 @@ CLOSE_LOOK = 0.02
 REPORT = 0.25
 """Seconds between two reports of a worker's steps, on up to `_FREQUENT_REPORTERS` nodes."""
 _FREQUENT_REPORTERS = 64
-"""Nodes that may report so often; more report less often, so that the coordinator hears as many reports."""
+"""Most nodes that may report so often. More nodes report less often, so that the coordinator gets as many reports."""
 HEARTBEAT = 2.0
 
 
@@ -72,9 +72,10 @@ class Agent:
         self._sampling: Optional[Sampling] = None
         self._ready = False
         self._failures: List[Dict[str, Any]] = []
-        """Of this attempt, those that have been told."""
+        """Failures of this attempt that have been reported."""
         self._settled = 0.0
-        """Time at which the wait ends, once one has failed: the cause may die after its consequence."""
+        """Time at which the wait for further failures ends, after the first one: the cause may be detected after
+        its consequence."""
         self._reported = ("", 0)
         self._reported_at = 0.0
         self._report_interval = REPORT * max(1.0, request.nodes / _FREQUENT_REPORTERS)
@@ -225,7 +226,7 @@ class Agent:
         return failure("crashed", message, "start", self.node)
 
     def _watch(self) -> None:
-        """Look at the workers, tell what is new."""
+        """Look at the workers, and report what has changed."""
         attempt, now = self._attempt, time.monotonic()
         if now - self._beat > HEARTBEAT:
             self._send({"event": "heartbeat"})

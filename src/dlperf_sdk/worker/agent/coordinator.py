@@ -25,7 +25,7 @@ from dlperf_sdk.worker.request import Request
 PARITY = 0
 """The number of the parity run among the attempts; measured attempts are counted from 1."""
 _ITS_OWN = ("crashed", "timeout", "invalid-record")
-"""Failures of a parity run that say something of it alone: what is measured may do better."""
+"""Kinds of failure of a parity run that concern it alone: the measured attempts may still succeed."""
 BEAT = 2.0
 """Seconds between two signs of life to the controller, which takes fifteen seconds without one for a loss."""
 
@@ -261,7 +261,7 @@ class Coordinator(threading.Thread):
                 return
 
     def _collect(self, parts: List[Dict[str, Any]], failures: List[Dict[str, Any]]) -> None:
-        """Collect what the nodes hand in within a while after the order to end. A lost node hands in nothing."""
+        """Collect the parts of all connected nodes for up to `SILENCE` seconds after the order to end."""
         end = time.monotonic() + SILENCE
         while self._roster.connected_nodes() - {part["node"] for part in parts} and time.monotonic() < end:
             try:

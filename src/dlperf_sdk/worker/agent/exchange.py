@@ -141,7 +141,7 @@ class Exchange(threading.Thread):
                 self._close(channel)
 
     def _send(self, channel: Channel) -> None:
-        """Send what waits, as far as the node takes it now."""
+        """Send the waiting messages, as far as the connection accepts them now."""
         try:
             while channel.waiting:
                 line = channel.waiting[0]

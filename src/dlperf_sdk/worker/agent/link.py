@@ -185,7 +185,7 @@ def accept(
 
 
 def _keep(connection: socket.socket) -> None:
-    """Remove all time-outs but that of data which nobody acknowledges, as of a node that is cut off."""
+    """Remove all time-outs but that of unacknowledged data, which closes the connection of a node without network."""
     connection.settimeout(None)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, int(SILENCE * 1000))

@@ -16,7 +16,7 @@ from typing import Iterator, Optional
 PREFIX = "dlperf-"
 _NAME = re.compile("dlperf-([a-z0-9_]{8}|job-[0-9]+-[0-9]+)")  # as `tempfile` makes them, and batch jobs
 _UNLOCKED = 3600.0
-"""Seconds after which a directory without a lock, which somebody was about to take, counts as left behind."""
+"""Seconds after which a directory without a lock, which its owner was about to lock, counts as left behind."""
 
 
 @contextmanager
