@@ -307,7 +307,11 @@ class Case:
     def record_event(self, event: Mapping[str, Any]) -> None:
         """Record one event of agent 0. A finished repeat is on disk when this returns.
 
-        Events that are not recorded here, such as `progress`, are forwarded to the observers.
+        A failure in an event becomes the case's failure. Events that are not recorded here, such as `progress`, are
+        forwarded to the observers.
+
+        Args:
+            event: The event, as agent 0 sent it; it is validated here.
 
         Raises:
             InvalidRecord: The event, or a record in it, breaks the protocol; the rest of the stream is useless.

@@ -73,7 +73,10 @@ class Mpi(HostLauncher):
 
 @cache
 def is_hydra() -> bool:
-    """Return True if the mpirun here is hydra's (MPICH, Intel MPI); False if it is not, or cannot be run."""
+    """Return True if the mpirun here is hydra's (MPICH, Intel MPI); False if it is not, or cannot be run.
+
+    The answer is cached in this process.
+    """
     try:
         version = subprocess.run(
             [shutil.which("mpirun") or "mpirun", "--version"],

@@ -89,6 +89,8 @@ class Advance:
     def record_stage(self, stage: str, now: float) -> None:
         """Record a line of progress of a stage outside the repeats.
 
+        The duration of the parity run is taken from these lines.
+
         Args:
             stage: The stage, such as `parity`.
             now: The time on the caller's clock.

@@ -36,7 +36,7 @@ def test_what_was_is_never_contradicted(went, seconds, wakes, late, early, looks
     """Whenever the agent looks, and though the worker lies still before and behind its clock's readings."""
     entered = went + wakes
     witness = seen(went, entered, entered + late + seconds + early, looks)
-    assert witness.contradicts({"start": 1000.0, "end": 1000.0 + seconds}) is None
+    assert witness.find_contradiction({"start": 1000.0, "end": 1000.0 + seconds}) is None
 
 
 def test_who_waits_long_for_a_processor_is_believed():
@@ -45,13 +45,13 @@ def test_who_waits_long_for_a_processor_is_believed():
     witness.release(10.0)
     witness.observe_phase("ready", 13.0, 13.1)
     witness.observe_phase("measure", 13.4, 13.5)
-    assert witness.contradicts({"start": 0.0, "end": 0.3}) is None
+    assert witness.find_contradiction({"start": 0.0, "end": 0.3}) is None
 
 
 @given(st.floats(0.0, 5.0), st.floats(4.0, 20.0), st.floats(0.0, 0.5))
 def test_half_a_window_is_contradicted(entered, seconds, offset):
     looks = [(LOOK, 0.001)] * int((entered + seconds) / LOOK + 5)
-    output = seen(entered, entered, entered + seconds, looks).contradicts(
+    output = seen(entered, entered, entered + seconds, looks).find_contradiction(
         {"start": offset, "end": offset + seconds / 2 - 0.2}
     )
     assert output is not None
@@ -60,7 +60,7 @@ def test_half_a_window_is_contradicted(entered, seconds, offset):
 
 def test_a_window_longer_than_it_can_have_been():
     looks = [(LOOK, 0.001)] * 50
-    assert "saw it end" in seen(1.0, 1.0, 2.0, looks).contradicts({"start": 0.0, "end": 9.0})
+    assert "saw it end" in seen(1.0, 1.0, 2.0, looks).find_contradiction({"start": 0.0, "end": 9.0})
 
 
 def test_a_phase_that_goes_back_hides_nothing():
@@ -69,11 +69,11 @@ def test_a_phase_that_goes_back_hides_nothing():
     witness.release(0.0)
     for now, phase in enumerate(("measure", "teardown", "ready", "measure", "teardown")):
         witness.observe_phase(phase, 2.0 * now, 2.0 * now + 0.001)
-    assert "its agent saw it measure" in witness.contradicts({"start": 0.0, "end": 2.0})
+    assert "its agent saw it measure" in witness.find_contradiction({"start": 0.0, "end": 2.0})
 
 
 def test_an_agent_that_saw_nothing_contradicts_nothing():
-    assert WindowCheck().contradicts({"start": 0.0, "end": 1e9}) is None
+    assert WindowCheck().find_contradiction({"start": 0.0, "end": 1e9}) is None
 
 
 @pytest.mark.parametrize("window", [
@@ -82,4 +82,4 @@ def test_an_agent_that_saw_nothing_contradicts_nothing():
 ], ids=str)  # fmt: skip
 def test_what_is_no_window_is_left_to_the_schema(window):
     looks = [(LOOK, 0.001)] * 50
-    assert seen(1.0, 1.0, 2.0, looks).contradicts(window) is None
+    assert seen(1.0, 1.0, 2.0, looks).find_contradiction(window) is None

@@ -44,15 +44,14 @@ class WindowCheck:
         elif phase in ("verify", "teardown", "done") and self._finished_at is None:
             self._finished_at = after
 
-    def contradicts(self, window: Any) -> Optional[str]:
-        """Check the window of the worker's record.
+    def find_contradiction(self, window: Any) -> Optional[str]:
+        """Return why the window of the worker's record is impossible by the agent's clock; None if it is possible.
+
+        The reason is a clause without a full stop.
 
         Args:
             window: The record's window, with `start` and `end` in seconds of the worker's clock. A malformed window
-                passes: other checks report it.
-
-        Returns:
-            The reason why the window is impossible by the agent's clock, a clause; None if it is possible.
+                counts as possible: other checks report it.
         """
         try:
             seconds = float(window["end"]) - float(window["start"])

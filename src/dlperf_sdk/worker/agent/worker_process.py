@@ -179,7 +179,7 @@ class WorkerProcess:
                 "left a record that is no object, or nested more than %d deep" % DEEPEST_RECORD
             )
             return None
-        contradiction = self._window_check.contradicts(record.get("window"))
+        contradiction = self._window_check.find_contradiction(record.get("window"))
         if contradiction is not None:
             self.why_no_record = contradiction
             return None
