@@ -9,9 +9,9 @@ import sys
 import pytest
 import root_file_system
 
-from dlperf_sdk import RunSpec, run
-from dlperf_sdk.environments.container import container_prefix
-from dlperf_sdk.errors import SpecError, UnknownName
+from dlperf_sdk import EnvironmentSpec, RunSpec, run
+from dlperf_sdk.environments.container import container_prefix, make_container_environment
+from dlperf_sdk.errors import EnvironmentFailed, SpecError, UnknownName
 from dlperf_sdk.planning.spec_file import load_spec
 from dlperf_sdk.spec.checks import CONTAINER_RUNNERS
 
@@ -71,6 +71,19 @@ def test_what_is_no_device_file(text):
 def test_what_is_no_container(text):
     with pytest.raises(SpecError, match="container is"):
         RunSpec(framework="numpy", model="linear", container=text)
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [("", "does not start"), ("hello", "does not start"), ("{}", "invalid answer"), ("[]", "invalid answer")],
+)
+def test_a_container_whose_python_gives_no_valid_answer_is_refused(output, message):
+    """Whatever the container prints in place of the facts, the error names the command."""
+    spec = EnvironmentSpec(python=">=3.7", requirements=())
+    with pytest.raises(EnvironmentFailed, match=f"`/bin/sh .*{message}|{message} with `/bin/sh "):
+        make_container_environment(
+            "numpy", spec, "cpu", ("/bin/sh", "-c", f"echo '{output}'", "/bin/echo"), {}
+        )
 
 
 def test_an_unknown_runner_is_refused_with_the_nearest():

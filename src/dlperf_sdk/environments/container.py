@@ -145,7 +145,7 @@ def make_container_environment(
             timeout=10 * probe.PATIENCE,  # an image may have to be fetched
             check=False,
         )
-        plain = json.loads(done.stdout.decode("utf-8", "replace").strip().splitlines()[-1])
+        facts = probe.facts_from(json.loads(done.stdout.decode("utf-8", "replace").strip().splitlines()[-1]))
     except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
         message = (
             done.stderr.decode("utf-8", "replace").strip()[-500:]
@@ -153,7 +153,8 @@ def make_container_environment(
             else str(error)
         )
         raise EnvironmentFailed(f"The container does not start with `{command_line}`: {message}") from error
-    facts = probe.facts_from(plain)
+    except (KeyError, TypeError) as error:
+        raise EnvironmentFailed(f"`{command_line}` is no Python: it printed an invalid answer.") from error
     if not probe.parse_python_specifier(spec.python).contains(facts.version, prereleases=True):
         raise EnvironmentFailed(
             f'{framework} requested "Python {spec.python}", and `{command_line}` is {facts.version}.'
