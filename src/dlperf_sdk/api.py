@@ -145,12 +145,13 @@ def rerun(
     spec, plugins = result.spec, registry or Registry()
     if spec.container is None:
         spec = attrs.evolve(spec, python=None)
-    recorded = result.environment.variables  # also of those that were handed on from the shell
+    recorded = result.environment.variables  # includes values that were passed on from the shell
     spec = attrs.evolve(
         spec, env={name: recorded.get(name) if value is None else value for name, value in spec.env.items()}
     )
     source = f"The result {result.id}"
-    check_allowed([spec.to_dict()], source, allow, plugins)  # before it is planned, which reads what it names
+    # Before planning, which reads the files that the spec names.
+    check_allowed([spec.to_dict()], source, allow, plugins)
     list_requested_variables(spec)
     check_allowed(
         [{"lock": _list_unlisted_packages(spec, result.environment, plugins)}], source, allow, plugins
@@ -168,7 +169,7 @@ def _list_unlisted_packages(spec: RunSpec, environment: Environment, registry: R
     from dlperf_sdk.planning.plan import make_plan
 
     if spec.container is None:
-        with suppress(DlperfError):  # a case that cannot be planned installs nothing, and its run says why
+        with suppress(DlperfError):  # a case that cannot be planned installs nothing
             plan = make_plan(spec, registry)
             return environments.list_unlisted_packages(
                 spec.framework, plan.device, environment.python, environment.lock, plan.environment

@@ -43,7 +43,7 @@ def cache() -> Path:
     named = os.environ.get("DLPERF_CACHE_DIR")
     try:
         folder = expand_home(named or _usual())
-    except RuntimeError:  # newer versions; older ones give a path that begins with "~"
+    except RuntimeError:  # newer versions of platformdirs; older ones return a path that begins with "~"
         folder = Path("~/.cache/dlperf")
     if str(folder).startswith("~"):
         raise Unavailable(

@@ -170,7 +170,7 @@ def require_fact(name: str, group: Iterable[Case]) -> str:
 def _case_from_figure(figure: PublishedFigure) -> Case:
     roles = figure.roles()
     facts = {name: figure.value(name) for name in roles}
-    # A source that says nothing of a fact leaves it unknown; "unknown" is what estimators are called then.
+    # A fact that the source does not state is unknown; an estimator is then named "unknown".
     known = {name: value for name, value in facts.items() if value not in (None, "", "unknown")}
     known["topology"] = str(figure.topology)
     return Case(
@@ -197,7 +197,7 @@ def _case_from_result(result: Result) -> Case:
         raise AnalysisError(f"The throughput of {result.id} is of no batch size: the largest was not found.")
     facts = {f.name: f.requested if f.observed is None else f.observed for f in result.facts}
     known = {name: value for name, value in facts.items() if value is not None}
-    # The estimator of every result of ours; published figures have others.
+    # The estimator of every result that dlperf-sdk measured; published figures have others.
     known.setdefault("estimator", "elapsed")
     roles: dict[str, Role] = {f.name: f.role for f in result.facts if f.name in known}
     return Case(

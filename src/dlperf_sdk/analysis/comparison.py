@@ -115,7 +115,7 @@ def _differences(first: Case, second: Case, factors: Sequence[str]) -> tuple[lis
         if name in factors:
             differing_factors.append(text)
         elif name not in first.facts or name not in second.facts:
-            # What only one of the two states cannot be judged.
+            # A fact that only one side states cannot be compared.
             if is_essential:
                 footnotes.append(text)
         elif is_essential:

@@ -170,7 +170,7 @@ def _sum_energies(case: Case, parts: Sequence[Metric]) -> Quantity:
             raise AnalysisError(
                 f"The {part.name} of {case.name} is {part.value} {part.unit}, which is no energy."
             )
-    # Repeat by repeat, where all have them: the median of sums is not the sum of medians.
+    # Sum repeat by repeat if all parts have repeats: the median of sums is not the sum of medians.
     lengths = {len(part.repeats) for part in parts}
     sums = [math.fsum(joules) for joules in zip(*(part.repeats for part in parts), strict=False)]
     if len(lengths) > 1 or not sums:

@@ -140,7 +140,7 @@ def _mark_expected(decisions: Sequence[Decision], patterns: Sequence[str]) -> tu
 
 
 def _is_named(name: str, pattern: str) -> bool:
-    # An option's value may have brackets, which a pattern takes for a set of characters.
+    # An option's value may have brackets, which mean a set of characters in a pattern.
     return name == pattern or fnmatchcase(name, pattern)
 
 
@@ -213,10 +213,10 @@ def _match_pairs(old: Result, new: Result) -> Pairing | Decision:
     ]
     comparison = _compare(name, old, new, factors)
     if isinstance(comparison, Decision):
-        # Both sides were asked for now: a baseline that does not run is a mistake, and no improvement.
+        # Both sides were requested now: a baseline that does not run is a mistake, not an improvement.
         return attrs.evolve(comparison, outcome=REFUSED) if comparison.outcome == MENDED else comparison
     rival, first = comparison.a, comparison.b
-    # A fixed number of repeats is the same on both sides.
+    # Both sides have the same number of repeats: `make_interleaved` refuses others.
     ratios = [b / a for a, b in zip(first.repeats, rival.repeats, strict=True)]
     differences = (*comparison.factors, *comparison.footnotes)
     return Pairing(name, first, rival, SignedRank(ratios), INTERLEAVED, differences)
@@ -255,7 +255,7 @@ def _compare(name: str, old: Result, new: Result, factors: Sequence[str] = ()) -
         comparison = compare(rival, first, factors=factors)
     except NotComparable as error:
         return decide(REFUSED, str(error))
-    # A factor that was asked for may show in facts that only workers state.
+    # A requested difference may change facts that only workers report.
     unexpected = "" if factors else "; ".join(comparison.factors)
     return decide(REFUSED, f"They were not run alike: {unexpected}.") if unexpected else comparison
 

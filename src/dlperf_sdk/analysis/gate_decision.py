@@ -114,7 +114,7 @@ def _decide(
 
 
 def _advise(test: RankTest, required: int | None, effect: float, level: float) -> str:
-    """Return the sentence that says how to decide an inconclusive case."""
+    """Return a sentence of advice on how to decide an inconclusive case."""
     if required is None:
         return f"No number of {test.unit}s rules out a slowdown of 0 %: set a minimum effect."
     units = f"{required} {test.unit}s" if test.unit == "pair" else f"{required} {test.unit}s per side"
@@ -141,9 +141,9 @@ def _interval(shift: Shift, level: float, unit: str) -> str:
 
 
 def _required_units(test: RankTest, effect: float, level: float) -> int | None:
-    """Return the units that should decide a case; None where the effect is 0.
+    """Return the number of units that should decide a case; None if the effect is 0.
 
-    Where so many were taken already, the ratio lies close to a limit: twice as many, then.
+    If that many were measured already, the ratio is close to a limit, and twice as many are returned.
     """
     if effect == 0:
         return None

@@ -187,7 +187,7 @@ def learn(examples: tuple[Example, ...]) -> Growth:
     if not _is_no_worse(held_out, plain):
         fit, held_out = (0.0, 0.0), plain
     scaled = sorted(error / _uncertainty(example.measured) for example, error in held_out)
-    # Of each side, the ⌈(n + 1) × 95 %⌉-th smallest.
+    # On each side, the ⌈(n + 1) × 95 %⌉-th smallest error.
     rank = min(len(scaled), math.ceil((len(scaled) + 1) * (1 + CONFIDENCE) / 2))
     return Growth(*fit, max(0.0, -scaled[-rank]), max(0.0, scaled[rank - 1]), len(examples))
 

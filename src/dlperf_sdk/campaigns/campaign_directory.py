@@ -144,7 +144,7 @@ def create_campaign(path: Path, campaign: Campaign, entries: list[Entry], stamp:
     with explain_os_errors(path):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with directory.lock():
-        _check_free(path)  # of two that begin at once, one has it
+        _check_free(path)  # another controller may have created one meanwhile
         directory.store.probe()
         with explain_os_errors(path), directory_of(path, ()) as descriptor:
             write_whole(descriptor, "campaign.json", (json.dumps(document, indent=1) + "\n").encode())
@@ -215,7 +215,7 @@ def reopen_campaign(
 
 
 def _case_from(entry: Mapping[str, Any]) -> CampaignCase:
-    check_id(entry["id"])  # it names a directory, and the file may be somebody else's
+    check_id(entry["id"])  # it names a directory, and the file may come from anybody
     fields = {name: value for name, value in entry["spec"].items() if name != "schema_version"}
     return CampaignCase(entry["id"], RunSpec(**fields), _text(entry["from"]))
 

@@ -97,7 +97,7 @@ class CaseProgress:
             case "reopened":
                 self.status = None
             case "retried":
-                # What it has finished stays; what it has failed in, and the time that this took, count no more.
+                # Finished repeats stay; failures and their time no longer count.
                 self.status, self.retried, self.seconds = None, True, 0.0
                 self.failures.clear()
             case "forgotten":
@@ -212,7 +212,7 @@ def _read_attempts(directory: CampaignDirectory, progress: CaseProgress) -> None
     on_disk = {attempt.attempt: attempt for attempt in recovered.attempts}
     known = {*progress.throughputs, *progress.broken}
     for unreadable in recovered.unreadable:
-        # One without its attempt.json had not ended; its number is used again.
+        # An attempt without attempt.json had not ended; its number is used again.
         if unreadable.path.name != "spec.json" and (unreadable.path / "attempt.json").exists():
             _set_aside(directory, progress, int(unreadable.path.name), f"cannot be read: {unreadable.error}")
     for number, attempt in on_disk.items():
@@ -237,7 +237,7 @@ def _read_attempts(directory: CampaignDirectory, progress: CaseProgress) -> None
 
 
 def _matches_journal(attempt: Attempt, throughput: float) -> bool:
-    """Return True if an attempt still gives the throughput that the journal has of it."""
+    """Return True if the throughput of an attempt equals the one in the journal."""
     if attempt.failure is not None or not isinstance(throughput, float):
         return False
     return math.isclose(metrics.throughput(attempt.repeat), throughput, rel_tol=1e-9)

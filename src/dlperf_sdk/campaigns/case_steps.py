@@ -47,7 +47,7 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
     """
     directory, id = session.directory, progress.case.id
     spec, refusal = progress.case.spec, None
-    registry = Registry(session.registry.extra)  # between two cases a plugin may have been installed anew
+    registry = Registry(session.registry.extra)  # a plugin may have been reinstalled between two cases
     if spec.wants_max_batch and progress.batch_size is None:
         try:
             spec, refusal, note = max_batch.resolve_max_batch(
@@ -142,7 +142,7 @@ def settle_case(session: Session, progress: CaseProgress, case: Case) -> None:
     """
     settings, complete = session.settings, case.failure is None and case.stopping() is not None
     if case.failure is not None and not session.has_exhausted_retries(progress):
-        del session.open_cases[case.id]  # it is begun again, with its failed attempt behind it
+        del session.open_cases[case.id]  # it will be begun again
         return
     if case.failure is None and not complete:
         if settings.case_limit is None or progress.seconds < settings.case_limit:

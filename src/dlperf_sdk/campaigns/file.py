@@ -73,7 +73,7 @@ def load_campaign(source: str | Path) -> Campaign:
 
 @frozen
 class _Text:
-    """A document, and how to say where in its file something stands."""
+    """A document, with the positions of its keys in the file."""
 
     path: Path
     document: Mapping[str, Any]
@@ -202,7 +202,7 @@ def _make_block(text: _Text, matrix: Mapping[str, Any], place: source_positions.
     )
     try:
         resolved = Matrix(
-            # What stands at the top of a file is for all of its matrices.
+            # Fields at the top of a file apply to all of its matrices.
             fields=merge_layers(
                 _resolve_paths(text, shared, "fields"),
                 _resolve_paths(text, matrix.get("fields", {}), *place, "fields"),
@@ -216,7 +216,7 @@ def _make_block(text: _Text, matrix: Mapping[str, Any], place: source_positions.
                 _resolve_paths(text, fields, *place, "include", i)
                 for i, fields in enumerate(matrix.get("include", ()))
             ],
-            # At the top of a file, `exclude` is for everything, what it extends included.
+            # At the top of a file, `exclude` applies to all cases, those of extended files included.
             exclude=[
                 _predicate(text, condition, *place, "exclude", i)
                 for i, condition in enumerate(matrix.get("exclude", ()))
@@ -292,7 +292,7 @@ def _override(text: _Text, plain: Mapping[str, Any], i: int) -> tuple[Override, 
 
 
 def _resolve_paths(text: _Text, fields: Mapping[str, Any], *place: str | int) -> dict[str, Any]:
-    # A preset's data are in the current directory: it has none of its own.
+    # A preset has no data of its own: its paths are relative to the current directory.
     is_preset = text.path.parent == _presets_directory()
     try:
         return resolve_data(fields, Path.cwd() / text.path.name if is_preset else text.path)

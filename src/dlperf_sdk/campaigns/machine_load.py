@@ -49,7 +49,7 @@ def take_snapshot() -> Snapshot:
     """Return the processor seconds of this machine and of its processes up to now. This takes a few milliseconds."""
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0) + getattr(times, "steal", 0.0)
-    guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # is in user already
+    guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # included in user
     used = [resource.getrusage(target) for target in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     processes = {}
     for process in psutil.process_iter(["name", "cpu_times"]):

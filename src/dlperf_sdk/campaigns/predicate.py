@@ -175,7 +175,7 @@ def _read_membership(
         _check_kind(name, kind, value)
         if kind == "a text" and isinstance(value, str):
             values.append((name, value))
-    # 1 and true are equal in Python, and are not in a file.
+    # 1 and true are equal in Python, but not in a file.
     return lambda actual: (
         any(type(actual) is type(value) and actual == value for value in listed)
         or (isinstance(actual, float) and any(actual == value for value in listed))
@@ -189,7 +189,7 @@ def _read_bound(name: str, kind: str | None, operator: str, bound: Any) -> Calla
         )
 
     def holds(actual: Any) -> bool:
-        # What is no number, such as the batch size "max" before it is found, is within no bound.
+        # A value that is no number, such as the batch size "max", is within no bound.
         if isinstance(actual, bool) or not isinstance(actual, int | float):
             return False
         return actual >= bound if operator == "min" else actual <= bound

@@ -78,7 +78,7 @@ def build_app(typed: str | None = None) -> App:
         help_epilogue=EXIT_CODES,
         help_format="plaintext",
         version=f"dlperf-sdk {dlperf_sdk.__version__}",
-        # Ctrl-C is ours to handle: what has been started is ended first.
+        # Ctrl-C is handled here: everything that was started is ended first.
         suppress_keyboard_interrupt=False,
     )
     for place, (name, (path, summary)) in enumerate(COMMANDS.items()):
@@ -155,7 +155,7 @@ def _common(tokens: Sequence[str]) -> screen.Common:
 def _handle_termination() -> Iterator[None]:
     """Handle SIGTERM and SIGHUP like Ctrl-C: stop workers, keep finished repeats. `nohup` keeps SIGHUP ignored."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # signals are the main thread's
+        yield  # only the main thread handles signals
         return
 
     def interrupt(number: int, frame: FrameType | None) -> None:

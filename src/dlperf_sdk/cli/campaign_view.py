@@ -155,7 +155,7 @@ class CampaignLines:
 
     @hookimpl
     def dlperf_step_progress(self, node: int, phase: str, step: int) -> None:
-        # Synchronous workers advance together: the first node's stands for all.
+        # Synchronous workers advance together: the first node represents all.
         """Show the phase and the step of node 0's first worker."""
         if node == 0 and self.advance is not None:
             self.advance.record_step(phase, step, time.monotonic())
@@ -189,7 +189,7 @@ class CampaignDrawn(CampaignLines):
         No line wraps.
         """
         total = max(1, sum(self.repeats.values()))
-        # What is concluded has no more repeats to come, however many it has finished.
+        # A concluded case has no repeats left, whatever number it has finished.
         completed = sum(
             count if id in self.done else min(self.finished[id], count) for id, count in self.repeats.items()
         )

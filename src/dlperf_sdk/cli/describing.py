@@ -64,7 +64,7 @@ def describe(
 
 
 def _parse_name(registry: Registry, names: tuple[str, ...]) -> tuple[str, str]:
-    """Group and name of what `describe` was asked for."""
+    """Return the group and the name of the plugin to describe."""
     if not 1 <= len(names) <= 2:
         raise UsageError(
             "Name one plugin to describe: `dlperf describe resnet50`, or `dlperf describe model resnet50`."

@@ -136,7 +136,7 @@ def _pythons() -> Iterator[Finding]:
     for name in registry.names("frameworks"):
         try:
             framework = registry.framework(name)
-        except DlperfError:  # among the plugins is said what ails it
+        except DlperfError:  # reported among the plugins
             continue
         try:
             with registry.wrap_plugin_errors("frameworks", name, "say which Python it runs on"):

@@ -165,7 +165,7 @@ def _check_sides(sides: tuple[Path, ...], against: tuple[str, ...], settings: tu
 
 def _check_distinct_runs(before: list[Result], after: list[Result]) -> None:
     """Raise UsageError if a run is on both sides: compared with itself, a run would pass."""
-    # Not the whole results: their records are read only when needed, and need not be there.
+    # Whole results are not compared: that would read their records.
     runs = {result.id: (result.started_at, result.metrics) for result in before}
     shared = [result.id for result in after if runs.get(result.id) == (result.started_at, result.metrics)]
     if shared:

@@ -37,7 +37,7 @@ def write_file(file: Path, data: bytes, common: Common) -> None:
     from dlperf_sdk.results.files import directory_of, explain_os_errors, write_whole
 
     with explain_os_errors(file, "-o"), directory_of(file.absolute().parent, ()) as directory:
-        # Made to be handed on, unlike a run's own files: the umask decides who may read it.
+        # The file is made to be shared, unlike a run's own files: the umask decides who may read it.
         write_whole(directory, file.name, data, mode=0o666)
     if common.json:
         emit({"file": str(file), "bytes": len(data)})

@@ -17,7 +17,7 @@ from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Para
 from dlperf_sdk.reports.numbers import format_count, quantity
 from dlperf_sdk.spec.secret_values import is_hash
 
-# What a plan cannot know yet. The names say so, and nothing is called like this.
+# Placeholders for what a plan cannot know yet.
 _PYTHON = "<python of the environment>"
 _BUNDLE = Path("<bundle>")
 _RUN = "<run>"

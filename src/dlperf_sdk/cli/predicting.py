@@ -34,7 +34,7 @@ def predict(
 
     Two numbers of nodes with the devices per node of the topology must be measured; within one node, two numbers of
     devices. Of several runs of a case the newest counts. The interval holds nine of ten throughputs of published
-    series; a note says where the noise of the measurements comes on top.
+    series; a note states noise of the measurements that it does not cover.
 
     Exit codes: 2 nothing can be predicted; 5 some of the series cannot.
     """
@@ -50,7 +50,7 @@ def predict(
         )
     matches = find((str(directory),), directory)
     errors, cases = list(matches.errors), []
-    # Of several runs of a topology the newest, which comes last, counts.
+    # The newest run of a topology comes last, and counts.
     for result, _ in sorted(matches.results, key=lambda match: match[0].started_at):
         try:
             cases.append(Case.from_source(result))

@@ -27,7 +27,7 @@ def query(
     format: Annotated[Literal["terminal", "csv"], Parameter(help="terminal or csv.")] = "terminal",
     common: Common = AS_USUAL,
 ) -> int:
-    """Query the results of a store with SQL, read-only, through an index that is kept beside them.
+    """Query the results of a store with SQL, read-only, through an index file in the store's directory.
 
     `dlperf query "select framework, throughput from results where model = 'resnet50' order by 2 desc"`
     """

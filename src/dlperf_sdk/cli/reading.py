@@ -102,7 +102,7 @@ def _directory(path: Path, common: Common) -> int:
     runs = [path] if is_run(path) else runs
     if not runs:
         raise StoreError(f"{path} holds no runs: neither a result.json, nor a directory that has one.")
-    # Contradictions, and where a run could not be checked, why not.
+    # Run → contradictions, and the reason if it could not be checked.
     paths: dict[Path, tuple[tuple[str, ...], str | None]] = {}
     for run in runs:
         try:
@@ -181,7 +181,7 @@ def _read_record(document: dict[str, Any]) -> tuple[str, ...]:
     from dlperf_sdk.documents import schema
     from dlperf_sdk.results.convert import record_from_dict
 
-    # A failed trainer's record is a valid one, too, but no measurement.
+    # The record of a failed trainer is valid, too, but it is no measurement.
     schema.check("worker-record", document)
     if document.get("status") == "ok":
         record_from_dict(document)
@@ -196,7 +196,7 @@ def _read_published(document: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _read_result(path: Path, _: dict[str, Any]) -> tuple[str, ...]:
-    """Check a result together with its records, which are beside it."""
+    """Check a result together with the records in its directory."""
     from dlperf_sdk.results.consistency import list_contradictions
     from dlperf_sdk.results.store import ResultStore
 

@@ -68,6 +68,6 @@ def write_redacted(matches: Matches, selection: Iterable[str], output: Path) -> 
 
 
 def _users() -> tuple[str, ...]:
-    with suppress(KeyError, OSError):  # a number without a name has nothing to leave out
+    with suppress(KeyError, OSError):  # a user id without a name
         return (getpass.getuser(),)
     return ()

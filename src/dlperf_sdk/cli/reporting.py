@@ -25,7 +25,7 @@ from dlperf_sdk.reports.blocks import Block
 
 @frozen
 class _Report:
-    """Contents of a report, in every form; only the one that is asked for is made."""
+    """Functions that return the content of a report in each form. Only the requested form is made."""
 
     blocks: Callable[[], list[Block]]
     markdown: Callable[[], list[Block]]

@@ -275,7 +275,7 @@ def _conclude_interrupted(
 
 
 def _present(result: Result, store: ResultStore, output_options: OutputOptions, common: Common) -> int:
-    """Print a result, put its report beside it, and say what is wrong with it."""
+    """Print a result, write its report to its directory, print what is wrong with it, and return the exit code."""
     from dlperf_sdk.reports import markdown, result_page
     from dlperf_sdk.results.result import FAIL, INTEGRITY
 
@@ -292,7 +292,7 @@ def _present(result: Result, store: ResultStore, output_options: OutputOptions, 
     failure = printed_result.failure
     if failure is not None and common.debug and failure.traceback:
         say(failure.traceback)
-    # On a terminal that shows both streams, the table has just said it.
+    # On a terminal that shows both streams, the table already shows it.
     if common.json or not (sys.stdout.isatty() and sys.stderr.isatty()):
         for verdict in printed_result.verdicts:
             if verdict.kind == INTEGRITY and verdict.outcome == FAIL:
@@ -300,7 +300,7 @@ def _present(result: Result, store: ResultStore, output_options: OutputOptions, 
                     f"Error: {verdict.name} failed, so the number is not valid: {verdict.detail}",
                     "red",
                 )
-        # Last, for it is the cause.
+        # Last, because it is the cause.
         if failure is not None and result.status != "interrupted":
             say(f"Error: {' '.join(failure.message.split())}", "red")
     return result.exit_code

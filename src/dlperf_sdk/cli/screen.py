@@ -81,7 +81,7 @@ def reserve_stdout() -> Iterator[None]:
     What plugins, and programs that they start, print there goes to standard error.
     """
     stdout, descriptor = sys.stdout, None
-    with suppress(OSError, ValueError):  # a stream of Python's alone has no descriptor
+    with suppress(OSError, ValueError):  # a stream that only Python knows has no descriptor
         stdout.flush()
         if stdout.fileno() == 1:
             descriptor = os.dup(1)

@@ -138,7 +138,10 @@ def _write_report(outcome: Outcome) -> None:
 
 
 def _swept_options(spec: RunSpec) -> dict[str, list[Any]]:
-    """Return the values of the options that have several; a comma in an option that is text is part of it."""
+    """Return the options that have several values, with these.
+
+    A comma in an option that is text belongs to the text.
+    """
     from dlperf_sdk.registry.plugins import Registry
 
     registry = Registry()

@@ -26,7 +26,7 @@ def format_value(value: Any) -> str:
     try:
         text = short.repr(value)
     except (ValueError, RecursionError):
-        text = f"a {type(value).__name__}"  # an int too long to print, for one
+        text = f"a {type(value).__name__}"  # such as an int that is too long to print
     return text if len(text) <= 100 else text[:97] + "..."
 
 
@@ -68,7 +68,7 @@ def check_plain(value: Any, source: str) -> None:
     for _ in range(DEEPEST):
         deeper: list[Any] = []
         for item in level:
-            # What a document mostly consists of comes first: thousands of results are read like this.
+            # The most frequent types come first, because thousands of results are read like this.
             kind = type(item)
             if kind is str or item is None or kind is bool:
                 continue
@@ -106,6 +106,6 @@ def _is_plain_list(items: list[Any]) -> bool:
     """Return True if a quick test finds only finite floats, or only texts, in the list; most long lists pass."""
     kinds = set(map(type, items))
     if kinds == {float}:
-        # A sum that overflows tells nothing: its list is looked at item by item.
+        # If the sum overflows, the items are checked one by one.
         return math.isfinite(sum(items))
     return kinds == _TEXT

@@ -210,7 +210,7 @@ def read_file(path: Path, limit: int) -> bytes:
     """
     try:
         with open_file(path) as file:
-            # Python allocates as many bytes as it is asked for: those of the file, unless that grows meanwhile.
+            # Python allocates as many bytes as are requested: not more than the file has, unless it grows.
             size = os.fstat(file.fileno()).st_size
             data = file.read(min(size, limit) + 1)
             if len(data) > size:

@@ -76,7 +76,7 @@ def is_valid(name: str, document: Any, part: str = "") -> bool:
     """
     try:
         return _load_deciding_validator(name, part).is_valid(document)
-    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can hold and the fast validator cannot
+    except UnicodeEncodeError:  # half of a surrogate pair: JSON allows it, the fast validator does not
         return load_explaining_validator(name, part).is_valid(document)
 
 

@@ -56,7 +56,7 @@ def explaining_validator(root: Schema, schemas: Iterable[Schema]) -> Draft202012
     from referencing import Registry
     from referencing.jsonschema import DRAFT202012
 
-    # At a reference to a schema that names its dialect, jsonschema would go on with its own class instead of ours.
+    # At a reference to a schema that names its dialect, jsonschema would switch to its own class.
     parts = ({key: part for key, part in schema.items() if key != "$schema"} for schema in schemas)
     resources = [(schema["$id"], DRAFT202012.create_resource(schema)) for schema in parts]
     extend: Any = validators.extend
@@ -67,7 +67,7 @@ def explaining_validator(root: Schema, schemas: Iterable[Schema]) -> Draft202012
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    """Match as ECMA 262 does: `$` is the end, where Python's also stands before a last newline."""
+    """Match as ECMA 262 does, where `$` matches only at the end; in Python it also matches before a last newline."""
     from jsonschema import ValidationError
 
     if isinstance(instance, str) and not re.search(re.sub(r"\$$", r"\\Z", pattern), instance):
@@ -75,7 +75,7 @@ def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterat
 
 
 def _items(validator: Any, items: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    """Validate as the draft does, but pass lists of floats within their bounds at once: a result is full of them."""
+    """Validate as the draft requires, but accept lists of floats within their bounds at once: results have many."""
     if isinstance(instance, list):
         low, high = _bounds(validator, items)
         if not all(type(item) is float and low <= item <= high for item in instance):
@@ -89,7 +89,7 @@ def _bounds(validator: Any, items: Schema) -> tuple[float, float]:
     if keywords == {"$ref"}:
         resolved = validator._resolver.lookup(items["$ref"])
         return _bounds(validator, resolved.contents)
-    if keywords == {"anyOf"}:  # a number, or one of the three texts
+    if keywords == {"anyOf"}:  # a number, or a text such as "nan"
         return _bounds(validator, items["anyOf"][0])
     if keywords == {"type", "minimum", "maximum"} and items["type"] == "number":
         return items["minimum"], items["maximum"]

@@ -80,7 +80,7 @@ class PlainLoader(yaml.SafeLoader):
         """
         try:
             return int(node.value)
-        except ValueError as error:  # Python reads no number of thousands of digits
+        except ValueError as error:  # Python refuses numbers with thousands of digits
             raise ConstructorError(None, None, "the number is too long", node.start_mark) from error
 
 

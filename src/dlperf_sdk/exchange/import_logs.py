@@ -181,7 +181,7 @@ def _result(importer: Importer, logs: Sequence[_ImportedLog], stated: Mapping[st
         hardware=(),
         workload=None,
         notes=_notes(first, stated),
-        # Few logs state when the run was; the file system knows when they were last written to.
+        # Few logs state the time of the run; the time of the file's last change is known.
         started_at=min(modified).isoformat(timespec="seconds"),
         finished_at=max(modified).isoformat(timespec="seconds"),
         sdk_version=dlperf_sdk.__version__,

@@ -71,7 +71,7 @@ def _events(result: Result) -> Iterator[_Event]:
             yield _Event(key, value)
     yield _Event("run_start", type=_START)
     if result.imported is None:
-        # Of an imported run it is not known how many samples lay in the window.
+        # The number of samples in the window of an imported run is not known.
         samples = sum(record.samples for repeat in result.repeats for record in repeat.records)
         yield _Event("trained_samples", samples, {"repeats": len(result.repeats)}, at_end=True)
     for metric in result.metrics:

@@ -26,7 +26,7 @@ from dlperf_sdk.worker.request import Request, resolve
 
 MODELS = {"resnet50": ResNet50(), "bert-base": BertBase()}
 SMALL: Mapping[str, Mapping[str, Any]] = {
-    # Its last layers see 2 x 2 pixels, as at 64: over fewer values batch norm has steps that overflow in fp16.
+    # The last layers see 2 x 2 pixels, as at 64: with fewer values, batch norm makes fp16 overflow.
     "resnet50": {"image_size": 40, "num_classes": 10},
     "bert-base": {
         "sequence_length": 32,
@@ -93,7 +93,7 @@ def request(
         "optimizer": {"kind": optimizer.kind, "policy": "constant", **optimizer.numbers},
         "model_options": attrs.asdict(chosen),
         "framework_options": attrs.asdict(plugin.Options(**(framework_options or {}))),
-        # Nothing here runs a protocol; some frameworks give the longest deadline to what they wait for.
+        # No protocol is run here; some frameworks use the longest deadline for their own waits.
         "protocol": {},
         "deadlines": {"start": 60.0, "compile": 60.0, "warmup": 60.0, "step": 60.0, "teardown": 60.0},
         "command": [],
@@ -177,7 +177,7 @@ def small_trainers(plugin: type[Framework]) -> Iterator[Callable[..., Trainer]]:
     try:
         yield make
     finally:
-        # Not earlier: NumPy starts its threads when it is imported, and a runtime decides how many.
+        # Imported late: NumPy starts its threads on import, and a runtime decides how many.
         from dlperf_sdk.worker.base_trainer import BaseTrainer
 
         for runtime, trainer in started:

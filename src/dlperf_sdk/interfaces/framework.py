@@ -37,7 +37,7 @@ class EnvironmentSpec:
     """Extra arguments for `uv pip install` that are tried when the configured indexes do not hold the requirements."""
 
 
-# Each converter states what it takes, so that type checkers of plugins see it.
+# Each converter declares its argument, so that type checkers of plugins see the type.
 
 
 def _devices(names: Iterable[str]) -> frozenset[str]:
@@ -101,7 +101,7 @@ class NoOptions:
 
 
 class Framework(ABC):
-    """A deep-learning framework behind an adapter. Registered in the group `dlperf_sdk.frameworks`."""
+    """A deep-learning framework behind a plugin. Registered in the group `dlperf_sdk.frameworks`."""
 
     name: ClassVar[str]
     """The name used for selection; the entry point carries the same."""

@@ -18,9 +18,9 @@ class Metric:
     """One number of a result."""
 
     name: str
-    """Its name."""
+    """Name of the metric."""
     unit: str
-    """Its unit."""
+    """Unit of the value."""
     value: Real
     """Median over the repeats."""
     low: Real | None = None

@@ -22,7 +22,7 @@ class Parameter:
     """One trainable parameter of the manifest."""
 
     name: str
-    """Its name."""
+    """Name of the parameter."""
     shape: Shape
     """Length of each dimension. Convolutions are OIHW, linear layers (out, in). A plugin transposes where its
     framework has another order."""
@@ -33,7 +33,7 @@ class Parameter:
 
     @property
     def size(self) -> int:
-        """Number of elements."""
+        """Number of elements of the parameter."""
         product = 1
         for length in self.shape:
             product *= length
@@ -45,11 +45,11 @@ class Input:
     """One input of the model. All values describe a single sample."""
 
     name: str
-    """Its name."""
+    """Name of the input."""
     shape: Shape
     """Lengths of its dimensions in one sample."""
     dtype: Annotated[str, Schema(enum=["float32", "int64"])]
-    """Type of its elements: `float32` or `int64`."""
+    """Type of the elements: `float32` or `int64`."""
     fill: Mapping[str, Any]
     """Contents of the canonical batch: see `dlperf_sdk.worker.canonical`."""
     is_label: bool = False

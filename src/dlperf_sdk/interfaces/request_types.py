@@ -24,7 +24,7 @@ from dlperf_sdk.spec.values import PHASES
 
 
 def _object_with(key: str, description: str) -> Schema:
-    """Return the keywords of an object with a name under `key` and anything else beside it."""
+    """Return the keywords of an object that has a name under `key`, and may have any other keys."""
     name = {"description": description, "type": "string", **keywords_of_type(Name)}
     return Schema(type="object", properties={key: name}, required=[key], additionalProperties=True)
 

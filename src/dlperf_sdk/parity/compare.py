@@ -104,7 +104,7 @@ def compare(
         for i in range(case.steps)
     )
     of_updates = [(replica.updates, trajectory.updates) for replica, trajectory in pairs]
-    # Steps that a loss scaler skips move the running means, and nothing else.
+    # A step that the loss scaler skips changes the running means, and nothing else.
     skipped = any(record.skipped_steps for record in records)
     of_means = (
         []
@@ -131,15 +131,15 @@ def compare(
 
 @frozen
 class _Deviations:
-    """Relative deviations."""
+    """Relative deviations of a run from its reference."""
 
     losses: tuple[float, ...]
     updates: Mapping[str, float]
     update: float | None
-    """Of all first updates as one."""
+    """Deviation of all first updates together."""
     means: Mapping[str, float]
     mean: float | None
-    """Of all running means as one."""
+    """Deviation of all running means together."""
 
 
 def _explain_misfit(
@@ -206,7 +206,7 @@ def _problems(deviations: _Deviations, case: ReferenceCase, tolerance: Tolerance
             yield f"Of {len(distances)} {label} {len(excessive)} deviate too far, {worst}."
         if tolerance.parameter is None and overall is not None and overall > limit:
             yield f"As a whole the {label} deviate by {overall:.2g}; they may by {limit:.2g}."
-    # Running means come from the forward pass alone: what the format does to them, nothing amplifies.
+    # Running means depend on the forward pass only: nothing amplifies their rounding errors.
     label, observed = (
         ("first updates", deviations.update)
         if not case.alone[0].running_means
@@ -224,8 +224,8 @@ def _describe_worst(
 ) -> str:
     """Describe the array that exceeds its bound most.
 
-    Where that is made of rounding alone (its update is zero but for it), a relative deviation says nothing, and it is
-    told by how many times what rounding does.
+    If its update consists of rounding errors only, a relative deviation says nothing. The deviation is then given
+    as a multiple of the rounding error.
     """
     worst = max(excessive, key=lambda name: distances[name] / allowed_distance(name, case, tolerance))
     noise = case.noise.get(worst, 0.0)

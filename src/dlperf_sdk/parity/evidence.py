@@ -107,7 +107,7 @@ def plan_parity_run(
         )
         return run
     comparison = _compare_records(run, cached.records)
-    if comparison.outcome == FAIL:  # only what passed is cached: the entry is damaged, or another's
+    if comparison.outcome == FAIL:  # failures are not cached: the entry is damaged or forged
         on_progress(
             f"case {reference_case}: the evidence of {cached.made_at} in the cache fails; measuring again"
         )

@@ -105,7 +105,7 @@ def _excess(
     worst = 0.0
     for follower in followers:
         if follower.index >= len(replicas) and len(replicas) < 2:
-            continue  # the mistake is known for the first shard only
+            continue  # the error's trajectory is known for the first shard only
         reference = replicas[follower.index % 2]
         losses = (deviation(a, b) for a, b in zip(follower.losses, reference.losses, strict=True))
         worst = max(worst, *(value / tolerance.losses for value in losses))

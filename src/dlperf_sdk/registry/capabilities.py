@@ -76,7 +76,7 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
         "layout": (spec.layout, capabilities.layouts),
         "data": (spec.data.source, capabilities.data),
     }
-    # One replica has nothing to synchronize: any strategy is then the same.
+    # A single replica has nothing to synchronize, so any strategy is the same.
     if spec.topology.devices == 1 and spec.strategy in STRATEGIES:
         del choices["strategy"]
     for kind, (value, supported) in choices.items():

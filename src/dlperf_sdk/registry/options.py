@@ -80,7 +80,7 @@ def _has_type_of(value: Scalar, default: Any) -> bool:
     """Return True if a value has the type of an option's default, as far as the default determines it."""
     kind = type(default)
     if value is None:
-        return True  # whether it may be none is the options' own to say
+        return True  # the options' class checks whether None is allowed
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     return kind not in _KINDS or type(value) is kind

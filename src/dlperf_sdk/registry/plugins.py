@@ -202,7 +202,7 @@ class Registry:
         def refuse(_: Any, __: EntryPoint, error: BaseException) -> None:
             raise _broken(row, error) from error
 
-        from stevedore.driver import DriverManager  # with the first plugin: a listing needs none of it
+        from stevedore.driver import DriverManager  # not needed for a listing
 
         installed = [entry for entry, _ in self._installed[group]]
 

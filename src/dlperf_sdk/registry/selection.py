@@ -35,9 +35,11 @@ class Selection:
     device: str
     """Kind of the devices, resolved: never `auto`."""
     model_options: Any
-    """An instance of the model's `Options`; likewise the two fields below."""
+    """An instance of the model's `Options`."""
     framework_options: Any
+    """An instance of the framework's `Options`."""
     topology_options: Any
+    """An instance of the launcher's `Options`."""
     environment: EnvironmentSpec
     samplers: tuple[str, ...]
     """Samplers of the installed measurers, as ``module:attribute``, sorted; each node runs them."""

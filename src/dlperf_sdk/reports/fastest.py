@@ -173,7 +173,7 @@ def format_excluded(ranking: Ranking) -> str:
 
 def _format_group(ranking: Ranking, group: Excluded) -> str:
     scale = common_scale([case.throughput for case in group.cases], "")
-    # Of another workload every framework is named, of another precision the fastest: it has a row of its own.
+    # Cases of another precision or hardware have a row of their own, so only the fastest is named.
     selected = group.cases[:1] if _has_own_row(name for name, _ in group.differences) else group.cases
     named = ", ".join(
         f"{case.facts.get(ranking.factor)} {scale.format_alone(case.throughput)}" for case in selected

@@ -20,7 +20,7 @@ _DECIMAL = (
 )
 _BINARY = ((2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (2.0**10, "Ki"), (1.0, ""))
 
-# Which prefixes are usual for a unit. Throughputs are compared across orders of magnitude: they have none.
+# Usual prefixes of a unit. Throughputs are compared across orders of magnitude, so they have none.
 _PREFIXES = {
     "B": _BINARY,
     "s": tuple(pair for pair in _DECIMAL if pair[0] <= 1),

@@ -131,7 +131,7 @@ class _Notes:
 
 def _metrics(metrics: Sequence[Metric], notes: _Notes) -> Table:
     rows = []
-    # The published figure comes first, whatever the order of the measurers' names.
+    # The throughput comes first, whatever the order of the measurers' names.
     for metric in sorted(metrics, key=lambda metric: not metric.name.startswith("throughput")):
         display_scale = scale(metric.value, metric.unit)
         spread = (

@@ -189,7 +189,7 @@ def _heading(swept: str) -> str:
 
 def _treatments(result: Result) -> dict[str, str]:
     levels = {fact.name: str(value_of(fact)) for fact in result.facts if fact.role == "factor"}
-    # One device has nobody to meet, whatever the strategy.
+    # A single device synchronizes nothing, whatever the strategy.
     implied = ("strategy",) if result.spec.topology.devices == 1 else ()
     return {
         name: value for name, value in levels.items() if value not in ("None", "auto") and name not in implied
@@ -222,7 +222,7 @@ def _column(results: Sequence[Result], name: str, heading: str, note: str) -> tu
     if note == "interval":
         return heading, [_interval(metric, scale) for metric in metrics]
     cells = [Cell("" if metric is None else scale(metric.value)) for metric in metrics]
-    # The first column says the unit of the throughputs.
+    # The first column has the unit of the throughputs.
     unit = "" if name == "throughput-per-device" else scale.unit
     return ", ".join(part for part in (heading, unit) if part), cells
 

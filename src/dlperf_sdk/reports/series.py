@@ -77,7 +77,7 @@ def merge(ungrouped: Iterable[Case]) -> list[Merged]:
 def _merge_runs(runs: Sequence[Case]) -> Merged:
     case = runs[0]
     if len(runs) > 1:
-        # Repeats of one run are alike: of several runs each is one value.
+        # Repeats of one run are alike, so each of several runs counts as one value.
         rates = tuple(run.throughput for run in runs)
         case = evolve(case, throughput=median(rates), repeats=rates)
     low, high = median_interval(case.repeats) or (None, None)
@@ -186,7 +186,7 @@ def labels(cases: Sequence[Case], excluded: Sequence[str] = ()) -> list[str]:
             continue
         texts = [_part(name, case.facts.get(name)) for case in cases]
         if name == "strategy" and len({*texts} - {""}) < 2:
-            continue  # what one device lacks is no difference: that the others meet, their topology says
+            continue  # a single device has no strategy, which the topology already tells
         kinds = len(set(zip(*parts.values(), texts, strict=True)))
         if name in _FIRST or kinds > max(distinct, 1):
             parts[name] = texts

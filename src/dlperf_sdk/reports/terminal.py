@@ -55,7 +55,7 @@ def text_of(blocks: Iterable[Block], *, styled: bool = False, width: int | None 
             if index:
                 console.print()
             console.print(render(block), soft_wrap=isinstance(block, Verbatim))
-    # rich fills lines up to a table's width.
+    # Rich pads lines to a table's width.
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
@@ -132,7 +132,7 @@ def _rows(block: Table) -> RenderableType:
             if cell.text:
                 grid = Grid.grid(padding=(0, GAP))
                 grid.add_column(style="dim", no_wrap=True)
-                # As in a table: a number is not broken.
+                # As in a table, numbers are not broken into lines.
                 grid.add_column(overflow="ellipsis" if column.right else "fold", no_wrap=column.right)
                 grid.add_row(replace_control_characters(column.title).ljust(titles), _text(cell))
                 parts.append(Padding(grid, (0, 0, 0, GAP)))
@@ -149,7 +149,7 @@ def _table(block: Table) -> RenderableType:
 def _grid(block: Table) -> RenderableType:
     grid = Grid(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold underline")
     for column in block.columns:
-        # A number that is cut short reads as another number, so where it does not fit it says so.
+        # A number that is cut short would read as another number, so it gets an ellipsis.
         is_whole = column.right or column.whole
         grid.add_column(
             Text(column.title),

@@ -96,7 +96,7 @@ def text_from(event: Mapping[str, Any]) -> str:
 
 
 def _sentence(plain: Mapping[str, Any]) -> str:
-    """Return a message that says what failed, where, and what to do, which an exception's message alone does not."""
+    """Return a message that says what failed, where, and what to do."""
     message = str(plain["message"]).strip()
     message += "" if message.endswith((".", "!", "?")) else "."
     if not plain.get("type"):

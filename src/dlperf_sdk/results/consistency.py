@@ -283,7 +283,7 @@ def _differing(stored: Metric, recomputed: Metric) -> Iterator[str]:
 def _are_equal(a: float | None, b: float | None) -> bool:
     if a is None or b is None:
         return a is b
-    # Sums may be made in another order by another version of Python.
+    # Another version of Python may sum in another order.
     return (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-9)
 
 

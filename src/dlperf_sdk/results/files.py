@@ -63,7 +63,7 @@ def directory_of(root: Path, folder: tuple[str, ...]) -> Iterator[int]:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
             deeper = os.open(name, flags, dir_fd=descriptor)
-            # In this order an interruption in between closes no descriptor twice: that would be an error of the store.
+            # In this order, an interruption cannot close a descriptor twice.
             parent, descriptor = descriptor, deeper
             os.close(parent)
         yield descriptor

@@ -134,7 +134,7 @@ def _updated_index(store: ResultStore) -> sqlite3.Connection:
                 raise StoreError(
                     f"The index {path} cannot be used: {error}. Remove it, and try again."
                 ) from error
-            path.unlink(missing_ok=True)  # damaged: it is made again
+            path.unlink(missing_ok=True)  # damaged: it is built again
     raise AssertionError
 
 
@@ -240,10 +240,10 @@ def _insert_results(index: sqlite3.Connection, results: dict[str, Result]) -> No
 
 
 def _add_columns(index: sqlite3.Connection, described: Iterable[TableColumn]) -> list[TableColumn]:
-    """Add the columns that the table of results lacks; return those beside the id that it has now.
+    """Add the columns that the table of results lacks, and return those besides the id that it has now.
 
-    Names that differ in case only are one to SQL: the first has the column. So have the first metrics, if there are
-    more than a table can have; all are in the table of repeats.
+    Names that differ in case only are one to SQL: the first has the column. If there are more metrics than a
+    table can have, the first have columns. All metrics are in the table of repeats.
     """
     used = {name.lower(): name for name in _column_names(index, "results")}
     present = []

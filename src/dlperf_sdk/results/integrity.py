@@ -155,7 +155,7 @@ def loss_falls(
             detail = f"{len(losses)} steps on the canonical batch; it takes two to see the loss fall."
             return Verdict(name, kind, INCONCLUSIVE, detail)
         fall = losses[0] - min(losses[1:])
-        if not fall > 0:  # also where one of them is NaN
+        if not fall > 0:  # also True if one of them is NaN
             series = ", ".join(f"{loss:.6g}" for loss in losses)
             detail = (
                 f"On the canonical batch the loss never gets below its first value (attempt {attempt}, {label}): "
@@ -250,7 +250,7 @@ def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
                     f"rounding (attempt {attempt}, rank {record.rank})."
                 )
                 amplified = amplified or Verdict(name, kind, INCONCLUSIVE, detail)
-                continue  # a failure of another rank weighs more
+                continue  # another rank may fail
             too_close = deviation < bounds.low
             cause = f"{precision} was not in effect" if too_close else "coarser or wrong arithmetic"
             location = f"(attempt {attempt}, rank {record.rank})"

@@ -111,8 +111,8 @@ class Replica:
     batches: BatchAccount
     """Comparison of the window's batches with those that are due."""
     audit_losses: StepLosses = field(converter=numbers)
-    """Loss of each step of the audit: behind the window, the first steps again after a reset; empty if the trainer
-    cannot be reset."""
+    """Loss of each step of the audit, which repeats the first steps after the window and a reset; empty if the
+    trainer cannot be reset."""
 
 
 @frozen

@@ -117,7 +117,7 @@ def _make_replacer(
 
 
 def _name_host(forms: Iterable[str], words: frozenset[str], names: dict[str, str]) -> None:
-    """Give the forms of one host (name, address) one stand-in; a name with a domain is also short."""
+    """Add a stand-in to `names` for all forms of one host: name, address, and name without its domain."""
     spellings: list[str] = []
     for form in forms:
         bare = re.sub(r"(?<=[^:]):[0-9]+$", "", form)
@@ -185,7 +185,7 @@ def _hosts(document: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     for key, text in _texts(document, ""):
         if key in _HOST_KEYS or key in _HOST_VARIABLES:
             yield (text,)
-    # A cited source is a URL as well: hosts are taken from where an index or a proxy is named.
+    # Cited sources are URLs, too: hosts are taken only from fields that name an index or a proxy.
     environment = document["environment"] or {}
     for part in (*(environment.get(name) for name in ("lock", "command", "variables")), document["failure"]):
         for _, text in _texts(part, ""):

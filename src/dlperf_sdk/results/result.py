@@ -42,7 +42,7 @@ class Verdict:
     """A named check and its outcome."""
 
     name: str
-    """Its name."""
+    """Name of the check."""
     kind: Annotated[str, Schema(enum=[INTEGRITY, QUALITY])]
     """`integrity` (a failure makes the number invalid, and sets the exit code) or `quality` (shown)."""
     outcome: Outcome
@@ -56,7 +56,7 @@ class Fact:
     """One property of the case: requested, observed, and its role in comparisons."""
 
     name: str
-    """Its name."""
+    """Name of the property."""
     role: Role
     """`workload` must match for two results to be compared, `factor` is a column, `context` is a footnote."""
     requested: Any
@@ -136,7 +136,7 @@ class Workload:
     global_batch_size: PositiveCount
     """Samples per optimization step over all devices."""
     optimizer: Mapping[str, Any]
-    """Its kind, its numbers and their source."""
+    """The optimizer's kind and numbers, and the source of the numbers."""
     unit: str
     """Unit of the throughput."""
 
@@ -146,11 +146,11 @@ class Source:
     """A file that numbers were read from."""
 
     name: str
-    """Its name, without its directory."""
+    """Name of the file, without its directory."""
     sha256: Sha256
     """SHA-256 of its bytes."""
     lines: Count
-    """Number of its lines."""
+    """Number of lines."""
 
 
 @frozen
@@ -188,8 +188,8 @@ class Result:
     verdicts: tuple[Verdict, ...]
     """The checks."""
     repeats: Annotated[Sequence[Repeat], WrittenAs(tuple[Repeat, ...] | tuple[Index, ...])]
-    """The finished repeats with their records; or the numbers of their attempts, whose records then lie beside this
-    document, in attempts/NUMBER/, and are read when they are needed (a DocumentError says that they cannot be)."""
+    """The finished repeats with their records, or only their attempt numbers. In the latter case, the records are
+    in attempts/NUMBER/ beside this document, and are read when they are first used."""
     stopping: Stopping | None
     """Reason why the repeats ended; null if the case failed before."""
     environment: Environment | None

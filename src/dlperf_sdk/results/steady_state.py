@@ -141,7 +141,10 @@ def _deviations(traces: Sequence[Sequence[float]]) -> tuple[Deviation, ...]:
 
 
 def _compare(values: Sequence[float], cuts: Sequence[int]) -> list[float]:
-    """Return the mean less those behind the cuts and less the end of the least-squares line, each as a fraction."""
+    """Return the deviation of the mean from the mean after each cut, and from the end of the least-squares line.
+
+    Each is a fraction of what the mean is compared with; the last is one of the mean.
+    """
     steps, mean = len(values), _mean(values)
     later = [_mean(values[cut:]) for cut in cuts]
     middle = (steps - 1) / 2
@@ -175,7 +178,7 @@ def spread_periodic_steps(values: Sequence[float]) -> list[float]:
         level = _mean(profile)
         rest = [value - profile[step % period] + level for step, value in enumerate(values)]
         if (variance := _squares(rest) / (steps - period)) < best:
-            # A multiple of the period explains as much; it must explain more.
+            # A multiple of a period explains as much; to replace it, it must explain more.
             best, flattest = 0.9 * variance, rest
     return flattest
 

@@ -137,7 +137,7 @@ class ResultStore:
             with os.scandir(self.directory) as entries:
                 for entry in entries:
                     if _ID.fullmatch(entry.name) and entry.is_dir():
-                        with suppress(FileNotFoundError):  # somebody has just removed it
+                        with suppress(FileNotFoundError):  # removed meanwhile
                             runs.append((_age(entry), entry.name))
         except FileNotFoundError:
             return ()

@@ -88,7 +88,7 @@ def _state_failures(repeats: Sequence[Repeat], expected: Expected) -> Iterator[s
                         f"the window, {first} for one {location}"
                     )
         steps_taken = len(record.step_times) - record.skipped_steps
-        # Where replicas are asynchronous, the count may be that of variables which all of them update.
+        # With asynchronous replicas, the count may be that of variables that all replicas update.
         upper = math.inf if STRATEGIES[expected.strategy].is_asynchronous else steps_taken
         if record.updates is not None and not steps_taken <= record.updates <= upper:
             yield (
@@ -120,7 +120,7 @@ def _should_change(kind: str, changes: TensorChanges, replica: Replica) -> bool:
 
 
 def _excuse(replica: Replica, record: Record) -> str | None:
-    """Return the reason for which even a correct trainer leaves the state as it is; None if there is none."""
+    """Return the reason why even a correct trainer would leave the state unchanged; None if there is none."""
     if 0 < len(record.step_times) <= record.skipped_steps:
         return "The loss scaler skipped all steps of the window; take more warm-up steps"
     if _came_to_rest(replica, record):
@@ -142,7 +142,7 @@ def _came_to_rest(replica: Replica, record: Record) -> bool:
 def _audit_failures(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str]:
     for location, first, audited in _trajectories(repeats, expected.strategy):
         if not audited or not all(map(math.isfinite, first)):
-            continue  # missing evidence is a doubt, and `finite-loss` reports the other
+            continue  # missing evidence is a doubt, and `finite-loss` reports losses that are not finite
         if len(first) != len(audited):
             yield f"the audit has {len(audited)} losses instead of {len(first)} {location}"
         elif not all(map(math.isfinite, audited)):
@@ -249,7 +249,7 @@ def _repeated_losses(repeats: Sequence[Repeat], expected: Expected) -> Iterator[
 
 
 def _steps_without_update(replica: Replica, expected: Expected) -> list[int]:
-    """Return the steps of the window whose loss is that of the step before, behind a move well above rounding."""
+    """Return the steps of the window that repeat the loss of the step before, after a change well above rounding."""
     earlier = (*replica.canonical_losses, *replica.warmup_losses)
     losses = (*earlier, *replica.losses)
     rest = REST * max(map(abs, losses), default=0.0)

@@ -13,8 +13,8 @@ from dlperf_sdk.spec.fields import NAME, is_positive, state_bounds, whole_number
 from dlperf_sdk.spec.table import alternatives
 from dlperf_sdk.spec.values import MAX_BATCH, PHASES
 
-# Bounds that no case comes near: they keep a mistyped or hostile number from becoming an overflow or a full
-# disk further on. The schemas state the same.
+# Bounds far above any real case: they keep a mistyped or hostile number from overflowing or filling a disk.
+# The schemas have the same bounds.
 MOST_SAMPLES = 2**31 - 1
 MOST_SEED = 2**32 - 1  # what NumPy's RandomState takes
 MOST_SECONDS = 1e9
@@ -55,7 +55,7 @@ def _items(attribute: Any, value: Any, names: re.Pattern[str], subject: str) -> 
     type="object",
     properties={
         phase: {
-            "description": f"Of the phase {phase}.",
+            "description": f"Deadline of the phase {phase}.",
             "type": "number",
             "exclusiveMinimum": 0,
             "maximum": int(MOST_SECONDS),
@@ -145,7 +145,7 @@ def options(_: Any, attribute: Any, value: Any) -> None:
     for name, content in _items(attribute, value, _OPTION, "an option"):
         if content is None or isinstance(content, str):
             continue
-        # Not a number also where NaN or an infinity is: JSON has neither.
+        # NaN and infinities are refused, too, because JSON has neither.
         if not isinstance(content, int | float) or not -sys.float_info.max <= content <= sys.float_info.max:
             raise SpecError(
                 f"The option {name!r} is {format_value(content)}; it must be a finite number, a text, true or false."

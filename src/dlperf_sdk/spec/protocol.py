@@ -8,7 +8,7 @@ from attrs import frozen
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.spec.fields import check_fraction, check_name, optional, whole_number
 
-# No case comes near: they keep a mistyped number from becoming a full disk. The schemas state the same.
+# Far above any real case: the bounds keep a mistyped number from filling a disk. The schemas have them, too.
 MOST_STEPS = 100_000
 MOST_REPEATS = 100_000
 
@@ -22,7 +22,7 @@ class Protocol:
     """
 
     name: str = attrs.field(validator=check_name)
-    """Its name."""
+    """Name of the protocol."""
     warmup: int = attrs.field(validator=whole_number(0, MOST_STEPS))
     """Steps before the window."""
     steps: int = attrs.field(validator=whole_number(1, MOST_STEPS))

@@ -27,7 +27,7 @@ PHASES = ("start", "compile", "warmup", "step", "teardown")
 
 _TOPOLOGY = re.compile(rf"([1-9][0-9]{{0,5}})n([1-9][0-9]{{0,5}})d(?:@({NAME.pattern}))?")
 
-# No case comes near: it keeps a mistyped or hostile number from becoming an overflow. The schemas state the same.
+# Far above any real case: it keeps a mistyped or hostile number from overflowing. The schemas have it, too.
 _MOST_NODES = 999_999
 
 

@@ -190,7 +190,7 @@ def label_axis(rows: Rows) -> altair.Y:
     """Return the vertical axis of the rows' labels, in the order of the rows."""
     import altair as alt
 
-    # In the order of the rows, once each.
+    # Each label once, in the order of the rows.
     order = list(dict.fromkeys(text(row["label"]) for row in rows))
     return alt.Y("label:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, domain=False, ticks=False))
 
@@ -256,16 +256,16 @@ def finished_chart(layers: Sequence[altair.Chart], height: int, rows: Rows) -> d
     )
     chart = sized.configure(
         aria=False,
-        # A label stands below its tick, also at an end, and what is too near to another is left out.
+        # A label is centered below its tick, also at an end; labels that would overlap are left out.
         axis=alt.AxisConfig(
             labelFlush=False, labelFontSize=12, labelSeparation=6, titleFontSize=12, titlePadding=8
         ),
         font="system-ui, sans-serif",
         view=alt.ViewConfig(stroke=None),
     )
-    # What comes out is of our own making, and a test checks it; checking every plot again takes most of the time.
+    # A test checks the documents; validating every plot again would take most of the time.
     document: dict[str, Any] = chart.to_dict(validate=False)
-    # Beside Altair, which would copy the rows for every layer; it gives a layer without any the name of none.
+    # Altair would copy the rows into every layer, so the data are added here.
     for layer in document["layer"]:
         layer.pop("data", None)
     document["data"] = {"values": [_visible_fields(row) for row in rows]}

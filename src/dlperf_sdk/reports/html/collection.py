@@ -93,7 +93,7 @@ def _tiles(
 
 def _figures(figures: Figures, candidates: Sequence[Case]) -> Section:
     """Return a table of every figure: its case, the printed numbers, derived ones, and its source."""
-    # A baseline is of the same workload: looking only there is faster, and finds the same.
+    # A baseline has the same model and batch size: searching only there is faster.
     groups: dict[tuple[str, int], list[Case]] = {}
     for case in candidates:
         groups.setdefault((str(case.facts.get("model")), case.batch_size), []).append(case)

@@ -112,7 +112,7 @@ def _effects(cases: Sequence[Case], factors: Sequence[str]) -> Iterator[Effect]:
 
 def _levels(cases: Sequence[Case], name: str) -> Iterator[tuple[Any, Any]]:
     """Return the pairs of each other level with the usual one."""
-    # One device has no strategy: that is no level of it.
+    # A single device has no strategy, which is not a level.
     stated = [case.facts[name] for case in cases if case.facts.get(name) not in _NO_LEVEL.get(name, (None,))]
     values = {key(value): value for value in stated}
     if len(values) < 2:

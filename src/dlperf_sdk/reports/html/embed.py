@@ -19,7 +19,7 @@ LONGEST_PROSE = 2000
 
 _LONG_WORD = 48
 
-# What could end the element, begin another, or be no JavaScript.
+# Characters that could end the element or begin another, or that JavaScript refuses.
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&'\u2028\u2029"}
 
 

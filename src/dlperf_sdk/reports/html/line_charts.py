@@ -33,7 +33,7 @@ def scaling(rows: Rows, unit: str) -> dict[str, Any]:
     names = ("value", "ideal", "low", "high", "forecast_low", "forecast_high")
     values = [row[name] for row in rows for name in names if name in row]
     domain = [min(values) * 0.85, max(values) * 1.15]
-    # 20k where numbers are large; small ones are not written as thousandths.
+    # Large numbers are written as 20k; small ones without a prefix.
     axis = alt.Axis(format="~s" if domain[1] > 5000 else ",~g", values=_round_numbers(*domain))
     y = alt.Y(
         "value:Q",

@@ -48,7 +48,7 @@ def document(page: Page) -> str:
     return environment.get_template("page.html").render(
         page=page,
         policy=embed.policy(scripts),
-        # Our own files, which the policy names by their digests.
+        # Files of this package, which the policy allows by their digests.
         style=Markup(_file("style.css")),  # noqa: S704
         scripts=[Markup(script) for script in scripts],  # noqa: S704
         number=_Numbers(),
@@ -106,5 +106,5 @@ def _vega() -> str:
     import vl_convert
 
     bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    # In JavaScript both only ever stand inside of strings and regular expressions, where `\x3c` is the same.
+    # In JavaScript both occur only in strings and regular expressions, where `\x3c` is equivalent.
     return bundle.replace("</script", "\\x3c/script").replace("<!--", "\\x3c!--")

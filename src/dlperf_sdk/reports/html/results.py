@@ -61,7 +61,7 @@ def results_table(
     scales = {name: _scales(name, results) for name, _ in measured}
     columns = [Column(name, whole=True) for name in ("framework", "model", "topology")]
     columns += [Column("batch", right=True), Column("precision", whole=True)]
-    # What is the same everywhere says nothing in a column.
+    # A setting that is equal in all results gets no column.
     differing = [
         name for name, column in _WHERE_DIFFERENT.items() if len({column(result) for result in results}) > 1
     ]

@@ -158,7 +158,7 @@ def _rows(series: Series, scale: Scale) -> list[dict[str, Any]]:
             "topology": str(case.topology),
             "value": case.throughput / scale.divisor,
             "shown": f"{scale.format_alone(case.throughput)} {scale.unit}",
-            # Of several topologies with as many devices the line goes through the one with the fewest nodes.
+            # Among topologies with equally many devices, the line goes through the one with fewest nodes.
             "line": devices not in drawn,
         }
         drawn.add(devices)

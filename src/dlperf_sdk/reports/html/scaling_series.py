@@ -42,7 +42,7 @@ def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
     varying = {"topology", "strategy"} if kind == "weak" else {"topology", "strategy", "batch_size"}
     groups: dict[tuple[str, ...], list[Merged]] = {}
     for merged in workload.merged:
-        # One device has nobody to meet: it belongs to the series of every strategy.
+        # A single device synchronizes nothing: it belongs to the series of every strategy.
         fixed = sorted(merged.case.identifying_facts() - varying)
         groups.setdefault(tuple(f"{name}={key(merged.case.facts.get(name))}" for name in fixed), []).append(
             merged

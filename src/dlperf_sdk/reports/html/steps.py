@@ -28,7 +28,7 @@ def section(results: Sequence[Result]) -> Section:
     title = "Step times"
     measured = [item for item in zip(names(results), results, strict=True) if item[1].repeats]
     newest = sorted(measured, key=lambda item: item[1].started_at, reverse=True)
-    # No more records are read than are drawn: they are most of a store.
+    # Records are read only of results that are drawn: they are most of a store.
     timed, unread = _select_timed(newest if len(measured) > spread.MAX_VALUES else measured)
     items: list[Item] = []
     if len(measured) > spread.MAX_VALUES:
