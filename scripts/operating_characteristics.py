@@ -152,10 +152,10 @@ def steady(label: str, make_shape: Callable[[Random], Shape], **settings: object
 
 STATIONARY = Table(
     "`steady-state`, stationary traces",
-    "Rates of each outcome, for 400 cases of 7 repeats of 100 steps with 2 % noise unless stated otherwise. A "
-    "`fail` is a false alarm. `inconclusive` means that the window cannot show its mean to be within 1 % of the "
-    "stationary mean: more steps, more repeats or less noise would. AR(1) is autoregressive noise with this "
-    "correlation of neighboring steps.",
+    "Each row has the rates of the verdicts of 400 cases. A case has 7 repeats of 100 steps with 2 % noise, unless the "
+    "row says otherwise. A `fail` is a false alarm. `inconclusive` means that the window cannot show that its mean is "
+    "within 1 % of the stationary mean; more steps, more repeats or less noise would help. AR(1) is autoregressive "
+    "noise; the number is the correlation of neighboring steps.",
     "| trace | pass | inconclusive | fail |",
     [
         steady("white noise", FLAT),
@@ -181,8 +181,8 @@ STATIONARY = Table(
 )
 UNFINISHED = Table(
     "`steady-state`, unfinished warm-up and drift",
-    "The window's mean is more than 1 % off the stationary mean, or off the level that the window ends with. A "
-    "`pass` is wrong; `inconclusive` means that the window cannot decide.",
+    "In each of these traces, the window's mean deviates by more than 1 % from the stationary mean, or from the level "
+    "at the end of the window. So `pass` is wrong. `inconclusive` means that the window cannot decide.",
     "| trace | pass | inconclusive | fail |",
     [
         steady("first 5 steps three times as slow", SLOW_START, cases=200),
@@ -231,8 +231,9 @@ def spread_rates(source: Random, noise: float, cases: int = 2000) -> list[float]
 
 SPREAD = Table(
     "`spread`",
-    "Rates of `fail` for normal repeats, 2000 cases each: the limit is a standard deviation of 2 %, whatever the "
-    "number of repeats. More repeats separate cases above and below it better.",
+    "Each cell has the rate of `fail` in 2000 cases with normally distributed repeats. The limit is a standard "
+    "deviation of 2 %. It does not depend on the number of repeats, but more repeats separate cases above and below "
+    "the limit better.",
     "| standard deviation between repeats | 3 repeats | 7 repeats | 12 repeats |",
     [
         Row(f"{100 * noise:g} %", partial(spread_rates, noise=noise))
@@ -261,9 +262,10 @@ def adaptive_rates(source: Random, noise: float, runs: int = 1500) -> list[float
 
 ADAPTIVE = Table(
     "`adaptive`",
-    "Coverage of the median's interval (stated: at least 95 %) for normal repeats, target ±1 %, 6 to 30 repeats, "
-    "1500 runs each. `stopping-rule` passes for the runs whose plan fits; their coverage is given if they are at "
-    "least 100.",
+    "Each row has 1500 runs with normally distributed repeats, the target ±1 % and 6 to 30 repeats. Coverage "
+    "is how often "
+    "the median's interval contains the true median (stated: at least 95 %). The plan fits if 30 repeats are enough "
+    "for the target; then `stopping-rule` passes. The coverage of these runs is given if there are at least 100.",
     "| standard deviation between repeats | coverage | plan fits | coverage of these | mean repeats |",
     [
         Row(f"{100 * noise:g} %", partial(adaptive_rates, noise=noise))
@@ -306,9 +308,9 @@ def interval_rates(
 
 INTERVALS = Table(
     "Intervals of comparisons",
-    "The interval of two cases' ratio (stated: at least 95 %) and its test at 5 %, for 1500 pairs without a "
-    "difference and 1500 with a slowdown of 5 %, 2 % noise. A contradiction is a significant pair whose interval "
-    "contains 1, or the reverse.",
+    "Each row has 1500 pairs of cases without a difference and 1500 pairs with a slowdown of 5 %, with 2 % noise. The "
+    "interval of the ratio states a coverage of at least 95 %, and the test a level of 5 %. A contradiction is a "
+    "significant pair whose interval contains 1, or an insignificant pair whose interval does not.",
     "| noise, repeats per side | coverage | false alarms | slowdown of 5 % found | contradictions |",
     [
         Row(f"{name}, {repeats}", partial(interval_rates, draw=draw, repeats=repeats))
@@ -403,9 +405,11 @@ def design_rates(
 
 GATE = Table(
     "The gate",
-    "Outcomes of 600 gates with a minimum effect of 2 % and a level of 5 %; only the first case's speed changes. "
-    "Without a change `regression` is a false alarm; with a slowdown of 2 % or more `pass` is wrong (both stated: "
-    "at most 5 %). For noise of real step times see [the gate](../how-to/regression-gate.md#how-a-case-is-decided).",
+    "Each row has the outcomes of 600 gates with a minimum effect of 2 % and a level of 5 %. Only the speed "
+    "of the first "
+    "case changes. Without a change, `regression` is a false alarm; with a slowdown of 2 % or more, `pass` is wrong. "
+    "Both rates are stated as at most 5 %. [Find regressions](../how-to/regression-gate.md#how-many-repeats) has the "
+    "rates for noise of real step times.",
     "| cases, repeats per side, noise, change | regression | inconclusive | pass |",
     [
         Row(
@@ -419,12 +423,14 @@ GATE = Table(
 
 DESIGNS = Table(
     "Designs of the gate",
-    "Outcomes of 1500 gates of one case, whose repeats vary by 1 % within a day and by an offset between days (both "
-    "standard deviations); the minimum effect is 2 %. Interleaved: 7 pairs on one day. Separate: 7 repeats per side, "
-    "each side on its own day, as `dlperf gate BASELINE CANDIDATE` compares two runs. Runs as units: 5 runs of 7 "
-    "repeats per side, each on its own day. AR(1) is autoregressive noise with this correlation of successive "
-    "repeats. The stated coverage is 90 %. Separate repeats keep no stated rate where days differ or repeats are "
-    "correlated. Runs as units do, and interleaved pairs do with far fewer repeats.",
+    "Each row has the outcomes of 1500 gates of one case with a minimum effect of 2 %. Repeats vary with a standard "
+    "deviation of 1 % within a day; the offset is the standard deviation between days. AR(1) is the correlation of "
+    "successive repeats. The stated coverage of the interval is 90 %. The designs are:\n\n"
+    "- separate: 7 repeats per side, each side on its own day, as `dlperf gate BASELINE CANDIDATE` compares two runs\n"
+    "- runs as units: 5 runs of 7 repeats per side, each run on its own day\n"
+    "- interleaved: 7 pairs on one day\n\n"
+    "If days differ or repeats are correlated, separate repeats exceed the stated rates. Runs as units keep the rates. "
+    "Interleaved pairs keep them with far fewer repeats.",
     "| design, offset between days, AR(1), change | regression | inconclusive | pass | coverage |",
     [
         Row(
@@ -496,13 +502,18 @@ def family_rates(source: Random, number: int, reports: int = 600) -> list[float]
 
 EFFECTS = Table(
     "Effects in a report",
-    "The interval of a factor's effect (stated: at least 95 %) and its test at 5 %, for 1500 effects whose true median "
-    "ratio over frameworks is 1. Ratios differ between frameworks by 5 % and between pairs of one framework by 2 % "
-    "(standard deviations). Reports take frameworks as units; the last two columns show what pairs as units would do. "
-    "The rows of several effects are 600 reports of effects of one pair each, with 7 repeats per side and 2 % noise: "
-    "coverage of all intervals together, and any false alarm. Reports adjust for the number of effects; the last two "
-    "columns show each effect at 95 % by itself.",
-    "| effects | coverage | false alarms | coverage without | false alarms without |",
+    "Coverage is how often the interval of an effect contains the true value (stated: at least 95 %). A false "
+    "alarm is an "
+    "effect that is significant at 5 % although the true ratio is 1. The last two columns show the rates without the "
+    "precaution that reports take.\n\n"
+    "- The rows with frameworks have 1500 effects each. Ratios differ between frameworks with a standard deviation of "
+    "5 %, and between pairs of one framework with 2 %. The precaution is to take frameworks as units instead "
+    "of pairs.\n"
+    "- The rows with several effects have 600 reports each, whose effects have one pair, 7 repeats per side and 2 % "
+    "noise. The rates are those of all intervals together, and of at least one false alarm. The precaution is "
+    "to adjust "
+    "for the number of effects.",
+    "| effects | coverage | false alarms | coverage without precaution | false alarms without precaution |",
     [
         *(
             Row(
@@ -528,10 +539,11 @@ TABLES = [STATIONARY, UNFINISHED, SPREAD, ADAPTIVE, INTERVALS, GATE, DESIGNS, EF
 
 INTRODUCTION = """# Operating characteristics
 
-Look up here how often verdicts, intervals, effects, the gate and predictions are wrong. All rates but those of the last
-table are simulated by `scripts/operating_characteristics.py`, which writes this page; 200, 400, 600 and 1500 cases
-determine a rate of 5 % to within ±3.0, ±2.1, ±1.7 and ±1.1 points. [Statistics](../explanation/statistics.md) explains
-the methods."""
+Look up here how often verdicts, intervals, effects, the gate and predictions are wrong.
+[Statistics](../explanation/statistics.md) explains the methods.
+
+`scripts/operating_characteristics.py` writes this page. It simulates all rates except those of the last table. A rate
+of 5 % is accurate to ±3.0 percentage points with 200 cases, ±2.1 with 400, ±1.7 with 600, and ±1.1 with 1500."""
 
 
 def page() -> str:

@@ -10,9 +10,10 @@ from dlperf_sdk.reports.blocks import Block, Heading, Paragraph
 from dlperf_sdk.reports.collection_page import disagreement_table
 
 _DISAGREEMENTS = (
-    "Each cell in which what a source prints and what its own figures give are not the same: another number, or "
-    "a heading that says something else than what was run; and figures that deviate from the protocol that their "
-    "source prescribes. All are found by regenerating the tables."
+    "Each row is a disagreement of a source with itself: a cell whose printed number differs from the one "
+    "computed from "
+    "the source's own figures, a cell under a heading that does not match what was run, or figures that were not "
+    "measured with the protocol that the source prescribes. All were found by computing the tables again."
 )
 
 

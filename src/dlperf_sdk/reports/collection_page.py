@@ -32,7 +32,7 @@ def disagreement_table(collection: Collection) -> Table | Paragraph:
     disagreements = collection.disagreements()
     if not disagreements:
         return Paragraph(
-            f"{collection.title}: what is printed and what the figures give agree everywhere.", "good"
+            f"{collection.title}: all printed numbers agree with the figures.", "good"
         )
     rows = [
         (
@@ -44,7 +44,7 @@ def disagreement_table(collection: Collection) -> Table | Paragraph:
         )
         for disagreement in disagreements
     ]
-    columns = tuple(map(Column, ("where", "cell", "printed", "computed", "what is wrong")))
+    columns = tuple(map(Column, ("document and line", "cell", "printed", "computed", "disagreement")))
     places = format_count(count_places(disagreements), "place")
     return Table(columns, tuple(rows), f"{collection.title}: {places} with a disagreement")
 

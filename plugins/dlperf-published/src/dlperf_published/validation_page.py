@@ -10,20 +10,24 @@ from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Paragraph, Table
 
 METHOD = (
-    "Each topology of every published series, predicted from two smaller ones, with the growth learned from the series "
-    "of other releases only (leave one release out). The form of the model was chosen with these series in view: its "
-    "parameters are held out, its form is not. No series has more than four nodes."
+    "A trial predicts one topology of a published series from two smaller topologies. The growth of step times is "
+    "learned only from series of other releases (leave one release out). The form of the model, however, was chosen "
+    "with all of these series in view. No series has more than four nodes."
 )
 ONE_SIDED = (
-    "Most errors are too high, and all large ones: growth that ends costs at most the growth itself, and growth that "
-    "goes on has no bound. In most releases the network costs little more once the second node is reached; in some "
-    "(OneFlow v0.2 with small batches, PaddleNLP with AMP) each doubling costs as much as the one before. What was "
-    "measured before does not tell these apart, so the interval is wider towards lower throughput."
+    "Most predictions with an error are too high, and all with a large error are. In most releases the network costs "
+    "little more after the second node. In some releases (OneFlow v0.2 with small batches, PaddleNLP with AMP) each "
+    "doubling costs as much as the one before. Measurements of smaller topologies do not show which of the two will "
+    "happen, so the interval is wider towards lower throughput."
 )
 LARGE = 0.16
 """Share of the published throughput above which an error is counted as large."""
 HEADER = ("depth", "trials", "median error", "90th percentile", "largest", "too high")
-PLAIN = ("median, if the last efficiency holds", "90th percentile, if it holds", "in the 90 % interval")
+PLAIN = (
+    "median with constant efficiency",
+    "90th percentile with constant efficiency",
+    "in the 90 % interval",
+)
 
 
 @cache
@@ -48,7 +52,7 @@ def validation() -> list[Block]:
     """Return the summary by depth, and every trial."""
     heads = (Column(HEADER[0]), *(Column(name, right=True) for name in (*HEADER[1:], *PLAIN)))
     return [
-        Heading("Prediction, validated"),
+        Heading("Validation of predictions"),
         Paragraph(METHOD),
         Table(heads, tuple((depth, *cells) for depth, cells in rows_by_depth().items())),
         Paragraph(limitation()),
@@ -63,13 +67,16 @@ def limitation() -> str:
     covered = sum(trial.covered for trial in large)
     from_two, from_four = attainable()
     return (
-        "The goal of 4 % in the median and 8 % at the 90th percentile is met from two to four nodes and from two to "
-        "four devices. It is not met to eight devices of a node: in one of ten series the input pipeline of the host "
-        "saturates between four and eight devices, and smaller topologies do not show that. Parameters chosen with "
-        f"these very trials in view would reach {from_two:.1%} from two devices and {from_four:.1%} from four, so no "
-        "fit of this model can meet the goal there. Nor does the interval cover such series reliably: it holds "
-        f"{covered} of the {len(large)} trials to eight devices that are off by more than "
-        f"{LARGE:.0%}."
+        "The goal is an error of at most 4 % in the median and 8 % at the 90th percentile. Predictions from two "
+        "to four "
+        "nodes and from two to four devices meet it. Predictions to eight devices of a node do not: in one of ten "
+        "series, the input pipeline of the host saturates between four and eight devices, and smaller topologies "
+        "do not "
+        "show that. No fit of this model can meet the goal there: even parameters fitted to these same trials would "
+        f"have a 90th percentile of {from_two:.1%} from two devices and {from_four:.1%} from four. The interval "
+        "does not "
+        f"cover such series reliably: it holds {covered} of the {len(large)} trials to eight devices whose error is "
+        f"larger than {LARGE:.0%}."
     )
 
 
@@ -114,6 +121,6 @@ def _trials_table(trials: tuple[Trial, ...]) -> Table:
         Column("predicted", right=True),
         Column("90 % interval", right=True),
         Column("error", right=True),
-        Column("in it?"),
+        Column("in the interval"),
     )
     return Table(columns, tuple(rows), "Every trial")
