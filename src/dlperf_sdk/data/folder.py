@@ -44,7 +44,7 @@ def entries(folder: Path) -> Iterator[os.DirEntry[str]]:
     """Return the entries of a folder, sorted by name, without hidden ones.
 
     Raises:
-        Unavailable: the folder cannot be read.
+        Unavailable: The folder cannot be read.
     """
     try:
         with os.scandir(folder) as scan:

@@ -153,13 +153,16 @@ def _probe(
 
 
 def cache_key(plan: Plan, limit: int | None) -> dict[str, Any]:
-    """Return all conditions that the largest batch size depends on.
+    """Return all conditions that the largest batch size depends on, by name, as JSON values.
 
     Variables, which may be secrets, are in it as a digest.
 
     Args:
         plan: The plan of the case with any batch size.
         limit: The bytes that one process may take; None if unknown.
+
+    Raises:
+        SpecError: A requested variable has only a hash as its value.
     """
     spec = plan.spec
     recorded = redact_variables(list_requested_variables(spec), plan.secrets)

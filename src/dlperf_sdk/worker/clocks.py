@@ -96,7 +96,7 @@ class Event(Clock):
         self._marks.append(self._mark())
 
     def step(self, loss: Any) -> None:
-        """Record an event of the device behind the step."""
+        """Record an event of the device after the step."""
         self._marks.append(self._mark())
 
     def seconds(self, end: float) -> List[float]:

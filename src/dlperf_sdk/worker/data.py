@@ -172,7 +172,7 @@ def draws(request: Request, replica: int) -> Iterator[List[Tuple[int, int]]]:
 
     `sample` is the sample's index. `draw` counts all samples that this replica has taken so far, from 0:
     augmentation is seeded by it, and so differs between visits of a sample but is repeatable. Every batch is full:
-    if the replica has fewer samples than a batch needs, some are in it twice, and `facts` reports it.
+    if the replica has fewer samples than a batch needs, some occur several times in it, and `facts` reports it.
 
     Args:
         request: The case; its seed, batch size and number of devices are used.
