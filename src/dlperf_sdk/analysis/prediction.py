@@ -116,6 +116,11 @@ def predict(
     To go beyond one node, two numbers of nodes must be measured, with as many devices per node as the topology
     has. Within one node, two numbers of devices must be measured.
 
+    The growth is learned from the reference's series that have both the largest measured and the predicted number
+    of nodes (within one node, of devices). With fewer than `MIN_EXAMPLES` of these, the growth of one doubling is
+    used instead, the interval is widened in proportion to the number of doublings, and a note of the prediction
+    says so. The interval has the confidence `CONFIDENCE`.
+
     Args:
         sources: The measured cases of one series, one per topology.
         topology: The topology to predict.

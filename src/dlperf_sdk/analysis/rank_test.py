@@ -86,7 +86,10 @@ class RankTest(ABC):
         return min(1.0, 2 * self.probabilities[min(not_greater, not_less)])
 
     def shift(self, level: float = LEVEL) -> Shift:
-        """Estimate the ratio, with the interval of all ratios that the two-sided test at `level` does not reject."""
+        """Estimate the ratio, with the interval of all ratios that the two-sided test at `level` does not reject.
+
+        With too few units to reject any ratio, the interval's limits are None.
+        """
         # The number of ratios, from one side, that the test still rejects; so many are cut off at each end.
         cut = bisect_right(self.probabilities, level / 2)
         if cut == 0:

@@ -224,7 +224,8 @@ class RunSpec:
         """Short name of the case: `torch resnet50 1n2d b64 amp-bf16 inductor seed=1`.
 
         Compiler, strategy, layout, device, accumulation, seed, learning-rate policy and data source appear only
-        if they differ from the default. The folder of the data source is left out.
+        if they differ from the default, all given options as `NAME=VALUE`. The folder of the data source is left
+        out.
         """
         parts = [self.framework, self.model, str(self.topology), f"b{self.batch_size}", self.precision]
         usual = attrs.fields_dict(RunSpec)

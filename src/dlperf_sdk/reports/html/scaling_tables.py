@@ -94,7 +94,7 @@ def table_by_devices(series: Sequence[Series], rows_of: Callable[[Series], list[
 
 
 def describe(series: Sequence[Series], unit: str, drawn: int) -> str:
-    """Return one or two sentences on the lines of a plot and on the highest throughput.
+    """Return two or three sentences on the lines of a plot and on the highest throughput.
 
     Args:
         series: All series, at least one.
