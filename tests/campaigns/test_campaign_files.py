@@ -327,12 +327,12 @@ MISTAKES = {
     "an unknown key": (
         "name: a\naxes: {framework: [numpy]}\nfield: {}\n",
         3,
-        "'field' is no key of it .did you mean 'fields'",
+        "'field' is not a known key .did you mean 'fields'",
     ),
     "an unknown key below": (
         "name: a\naxes: {framework: [numpy]}\norder:\n  sede: 1\n",
         4,
-        "'sede' is no key",
+        "'sede' is not a known key",
     ),
     "an unknown axis": (
         "name: a\naxes:\n  framework: [numpy]\n  precison: [fp32]\n",
@@ -448,7 +448,7 @@ MISTAKES = {
     "memory tried again": (
         "name: a\naxes: {framework: [numpy]}\nretry:\n  out-of-memory: 1\n",
         4,
-        "'out-of-memory' is no key",
+        "'out-of-memory' is not a known key",
     ),
 }
 

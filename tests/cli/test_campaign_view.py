@@ -50,7 +50,7 @@ def measured(stored, observed):
         stored, observed, "attempt-ended", case=first, attempt=1, status="ok", throughput=1234.5, seconds=3.0
     )
     observed.dlperf_stage(
-        second, "parity", "case small: 4 steps on 1n1d, held against float64, and so on and on"
+        second, "parity", "case small: 4 steps on 1n1d, compared with float64, and so on and on"
     )
     return first, second
 

@@ -84,4 +84,4 @@ def test_the_report_shows_the_next_larger_topology(store, capfd):
     assert main(["report", str(store), "--format", "markdown"]) == 0
     page = capfd.readouterr().out
     assert "4n8d (predicted, 90 % interval)" in page
-    assert "Dotted, in a pale band" in page
+    assert "The dotted lines predict" in page

@@ -180,6 +180,6 @@ def test_what_cannot_be_understood_starts_nothing(
 
 def test_a_plan_says_what_it_will_be_held_to(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "torch", "bert-base", "--topology", "1n2d"]) == 0
-    assert "held against float64" in " ".join(capsys.readouterr().out.split())
+    assert "compared with float64" in " ".join(capsys.readouterr().out.split())
     assert main(["plan", "torch", "bert-base", "--topology", "1n3d", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["parity"].startswith("none: ")

@@ -43,7 +43,7 @@ def said(document, name="run-spec", part=""):
         ({"topology": "0n1d"}, "$.topology:", ["NODESnDEVICESd", "'0n1d'"]),
         ({"topology": "2x8"}, "$.topology:", ["NODESnDEVICESd", "'2x8'"]),
         ({"protocol": "quik"}, "$.protocol:", ["did you mean 'quick'"]),
-        ({"bach_size": 1}, "$:", ["'bach_size' is no key", "did you mean 'batch_size'"]),
+        ({"bach_size": 1}, "$:", ["'bach_size' is not a known key", "did you mean 'batch_size'"]),
         ({"deadlines": {"strt": 1}}, "$.deadlines:", ["did you mean 'start'"]),
         ({"deadlines": {"start": 0}}, "$.deadlines.start:", ["more than 0", "found 0"]),
         ({"env": {"A": 1}}, "$.env.A:", ["a text or null", "found 1"]),

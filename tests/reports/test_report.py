@@ -155,7 +155,7 @@ def test_a_failure_is_told_in_full():
 
 def test_what_ran_otherwise_than_asked_is_said():
     changed = Fact("layout", "factor", "nhwc", "nchw")
-    assert "layout nchw ran where nhwc was asked for" in shown(result_page.page(a_result(facts=(changed,))))
+    assert "layout: requested nhwc, used nchw" in shown(result_page.page(a_result(facts=(changed,))))
 
 
 def test_nodes_that_are_alike_share_a_line():

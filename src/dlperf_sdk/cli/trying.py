@@ -102,7 +102,7 @@ def explain_failure(question: str, traceback: str) -> str:
     frames = [frame for frame in _FRAME.findall(traceback) if not frame[0].startswith(("dlperf_sdk/", "<"))]
     own_frames = [frame for frame in frames if not frame[0].startswith("/")] or frames
     place = " at {}:{} in {}".format(*own_frames[-1]) if own_frames else ""
-    return f"{subject} failed{place}: {lines[-1] if lines else 'the worker said nothing'}"
+    return f"{subject} failed{place}: {lines[-1] if lines else 'the worker wrote no message'}"
 
 
 def page(answers: Mapping[str, Any], problems: list[str]) -> list[Block]:

@@ -84,7 +84,7 @@ def explain(error: ValidationError, unknown: Sequence[str]) -> str:
         missing = [key for key in schema["required"] if key not in error.instance]  # type: ignore[operator]
         return f"{', '.join(repr(key) for key in missing)} must be there"
     if unknown:
-        return f"{format_value(unknown[0])} is no key of it{_suggestion(unknown[0], schema['properties'])}"
+        return f"{format_value(unknown[0])} is not a known key{_suggestion(unknown[0], schema['properties'])}"
     mixed = "pattern" in schema and "integer" in schema.get("type", ())
     if error.validator == "pattern" or (mixed and error.validator in ("type", "minimum")):
         expected = _describe_pattern(schema)

@@ -202,7 +202,7 @@ def describe_parity_run(plan: Plan, registry: Registry) -> str:
         return f"none: {possible.detail}"
     return (
         f"before the first repeat, a run of its own, or a kept one: case {REFERENCE_CASE}, {of_case.steps} steps of "
-        f"{of_case.batch_size} samples per device, held against float64"
+        f"{of_case.batch_size} samples per device, compared with float64"
     )
 
 

@@ -31,9 +31,7 @@ def disagreement_table(collection: Collection) -> Table | Paragraph:
     """
     disagreements = collection.disagreements()
     if not disagreements:
-        return Paragraph(
-            f"{collection.title}: all printed numbers agree with the figures.", "good"
-        )
+        return Paragraph(f"{collection.title}: all printed numbers agree with the figures.", "good")
     rows = [
         (
             f"{disagreement.document}:{disagreement.line}",

@@ -46,7 +46,7 @@ def list_run_context(result: Result, directory: Path | None) -> tuple[tuple[str,
         pairs.append(("Workers", listing))
     for fact in result.facts if result.imported is None else ():
         if differs(fact.requested, fact.observed) and fact.name not in ("repeats", "strategy"):
-            text = f"{fact.name} {fact.observed} ran where {fact.requested} was asked for"
+            text = f"{fact.name}: requested {fact.requested}, used {fact.observed}"
             pairs.append(("Observed", Cell(text, "doubt")))
     pairs += [("Note", Cell(note, "doubt")) for note in result.notes]
     period = _format_period(result.started_at, result.finished_at)

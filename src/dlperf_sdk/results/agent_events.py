@@ -38,7 +38,7 @@ def repeat_from(event: Mapping[str, Any]) -> Repeat:
     """
     repeat = attempt_from_dict(event).repeat
     if not repeat.records:
-        raise DocumentError(f"Attempt {repeat.attempt} ended well, and nobody wrote a record.")
+        raise DocumentError(f"Attempt {repeat.attempt} ended without a failure, but has no record.")
     for record in repeat.records:
         if record.attempt != repeat.attempt:
             raise DocumentError(

@@ -29,8 +29,8 @@ def section(workloads: Sequence[Workload]) -> Section:
         if item is not None
     ]
     lede = (
-        "Two numbers are only held against each other where they measure the same thing. A reason forbids it; a "
-        "footnote has to be read along."
+        "Two numbers are compared only if they measure the same thing. A reason rules a comparison out; a footnote "
+        "names a further difference."
     )
     return Section("What is not comparable", tuple(items), lede)
 

@@ -38,12 +38,12 @@ def section(
         topology: The topology to predict; None: the next larger one of each series.
     """
     lede = (
-        "The batch per device is held (weak scaling). Dashed: what each series would reach if every device added as "
-        "much as the first. Speedup and efficiency are against one device of the very same case."
+        "The batch per device is constant (weak scaling). The dashed lines show perfect scaling: each device adds as "
+        "much as the first. Speedup and efficiency are relative to one device of the same case."
     )
     by_workload = [(workload, series_of(workload)) for workload in workloads]
     if reference:
-        lede += " Dotted, in a pale band: the prediction of a larger topology, and its 90 % interval."
+        lede += " The dotted lines predict a larger topology; the pale bands are 90 % intervals."
     return Section("Scaling", _make_items(by_workload, "weak", reference, topology), lede)
 
 
@@ -73,9 +73,8 @@ def strong(workloads: Sequence[Workload], weak: Sequence[Workload]) -> Section:
         for workload in workloads
     ]
     lede = (
-        "The global batch is held (strong scaling): the more devices, the fewer samples has each. Dashed: what each "
-        "series would reach if every device added as much as the first. Speedup and efficiency are against one device "
-        "with the whole batch."
+        "The global batch is constant (strong scaling): more devices mean fewer samples per device. The dashed lines "
+        "show perfect scaling. Speedup and efficiency are relative to one device with the whole batch."
     )
     return Section("Strong scaling", _make_items(by_workload, "strong"), lede)
 
