@@ -42,14 +42,17 @@ class Resolution:
 def find_unfit_pins(pins: Sequence[str], device: str, requested: Sequence[str]) -> list[str]:
     """Return the pins that do not belong in an environment for this kind of device; pure.
 
-    For `cpu`, these are CUDA's libraries and CUDA builds, which are gigabytes. A distribution that a requirement
+    For `cpu`, these are CUDA's libraries and CUDA builds (`+cu…`), which are gigabytes. A library that a requirement
     names is excepted: some frameworks have one build for all devices, and do not start without these libraries. For
     other devices, these are builds for CPUs (`+cpu`).
 
     Args:
         pins: `name==version`, or `name @ url`.
         device: The kind of device.
-        requested: The requirements that name excepted distributions.
+        requested: The requirements that name excepted libraries; not used for devices other than `cpu`.
+
+    Raises:
+        PluginError: A requirement is invalid.
     """
     names = {canonicalize_name(probe.parse_requirement(text).name) for text in requested}
     if device != "cpu":

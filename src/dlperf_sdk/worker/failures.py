@@ -59,8 +59,10 @@ def explain_worker_failure(
     """Return the failure of a trainer that has ended, in the form of `failure`; None if it succeeded.
 
     A failure that the agent detected takes precedence over the one in the trainer's record. Without either, exit
-    code, signal and log decide. A record without failure beside an exit code other than 0 is `crashed`. An exit code
-    0 without a valid record, and a recorded failure of an unknown kind, are `invalid-record`.
+    code, signal and log decide. The failure is `out-of-memory` if the kernel killed the trainer for lack of memory,
+    or if its log reports such a lack under a limit. Any other signal, or an exit code other than 0, is `crashed`,
+    even if the record has no failure. An exit code 0 without a valid record, and a recorded failure of an unknown
+    kind, are `invalid-record`.
 
     Args:
         name: The trainer's name in messages.

@@ -53,6 +53,8 @@ def first_event(bundle: str, python: Optional[str] = None) -> bytes:
 def main(output: str, python: str) -> int:
     """Run the bundle's case with an interpreter that has its framework, and write the stream to `events.jsonl`.
 
+    Progress is printed. Ctrl-C ends the run; what was written by then is kept.
+
     Args:
         output: The directory for that file; it is created if it does not exist.
         python: The interpreter's path.
