@@ -83,7 +83,9 @@ def baseline_cases(candidates: Sequence[RunSpec], baseline: str | Mapping[str, A
 def make_interleaved(
     candidates: Sequence[RunSpec], baselines: Sequence[RunSpec], settings: Settings
 ) -> Campaign:
-    """Return a campaign in which the cases of both sides alternate, baseline first, with a random seed for the order.
+    """Return a campaign whose list of cases has each baseline directly before its candidate.
+
+    The two cases of a pair are measured one after the other, in an order that each repeat draws from a random seed.
 
     Args:
         candidates: The cases of the candidate.

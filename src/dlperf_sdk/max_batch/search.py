@@ -46,20 +46,24 @@ def resolution(size: int) -> int:
 
 
 def find_max_batch(probe: Callable[[int], Probe], budget: int | None, maximum: int) -> SearchResult:
-    """Search for the largest size from 1 to `maximum` that fits.
+    """Search for the largest size from 1 to `maximum` that fits, to within `resolution`.
 
     Peak memory is close to linear in the batch size: the peaks of two sizes give a line, and the line and the budget
     give a guess. A probe at the guess and one beside it usually settle the search. Every probe that fits improves
     the line. A small size says little about the slope, since building the model may take more than the first samples
     do: if the first guess is too large, three quarters of it are tried next, where the line is better. Without a
     budget, or if the line does not help, sizes are doubled, and then the interval is divided at its geometric mean.
-    At the limit the same size may fit once and not again. So the result has fitted in the last probe of all, after
-    it had fitted before or a larger size had not.
+    At the limit the same size may fit once and not again. So a size that was found is tried once more at the end, and
+    lowered until it fits again; 1 is not tried again. The search for the limit stops after `MAX_PROBES` probes.
 
     Args:
         probe: Called with a size; tries it and returns the outcome.
         budget: The bytes that one process may take; None if unknown.
         maximum: The largest size to try.
+
+    Returns:
+        The size and all probes. The size is None if 1 does not fit; `exact` is False if the search stopped before the
+        limit was found.
     """
     probes: list[Probe] = []
 

@@ -133,9 +133,10 @@ class Lines:
         self.show_step(before)
 
     def show_step(self, before: str) -> None:
-        """Print the current phase and step, if the phase has changed or ten seconds have passed.
+        """Print the current phase and its progress.
 
-        Phases in which workers wait or end are left out.
+        A phase is printed when it begins, and warm-up and measurement every ten seconds while they last.
+        Nothing is printed for the phases `ready`, `verify`, `teardown` and `done`.
 
         Args:
             before: The phase that was reported before.

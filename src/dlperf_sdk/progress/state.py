@@ -178,7 +178,7 @@ class Advance:
         return None if self.pace is None else self.pace * self.course.global_batch_size
 
     def seconds_left(self, now: float) -> float | None:
-        """Estimate the seconds until the smallest number of repeats is done.
+        """Estimate the seconds until the smallest number of repeats is done; in a later repeat, until that one ends.
 
         The first repeat is estimated by the parity run, which starts the same workers, until the pace of its steps
         is known. Later repeats are estimated by the earlier ones, phase by phase.
@@ -187,7 +187,8 @@ class Advance:
             now: The time on the caller's clock.
 
         Returns:
-            The seconds; None if they cannot be estimated yet, or all repeats are done.
+            The seconds. None if they cannot be estimated yet, if the smallest number of repeats is done and no repeat
+            is running, or if the last repeat takes longer than estimated.
         """
         elapsed = now - self.started_at if self.attempt else 0.0
         after = max(0, self.course.repeats - max(1, self.attempt))

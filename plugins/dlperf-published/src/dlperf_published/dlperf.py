@@ -48,7 +48,7 @@ scale stands in the implementations' own reports only."""
 
 
 def tables(figures: Figures) -> tuple[Grid, ...]:
-    """Return the README's summaries and the v1.0 report's tables, computed from the figures."""
+    """Return the README's summaries, the v1.0 report's tables and all speedups, computed from the figures."""
     return (_summary_resnet(figures), _summary_bert(figures), *_report(figures), speedups(figures))
 
 
