@@ -19,7 +19,7 @@ gelu = partial(jax.nn.gelu, approximate=False)
 
 
 def layer_norm(scope, name, x):
-    """Apply the layer norm of this name over the last axis of x, in float32; return x's type."""
+    """Return the layer norm of this name of x over the last axis, in x's type; it is computed in float32."""
     values = x.astype(jnp.float32)
     centered = values - values.mean(-1, keepdims=True)
     normal = centered * lax.rsqrt(jnp.square(centered).mean(-1, keepdims=True) + LAYER_NORM_EPSILON)
@@ -28,7 +28,11 @@ def layer_norm(scope, name, x):
 
 
 def embed(scope, input_ids, segment_ids):
-    """Sum words, positions and segments: (B, S), (B, S) → (B, S, H)."""
+    """Return the embeddings, (B, S, H), of token and segment ids, (B, S) both.
+
+    They are the sums of the embeddings of words, positions and segments, then layer norm and dropout; their type is
+    that of `scope`.
+    """
     words, positions, segments = (
         scope["embeddings.%s.weight" % kind] for kind in ("word", "position", "segment")
     )
@@ -37,9 +41,10 @@ def embed(scope, input_ids, segment_ids):
 
 
 def attention(scope, name, x, mask, heads):
-    """Apply self-attention of `heads` heads to x, (B, S, H), then the residual sum and its norm: → (B, S, H).
+    """Return the output, (B, S, H), of self-attention of x, (B, S, H), then dropout, the residual sum and layer norm.
 
-    The mask, (B, 1, 1, S), is added to the scores; `name` is the layer's in the manifest.
+    `name` is the block's in the manifest; `heads` is the number of heads. `mask`, (B, 1, 1, S), is added to the
+    scores: 0 for keys that get attention, -∞ for the others.
     """
     query, key, value = (
         linear(scope, "%s.%s" % (name, part), x).reshape(*x.shape[:2], heads, -1)
@@ -52,9 +57,10 @@ def attention(scope, name, x, mask, heads):
 
 
 def layer(scope, name, x, mask, heads):
-    """Apply attention, then the feed-forward block: (B, S, H) → (B, S, H).
+    """Return the output, (B, S, H), of one layer of the encoder: attention, then the feed-forward block.
 
-    The mask, (B, 1, 1, S), is added to the scores; `name` is the layer's in the manifest.
+    x is (B, S, H). `name` is the layer's in the manifest, such as `encoder.0`. `mask`, (B, 1, 1, S), is added to the
+    scores: 0 for keys that get attention, -∞ for the others.
     """
     x = attention(scope, name + ".attention", x, mask, heads)
     hidden = gelu(linear(scope, name + ".intermediate", x))
@@ -62,16 +68,21 @@ def layer(scope, name, x, mask, heads):
 
 
 def masked_lm(scope, x):
-    """Apply the head for masked language modelling; its weight is the word embeddings': (B · P, H) → (B · P, V)."""
+    """Return the logits of words, (B · P, V), of the head for masked language modelling, for x, (B · P, H).
+
+    The head is a linear layer, GELU, layer norm, and a decoder whose weight is that of the word embeddings.
+    """
     x = layer_norm(scope, "masked_lm.norm", gelu(linear(scope, "masked_lm.transform", x)))
     words = scope["embeddings.word.weight"].astype(x.dtype)
     return jnp.einsum("ph,vh->pv", x, words) + scope["masked_lm.bias"].astype(x.dtype)
 
 
 def bert(scope, input_ids, segment_ids, attention_mask, masked_positions, heads, layers):
-    """Apply embeddings, the encoder, and the two heads of pre-training.
+    """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
 
-    (B, S) three times, (B, P) → logits of the words (B · P, V), of the next sentence (B, 2).
+    `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`,
+    (B, P), has the positions of the masked words in the sequence. `heads` is the number of attention heads, and
+    `layers` that of the layers of the encoder.
     """
     x = embed(scope, input_ids, segment_ids)
     mask = jnp.where(attention_mask == 0, -jnp.inf, 0.0)[:, None, None, :]
@@ -83,21 +94,26 @@ def bert(scope, input_ids, segment_ids, attention_mask, masked_positions, heads,
 
 
 class BertBaseTrainer(JaxTrainer):
-    """Sequences to the words that were masked, and whether their second part follows the first."""
+    """The trainer of BERT-Base: predicts the masked words, and if a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return BERT; its sizes are the weights', but for the numbers of heads and layers."""
+        """Return the network, a function of a scope and the inputs, with the options' numbers of heads and layers.
+
+        The weights give all other sizes.
+        """
         return partial(bert, heads=options["heads"], layers=options["layers"])
 
     def outputs(self, network, batch):
-        """Return the network's logits of words, (B · P, V), and of the next sentence, (B, 2), for a micro-batch."""
+        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2)."""
         names = ("input_ids", "segment_ids", "attention_mask", "masked_positions")
         return network(*(batch[name] for name in names))
 
     def loss(self, outputs, batch):
-        """Return the mean of -log p over the predictions in use, plus that over the next-sentence labels: a scalar.
+        """Return the sum of the losses of both heads: a float32 scalar.
 
-        `outputs` are the logits (B · P, V) and (B, 2); `batch` has the labels and weights.
+        The loss of words is the mean of -log p[`masked_ids`], weighted by `masked_weights`
+        (0 for predictions not in use), both (B, P). That of the next sentence is the mean of -log
+        p[`next_sentence_label`], (B,). `outputs` are the logits, (B · P, V) and (B, 2).
         """
         words, follows = outputs
         weights = batch["masked_weights"].reshape(-1)
@@ -106,6 +122,6 @@ class BertBaseTrainer(JaxTrainer):
 
 
 def cross_entropy(logits, labels):
-    """Return -log p[label] of each row, in float32: logits (N, K), labels (N,) → (N,)."""
+    """Return -log p[label] for each row, in float32: logits (N, K), labels (N,) → (N,)."""
     log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
     return -jnp.take_along_axis(log_p, labels[:, None], axis=-1)[:, 0]

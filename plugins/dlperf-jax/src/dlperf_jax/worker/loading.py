@@ -1,4 +1,4 @@
-"""Loaders that are threads: Pillow and NumPy let go of the interpreter's lock where they take long."""
+"""JAX's loaders: threads, since Pillow and NumPy release the interpreter's lock in their long operations."""
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -7,13 +7,13 @@ from dlperf_sdk.worker import loading
 
 
 class Loader(loading.Loader):
-    """An endless iterator over the batches of one replica: dicts of NumPy arrays.
+    """An endless iterator over one replica's batches: dictionaries of NumPy arrays, by the input's name.
 
-    JAX has no loader of its own, and its threads do not survive a fork.
+    Threads make them: JAX has no loader of its own, and its threads do not survive a fork.
     """
 
     def open(self, dataset, draws, request):
-        """Yield the dataset's batches in the order of their draws; `prefetched` of them are prepared meanwhile."""
+        """Yield the dataset's batches in the order of `draws`, while threads make up to `prefetched` further ones."""
         pool, pending = ThreadPoolExecutor(self.workers), deque()
         try:
             for keys in draws:

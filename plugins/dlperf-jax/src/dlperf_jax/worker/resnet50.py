@@ -15,7 +15,10 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(scope, name, x, stride=1):
-    """Apply the convolution of this name, without bias, padded on all sides by half its kernel: (B, H, W, C)."""
+    """Return the output of the convolution of this name for x, (B, H, W, C); it has no bias.
+
+    Zeros pad each side by half the kernel's size, rounded down. The kernel is HWIO, and is cast to x's type.
+    """
     kernel = scope[name + ".weight"].astype(x.dtype)
     pad = kernel.shape[0] // 2
     return lax.conv_general_dilated(
@@ -24,7 +27,10 @@ def convolution(scope, name, x, stride=1):
 
 
 def batch_norm(scope, name, x):
-    """Apply the batch norm of this name over this replica's micro-batch, (B, H, W, C)."""
+    """Return the output of the batch norm of this name for x, (B, H, W, C), in x's type.
+
+    It uses the statistics of this replica's micro-batch, in float32, and moves the running statistics in `scope`.
+    """
     values = x.astype(jnp.float32)
     mean = values.mean((0, 1, 2))
     variance = jnp.square(values - mean).mean((0, 1, 2))
@@ -35,9 +41,11 @@ def batch_norm(scope, name, x):
 
 
 def bottleneck(scope, name, x, stride, projects):
-    """Apply 1×1 down to the width, 3×3, 1×1 up to four times the width, and the shortcut around them.
+    """Return the output of a residual block: (B, H, W, inputs) → (B, H / stride, W / stride, 4 × width), rounded up.
 
-    (B, H, W, inputs) → (B, H / stride, W / stride, 4 × width).
+    Convolutions of 1×1, 3×3 and 1×1, each with batch norm, and the shortcut around them. `name` is the block's in the
+    manifest, such as `layer1.0`; the weights give the channels. `stride` is that of the 3×3 convolution. If
+    `projects`, the shortcut is a 1×1 convolution of that stride, with batch norm.
     """
     shortcut = x
     if projects:
@@ -50,15 +58,19 @@ def bottleneck(scope, name, x, stride, projects):
 
 
 def max_pool(x):
-    """Apply 3×3 max-pooling with stride 2, padded on all sides by one: (B, H, W, C) → (B, H / 2, W / 2, C)."""
+    """Return the maxima of windows of 3×3 with stride 2: (B, H, W, C) → (B, H / 2, W / 2, C), rounded up.
+
+    Each side is padded by one with -∞.
+    """
     padding = ((0, 0), (1, 1), (1, 1), (0, 0))
     return lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), padding)
 
 
 def resnet50(scope, images):
-    """Apply a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer.
+    """Return the logits, (B, classes), of images, (B, H, W, 3).
 
-    (B, H, W, 3) → (B, classes).
+    The network is a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer.
+    It computes in the type of `scope`, which is also that of the logits.
     """
     x = convolution(scope, "conv1", images.astype(scope.dtype), stride=2)
     x = max_pool(relu(batch_norm(scope, "bn1", x)))
@@ -70,20 +82,22 @@ def resnet50(scope, images):
 
 
 class ResNet50Trainer(JaxTrainer):
-    """Images to classes, cross entropy with label smoothing."""
+    """The trainer of ResNet-50: images to classes, with the cross entropy with label smoothing as its loss."""
 
     def build(self, options):
-        """Return ResNet-50; the number of classes is the weights'."""
+        """Return the network, a function of a scope and images; the weights give the number of classes."""
         return resnet50
 
     def outputs(self, network, batch):
-        """Return the network's logits of a micro-batch, a sequence of one array (B, classes)."""
+        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes)."""
         return (network(batch["image"]),)
 
     def loss(self, outputs, batch):
-        """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch: a scalar.
+        """Return the cross entropy with label smoothing, the mean over the micro-batch: a float32 scalar.
 
-        `outputs` holds the logits (B, classes); `batch["label"]` is (B,).
+        For a sample it is (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p; ε is the model's option
+        `label_smoothing`. `outputs` holds the logits, (B, classes); `batch["label"]` holds the indices of the
+        classes, (B,).
         """
         smoothing = self.request.model_options["label_smoothing"]
         minus_log = -jax.nn.log_softmax(outputs[0].astype(jnp.float32))

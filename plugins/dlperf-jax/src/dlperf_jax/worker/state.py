@@ -14,41 +14,51 @@ from dlperf_jax.worker.scope import Scope
 from dlperf_sdk.worker.base_trainer import BaseTrainer
 
 STATE = {"weights": COPIED, "optimizer": COPIED, "scale": COPIED, "statistics": SPLIT, "keys": SPLIT}
-"""The parts of a trainer's state, and how they lie on the replicas."""
+"""Part of a trainer's state → how its arrays lie on the replicas."""
 
 
 class ReplicaState(BaseTrainer):
-    """The hooks of a trainer that read and set its state. Kernels are HWIO; all else has the manifest's axes."""
+    """The part of JAX's trainers that reads and sets the replicas' state.
+
+    Convolutions' weights are HWIO in JAX, and OIHW in the manifest; other parameters have the manifest's layout.
+    """
 
     def assign(self, name, parameter, values):
-        """Set every replica's copy of a parameter to NumPy values in the manifest's layout."""
+        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process."""
         values = values.transpose(2, 3, 1, 0) if values.ndim == 4 else values
         self.state["weights"][name] = self._place(values, COPIED)
 
     def read_parameter(self, name, replica):
-        """Return one replica's values of a parameter: float32, in the manifest's layout, C order."""
+        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order."""
         values = self.replicas.read(self.state["weights"][name])[replica]
         return np.ascontiguousarray(values.transpose(3, 2, 0, 1)) if values.ndim == 4 else values
 
     def running_means(self, replica):
-        """Yield the name and the running mean, a NumPy array (channels,), of every batch norm of a replica."""
+        """Yield (name, running mean) for each batch norm of a replica.
+
+        A mean is a float32 NumPy array (channels,).
+        """
         for name, value in self.state["statistics"].items():
             if name.endswith("running_mean"):
                 yield name, self.replicas.read(value)[replica]
 
     def moments(self, replica):
-        """Yield the name and the NumPy values of each moment that the optimizer keeps for a replica."""
+        """Yield (name, values) for each moment that the optimizer keeps for a replica; values are a NumPy array.
+
+        A name is the path in the state of optax. Values have the layout of this plugin's parameters: kernels are
+        HWIO.
+        """
         for path, value in jax.tree_util.tree_leaves_with_path(self.state["optimizer"]):
             if value.ndim:
                 yield jax.tree_util.keystr(path), self.replicas.read(value)[replica]
 
     def count_updates(self):
-        """Return AdamW's count; SGD has none."""
+        """Return the number of updates that AdamW counted; None for SGD, which has no count."""
         counts = [value for value in jax.tree.leaves(self.state["optimizer"]) if not value.ndim]
         return min((int(self.replicas.read(count)[0]) for count in counts), default=None)
 
     def skipped_steps(self):
-        """Return how many steps had scaled gradients that were not finite."""
+        """Return how many steps the loss scaler skipped, because a gradient was not finite."""
         return int(self.replicas.read(self.state["scale"]["skipped"])[0])
 
     def _trace_network(self):
@@ -71,7 +81,11 @@ class ReplicaState(BaseTrainer):
         }
 
     def reset_optimizer(self):
-        """Set moments, counts, the loss scale and the dropout keys to the beginning: moments and counts are zero."""
+        """Set moments, counts, the loss scale and the dropout keys to their values before the first step.
+
+        Moments and counts are zero then. A replica's key is made of the request's seed plus the replica's global
+        index.
+        """
         shapes = jax.eval_shape(self.optimizer.init, self.state["weights"])
         moments = jax.tree.map(lambda value: np.zeros(value.shape, value.dtype), shapes)
         seeds = [self.request.seed + replica for replica in self.process.replicas]

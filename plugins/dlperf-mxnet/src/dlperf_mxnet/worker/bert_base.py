@@ -11,21 +11,21 @@ from dlperf_mxnet.worker.training import MXNetTrainer
 from dlperf_sdk.worker.architectures import LAYER_NORM_EPSILON, POSITIONS, SEGMENTS
 
 NO_ATTENTION = -1e30
-"""Added to a score whose key gets no attention: its exponential is zero."""
+"""Addend of the score of a key that gets no attention; the exponential of such a score is 0."""
 
 
 def linear(inputs, outputs):
-    """Return a layer from `inputs` to `outputs` features, for x·Wᵀ + b over the last axis."""
+    """Return a linear layer, x · Wᵀ + b over the last axis, from `inputs` to `outputs` features."""
     return nn.Dense(outputs, in_units=inputs, flatten=False)
 
 
 def norm(hidden):
-    """Return a layer norm over the last axis, of `hidden` features."""
+    """Return a layer norm of `hidden` features, over the last axis."""
     return nn.LayerNorm(epsilon=LAYER_NORM_EPSILON, in_channels=hidden)
 
 
 class Embeddings(HybridBlock):
-    """Words, positions and segments, summed."""
+    """The sum of the embeddings of words, positions and segments, then layer norm and dropout."""
 
     def __init__(self, words, hidden, dropout):
         super().__init__()
@@ -36,14 +36,14 @@ class Embeddings(HybridBlock):
         self.dropout = nn.Dropout(dropout)
 
     def hybrid_forward(self, F, input_ids, segment_ids):
-        """Embed token and segment ids: (B, S), (B, S) → (B, S, H)."""
+        """Return the embeddings, (B, S, H), of token and segment ids, (B, S) both."""
         position = self.position(F.contrib.arange_like(input_ids, axis=1)).expand_dims(0)
         x = F.broadcast_add(self.word(input_ids) + self.segment(segment_ids), position)
         return self.dropout(self.norm(x))
 
 
 class Attention(HybridBlock):
-    """Every token looks at every token, in several heads; then the residual sum and its norm."""
+    """Self-attention with several heads, then dropout, the residual sum and layer norm."""
 
     def __init__(self, hidden, heads, dropout):
         super().__init__()
@@ -57,7 +57,10 @@ class Attention(HybridBlock):
         self.dropout = nn.Dropout(dropout)
 
     def hybrid_forward(self, F, x, mask):
-        """Apply self-attention to x, (B, S, H), with the mask (B, 1, 1, S) added to the scores: → (B, S, H)."""
+        """Return the block's output, (B, S, H), for x, (B, S, H).
+
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others.
+        """
         query, key, value = (self.split(projection(x)) for projection in (self.query, self.key, self.value))
         scores = F.batch_dot(query * self.scale, key, transpose_b=True)
         scores = F.broadcast_add(F.reshape(scores, (-4, -1, self.heads, -2)), mask)
@@ -67,12 +70,12 @@ class Attention(HybridBlock):
         return self.norm(x + self.dropout(self.output(context)))
 
     def split(self, x):
-        """Split the heads of x: (B, S, H) → (B · heads, S, D)."""
+        """Return x with its heads as separate sequences: (B, S, H) → (B · heads, S, D)."""
         return x.reshape((0, 0, self.heads, -1)).transpose((0, 2, 1, 3)).reshape((-3, -2))
 
 
 class Layer(HybridBlock):
-    """Attention, then the feed-forward block."""
+    """One layer of the encoder: attention, then the feed-forward block with its residual sum and layer norm."""
 
     def __init__(self, hidden, heads, intermediate, dropout):
         super().__init__()
@@ -84,13 +87,19 @@ class Layer(HybridBlock):
         self.dropout = nn.Dropout(dropout)
 
     def hybrid_forward(self, F, x, mask):
-        """Apply attention and feed-forward to x, with the mask of the scores: (B, S, H) → (B, S, H)."""
+        """Return the layer's output, (B, S, H), for x, (B, S, H).
+
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others.
+        """
         x = self.attention(x, mask)
         return self.norm(x + self.dropout(self.output(self.gelu(self.intermediate(x)))))
 
 
 class MaskedLM(HybridBlock):
-    """Head for masked language modelling; the decoder's weight is the word embeddings'."""
+    """The head for masked language modelling: a linear layer, GELU, layer norm, and the decoder.
+
+    The decoder's weight is that of the word embeddings.
+    """
 
     def __init__(self, words, hidden, word_embeddings):
         super().__init__()
@@ -102,12 +111,15 @@ class MaskedLM(HybridBlock):
         self.bias = self.params.get("bias", shape=(words,), init="zeros")
 
     def hybrid_forward(self, F, x, decoder, bias):
-        """Return the logits of masked words: (B · P, H) → (B · P, V), with a decoder of (V, H) and a bias of (V,)."""
+        """Return the logits of words, (B · P, V), for x, (B · P, H).
+
+        gluon passes the weight of the decoder, (V, H), and its bias, (V,).
+        """
         return F.FullyConnected(self.norm(self.gelu(self.transform(x))), decoder, bias, num_hidden=self.words)
 
 
 class Bert(HybridBlock):
-    """Embeddings, the encoder, and the two heads of pre-training."""
+    """BERT: the embeddings, the encoder, and the two heads of pre-training."""
 
     def __init__(self, words, hidden, heads, intermediate, layers, dropout, tokens):
         super().__init__()
@@ -123,7 +135,8 @@ class Bert(HybridBlock):
     def hybrid_forward(self, F, input_ids, segment_ids, attention_mask, masked_positions):
         """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
 
-        The first three inputs are (B, S); `masked_positions` is (B, P).
+        `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`,
+        (B, P), has the positions of the masked words in the sequence.
         """
         x = self.embeddings(input_ids, segment_ids)
         mask = ((1 - attention_mask) * NO_ATTENTION).expand_dims(1).expand_dims(1)
@@ -134,18 +147,19 @@ class Bert(HybridBlock):
         return predicted, self.next_sentence(self.pooler(first))
 
     def gather_positions(self, F, x, positions):
-        """Gather the tokens at these positions of each sequence: (B, S, H), (B, P) → (B · P, H)."""
+        """Return the vectors of x, (B, S, H), at `positions`, (B, P), of each sequence: (B · P, H)."""
         first = F.contrib.arange_like(positions, axis=0, step=self.tokens).expand_dims(1)
         return F.take(x.reshape((-3, 0)), F.broadcast_add(positions, first).reshape((-1,)))
 
 
 class Loss(HybridBlock):
-    """Return the mean of -log p over the predictions in use, plus its mean over the next-sentence labels."""
+    """The sum of the losses of both heads, as a block; see `BertBaseTrainer.loss`."""
 
     def hybrid_forward(self, F, words, follows, masked_ids, masked_weights, next_sentence_label):
-        """Return the sum of both heads' losses, (1,).
+        """Return the loss, (1,).
 
-        The logits are (B · P, V) and (B, 2); the labels (B, P), their weights (B, P), and (B,).
+        `words`, (B · P, V), and `follows`, (B, 2), are logits; `masked_ids` and `masked_weights` are (B, P), and
+        `next_sentence_label` is (B,).
         """
         weights = masked_weights.reshape((-1,))
         per_token = F.pick(negative_log_likelihood(F, words), masked_ids.reshape((-1,)))
@@ -154,10 +168,10 @@ class Loss(HybridBlock):
 
 
 class BertBaseTrainer(MXNetTrainer):
-    """Sequences to the words that were masked, and whether their second part follows the first."""
+    """The trainer of BERT-Base: predicts the masked words, and if a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the BERT network with the sizes of the model's options."""
+        """Return the network with the sizes of the model's options."""
         return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],
@@ -169,17 +183,22 @@ class BertBaseTrainer(MXNetTrainer):
         )
 
     def build_criterion(self, options):
-        """Return the sum of both heads' losses."""
+        """Return the sum of the losses of both heads as a block; it needs no options."""
         return Loss()
 
     def outputs(self, network, batch):
-        """Return the network's logits of words, (B · P, V), and of the next sentence, (B, 2), for a micro-batch."""
+        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2)."""
         return network(
             batch["input_ids"], batch["segment_ids"], batch["attention_mask"], batch["masked_positions"]
         )
 
     def loss(self, outputs, batch):
-        """Return the mean loss of the predictions in use plus that of the next-sentence labels, (1,)."""
+        """Return the sum of the losses of both heads: an array (1,).
+
+        The loss of words is the mean of -log p[`masked_ids`], weighted by `masked_weights`
+        (0 for predictions not in use), both (B, P). That of the next sentence is the mean of -log
+        p[`next_sentence_label`], (B,). `outputs` are the logits, (B · P, V) and (B, 2).
+        """
         return self.criterion(
             *outputs, batch["masked_ids"], batch["masked_weights"], batch["next_sentence_label"]
         )

@@ -10,11 +10,15 @@ from dlperf_sdk.worker import loading
 from dlperf_sdk.worker.data import DataError
 
 TIMEOUT = 20.0
-"""Seconds in which a loader may finish its batch at the end: one that is killed leaves its socket in TMPDIR."""
+"""Seconds to wait for a loader process to finish its batch at the end: one that is killed leaves its socket in
+TMPDIR."""
 
 
 class Loader(loading.Loader):
-    """An endless iterator over the batches of one replica: dicts of float32 arrays in shared memory."""
+    """An endless iterator over one replica's batches: dictionaries of float32 arrays, by the input's name.
+
+    On a CPU the arrays are in memory that the loader processes share with the trainer.
+    """
 
     def open(self, dataset, draws, request):
         """Return a DataLoader over the dataset in the order of `draws`; its processes end with this one."""

@@ -11,12 +11,18 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(inputs, outputs, kernel, stride, layout):
-    """Return a `kernel` × `kernel` convolution without bias, padded on all sides by half its kernel."""
+    """Return a `kernel` × `kernel` convolution from `inputs` to `outputs` channels, without bias.
+
+    Zeros pad each side by half the kernel's size, rounded down. `layout` is `NCHW` or `NHWC`.
+    """
     return nn.Conv2D(outputs, kernel, stride, kernel // 2, use_bias=False, in_channels=inputs, layout=layout)
 
 
 def batch_norm(channels, layout):
-    """Return a batch norm of `channels` over this replica's micro-batch."""
+    """Return a batch norm of `channels` channels, which uses the statistics of this replica's micro-batch.
+
+    `layout` is `NCHW` or `NHWC`.
+    """
     return nn.BatchNorm(
         axis=layout.index("C"),
         epsilon=BATCH_NORM_EPSILON,
@@ -26,12 +32,20 @@ def batch_norm(channels, layout):
 
 
 def relu(F, x):
-    """Return max(x, 0). `F.relu` does not use oneDNN, so it would reorder oneDNN's blocks."""
+    """Return max(x, 0) for each element of x, in oneDNN's memory layout.
+
+    `F.relu` does not use oneDNN, and would have to reorder oneDNN's blocks.
+    """
     return F.Activation(x, act_type="relu")
 
 
 class Bottleneck(HybridBlock):
-    """1×1 down to the width, 3×3, 1×1 up to four times the width, and the shortcut around them."""
+    """A residual block: convolutions of 1×1, 3×3 and 1×1, each with batch norm, and the shortcut around them.
+
+    They have `width`, `width` and 4 × `width` channels; the block's input has `inputs`. `stride` is that of the 3×3
+    convolution. If the number of channels changes, the shortcut is a 1×1 convolution of that stride, with batch norm.
+    `layout` is `NCHW` or `NHWC`.
+    """
 
     def __init__(self, inputs, width, stride, layout):
         super().__init__()
@@ -45,7 +59,10 @@ class Bottleneck(HybridBlock):
             self.downsample.add(convolution(inputs, outputs, 1, stride, layout), batch_norm(outputs, layout))
 
     def hybrid_forward(self, F, x):
-        """Apply the block: (B, inputs, H, W) → (B, 4 × width, H / stride, W / stride)."""
+        """Return the block's output: (B, inputs, H, W) → (B, 4 × width, H / stride, W / stride), rounded up.
+
+        That is the layout `NCHW`; in `NHWC`, channels are the last axis of both.
+        """
         shortcut = x if self.downsample is None else self.downsample(x)
         x = relu(F, self.bn1(self.conv1(x)))
         x = relu(F, self.bn2(self.conv2(x)))
@@ -54,7 +71,10 @@ class Bottleneck(HybridBlock):
 
 
 class ResNet50(HybridBlock):
-    """A 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer."""
+    """ResNet-50: a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer.
+
+    `layout` is `NCHW` or `NHWC`.
+    """
 
     def __init__(self, classes, layout):
         super().__init__()
@@ -71,7 +91,7 @@ class ResNet50(HybridBlock):
         self.fc = nn.Dense(classes, in_units=channels)
 
     def hybrid_forward(self, F, x):
-        """Classify images: (B, 3, H, W) → (B, classes)."""
+        """Return the logits, (B, classes), of images: (B, 3, H, W) in the layout `NCHW`, (B, H, W, 3) in `NHWC`."""
         x = relu(F, self.bn1(self.conv1(x)))
         x = self.pool(x)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
@@ -79,34 +99,39 @@ class ResNet50(HybridBlock):
 
 
 class Loss(HybridBlock):
-    """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch."""
+    """The cross entropy with label smoothing, as a block; `smoothing` is ε, see `ResNet50Trainer.loss`."""
 
     def __init__(self, smoothing):
         super().__init__()
         self.smoothing = smoothing
 
     def hybrid_forward(self, F, logits, label):
-        """Return the smoothed cross entropy, (1,), of logits (B, classes) and labels (B,)."""
+        """Return the loss, (1,), of logits, (B, classes), and labels, the indices of the classes, (B,)."""
         per_class = negative_log_likelihood(F, logits)
         per_sample = (1 - self.smoothing) * F.pick(per_class, label) + self.smoothing * per_class.mean(axis=1)
         return per_sample.mean()
 
 
 class ResNet50Trainer(MXNetTrainer):
-    """Images to classes, cross entropy with label smoothing."""
+    """The trainer of ResNet-50: images to classes, with the cross entropy with label smoothing as its loss."""
 
     def build(self, options):
-        """Return the ResNet-50 network with `num_classes` of the model's options."""
+        """Return the network for the model's options, of which it needs `num_classes`."""
         return ResNet50(options["num_classes"], self.layout.upper())
 
     def build_criterion(self, options):
-        """Return the cross entropy with the request's smoothing."""
+        """Return the cross entropy with the model's option `label_smoothing`."""
         return Loss(options["label_smoothing"])
 
     def outputs(self, network, batch):
-        """Return the network's logits of a micro-batch, a sequence of one array (B, classes)."""
+        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes)."""
         return (network(batch["image"]),)
 
     def loss(self, outputs, batch):
-        """Return the mean over the batch of the smoothed cross entropy, (1,)."""
+        """Return the cross entropy with label smoothing, the mean over the micro-batch: an array (1,).
+
+        For a sample it is (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p; ε is the model's option
+        `label_smoothing`. `outputs` holds the logits, (B, classes); `batch["label"]` holds the indices of the
+        classes, (B,).
+        """
         return self.criterion(*outputs, batch["label"])

@@ -11,28 +11,39 @@ from dlperf_sdk.worker.base_trainer import BaseTrainer
 
 
 class ReplicaState(BaseTrainer):
-    """The hooks of a trainer that read and set its state. Convolutions' weights are in the network's layout."""
+    """The part of MXNet's trainers that reads and sets the replicas' state.
+
+    Convolutions' weights are OIHW in the layout `nchw` and OHWI in `nhwc`; other parameters have the manifest's
+    layout.
+    """
 
     def assign(self, name, parameter, values):
-        """Set a parameter on all devices to NumPy values in the manifest's layout."""
+        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process."""
         parameter.set_data(mx.nd.array(convert_to_network_layout(values, self.layout)))
 
     def read_parameter(self, name, replica):
-        """Return one replica's values of a parameter: float32, in the manifest's layout, C order."""
+        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order."""
         return convert_to_manifest_layout(self.named[name].list_data()[replica].asnumpy(), self.layout)
 
     def running_means(self, replica):
-        """Yield the name and the running mean, a NumPy array (channels,), of every batch norm of a replica."""
+        """Yield (name, running mean) for each batch norm of a replica.
+
+        A mean is a float32 NumPy array (channels,).
+        """
         for name, parameter in self.network._collect_params_with_prefix().items():
             if name.endswith("running_mean"):
                 yield name, parameter.list_data()[replica].asnumpy()
 
     def moments(self, replica):
-        """Yield the name and the NumPy values of each moment that the optimizer keeps for a replica."""
+        """Yield (name, values) for each moment that the optimizer keeps for a replica; values are a NumPy array.
+
+        A name is PARAMETER.NUMBER, with gluon's name of the parameter and the number of the moment. Values have the
+        layout of the network's parameters.
+        """
         for index, state in self.updates._updaters[replica].states.items():
             for number, values in enumerate(arrays_of(state)):
                 yield "%s.%d" % (self.updates._params[index].name, number), values.asnumpy()
 
     def count_updates(self):
-        """Return the number of updates that the optimizer counted."""
+        """Return the number of updates that the optimizer counted; it does not count skipped steps."""
         return self.updates.optimizer.num_update

@@ -13,11 +13,11 @@ from dlperf_oneflow.worker.training import OneFlowTrainer
 from dlperf_sdk.worker.architectures import LAYER_NORM_EPSILON, POSITIONS, SEGMENTS
 
 NO_ATTENTION = -1e30
-"""Added to a score whose key gets no attention: its exponential is zero."""
+"""Addend of the score of a key that gets no attention; the exponential of such a score is 0."""
 
 
 class Embeddings(nn.Module):
-    """Words, positions and segments, summed."""
+    """The sum of the embeddings of words, positions and segments, then layer norm and dropout."""
 
     def __init__(self, words, hidden, dropout):
         super().__init__()
@@ -28,13 +28,13 @@ class Embeddings(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, input_ids, segment_ids):
-        """Embed token and segment ids: (B, S), (B, S) → (B, S, H)."""
+        """Return the embeddings, (B, S, H), of token and segment ids, (B, S) both."""
         position = self.position.weight[: input_ids.shape[1]]
         return self.dropout(self.norm(self.word(input_ids) + position + self.segment(segment_ids)))
 
 
 class Attention(nn.Module):
-    """Every token looks at every token, in several heads; then the residual sum and its norm."""
+    """Self-attention with several heads, then dropout, the residual sum and layer norm."""
 
     def __init__(self, hidden, heads, dropout):
         super().__init__()
@@ -48,7 +48,10 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, mask):
-        """Apply self-attention to x, (B, S, H), with the mask (B, 1, 1, S) added to the scores: → (B, S, H)."""
+        """Return the block's output, (B, S, H), for x, (B, S, H).
+
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others.
+        """
         query, key, value = (
             projection(x).reshape(x.shape[0], x.shape[1], self.heads, -1).transpose(1, 2)
             for projection in (self.query, self.key, self.value)
@@ -60,7 +63,7 @@ class Attention(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention, then the feed-forward block."""
+    """One layer of the encoder: attention, then the feed-forward block with its residual sum and layer norm."""
 
     def __init__(self, hidden, heads, intermediate, dropout):
         super().__init__()
@@ -71,13 +74,19 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, mask):
-        """Apply attention and feed-forward to x, with the mask of the scores: (B, S, H) → (B, S, H)."""
+        """Return the layer's output, (B, S, H), for x, (B, S, H).
+
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others.
+        """
         x = self.attention(x, mask)
         return self.norm(x + self.dropout(self.output(F.gelu(self.intermediate(x)))))
 
 
 class MaskedLM(nn.Module):
-    """Head for masked language modelling; the decoder's weight is the word embeddings'."""
+    """The head for masked language modelling: a linear layer, GELU, layer norm, and the decoder.
+
+    The decoder's weight is that of the word embeddings.
+    """
 
     def __init__(self, words, hidden):
         super().__init__()
@@ -86,12 +95,12 @@ class MaskedLM(nn.Module):
         self.bias = nn.Parameter(flow.zeros(words))
 
     def forward(self, x, word_embeddings):
-        """Return the logits of masked words: x (B · P, H), embeddings (V, H) → (B · P, V)."""
+        """Return the logits of words, (B · P, V), for x, (B · P, H), and the word embeddings, (V, H)."""
         return F.linear(self.norm(F.gelu(self.transform(x))), word_embeddings, self.bias)
 
 
 class Bert(nn.Module):
-    """Embeddings, the encoder, and the two heads of pre-training."""
+    """BERT: the embeddings, the encoder, and the two heads of pre-training."""
 
     def __init__(self, words, hidden, heads, intermediate, layers, dropout):
         super().__init__()
@@ -104,7 +113,8 @@ class Bert(nn.Module):
     def forward(self, input_ids, segment_ids, attention_mask, masked_positions):
         """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
 
-        The first three inputs are (B, S); `masked_positions` is (B, P).
+        `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`,
+        (B, P), has the positions of the masked words in the sequence.
         """
         x = self.embeddings(input_ids, segment_ids)
         mask = additive(attention_mask)
@@ -115,21 +125,24 @@ class Bert(nn.Module):
 
 
 def additive(attention_mask):
-    """Return 0 for keys that get attention, NO_ATTENTION for the others: (B, S) → (B, 1, 1, S)."""
+    """Return the mask that is added to attention scores: (B, S) → (B, 1, 1, S).
+
+    It is 0 where `attention_mask` is 1, and `NO_ATTENTION` where it is 0.
+    """
     return ((1 - attention_mask) * NO_ATTENTION)[:, None, None, :]
 
 
 def gather_positions(x, positions):
-    """Gather the tokens at these positions of each sequence: (B, S, H), (B, P) → (B · P, H)."""
+    """Return the vectors of x, (B, S, H), at `positions`, (B, P), of each sequence: (B · P, H)."""
     index = positions.unsqueeze(-1).expand(-1, -1, x.shape[-1])
     return flow.gather(x, 1, index).flatten(0, 1)
 
 
 class BertBaseTrainer(OneFlowTrainer):
-    """Sequences to the words that were masked, and whether their second part follows the first."""
+    """The trainer of BERT-Base: predicts the masked words, and if a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the BERT network with the sizes of the model's options."""
+        """Return the network with the sizes of the model's options."""
         return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],
@@ -140,15 +153,18 @@ class BertBaseTrainer(OneFlowTrainer):
         )
 
     def outputs(self, network, batch):
-        """Return the network's logits of words, (B · P, V), and of the next sentence, (B, 2), for a micro-batch."""
+        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2)."""
         return network(
             batch["input_ids"], batch["segment_ids"], batch["attention_mask"], batch["masked_positions"]
         )
 
     def loss(self, outputs, batch):
-        """Return the mean of -log p over the predictions in use, plus that over the next-sentence labels: a scalar.
+        """Return the sum of the losses of both heads: a float32 scalar.
 
-        `outputs` are the logits (B · P, V) and (B, 2); `batch` has the labels and weights.
+        The loss of words is the mean of -log p[`masked_ids`], weighted by `masked_weights`
+        (0 for predictions not in use), both (B, P). That of the next sentence is the mean of -log
+        p[`next_sentence_label`], (B,). `outputs` are the logits, (B · P, V) and (B, 2). Where a batch holds the
+        samples of `replicas` replicas, it is the mean of the replicas' losses.
         """
         words, follows = outputs
         # A row for each replica whose predictions are in this batch: they are not all in use on each as often.

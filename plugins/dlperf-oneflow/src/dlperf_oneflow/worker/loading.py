@@ -1,6 +1,6 @@
 """OneFlow's own DataLoader: loaders are processes.
 
-They make no tensors: OneFlow's threads do not follow a process into its fork.
+They return NumPy arrays, not tensors: OneFlow's threads do not exist in a forked process.
 """
 
 import functools
@@ -13,7 +13,7 @@ from dlperf_sdk.worker import lifetime, loading
 
 
 class Loader(loading.Loader):
-    """An endless iterator over the batches of one replica: dicts of NumPy arrays."""
+    """An endless iterator over one replica's batches: dictionaries of NumPy arrays, by the input's name."""
 
     def open(self, dataset, draws, request):
         """Return a DataLoader over the dataset in the order of `draws`; its processes end with this one."""

@@ -13,12 +13,15 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(inputs, outputs, kernel, stride=1):
-    """Return a `kernel` × `kernel` convolution without bias, padded on all sides by half its kernel."""
+    """Return a `kernel` × `kernel` convolution from `inputs` to `outputs` channels, without bias.
+
+    Zeros pad each side by half the kernel's size, rounded down.
+    """
     return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
 
 
 def batch_norm(channels):
-    """Return a batch norm of `channels` over this replica's micro-batch."""
+    """Return a batch norm of `channels` channels, which uses the statistics of this replica's micro-batch."""
     norm = nn.BatchNorm2d(channels, eps=BATCH_NORM_EPSILON, momentum=BATCH_NORM_MOMENTUM)
     # Batches are counted for a cumulative average, which a fixed momentum does not use: one kernel less.
     norm.num_batches_tracked = None
@@ -26,7 +29,11 @@ def batch_norm(channels):
 
 
 class Bottleneck(nn.Module):
-    """1×1 down to the width, 3×3, 1×1 up to four times the width, and the shortcut around them."""
+    """A residual block: convolutions of 1×1, 3×3 and 1×1, each with batch norm, and the shortcut around them.
+
+    They have `width`, `width` and 4 × `width` channels; the block's input has `inputs`. `stride` is that of the 3×3
+    convolution. If the number of channels changes, the shortcut is a 1×1 convolution of that stride, with batch norm.
+    """
 
     def __init__(self, inputs, width, stride):
         super().__init__()
@@ -39,7 +46,7 @@ class Bottleneck(nn.Module):
             self.downsample = nn.Sequential(convolution(inputs, outputs, 1, stride), batch_norm(outputs))
 
     def forward(self, x):
-        """Apply the block: (B, inputs, H, W) → (B, 4 × width, H / stride, W / stride)."""
+        """Return the block's output: (B, inputs, H, W) → (B, 4 × width, H / stride, W / stride), rounded up."""
         shortcut = x if self.downsample is None else self.downsample(x)
         x = F.relu(self.bn1(self.conv1(x)))  # in place, a step took 4 % longer on a CPU
         x = F.relu(self.bn2(self.conv2(x)))
@@ -47,7 +54,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet50(nn.Module):
-    """A 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer."""
+    """ResNet-50: a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer."""
 
     def __init__(self, classes):
         super().__init__()
@@ -62,7 +69,7 @@ class ResNet50(nn.Module):
         self.fc = nn.Linear(channels, classes)
 
     def forward(self, x):
-        """Classify images: (B, 3, H, W) → (B, classes)."""
+        """Return the logits, (B, classes), of images, (B, 3, H, W)."""
         x = F.relu(self.bn1(self.conv1(x)))
         x = F.max_pool2d(x, 3, stride=2, padding=1)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
@@ -70,20 +77,22 @@ class ResNet50(nn.Module):
 
 
 class ResNet50Trainer(OneFlowTrainer):
-    """Images to classes, cross entropy with label smoothing."""
+    """The trainer of ResNet-50: images to classes, with the cross entropy with label smoothing as its loss."""
 
     def build(self, options):
-        """Return the ResNet-50 network with `num_classes` of the model's options."""
+        """Return the network for the model's options, of which it needs `num_classes`."""
         return ResNet50(options["num_classes"])
 
     def outputs(self, network, batch):
-        """Return the network's logits of a micro-batch, a sequence of one array (B, classes)."""
+        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes)."""
         return (network(batch["image"]),)
 
     def loss(self, outputs, batch):
-        """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch: a scalar.
+        """Return the cross entropy with label smoothing, the mean over the micro-batch: a float32 scalar.
 
-        `outputs` holds the logits (B, classes); `batch["label"]` is (B,).
+        For a sample it is (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p; ε is the model's option
+        `label_smoothing`. `outputs` holds the logits, (B, classes); `batch["label"]` holds the indices of the
+        classes, (B,).
         """
         smoothing = self.request.model_options["label_smoothing"]
         per_class = negative_log_softmax(outputs[0])

@@ -12,27 +12,31 @@ from dlperf_sdk.worker.base_trainer import BaseTrainer
 
 
 class ReplicaState(BaseTrainer):
-    """The hooks of a trainer that read and set its state. Parameters have the manifest's layout in OneFlow."""
+    """The part of OneFlow's trainers that reads and sets a replica's state. Parameters have the manifest's layout."""
 
     def assign(self, name, parameter, values):
-        """Set this replica's part of a parameter, in place, to NumPy values in the manifest's layout."""
+        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process."""
         with flow.no_grad():
             to_local(parameter).copy_(flow.from_numpy(values).to(self.device))
 
     def read_parameter(self, name, replica):
-        """Return a parameter's values: float32, in the manifest's layout, C order."""
+        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order."""
         return np.ascontiguousarray(to_local(self.named[name]).detach().numpy())
 
     def running_means(self, replica):
-        """Yield the name and the running mean, a NumPy array (channels,), of every batch norm of a replica."""
+        """Yield (name, running mean) for each batch norm of a replica.
+
+        A mean is a float32 NumPy array (channels,).
+        """
         for name, values in self.network.named_buffers():
             if name.endswith("running_mean"):
                 yield name, to_local(values).numpy()
 
     def moments(self, replica):
-        """Yield the name and the NumPy values of each moment that the optimizer keeps for a replica.
+        """Yield (name, values) for each moment that the optimizer keeps for a replica; values are a NumPy array.
 
-        The count of updates, which a graph keeps among them and shows as zero, is left out.
+        A name is NUMBER.MOMENT, with the number of the parameter in the optimizer; in a graph it is the graph's own
+        name. The count of updates, which a graph keeps among the moments and shows as zero, is left out.
         """
         for name, values in moments(self.optimizer, self.graph):
             if not name.startswith("System-"):

@@ -13,7 +13,7 @@ from dlperf_sdk.worker.architectures import LAYER_NORM_EPSILON, POSITIONS, SEGME
 
 
 class Embeddings(nn.Layer):
-    """Words, positions and segments, summed."""
+    """The sum of the embeddings of words, positions and segments, then layer norm and dropout."""
 
     def __init__(self, words, hidden):
         super().__init__()
@@ -23,14 +23,17 @@ class Embeddings(nn.Layer):
         self.norm = nn.LayerNorm(hidden, epsilon=LAYER_NORM_EPSILON)
 
     def forward(self, input_ids, segment_ids, dropout):
-        """Embed token and segment ids: (B, S), (B, S) → (B, S, H)."""
+        """Return the embeddings, (B, S, H), of token and segment ids, (B, S) both.
+
+        `dropout` is the rate of dropout.
+        """
         position = self.position.weight[: input_ids.shape[1]]
         x = self.norm(self.word(input_ids) + position + self.segment(segment_ids))
         return F.dropout(x, dropout)
 
 
 class Attention(nn.Layer):
-    """Every token looks at every token, in several heads; then the residual sum and its norm."""
+    """Self-attention with several heads, then dropout, the residual sum and layer norm."""
 
     def __init__(self, hidden, heads):
         super().__init__()
@@ -42,7 +45,11 @@ class Attention(nn.Layer):
         self.norm = nn.LayerNorm(hidden, epsilon=LAYER_NORM_EPSILON)
 
     def forward(self, x, mask, dropout):
-        """Apply self-attention to x, (B, S, H), with the mask (B, 1, 1, S) added to the scores: → (B, S, H)."""
+        """Return the block's output, (B, S, H), for x, (B, S, H).
+
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others. `dropout` is
+        the rate of dropout.
+        """
         query, key, value = (
             projection(x).reshape([0, 0, self.heads, self.width]).transpose([0, 2, 1, 3])
             for projection in (self.query, self.key, self.value)
@@ -54,7 +61,7 @@ class Attention(nn.Layer):
 
 
 class Layer(nn.Layer):
-    """Attention, then the feed-forward block."""
+    """One layer of the encoder: attention, then the feed-forward block with its residual sum and layer norm."""
 
     def __init__(self, hidden, heads, intermediate):
         super().__init__()
@@ -64,13 +71,20 @@ class Layer(nn.Layer):
         self.norm = nn.LayerNorm(hidden, epsilon=LAYER_NORM_EPSILON)
 
     def forward(self, x, mask, dropout):
-        """Apply attention and feed-forward to x, with the mask of the scores: (B, S, H) → (B, S, H)."""
+        """Return the layer's output, (B, S, H), for x, (B, S, H).
+
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others. `dropout` is
+        the rate of dropout.
+        """
         x = self.attention(x, mask, dropout)
         return self.norm(x + F.dropout(self.output(F.gelu(self.intermediate(x))), dropout))
 
 
 class MaskedLM(nn.Layer):
-    """Head for masked language modelling; the decoder's weight is the word embeddings'."""
+    """The head for masked language modelling: a linear layer, GELU, layer norm, and the decoder.
+
+    The decoder's weight is that of the word embeddings.
+    """
 
     def __init__(self, words, hidden):
         super().__init__()
@@ -79,13 +93,13 @@ class MaskedLM(nn.Layer):
         self.bias = self.create_parameter([words], is_bias=True)
 
     def forward(self, x, word_embeddings):
-        """Return the logits of masked words: x (B · P, H), embeddings (V, H) → (B · P, V)."""
+        """Return the logits of words, (B · P, V), for x, (B · P, H), and the word embeddings, (V, H)."""
         x = self.norm(F.gelu(self.transform(x)))
         return paddle.matmul(x, word_embeddings, transpose_y=True) + self.bias
 
 
 class Bert(nn.Layer):
-    """Embeddings, the encoder, and the two heads of pre-training."""
+    """BERT: the embeddings, the encoder, and the two heads of pre-training."""
 
     def __init__(self, words, hidden, heads, intermediate, layers):
         super().__init__()
@@ -98,7 +112,8 @@ class Bert(nn.Layer):
     def forward(self, input_ids, segment_ids, attention_mask, masked_positions, dropout):
         """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
 
-        The first three inputs are (B, S); `masked_positions` is (B, P).
+        `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`,
+        (B, P), has the positions of the masked words in the sequence. `dropout` is the rate of dropout.
         """
         x = self.embeddings(input_ids, segment_ids, dropout)
         mask = paddle.where(attention_mask == 0, float("-inf"), 0.0).unsqueeze([1, 2])
@@ -109,17 +124,17 @@ class Bert(nn.Layer):
 
 
 def gather_positions(x, positions):
-    """Gather the tokens at these positions of each sequence: (B, S, H), (B, P) → (B · P, H)."""
+    """Return the vectors of x, (B, S, H), at `positions`, (B, P), of each sequence: (B · P, H)."""
     sequences, tokens, _ = x.shape
     first = paddle.arange(0, sequences * tokens, tokens).unsqueeze(1)
     return paddle.index_select(x.flatten(0, 1), (first + positions).flatten())
 
 
 class BertBaseTrainer(PaddleTrainer):
-    """Sequences to the words that were masked, and whether their second part follows the first."""
+    """The trainer of BERT-Base: predicts the masked words, and if a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the BERT network with the sizes of the model's options."""
+        """Return the network with the sizes of the model's options."""
         return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],
@@ -129,7 +144,7 @@ class BertBaseTrainer(PaddleTrainer):
         )
 
     def outputs(self, network, batch):
-        """Return the network's logits of words, (B · P, V), and of the next sentence, (B, 2), for a micro-batch."""
+        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2)."""
         return network(
             batch["input_ids"],
             batch["segment_ids"],
@@ -139,9 +154,11 @@ class BertBaseTrainer(PaddleTrainer):
         )
 
     def loss(self, outputs, batch):
-        """Return the mean of -log p over the predictions in use, plus that over the next-sentence labels: a scalar.
+        """Return the sum of the losses of both heads: a float32 scalar.
 
-        `outputs` are the logits (B · P, V) and (B, 2); `batch` has the labels and weights.
+        The loss of words is the mean of -log p[`masked_ids`], weighted by `masked_weights`
+        (0 for predictions not in use), both (B, P). That of the next sentence is the mean of -log
+        p[`next_sentence_label`], (B,). `outputs` are the logits, (B · P, V) and (B, 2).
         """
         words, follows = (logits.astype("float32") for logits in outputs)
         weights = batch["masked_weights"].flatten()

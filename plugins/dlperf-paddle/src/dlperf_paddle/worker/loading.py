@@ -13,7 +13,10 @@ _ERROR = "error"
 
 
 class Loader(loading.Loader):
-    """An endless iterator over the batches of one replica: dicts of tensors on its device."""
+    """An endless iterator over one replica's batches: dictionaries of tensors, by the input's name.
+
+    The tensors are on the replica's device.
+    """
 
     def open(self, dataset, draws, request):
         """Return a DataLoader over the dataset in the order of `draws`; its processes end with this one."""

@@ -11,16 +11,19 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(inputs, outputs, kernel, stride, layout):
-    """Return a `kernel` × `kernel` convolution without bias, padded on all sides by half its kernel."""
+    """Return a `kernel` × `kernel` convolution from `inputs` to `outputs` channels, without bias.
+
+    Zeros pad each side by half the kernel's size, rounded down. `layout` is `NCHW` or `NHWC`.
+    """
     return nn.Conv2D(
         inputs, outputs, kernel, stride, padding=kernel // 2, bias_attr=False, data_format=layout
     )
 
 
 def batch_norm(channels, layout):
-    """Return a batch norm of `channels` over this replica's micro-batch.
+    """Return a batch norm of `channels` channels, which uses the statistics of this replica's micro-batch.
 
-    Paddle's momentum is the share of the old statistics.
+    `layout` is `NCHW` or `NHWC`. Paddle's momentum is the share of the old statistics.
     """
     return nn.BatchNorm2D(
         channels, momentum=1 - BATCH_NORM_MOMENTUM, epsilon=BATCH_NORM_EPSILON, data_format=layout
@@ -28,7 +31,12 @@ def batch_norm(channels, layout):
 
 
 class Bottleneck(nn.Layer):
-    """1×1 down to the width, 3×3, 1×1 up to four times the width, and the shortcut around them."""
+    """A residual block: convolutions of 1×1, 3×3 and 1×1, each with batch norm, and the shortcut around them.
+
+    They have `width`, `width` and 4 × `width` channels; the block's input has `inputs`. `stride` is that of the 3×3
+    convolution. If the number of channels changes, the shortcut is a 1×1 convolution of that stride, with batch norm.
+    `layout` is `NCHW` or `NHWC`.
+    """
 
     def __init__(self, inputs, width, stride, layout):
         super().__init__()
@@ -43,7 +51,10 @@ class Bottleneck(nn.Layer):
             )
 
     def forward(self, x):
-        """Apply the block: (B, inputs, H, W) → (B, 4 × width, H / stride, W / stride), or channels last."""
+        """Return the block's output: (B, inputs, H, W) → (B, 4 × width, H / stride, W / stride), rounded up.
+
+        That is the layout `NCHW`; in `NHWC`, channels are the last axis of both.
+        """
         shortcut = x if self.downsample is None else self.downsample(x)
         x = F.relu(self.bn1(self.conv1(x)))
         x = F.relu(self.bn2(self.conv2(x)))
@@ -53,7 +64,10 @@ class Bottleneck(nn.Layer):
 
 
 class ResNet50(nn.Layer):
-    """A 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer."""
+    """ResNet-50: a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer.
+
+    `layout` is `NCHW` or `NHWC`.
+    """
 
     def __init__(self, classes, layout):
         super().__init__()
@@ -70,7 +84,7 @@ class ResNet50(nn.Layer):
         self.fc = nn.Linear(channels, classes)
 
     def forward(self, x):
-        """Classify images: (B, 3, H, W), or (B, H, W, 3) in the layout nhwc → (B, classes)."""
+        """Return the logits, (B, classes), of images: (B, 3, H, W) in the layout `NCHW`, (B, H, W, 3) in `NHWC`."""
         x = F.relu(self.bn1(self.conv1(x)))
         x = F.max_pool2d(x, 3, stride=2, padding=1, data_format=self.layout)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
@@ -78,20 +92,22 @@ class ResNet50(nn.Layer):
 
 
 class ResNet50Trainer(PaddleTrainer):
-    """Images to classes, cross entropy with label smoothing."""
+    """The trainer of ResNet-50: images to classes, with the cross entropy with label smoothing as its loss."""
 
     def build(self, options):
-        """Return the ResNet-50 network with `num_classes` of the model's options."""
+        """Return the network for the model's options, of which it needs `num_classes`."""
         return ResNet50(options["num_classes"], self.layout.upper())
 
     def outputs(self, network, batch):
-        """Return the network's logits of a micro-batch, a sequence of one array (B, classes)."""
+        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes)."""
         return (network(batch["image"]),)
 
     def loss(self, outputs, batch):
-        """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch: a scalar.
+        """Return the cross entropy with label smoothing, the mean over the micro-batch: a float32 scalar.
 
-        `outputs` holds the logits (B, classes); `batch["label"]` is (B,).
+        For a sample it is (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p; ε is the model's option
+        `label_smoothing`. `outputs` holds the logits, (B, classes); `batch["label"]` holds the indices of the
+        classes, (B,).
         """
         smoothing = self.request.model_options["label_smoothing"]
         return F.cross_entropy(outputs[0].astype("float32"), batch["label"], label_smoothing=smoothing)

@@ -9,25 +9,35 @@ from dlperf_sdk.worker.base_trainer import BaseTrainer
 
 
 class ReplicaState(BaseTrainer):
-    """The hooks of a trainer that read and set its state. Linear layers' weights are transposed in Paddle."""
+    """The part of Paddle's trainers that reads and sets a replica's state.
+
+    Linear layers' weights are (in, out) in Paddle, and (out, in) in the manifest; other parameters have the
+    manifest's layout.
+    """
 
     def assign(self, name, parameter, values):
-        """Set a parameter, in place, to NumPy values in the manifest's layout."""
+        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process."""
         parameter.set_value(values.T if name in self._transposed else values)
 
     def read_parameter(self, name, replica):
-        """Return a parameter as a NumPy array: float32, in the manifest's layout, C order. There is one `replica`."""
+        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order."""
         values = self.named[name].numpy()
         return np.ascontiguousarray(values.T if name in self._transposed else values)
 
     def running_means(self, replica):
-        """Yield the name and the running mean, a NumPy array (channels,), of every batch norm of a replica."""
+        """Yield (name, running mean) for each batch norm of a replica.
+
+        A mean is a float32 NumPy array (channels,).
+        """
         for name, values in self.network.named_parameters():
             if name.endswith("._mean"):
                 yield name[: -len("_mean")] + "running_mean", values.numpy()
 
     def moments(self, replica):
-        """Yield the name and the NumPy values of each moment that the optimizer keeps for a replica."""
+        """Yield (name, values) for each moment that the optimizer keeps for a replica; values are a NumPy array.
+
+        A name is PARAMETER.MOMENT, with Paddle's name of the moment. Values have the layout of Paddle's parameters.
+        """
         for kind, values in self.optimizer._accumulators.items():
             if not kind.endswith("_pow_acc"):
                 for name, parameter in self.named.items():

@@ -12,7 +12,7 @@ from dlperf_tensorflow.worker.training import TensorFlowTrainer
 
 
 class Linear(tf.Module):
-    """x · W + b, with W (in, out)."""
+    """A linear layer, x · W + b over the last axis; W is (in, out). `name` is the layer's in the manifest."""
 
     def __init__(self, weights, name):
         super().__init__()
@@ -24,7 +24,7 @@ class Linear(tf.Module):
 
 
 class LayerNorm(tf.Module):
-    """Over the last axis."""
+    """A layer norm over the last axis, computed in float32. `name` is the layer's in the manifest."""
 
     def __init__(self, weights, name):
         super().__init__()
@@ -41,7 +41,7 @@ class LayerNorm(tf.Module):
 
 
 class Embeddings(tf.Module):
-    """Words, positions and segments, summed."""
+    """The sum of the embeddings of words, positions and segments, then layer norm and dropout."""
 
     def __init__(self, weights):
         super().__init__()
@@ -51,14 +51,20 @@ class Embeddings(tf.Module):
         self.norm = LayerNorm(weights, "embeddings.norm")
 
     def __call__(self, input_ids, segment_ids, dtype, dropout):
-        """Embed token and segment ids: (B, S), (B, S) → (B, S, H)."""
+        """Return the embeddings, (B, S, H), of token and segment ids, (B, S) both.
+
+        `dtype` is the type of the result, and `dropout` the rate of dropout.
+        """
         position = self.position[: input_ids.shape[1]]
         x = tf.gather(self.word, input_ids) + position + tf.gather(self.segment, segment_ids)
         return apply_dropout(tf.cast(self.norm(x), dtype), dropout)
 
 
 class Attention(tf.Module):
-    """Every token looks at every token, in several heads; then the residual sum and its norm."""
+    """Self-attention with several heads, then dropout, the residual sum and layer norm.
+
+    `name` is the block's in the manifest.
+    """
 
     def __init__(self, weights, name, heads):
         super().__init__()
@@ -70,7 +76,11 @@ class Attention(tf.Module):
         self.norm = LayerNorm(weights, name + ".norm")
 
     def __call__(self, x, mask, dropout):
-        """Attend: (B, S, H), and the addend of the scores, (B, 1, 1, S) → (B, S, H)."""
+        """Return the block's output, (B, S, H), for x, (B, S, H).
+
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others. `dropout` is
+        the rate of dropout.
+        """
         sequences, tokens, hidden = x.shape
         width = hidden // self.heads
         query, key, value = (
@@ -84,7 +94,10 @@ class Attention(tf.Module):
 
 
 class Layer(tf.Module):
-    """Attention, then the feed-forward block."""
+    """One layer of the encoder: attention, then the feed-forward block with its residual sum and layer norm.
+
+    `name` is the layer's in the manifest, such as `encoder.0`.
+    """
 
     def __init__(self, weights, name, heads):
         super().__init__()
@@ -94,13 +107,20 @@ class Layer(tf.Module):
         self.norm = LayerNorm(weights, name + ".norm")
 
     def __call__(self, x, mask, dropout):
-        """Apply the layer: (B, S, H) → (B, S, H)."""
+        """Return the layer's output, (B, S, H), for x, (B, S, H).
+
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others. `dropout` is
+        the rate of dropout.
+        """
         x = self.attention(x, mask, dropout)
         return self.norm(x + apply_dropout(self.output(gelu(self.intermediate(x))), dropout))
 
 
 class MaskedLM(tf.Module):
-    """Head for masked language modelling; the decoder's weight is the word embeddings'."""
+    """The head for masked language modelling: a linear layer, GELU, layer norm, and the decoder.
+
+    The decoder's weight is that of the word embeddings.
+    """
 
     def __init__(self, weights):
         super().__init__()
@@ -109,13 +129,13 @@ class MaskedLM(tf.Module):
         self.bias = weights("masked_lm.bias")
 
     def __call__(self, x, word_embeddings):
-        """Predict words: (B · P, H), (V, H) → (B · P, V)."""
+        """Return the logits of words, (B · P, V), for x, (B · P, H), and the word embeddings, (V, H)."""
         x = self.norm(gelu(self.transform(x)))
         return tf.matmul(x, tf.cast(word_embeddings, x.dtype), transpose_b=True) + tf.cast(self.bias, x.dtype)
 
 
 class Bert(tf.Module):
-    """Embeddings, the encoder, and the two heads of pre-training."""
+    """BERT: the embeddings, the encoder, and the two heads of pre-training."""
 
     def __init__(self, weights, heads, layers):
         super().__init__()
@@ -126,7 +146,12 @@ class Bert(tf.Module):
         self.masked_lm = MaskedLM(weights)
 
     def __call__(self, input_ids, segment_ids, attention_mask, masked_positions, dtype, dropout):
-        """Compute logits: (B, S) three times, (B, P) → words (B · P, V), next sentence (B, 2)."""
+        """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
+
+        `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`,
+        (B, P), has the positions of the masked words in the sequence. `dtype` is the type to compute in, and
+        `dropout` the rate of dropout.
+        """
         x = self.embeddings(input_ids, segment_ids, dtype, dropout)
         mask = tf.where(attention_mask == 0, -float("inf"), 0.0)[:, None, None, :]
         for layer in self.encoder:
@@ -137,24 +162,27 @@ class Bert(tf.Module):
 
 
 def gelu(x):
-    """Return the exact GELU of each element, x · Φ(x), computed with erf."""
+    """Return the exact GELU of each element of x, x · Φ(x), computed with erf."""
     return tf.nn.gelu(x, approximate=False)
 
 
 def apply_dropout(x, rate):
-    """Drop elements of x with the probability `rate` by `tf.nn.dropout`; return x unchanged if the rate is 0."""
+    """Return x with elements set to 0 with the probability `rate`, and the others divided by 1 - rate.
+
+    X itself for rate 0.
+    """
     return tf.nn.dropout(x, rate) if rate else x
 
 
 class BertBaseTrainer(TensorFlowTrainer):
-    """Sequences to the words that were masked, and whether their second part follows the first."""
+    """The trainer of BERT-Base: predicts the masked words, and if a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the BERT network; `options` gives heads and layers, the weights give all other sizes."""
+        """Return the network with the options' numbers of heads and layers; the weights give all other sizes."""
         return Bert(self.weights, options["heads"], options["layers"])
 
     def outputs(self, network, batch):
-        """Return the network's logits of words, (B · P, V), and of the next sentence, (B, 2), for a micro-batch."""
+        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2)."""
         return network(
             batch["input_ids"],
             batch["segment_ids"],
@@ -165,9 +193,11 @@ class BertBaseTrainer(TensorFlowTrainer):
         )
 
     def loss(self, outputs, batch):
-        """Return the mean of -log p over the predictions in use, plus that over the next-sentence labels: a scalar.
+        """Return the sum of the losses of both heads: a float32 scalar.
 
-        `outputs` are the logits (B · P, V) and (B, 2); `batch` has the labels and weights.
+        The loss of words is the mean of -log p[`masked_ids`], weighted by `masked_weights`
+        (0 for predictions not in use), both (B, P). That of the next sentence is the mean of -log
+        p[`next_sentence_label`], (B,). `outputs` are the logits, (B · P, V) and (B, 2).
         """
         words, follows = (tf.cast(logits, tf.float32) for logits in outputs)
         weights = tf.reshape(batch["masked_weights"], (-1,))
@@ -177,5 +207,5 @@ class BertBaseTrainer(TensorFlowTrainer):
 
 
 def cross_entropy(labels, logits):
-    """Return -log p[label] of each row: labels (N,), logits (N, K) → (N,)."""
+    """Return -log p[label] for each row: labels (N,), logits (N, K) → (N,)."""
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)

@@ -1,4 +1,4 @@
-"""TensorFlow's own tf.data pipelines."""
+"""TensorFlow's own loaders: tf.data pipelines."""
 
 from collections import deque
 
@@ -9,19 +9,24 @@ from dlperf_sdk.worker.data import DataError
 
 
 class Loader(loading.Loader):
-    """An endless iterator over the batches of one replica: dicts of tensors on the host.
+    """An endless iterator over one replica's batches: dictionaries of tensors on the host, by the input's name.
 
-    A dataset is a pipeline here: `keys_of(draws)` makes the arrays that describe one batch, whose types and shapes are
-    `signature`; `pipeline(keys, workers)` makes a dataset of batches of one of such arrays; `explain(draws, error)`
-    says what was wrong with a batch that failed.
+    Its dataset is a `TokenPipeline` or a `JpegPipeline`, which both have:
+
+    - `keys_of(draws)`: the lists that describe one batch, of the types and shapes in `signature`;
+    - `pipeline(keys, workers)`: the `tf.data.Dataset` of batches for a dataset of such lists;
+    - `explain(draws, error)`: the message for a batch that failed.
     """
 
     def count_prefetched(self):
-        """Return how many batches the pipeline holds ready, whatever the number of its threads."""
+        """Return how many batches the pipeline holds ready; it does not depend on the number of threads."""
         return loading.PREFETCH
 
     def open(self, dataset, draws, request):
-        """Return the iterator of the dataset's pipeline in the order of `draws`."""
+        """Return the iterator of the dataset's pipeline over batches in the order of `draws`.
+
+        The pipeline has a pool of `workers` threads. An error of a batch is raised by `__next__`, as a DataError.
+        """
         self._dataset, self._pending = dataset, deque()
 
         def keys():

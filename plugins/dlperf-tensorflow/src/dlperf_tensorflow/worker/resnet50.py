@@ -11,7 +11,10 @@ from dlperf_tensorflow.worker.training import TensorFlowTrainer
 
 
 class Convolution(tf.Module):
-    """A convolution without bias, padded on all sides by half its kernel; the kernel is HWIO."""
+    """A convolution without bias. Zeros pad each side by half the kernel's size, rounded down.
+
+    `name` is the layer's in the manifest; the kernel is HWIO, and is cast to the type of the input.
+    """
 
     def __init__(self, weights, name, stride=1):
         super().__init__()
@@ -32,7 +35,10 @@ class Convolution(tf.Module):
 
 
 class BatchNorm(tf.Module):
-    """Batch norm over this replica's micro-batch, in one kernel that also moves the running statistics."""
+    """A batch norm with the statistics of this replica's micro-batch, which also moves the running statistics.
+
+    `name` is the layer's in the manifest. One kernel computes both.
+    """
 
     def __init__(self, weights, name):
         super().__init__()
@@ -61,7 +67,11 @@ class BatchNorm(tf.Module):
 
 
 class Bottleneck(tf.Module):
-    """1×1 down to the width, 3×3, 1×1 up to four times the width, and the shortcut around them."""
+    """A residual block: convolutions of 1×1, 3×3 and 1×1, each with batch norm, and the shortcut around them.
+
+    `name` is the block's in the manifest, such as `layer1.0`; the weights give the channels. `stride` is that of the
+    3×3 convolution. If `shortcut`, the shortcut is a 1×1 convolution of that stride, with batch norm.
+    """
 
     def __init__(self, weights, name, stride, shortcut):
         super().__init__()
@@ -79,7 +89,10 @@ class Bottleneck(tf.Module):
             )
 
     def __call__(self, x):
-        """Apply the block: (B, H, W, inputs) → (B, H / stride, W / stride, 4 × width)."""
+        """Return the block's output: (B, inputs, H, W) → (B, 4 × width, H / stride, W / stride), rounded up.
+
+        That is the layout `NCHW`; in `NHWC`, channels are the last axis of both.
+        """
         shortcut = x
         if self.downsample is not None:
             convolution, norm = self.downsample
@@ -90,7 +103,7 @@ class Bottleneck(tf.Module):
 
 
 class ResNet50(tf.Module):
-    """A 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer."""
+    """ResNet-50: a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer."""
 
     def __init__(self, weights):
         super().__init__()
@@ -109,7 +122,7 @@ class ResNet50(tf.Module):
         self.weight, self.bias = weights("fc.weight", (1, 0)), weights("fc.bias")
 
     def __call__(self, x):
-        """Classify images: (B, H, W, 3), or (B, 3, H, W) in the layout nchw → (B, classes)."""
+        """Return the logits, (B, classes), of images: (B, 3, H, W) in the layout `NCHW`, (B, H, W, 3) in `NHWC`."""
         x = tf.nn.relu(self.bn1(self.conv1(x)))
         # Behind a ReLU, zeros are as good a padding of a maximum as -∞, and XLA takes no other.
         x = tf.nn.max_pool2d(
@@ -122,7 +135,13 @@ class ResNet50(tf.Module):
 
 
 def spatial(layout, spatial_axes, other_axes):
-    """Return `spatial_axes` for height and width, `other_axes` for samples and channels, in this layout's order."""
+    """Return a list with an item for each axis of images in a layout, in the layout's order.
+
+    Args:
+        layout: `NCHW` or `NHWC`.
+        spatial_axes: The item for height and for width.
+        other_axes: The item for samples and for channels.
+    """
     return (
         [other_axes, spatial_axes, spatial_axes, other_axes]
         if layout == "NHWC"
@@ -131,20 +150,22 @@ def spatial(layout, spatial_axes, other_axes):
 
 
 class ResNet50Trainer(TensorFlowTrainer):
-    """Images to classes, cross entropy with label smoothing."""
+    """The trainer of ResNet-50: images to classes, with the cross entropy with label smoothing as its loss."""
 
     def build(self, options):
-        """Return the ResNet-50 network; the weights give the number of classes."""
+        """Return the network; the weights give the number of classes."""
         return ResNet50(self.weights)
 
     def outputs(self, network, batch):
-        """Return the network's logits of a micro-batch, a sequence of one array (B, classes)."""
+        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes)."""
         return (network(tf.cast(batch["image"], self.dtype)),)
 
     def loss(self, outputs, batch):
-        """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch: a scalar.
+        """Return the cross entropy with label smoothing, the mean over the micro-batch: a float32 scalar.
 
-        `outputs` holds the logits (B, classes); `batch["label"]` is (B,).
+        For a sample it is (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p; ε is the model's option
+        `label_smoothing`. `outputs` holds the logits, (B, classes); `batch["label"]` holds the indices of the
+        classes, (B,).
         """
         smoothing = self.request.model_options["label_smoothing"]
         minus_log = -tf.nn.log_softmax(tf.cast(outputs[0], tf.float32))

@@ -7,24 +7,30 @@ from dlperf_sdk.worker.base_trainer import BaseTrainer
 
 
 class ReplicaState(BaseTrainer):
-    """The hooks of a trainer that read and set its state, which `Weights` keeps."""
+    """The part of TensorFlow's trainers that reads and sets the replicas' state, which `Weights` keeps."""
 
     def assign(self, name, parameter, values):
-        """Set every replica's copy of a parameter to NumPy values in the manifest's layout."""
+        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process."""
         self.weights.assign(name, values)
 
     def read_parameter(self, name, replica):
-        """Return one replica's values of a parameter: float32, in the manifest's layout, C order."""
+        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order."""
         return self.weights.read(name, replica)
 
     def running_means(self, replica):
-        """Yield the name and the running mean, a NumPy array (channels,), of every batch norm of a replica."""
+        """Yield (name, running mean) for each batch norm of a replica.
+
+        A mean is a float32 NumPy array (channels,).
+        """
         for name, variable in self.weights.statistics.items():
             if name.endswith("running_mean"):
                 yield name, self.weights.copy_of(variable, replica).numpy()
 
     def moments(self, replica):
-        """Yield the name and the NumPy values of each moment that the optimizer keeps for a replica."""
+        """Yield (name, values) for each moment that the optimizer keeps for a replica; values are a NumPy array.
+
+        A name is the number of the moment in the optimizer. Values have the layout of TensorFlow's parameters.
+        """
         for number, variable in enumerate(self.optimizer.moments):
             yield str(number), self.weights.copy_of(variable, replica).numpy()
 

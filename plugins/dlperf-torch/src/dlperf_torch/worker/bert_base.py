@@ -14,7 +14,7 @@ from dlperf_torch.worker.training import TorchTrainer
 
 
 class Embeddings(nn.Module):
-    """Words, positions and segments, summed."""
+    """The sum of the embeddings of words, positions and segments, then layer norm and dropout."""
 
     def __init__(self, words, hidden, dropout):
         super().__init__()
@@ -25,13 +25,16 @@ class Embeddings(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, input_ids, segment_ids):
-        """Embed token and segment ids: (B, S), (B, S) → (B, S, H)."""
+        """Return the embeddings, (B, S, H), of token and segment ids, (B, S) both."""
         position = self.position.weight[: input_ids.shape[1]]
         return self.dropout(self.norm(self.word(input_ids) + position + self.segment(segment_ids)))
 
 
 class Attention(nn.Module):
-    """Every token looks at every token, in several heads; then the residual sum and its norm."""
+    """Self-attention with several heads, then dropout, the residual sum and layer norm.
+
+    If `packed`, query, key and value are computed by one matrix product.
+    """
 
     def __init__(self, hidden, heads, dropout, packed):
         super().__init__()
@@ -44,7 +47,10 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, mask):
-        """Apply self-attention to x, (B, S, H), with the mask (B, 1, 1, S) added to the scores: → (B, S, H)."""
+        """Return the block's output, (B, S, H), for x, (B, S, H).
+
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others.
+        """
         layers = (self.query, self.key, self.value)
         projected = levers.apply_packed(x, layers) if self.packed else [layer(x) for layer in layers]
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in projected)
@@ -55,7 +61,7 @@ class Attention(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention, then the feed-forward block."""
+    """One layer of the encoder: attention, then the feed-forward block with its residual sum and layer norm."""
 
     def __init__(self, hidden, heads, intermediate, dropout, packed):
         super().__init__()
@@ -66,13 +72,20 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, mask):
-        """Apply attention and feed-forward to x, with the mask of the scores: (B, S, H) → (B, S, H)."""
+        """Return the layer's output, (B, S, H), for x, (B, S, H).
+
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others.
+        """
         x = self.attention(x, mask)
         return self.norm(x + self.dropout(self.output(F.gelu(self.intermediate(x)))))
 
 
 class MaskedLM(nn.Module):
-    """Head for masked language modelling; the decoder's weight is the word embeddings'."""
+    """The head for masked language modelling: a linear layer, GELU, layer norm, and the decoder.
+
+    The decoder's weight is that of the word embeddings. Logits are computed for a multiple of `multiple` words, and
+    cut off at V.
+    """
 
     def __init__(self, words, hidden, multiple):
         super().__init__()
@@ -82,13 +95,13 @@ class MaskedLM(nn.Module):
         self.bias = nn.Parameter(torch.zeros(words))
 
     def forward(self, x, word_embeddings):
-        """Return the logits of masked words: x (B · P, H), embeddings (V, H) → (B · P, V)."""
+        """Return the logits of words, (B · P, V), for x, (B · P, H), and the word embeddings, (V, H)."""
         x = self.norm(F.gelu(self.transform(x)))
         return levers.apply_padded_linear(x, word_embeddings, self.bias, self.multiple)
 
 
 class Bert(nn.Module):
-    """Embeddings, the encoder, and the two heads of pre-training."""
+    """BERT: the embeddings, the encoder, and the two heads of pre-training."""
 
     def __init__(self, words, hidden, heads, intermediate, layers, dropout, packed_qkv=False, multiple=1):
         super().__init__()
@@ -103,7 +116,8 @@ class Bert(nn.Module):
     def forward(self, input_ids, segment_ids, attention_mask, masked_positions):
         """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
 
-        The first three inputs are (B, S); `masked_positions` is (B, P).
+        `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`,
+        (B, P), has the positions of the masked words in the sequence.
         """
         x = self.embeddings(input_ids, segment_ids)
         mask = additive(attention_mask, x)
@@ -114,9 +128,10 @@ class Bert(nn.Module):
 
 
 def additive(attention_mask, x):
-    """Return 0 for keys that get attention, -∞ for the others: (B, S) → (B, 1, 1, S), in the scores' type.
+    """Return the mask that is added to attention scores: (B, S) → (B, 1, 1, S).
 
-    Made once: given as whole numbers, or in another type than the queries, every layer would convert them.
+    It is 0 where `attention_mask` is not 0, else -∞, on the device of x. Its type is the one that the scores have:
+    autocast's, or else that of x. In another type, every layer would convert it.
     """
     device = x.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
@@ -125,20 +140,22 @@ def additive(attention_mask, x):
 
 
 def gather_positions(x, positions):
-    """Gather the tokens at these positions of each sequence: (B, S, H), (B, P) → (B · P, H)."""
+    """Return the vectors of x, (B, S, H), at `positions`, (B, P), of each sequence: (B · P, H)."""
     sequences, tokens, _ = x.shape
     first = torch.arange(0, sequences * tokens, tokens, device=x.device)[:, None]
     return x.flatten(0, 1).index_select(0, (first + positions).flatten())
 
 
 class BertBaseTrainer(TorchTrainer):
-    """Sequences to the words that were masked, and whether their second part follows the first."""
+    """The trainer of BERT-Base: predicts the masked words, and if a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the BERT network with the sizes of the model's options, after a trial of the chosen attention.
+        """Return the network with the sizes of the model's options, after a trial of the attention implementation.
+
+        The plugin's option `attention` names the implementation.
 
         Raises:
-            Unsupported: The attention does not run on the device with these sizes.
+            Unsupported: the attention does not run with these sizes, in this precision, on the device.
         """
         chosen = self.request.framework_options
         levers.probe_attention(
@@ -162,15 +179,17 @@ class BertBaseTrainer(TorchTrainer):
         )
 
     def outputs(self, network, batch):
-        """Return the network's logits of words, (B · P, V), and of the next sentence, (B, 2), for a micro-batch."""
+        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2)."""
         return network(
             batch["input_ids"], batch["segment_ids"], batch["attention_mask"], batch["masked_positions"]
         )
 
     def loss(self, outputs, batch):
-        """Return the mean of -log p over the predictions in use, plus that over the next-sentence labels: a scalar.
+        """Return the sum of the losses of both heads: a float32 scalar.
 
-        `outputs` are the logits (B · P, V) and (B, 2); `batch` has the labels and weights.
+        The loss of words is the mean of -log p[`masked_ids`], weighted by `masked_weights`
+        (0 for predictions not in use), both (B, P). That of the next sentence is the mean of -log
+        p[`next_sentence_label`], (B,). `outputs` are the logits, (B · P, V) and (B, 2).
         """
         words, follows = outputs
         weights = batch["masked_weights"].flatten()

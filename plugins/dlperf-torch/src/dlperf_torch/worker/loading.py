@@ -13,7 +13,10 @@ from dlperf_sdk.worker.batch_accounting import label_of
 
 
 class Loader(loading.Loader):
-    """An endless iterator over the batches of one replica: dicts of CPU tensors, and of an array for labels."""
+    """An endless iterator over one replica's batches: dictionaries of CPU tensors, by the input's name.
+
+    On a CPU the input that tells samples apart is a NumPy array instead.
+    """
 
     def open(self, dataset, draws, request):
         """Return a DataLoader over the dataset in the order of `draws`; its processes end with this one."""

@@ -14,12 +14,18 @@ from dlperf_torch.worker.training import TorchTrainer
 
 
 def convolution(inputs, outputs, kernel, stride=1):
-    """Return a `kernel` × `kernel` convolution without bias, padded on all sides by half its kernel."""
+    """Return a `kernel` × `kernel` convolution from `inputs` to `outputs` channels, without bias.
+
+    Zeros pad each side by half the kernel's size, rounded down.
+    """
     return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
 
 
 def batch_norm(channels, kind=BatchNorm):
-    """Return a batch norm of `channels` over this replica's micro-batch."""
+    """Return a batch norm of `channels` channels, which uses the statistics of this replica's micro-batch.
+
+    `kind` is its class: `BatchNorm` or one derived from it.
+    """
     norm = kind(channels, eps=BATCH_NORM_EPSILON, momentum=BATCH_NORM_MOMENTUM)
     # torch counts batches for a cumulative average, which a fixed momentum does not use: one kernel less.
     norm.num_batches_tracked = None
@@ -27,7 +33,12 @@ def batch_norm(channels, kind=BatchNorm):
 
 
 class Bottleneck(nn.Module):
-    """1×1 down to the width, 3×3, 1×1 up to four times the width, and the shortcut around them."""
+    """A residual block: convolutions of 1×1, 3×3 and 1×1, each with batch norm, and the shortcut around them.
+
+    They have `width`, `width` and 4 × `width` channels; the block's input has `inputs`. `stride` is that of the 3×3
+    convolution. If the number of channels changes, the shortcut is a 1×1 convolution of that stride, with batch norm.
+    `batch_norm` is a function of the channels that returns a batch norm.
+    """
 
     def __init__(self, inputs, width, stride, batch_norm=batch_norm):
         super().__init__()
@@ -40,7 +51,10 @@ class Bottleneck(nn.Module):
             self.downsample = nn.Sequential(convolution(inputs, outputs, 1, stride), batch_norm(outputs))
 
     def forward(self, x):
-        """Apply the block: (B, inputs, H, W) → (B, 4 × width, H / stride, W / stride)."""
+        """Return the block's output: (B, inputs, H, W) → (B, 4 × width, H / stride, W / stride), rounded up.
+
+        The axes are in this order in both layouts; `nhwc` is the memory format `channels_last`.
+        """
         shortcut = x if self.downsample is None else self.downsample(x)
         x = self.bn1.activate(self.conv1(x))
         x = self.bn2.activate(self.conv2(x))
@@ -48,7 +62,10 @@ class Bottleneck(nn.Module):
 
 
 class ResNet50(nn.Module):
-    """A 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer."""
+    """ResNet-50: a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer.
+
+    `classes` is the number of classes; `batch_norm` is a function of the channels that returns a batch norm.
+    """
 
     def __init__(self, classes, batch_norm=batch_norm):
         super().__init__()
@@ -64,7 +81,10 @@ class ResNet50(nn.Module):
         self.fc = nn.Linear(channels, classes)
 
     def forward(self, x):
-        """Classify images: (B, 3, H, W) → (B, classes)."""
+        """Return the logits, (B, classes), of images, (B, 3, H, W).
+
+        The axes are in this order in both layouts; images are cast to the type of the weights.
+        """
         x = self.bn1.activate(self.conv1(x.to(self.conv1.weight.dtype)))
         x = F.max_pool2d(x, 3, stride=2, padding=1)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
@@ -72,10 +92,10 @@ class ResNet50(nn.Module):
 
 
 class ResNet50Trainer(TorchTrainer):
-    """Images to classes, cross entropy with label smoothing."""
+    """The trainer of ResNet-50: images to classes, with the cross entropy with label smoothing as its loss."""
 
     def build(self, options):
-        """Return the ResNet-50 network with `num_classes` of the model's options."""
+        """Return the network for the model's options, of which it needs `num_classes`."""
         return ResNet50(options["num_classes"], partial(batch_norm, kind=self._batch_norm()))
 
     def _batch_norm(self):
@@ -88,13 +108,15 @@ class ResNet50Trainer(TorchTrainer):
         return BatchNormFp32 if chosen["batch_norm_fp32"] else BatchNorm
 
     def outputs(self, network, batch):
-        """Return the network's logits of a micro-batch, a sequence of one array (B, classes)."""
+        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes)."""
         return (network(batch["image"]),)
 
     def loss(self, outputs, batch):
-        """Return (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p, mean over the batch: a scalar.
+        """Return the cross entropy with label smoothing, the mean over the micro-batch: a float32 scalar.
 
-        `outputs` holds the logits (B, classes); `batch["label"]` is (B,).
+        For a sample it is (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p; ε is the model's option
+        `label_smoothing`. `outputs` holds the logits, (B, classes); `batch["label"]` holds the indices of the
+        classes, (B,).
         """
         smoothing = self.request.model_options["label_smoothing"]
         return F.cross_entropy(outputs[0], batch["label"], label_smoothing=smoothing)

@@ -9,31 +9,38 @@ from dlperf_sdk.worker.base_trainer import BaseTrainer
 
 
 class ReplicaState(BaseTrainer):
-    """The hooks of a trainer that read and set its state. Parameters have the manifest's layout in torch."""
+    """The part of torch's trainers that reads and sets a replica's state. Parameters have the manifest's layout."""
 
     def assign(self, name, parameter, values):
-        """Set a parameter, in place, to NumPy values in the manifest's layout."""
+        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process."""
         with torch.no_grad():
             parameter.copy_(torch.from_numpy(values))
 
     def read_parameter(self, name, replica):
-        """Return a parameter's values: float32, in the manifest's layout, C order."""
+        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order."""
         return self.named[name].detach().to("cpu", torch.float32).contiguous().numpy()
 
     def running_means(self, replica):
-        """Yield the name and the running mean, a NumPy array (channels,), of every batch norm of a replica."""
+        """Yield (name, running mean) for each batch norm of a replica.
+
+        A mean is a float32 NumPy array (channels,).
+        """
         for name, values in self.network.named_buffers():
             if name.endswith("running_mean"):
                 yield name, values.cpu().numpy()
 
     def moments(self, replica):
-        """Yield the name and the NumPy values of each moment that the optimizer keeps for a replica."""
+        """Yield (name, values) for each moment that the optimizer keeps for a replica; values are a NumPy array.
+
+        A name is PARAMETER.MOMENT, such as `fc.weight.momentum_buffer`. Values are float32 and have the layout of
+        torch's parameters. AdamW keeps no moments before the first step.
+        """
         for name, parameter in self.named.items():
             for kind, values in self.optimizer.state.get(parameter, {}).items():
                 if kind != "step":
                     yield "%s.%s" % (name, kind), values.to("cpu", torch.float32).contiguous().numpy()
 
     def count_updates(self):
-        """Return the number of updates that AdamW counted; None for SGD, which has no count."""
+        """Return the number of updates that AdamW counted; None for SGD, and before the first step."""
         counts = [int(state["step"]) for state in self.optimizer.state.values() if "step" in state]
         return min(counts, default=None)
