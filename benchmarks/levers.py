@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import paired
 import torch_case
-from dlperf_torch.options import TorchOptions, means_nothing
+from dlperf_torch.options import TorchOptions, explain_refused_option
 from paired import Comparison, Spent
 
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -95,7 +95,7 @@ class Side:
         options, batch_size, steps = SIZES[device][model]
         fields = {"precision": PLAIN[device][model], **lever.fields}
         spec = RunSpec(framework="torch", model=model, device=device, **fields)
-        refusal = means_nothing(TorchOptions(**lever.options), spec)
+        refusal = explain_refused_option(TorchOptions(**lever.options), spec)
         if refusal is not None:
             raise Unsupported(refusal)
         request = torch_case.request(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 mx = pytest.importorskip("mxnet", reason="the worker half needs MXNet, which is not in this environment")
-from dlperf_mxnet.worker.arithmetic import negative_log_likelihood  # noqa: E402
+from dlperf_mxnet.worker.arithmetic import negative_log_softmax  # noqa: E402
 from dlperf_mxnet.worker.optimizers import optimizer, sum_of_squares  # noqa: E402
 
 SGD = {"kind": "sgd", "learning_rate": 0.1, "momentum": 0.875, "weight_decay": 0.01}
@@ -79,7 +79,7 @@ def test_the_log_likelihood_is_exact():
     logits = np.random.RandomState(0).standard_normal((64, 10)).astype(np.float32) * 5
     wide = logits.astype(np.float64)
     exact = np.log(np.exp(wide).sum(axis=1, keepdims=True)) - wide
-    assert negative_log_likelihood(mx.nd, mx.nd.array(logits)).asnumpy() == pytest.approx(
+    assert negative_log_softmax(mx.nd, mx.nd.array(logits)).asnumpy() == pytest.approx(
         exact, rel=5e-7, abs=1e-6
     )
 

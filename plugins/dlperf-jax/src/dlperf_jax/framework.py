@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dlperf_jax.options import JaxOptions, reason_to_refuse
+from dlperf_jax.options import JaxOptions, explain_refused_option
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
 from dlperf_sdk.spec.run_spec import RunSpec
 
@@ -67,4 +67,4 @@ class Jax(Framework):
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return the reason why JAX cannot run a combination of offered capabilities; None if it can."""
-        return reason_to_refuse(options, spec)
+        return explain_refused_option(options, spec)

@@ -26,7 +26,7 @@ class JaxOptions:
     )
 
 
-def reason_to_refuse(options: JaxOptions, spec: RunSpec) -> str | None:
+def explain_refused_option(options: JaxOptions, spec: RunSpec) -> str | None:
     """Return the reason to refuse an option that was changed but has no effect in the case; else None."""
     if not options.one_process_per_node:
         return None

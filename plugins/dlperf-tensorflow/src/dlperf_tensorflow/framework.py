@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
-from dlperf_tensorflow.options import TensorFlowOptions, means_nothing
+from dlperf_tensorflow.options import TensorFlowOptions, explain_refused_option
 
 _PYTHON = ">=3.11,<3.14"
 _CPU = ("tensorflow-cpu==2.21.*", "numpy>=2.0")
@@ -77,7 +77,7 @@ class TensorFlow(Framework):
             reason = _explain_server_limits(spec)
             if reason:
                 return reason
-        return means_nothing(options, spec)
+        return explain_refused_option(options, spec)
 
 
 def _explain_server_limits(spec: RunSpec) -> str | None:

@@ -38,7 +38,7 @@ class TensorFlowOptions:
     )
 
 
-def means_nothing(options: TensorFlowOptions, spec: RunSpec) -> str | None:
+def explain_refused_option(options: TensorFlowOptions, spec: RunSpec) -> str | None:
     """Return the reason to refuse an option that was changed but has no effect or support in the case; else None."""
     if options.one_process_per_node:
         reason = _one_process_per_node(spec)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
 from dlperf_sdk.spec.run_spec import RunSpec
-from dlperf_torch.options import TorchOptions, means_nothing
+from dlperf_torch.options import TorchOptions, explain_refused_option
 
 _PYTHON = ">=3.11,<3.14"
 _REQUIREMENTS = ("torch>=2.11,<2.14", "numpy>=2.0", "pillow>=11.0")
@@ -63,4 +63,4 @@ class Torch(Framework):
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return the reason why torch cannot run a combination of offered capabilities; None if it can."""
-        return means_nothing(options, spec)
+        return explain_refused_option(options, spec)

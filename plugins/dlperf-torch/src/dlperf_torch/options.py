@@ -88,7 +88,7 @@ OF_MODEL: Mapping[str, str] = {
 """Options that change how one of the models is computed."""
 
 
-def means_nothing(options: TorchOptions, spec: RunSpec) -> str | None:
+def explain_refused_option(options: TorchOptions, spec: RunSpec) -> str | None:
     """Return the reason to refuse an option that was changed but has no effect or support in the case; else None."""
     for judge in (_explain_wrong_model, _training, _nccl, _cudnn, _attention, _explain_fused_batch_norm):
         if (refused := judge(options, spec)) is not None:

@@ -51,13 +51,13 @@ def scale_by_adam(beta1, beta2, epsilon):
 class LossScale:
     """A loss scale that is constant, or else halved where gradients overflow and doubled in time.
 
-    Its state is a part of the trainer's: what `first` returns.
+    Its state is a part of the trainer's: what `initial_state` returns.
     """
 
     def __init__(self, constant, is_dynamic):
         self._constant, self._is_dynamic = constant, is_dynamic
 
-    def first(self):
+    def initial_state(self):
         """Return the state before the first step."""
         scale = FIRST_SCALE if self._is_dynamic else self._constant
         return {"scale": np.float32(scale), "good_steps": np.int32(0), "skipped": np.int32(0)}

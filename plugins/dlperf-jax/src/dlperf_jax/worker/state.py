@@ -91,7 +91,7 @@ class ReplicaState(BaseTrainer):
         seeds = [self.request.seed + replica for replica in self.process.replicas]
         self.state.update(
             optimizer=self._copy_to_replicas(moments),
-            scale=self._copy_to_replicas(self.scaler.first()),
+            scale=self._copy_to_replicas(self.scaler.initial_state()),
             keys=self.replicas.place([np.asarray(jax.random.PRNGKey(seed))[None] for seed in seeds], SPLIT),
         )
 

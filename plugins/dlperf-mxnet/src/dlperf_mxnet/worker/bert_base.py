@@ -6,7 +6,7 @@ shapes: B sequences, S tokens, P predictions, H the hidden size, D the size of a
 
 from mxnet.gluon import HybridBlock, nn
 
-from dlperf_mxnet.worker.arithmetic import negative_log_likelihood
+from dlperf_mxnet.worker.arithmetic import negative_log_softmax
 from dlperf_mxnet.worker.training import MXNetTrainer
 from dlperf_sdk.worker.architectures import LAYER_NORM_EPSILON, POSITIONS, SEGMENTS
 
@@ -162,9 +162,9 @@ class Loss(HybridBlock):
         `next_sentence_label` is (B,).
         """
         weights = masked_weights.reshape((-1,))
-        per_token = F.pick(negative_log_likelihood(F, words), masked_ids.reshape((-1,)))
+        per_token = F.pick(negative_log_softmax(F, words), masked_ids.reshape((-1,)))
         masked = (weights * per_token).sum() / weights.sum()
-        return masked + F.pick(negative_log_likelihood(F, follows), next_sentence_label).mean()
+        return masked + F.pick(negative_log_softmax(F, follows), next_sentence_label).mean()
 
 
 class BertBaseTrainer(MXNetTrainer):

@@ -5,7 +5,7 @@ What is computed is laid down in `dlperf_sdk.models.resnet50`; the names are the
 
 from mxnet.gluon import HybridBlock, nn
 
-from dlperf_mxnet.worker.arithmetic import negative_log_likelihood
+from dlperf_mxnet.worker.arithmetic import negative_log_softmax
 from dlperf_mxnet.worker.training import MXNetTrainer
 from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, EXPANSION, STAGES
 
@@ -107,7 +107,7 @@ class Loss(HybridBlock):
 
     def hybrid_forward(self, F, logits, label):
         """Return the loss, (1,), of logits, (B, classes), and labels, the indices of the classes, (B,)."""
-        per_class = negative_log_likelihood(F, logits)
+        per_class = negative_log_softmax(F, logits)
         per_sample = (1 - self.smoothing) * F.pick(per_class, label) + self.smoothing * per_class.mean(axis=1)
         return per_sample.mean()
 

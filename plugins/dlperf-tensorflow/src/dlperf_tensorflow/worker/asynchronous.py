@@ -67,7 +67,7 @@ class Scheduled:
         self._rate = None, None
         self._graph = None
 
-    def placed(self, batches):
+    def place(self, batches):
         """Return None, whatever the batches: the workers hold the canonical shards."""
 
     def step(self, batch, rate):

@@ -123,7 +123,7 @@ class ConstantScale:
         """Return an empty list: a constant scale keeps no variable."""
         return ()
 
-    def scaled(self, loss):
+    def scale_loss(self, loss):
         """Return the loss that the backward pass starts from."""
         return loss if self._scale == 1 else loss * self._scale
 
@@ -147,7 +147,7 @@ class DynamicScale:
         """Return the variables that steps depend on, each with its value before the first step."""
         return (self.scale, FIRST_SCALE), (self.good_steps, 0)
 
-    def scaled(self, loss):
+    def scale_loss(self, loss):
         """Return the loss that the backward pass starts from."""
         return loss * self.scale
 

@@ -114,7 +114,7 @@ class TensorFlowRuntime(Runtime):
         elif self.request.device == "cuda":
             tf.test.experimental.sync_devices()
 
-    def losses(self, handle):
+    def read_losses(self, handle):
         """Return the tensors behind the handle of a step's loss, one per replica of this process."""
         if self.served:
             return [value.get() for value in handle]
@@ -122,7 +122,7 @@ class TensorFlowRuntime(Runtime):
 
     def wait(self, loss):
         """Wait for the losses of a step in every replica of this process; with servers, for its update as well."""
-        for value in self.losses(loss):
+        for value in self.read_losses(loss):
             value.numpy()
 
     def _gpus(self):

@@ -24,7 +24,7 @@ class MirroredReplicas:
         self.name = "all_reduce" if strategy.num_replicas_in_sync > 1 else None
         """Of the strategy in effect."""
 
-    def placed(self, batches):
+    def place(self, batches):
         """Return one batch per replica, each on its replica's device, as `strategy.run` takes them."""
         placed = []
         for replica, batch in enumerate(batches):

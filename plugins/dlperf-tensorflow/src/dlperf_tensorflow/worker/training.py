@@ -73,7 +73,7 @@ class TensorFlowTrainer(ReplicaState):
 
     def place(self, batches):
         """Return the batch as `strategy.run` takes it (one replica: a dict); None if servers hold the batches."""
-        return self._replicas.placed(batches)
+        return self._replicas.place(batches)
 
     def read_labels(self, labels):
         """Return the labels of each replica as NumPy arrays."""
@@ -103,7 +103,7 @@ class TensorFlowTrainer(ReplicaState):
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self.trained)
             loss = self.loss(self.outputs(self.network, batch), batch)
-            scaled = self.scaler.scaled(loss)
+            scaled = self.scaler.scale_loss(loss)
         gradients = tape.gradient(scaled, self.trained)
         # Of embeddings that are only looked up the gradient is sparse.
         return loss, [tf.convert_to_tensor(gradient) for gradient in gradients]
@@ -132,7 +132,7 @@ class TensorFlowTrainer(ReplicaState):
 
     def read_loss(self, loss):
         """Return the loss of each replica of this process, as a list of floats."""
-        return [float(value.numpy()) for value in self.runtime.losses(loss)]
+        return [float(value.numpy()) for value in self.runtime.read_losses(loss)]
 
     # Evidence for what was in effect.
 
