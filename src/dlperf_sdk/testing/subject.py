@@ -121,9 +121,9 @@ class FrameworkSubject(Conformance):
     def axes(self) -> Mapping[str, Sequence[Any]]:
         """Return the models, the values that the plugin declares, and the cells of its matrix, by the parameter's name.
 
-        The names are `model`, `compiler` (without `none`), `layout` (without `auto`), `source` (data sources without
-        the default), `cell` (one replica), `pair` (two replicas) and `any_cell` (both). All are empty if the plugin
-        cannot be loaded.
+        The names are `model`, `compiler` (without `none`), `layout` (without `auto`), `source`
+        (data sources without the default), `cell` (one replica), `pair` (two replicas) and `any_cell` (both). All are
+        empty if the plugin cannot be loaded.
         """
         names = ("model", "compiler", "layout", "source", "cell", "pair", "any_cell")
         try:

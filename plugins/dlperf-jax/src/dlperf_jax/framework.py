@@ -1,4 +1,4 @@
-"""JAX, as the controller sees it. Nothing here imports jax."""
+"""The controller half of the JAX plugin: what the plugin offers, needs and refuses. It does not import jax."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _XLA = "XLA compiles every step of JAX, under the compiler none as well; choose 
 
 
 class Jax(Framework):
-    """JAX 0.10 to 0.12: steps compiled by XLA, data parallel with `shard_map` over NCCL or gloo."""
+    """The plugin for JAX 0.10 to 0.12: steps compiled by XLA, data parallel with `shard_map` over NCCL or gloo."""
 
     name = "jax"
     runtime = "dlperf_jax.worker.runtime:JaxRuntime"
@@ -57,14 +57,19 @@ class Jax(Framework):
     Options: ClassVar[type[Any]] = JaxOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return one environment per kind of device; the CPU's has no CUDA packages.
+        """Return the environment for a kind of device; `strategy` and `model` make no difference.
 
-        The CPU lock holds for every Python of the range, with markers where they differ.
+        For `cpu` it has no CUDA packages, and a lock for every Python of the range. Other devices have JAX's packages
+        for CUDA 12, without a lock.
         """
         if device == "cpu":
             return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")
         return EnvironmentSpec(_PYTHON, _CUDA)
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return the reason why JAX cannot run a combination of offered capabilities; None if it can."""
+        """Return the reason why JAX cannot run a combination of offered capabilities, or None if it can.
+
+        The reason is a sentence. The plugin refuses options that have no effect in the case: see
+        `explain_refused_option`.
+        """
         return explain_refused_option(options, spec)

@@ -1,4 +1,4 @@
-"""The plugin's own options, and the cases in which they have an effect. Nothing here imports jax."""
+"""The options of the JAX plugin, and the reasons to refuse them. It does not import jax."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dlperf_sdk.spec.run_spec import RunSpec
 
 @frozen
 class JaxOptions:
-    """The plugin's own options.
+    """The options of the plugin, set with `--set NAME=VALUE`.
 
     Raises:
-        SpecError: an option has an impossible value.
+        SpecError: an option has a value that is not allowed.
     """
 
     one_process_per_node: bool = factor(
@@ -27,7 +27,10 @@ class JaxOptions:
 
 
 def explain_refused_option(options: JaxOptions, spec: RunSpec) -> str | None:
-    """Return the reason to refuse an option that was changed but has no effect in the case; else None."""
+    """Return the reason to refuse an option that is not at its default, in a sentence; None to refuse none.
+
+    An option is refused if it has no effect or no support in the case. `spec.device` must not be `auto`.
+    """
     if not options.one_process_per_node:
         return None
     if spec.topology.devices_per_node == 1:

@@ -1,4 +1,4 @@
-"""Define the processes of a JAX case: one per device or per node, finding each other through a coordinator."""
+"""Define the processes of a JAX case: a trainer per device or per node, which find each other through variables."""
 
 from typing import Dict, List
 
@@ -6,9 +6,11 @@ from dlperf_sdk.worker.processes import Cluster, Process, one_per_device, one_pe
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the trainers of a case; where several average gradients, with the variables of `jax.distributed`.
+    """Return the processes of a case: a trainer per device.
 
-    NCCL is told which interface reaches the others; gloo gets this node's address in the worker.
+    With the strategy `all_reduce` and the option `one_process_per_node` it is a trainer per node instead. With
+    `all_reduce` and several trainers, each has the variables of `jax.distributed`. On GPUs they name the network
+    interface for NCCL; on CPUs the worker gives gloo its node's address.
     """
     if cluster.strategy != "all_reduce":
         return one_per_device(cluster)

@@ -1,4 +1,7 @@
-"""Apache MXNet, as the controller sees it. Nothing here imports mxnet."""
+"""The controller half of the Apache MXNet plugin: what the plugin offers, needs and refuses.
+
+It does not import mxnet.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ _TF32 = (
 
 @frozen
 class MXNetOptions:
-    """The plugin's own options.
+    """The options of the plugin, set with `--set NAME=VALUE`.
 
     Raises:
-        SpecError: an option has an impossible value.
+        SpecError: an option has a value that is not allowed.
     """
 
     nccl: bool = factor(
@@ -40,7 +43,7 @@ class MXNetOptions:
 
 
 class MXNet(Framework):
-    """MXNet 1.9.1: imperative or hybridized gluon, replicas meeting in a kvstore."""
+    """The plugin for MXNet 1.9.1: imperative or hybridized gluon, gradients synchronized by a kvstore."""
 
     name = "mxnet"
     runtime = "dlperf_mxnet.worker.runtime:MXNetRuntime"
@@ -91,7 +94,10 @@ class MXNet(Framework):
     Options: ClassVar[type[Any]] = MXNetOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment of a kind of device; the build for GPUs is a separate package."""
+        """Return the environment for a kind of device; `strategy` and `model` make no difference.
+
+        For `cpu` it has the distribution `mxnet`, and a lock. For other devices it has `mxnet-cu112`, without a lock.
+        """
         if device == "cpu":
             return EnvironmentSpec(
                 python=_PYTHON,
@@ -101,7 +107,11 @@ class MXNet(Framework):
         return EnvironmentSpec(_PYTHON, ("mxnet-cu112==1.9.1", _NUMPY))
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return the reason why MXNet cannot run a combination of offered capabilities; None if it can."""
+        """Return the reason why MXNet cannot run a combination of offered capabilities, or None if it can.
+
+        The reason is a sentence. The plugin refuses all_reduce over several nodes, nhwc on a CPU, and precisions that
+        MXNet lacks for the device, the model or accumulation.
+        """
         cpu = spec.device == "cpu"
         if spec.strategy == "all_reduce" and spec.topology.nodes > 1:
             return (

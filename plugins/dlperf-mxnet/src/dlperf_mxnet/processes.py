@@ -1,22 +1,22 @@
-"""Define the processes of an MXNet case: one trainer per node, and the roles of its distributed kvstore."""
+"""Define the processes of an MXNet case: a trainer per node or per device, and the services of its kvstore."""
 
 from typing import Dict, List
 
 from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Node, Process, one_per_device
 
 SERVE = "dlperf_mxnet.worker.service:serve"
-"""Entry point of the scheduler and the servers; `DMLC_ROLE` names the role of each."""
+"""Function that the scheduler and the servers call; the variable `DMLC_ROLE` names the role of each."""
 
 CPU_DEVICES = "DLPERF_MXNET_CPU_DEVICES"
-"""Number of CPU devices that share the cores of a process; `dlperf_mxnet.worker` reads it."""
+"""Variable with the number of CPU devices that share the cores of a process; `dlperf_mxnet.worker` reads it."""
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the processes of a case: one trainer per node, or one per device for the strategy `independent`.
+    """Return the processes of a case: a trainer per node, or per device with the strategy `independent`.
 
-    A trainer of a node owns all its devices, as MXNet's kvstore requires. With `parameter_server`, node 0 has the
-    scheduler and every node a server, in front of the trainers. Processes find each other through the variables of
-    ps-lite (`DMLC_*`).
+    A node's trainer owns all its devices, as MXNet's kvstore requires. With `parameter_server` and several devices, a
+    scheduler on node 0 and a server on every node come before the trainers. These processes find each other through
+    the variables of ps-lite (`DMLC_*`).
     """
     if cluster.strategy == "independent":
         return one_per_device(cluster)

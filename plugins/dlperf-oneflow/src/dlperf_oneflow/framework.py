@@ -1,4 +1,7 @@
-"""OneFlow, as the controller sees it. Nothing here imports oneflow."""
+"""The controller half of the OneFlow plugin: what the plugin offers, needs and refuses.
+
+It does not import oneflow.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +34,10 @@ _NO_SERVERS = "OneFlow 0.9 has no parameter servers: its replicas meet in collec
 
 @frozen
 class OneFlowOptions:
-    """The plugin's own options.
+    """The options of the plugin, set with `--set NAME=VALUE`.
 
     Raises:
-        SpecError: an option has an impossible value.
+        SpecError: an option has a value that is not allowed.
     """
 
     loader_workers: int = context(
@@ -43,7 +46,7 @@ class OneFlowOptions:
 
 
 class OneFlow(Framework):
-    """OneFlow 0.9: eager with DistributedDataParallel, or nn.Graph with global tensors."""
+    """The plugin for OneFlow 0.9: eager with DistributedDataParallel, or nn.Graph with global tensors."""
 
     name = "oneflow"
     runtime = "dlperf_oneflow.worker.runtime:OneFlowRuntime"
@@ -81,7 +84,10 @@ class OneFlow(Framework):
     Options: ClassVar[type[Any]] = OneFlowOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment, the same for every kind of device: OneFlow has one build."""
+        """Return the environment, with a lock; device, strategy and model make no difference.
+
+        OneFlow has one build for CPUs and GPUs.
+        """
         return EnvironmentSpec(
             python=_PYTHON,
             requirements=_REQUIREMENTS,
@@ -89,7 +95,10 @@ class OneFlow(Framework):
         )
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return the reason why OneFlow cannot run a combination of offered capabilities; None if it can."""
+        """Return the reason why OneFlow cannot run a combination of offered capabilities, or None if it can.
+
+        The reason is a sentence. The plugin refuses the compiler graph with accumulation.
+        """
         if spec.compiler == "graph" and spec.accumulation != 1:
             return (
                 "OneFlow's graphs accumulate gradients wrongly on a CPU: in three of four runs single elements of the "

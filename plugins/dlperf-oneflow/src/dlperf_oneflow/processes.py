@@ -1,4 +1,4 @@
-"""Define the processes of a OneFlow case: one per device, finding each other through variables."""
+"""Define the processes of a OneFlow case: a trainer per device, which find each other through variables."""
 
 from typing import Dict, List
 
@@ -6,10 +6,11 @@ from dlperf_sdk.worker.processes import Cluster, Process, one_per_device
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device; if gradients are synchronized, with the variables that OneFlow reads at import.
+    """Return the processes of a case: a trainer per device.
 
-    OneFlow counts the ranks of a machine, not of a node: nodes that share one machine are one to it. Every
-    process sees all GPUs of its node, because OneFlow gives rank r the GPU of its LOCAL_RANK.
+    With the strategy `all_reduce` and several devices, each trainer has the variables that OneFlow reads when it is
+    imported. OneFlow counts ranks per host, so nodes with the same host are one node to it. Each process sees all
+    GPUs of its host, because OneFlow gives rank r the GPU of its LOCAL_RANK.
     """
     trainers = one_per_device(cluster)
     if cluster.strategy != "all_reduce" or len(trainers) == 1:

@@ -1,4 +1,7 @@
-"""PaddlePaddle, as the controller sees it. Nothing here imports Paddle."""
+"""The controller half of the PaddlePaddle plugin: what the plugin offers, needs and refuses.
+
+It does not import Paddle.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _CPU = ("paddlepaddle==3.3.*", "numpy>=2.0", *_OTHER_REQUIREMENTS)
 # Where a step is skipped, Paddle's GradScaler makes a float of an array of one element, which NumPy 2.4 refuses.
 _CUDA = ("paddlepaddle-gpu==3.3.*", "numpy>=2.0,<2.4", *_OTHER_REQUIREMENTS)
 _CUDA_INDEX = "https://www.paddlepaddle.org.cn/packages/stable/cu126/"
-"""Paddle's builds for GPUs are on an index of its own."""
+"""The package index with Paddle's builds for GPUs."""
 _NO_SERVERS = (
     "Paddle's parameter servers (fleet) take programs that were built in static mode, and this plugin's networks are "
     "not; choose all_reduce."
@@ -28,10 +31,10 @@ _NO_SERVERS = (
 
 @frozen
 class PaddleOptions:
-    """The plugin's own options.
+    """The options of the plugin, set with `--set NAME=VALUE`.
 
     Raises:
-        SpecError: an option has an impossible value.
+        SpecError: an option has a value that is not allowed.
     """
 
     comm_buffer_mb: int = factor(
@@ -45,7 +48,7 @@ class PaddleOptions:
 
 
 class Paddle(Framework):
-    """PaddlePaddle 3.3: eager, `to_static` or CINN, DataParallel over NCCL or gloo."""
+    """The plugin for PaddlePaddle 3.3: eager, `to_static` or CINN, DataParallel over NCCL or gloo."""
 
     name = "paddle"
     runtime = "dlperf_paddle.worker.runtime:PaddleRuntime"
@@ -81,13 +84,21 @@ class Paddle(Framework):
     Options: ClassVar[type[Any]] = PaddleOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment of a kind of device; the CPU's is a separate distribution without CUDA packages."""
+        """Return the environment for a kind of device; `strategy` and `model` make no difference.
+
+        For `cpu` it has the distribution `paddlepaddle`, and a lock. For other devices it has `paddlepaddle-gpu` from
+        Paddle's own index, without a lock.
+        """
         if device == "cpu":
             return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")
         return EnvironmentSpec(_PYTHON, _CUDA, uv_options=("--extra-index-url", _CUDA_INDEX))
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return the reason why Paddle cannot run a combination of offered capabilities; None if it can."""
+        """Return the reason why Paddle cannot run a combination of offered capabilities, or None if it can.
+
+        The reason is a sentence. On a CPU the plugin refuses every precision but fp32, and the compiler cinn; and
+        `comm_buffer_mb` where no gradients are averaged.
+        """
         if not spec.syncs_gradients and options.comm_buffer_mb != PaddleOptions().comm_buffer_mb:
             return (
                 "comm_buffer_mb is how many gradients replicas collect before they average them, and here none are "

@@ -1,4 +1,4 @@
-"""Define the processes of a Paddle case: one per device, finding each other through variables."""
+"""Define the processes of a Paddle case: a trainer per device, which find each other through variables."""
 
 from typing import Dict, List
 
@@ -6,10 +6,11 @@ from dlperf_sdk.worker.processes import Cluster, Process, one_per_device
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device; if gradients are synchronized, with the variables of `init_parallel_env`.
+    """Return the processes of a case: a trainer per device.
 
-    Each trainer has an endpoint of its own, and they meet at one that is none of these. On a CPU the backend
-    has to be named: left alone, Paddle would not choose gloo.
+    With the strategy `all_reduce` and several devices, each trainer has the variables that
+    `paddle.distributed.init_parallel_env` reads. Each trainer has an endpoint of its own, and the master has another.
+    The variables name the backend, nccl or gloo, since Paddle would not choose gloo on a CPU.
     """
     trainers = one_per_device(cluster)
     if cluster.strategy != "all_reduce" or len(trainers) == 1:

@@ -1,4 +1,7 @@
-"""TensorFlow, as the controller sees it. Nothing here imports TensorFlow."""
+"""The controller half of the TensorFlow plugin: what the plugin offers, needs and refuses.
+
+It does not import tensorflow.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _CUDA = ("tensorflow[and-cuda]==2.21.*", "numpy>=2.0")
 
 
 class TensorFlow(Framework):
-    """TensorFlow 2.21: `tf.function` with or without XLA, mirrored strategies, parameter servers."""
+    """The plugin for TensorFlow 2.21: `tf.function` with or without XLA, mirrored strategies, parameter servers."""
 
     name = "tensorflow"
     runtime = "dlperf_tensorflow.worker.runtime:TensorFlowRuntime"
@@ -64,13 +67,22 @@ class TensorFlow(Framework):
     Options: ClassVar[type[Any]] = TensorFlowOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment of a kind of device; the CPU's is a separate distribution without CUDA packages."""
+        """Return the environment for a kind of device; `strategy` and `model` make no difference.
+
+        For `cpu` it has the distribution `tensorflow-cpu`, and a lock. For other devices it has
+        `tensorflow[and-cuda]`, without a lock.
+        """
         if device == "cpu":
             return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")
         return EnvironmentSpec(_PYTHON, _CUDA)
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return the reason why TensorFlow cannot run a combination of offered capabilities; None if it can."""
+        """Return the reason why TensorFlow cannot run a combination of offered capabilities, or None if it can.
+
+        The reason is a sentence. The plugin refuses nchw on a CPU; with parameter servers GPUs, XLA, loss scaling and
+        data other than synthetic; and options that have no effect or no support in the case: see
+        `explain_refused_option`.
+        """
         if spec.layout == "nchw" and spec.device == "cpu":
             return "TensorFlow's max-pool on a CPU takes nhwc only; leave the layout at auto."
         if spec.strategy == "parameter_server_async" and spec.syncs_gradients:

@@ -1,4 +1,4 @@
-"""The plugin's own options, and which of them mean something to a case. Nothing here imports TensorFlow."""
+"""The options of the TensorFlow plugin, and the reasons to refuse some of them. It does not import TensorFlow."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dlperf_sdk.spec.run_spec import RunSpec
 
 @frozen
 class TensorFlowOptions:
-    """The plugin's own options.
+    """The options of the plugin, set with `--set NAME=VALUE`.
 
     Raises:
-        SpecError: an option has an impossible value.
+        SpecError: an option has a value that is not allowed.
     """
 
     one_process_per_node: bool = factor(
@@ -39,7 +39,10 @@ class TensorFlowOptions:
 
 
 def explain_refused_option(options: TensorFlowOptions, spec: RunSpec) -> str | None:
-    """Return the reason to refuse an option that was changed but has no effect or support in the case; else None."""
+    """Return the reason to refuse an option that is not at its default, in a sentence; None to refuse none.
+
+    An option is refused if it has no effect or no support in the case. `spec.device` must not be `auto`.
+    """
     if options.one_process_per_node:
         reason = _one_process_per_node(spec)
         if reason:

@@ -1,4 +1,4 @@
-"""Define the processes of a TensorFlow case, listed in TF_CONFIG: trainers, or one and its servers."""
+"""Define the processes of a TensorFlow case, which TF_CONFIG lists: trainers, or one trainer and its servers."""
 
 import json
 from typing import Dict, List
@@ -6,13 +6,15 @@ from typing import Dict, List
 from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Process, one_per_device, one_per_node
 
 SERVE = "dlperf_tensorflow.worker.service:serve"
-"""Entry point of TensorFlow's servers; TF_CONFIG holds the role of each."""
+"""Function that TensorFlow's servers call; the variable TF_CONFIG holds the role of each."""
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the trainers; if several average gradients, with the variables that TensorFlow reads.
+    """Return the processes of a case: a trainer per device.
 
-    TF_CONFIG names an address and a port for every worker. NCCL is told which interface reaches the others.
+    With the strategy `all_reduce` and the option `one_process_per_node` it is a trainer per node instead. With
+    `all_reduce` and several trainers, each has a TF_CONFIG with the addresses of all; on GPUs also the network
+    interface for NCCL. With `parameter_server_async` and several devices, see `plan_with_servers`.
     """
     if cluster.strategy == "parameter_server_async" and cluster.world_size > 1:
         return plan_with_servers(cluster)
@@ -35,11 +37,11 @@ def processes(cluster: Cluster) -> List[Process]:
 
 
 def plan_with_servers(cluster: Cluster) -> List[Process]:
-    """Return the servers that compute, one per device, the parameter servers, one per node, and the trainer.
+    """Return the processes of a case with parameter servers: services, then one trainer.
 
-    The trainer is on node 0. The servers run its functions, and it records for all replicas.
-
-    A node's ports are, in this order: a worker's for each device, the parameter server's, the trainer's.
+    The services are a parameter server per node, then a computing server per device. The trainer is on node 0 and has
+    no device: it schedules functions on the computing servers, and records for all replicas. A node's ports are, in
+    this order: one for each computing server, the parameter server's, the trainer's.
     """
     places = [(replica.node, replica.devices[0]) for replica in one_per_device(cluster)]
     counts = [len(facts.devices) for facts in cluster.nodes]

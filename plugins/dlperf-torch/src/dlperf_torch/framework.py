@@ -1,4 +1,4 @@
-"""PyTorch, as the controller sees it. Nothing here imports torch."""
+"""The controller half of the PyTorch plugin: what the plugin offers, needs and refuses. It does not import torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REQUIREMENTS = ("torch>=2.11,<2.14", "numpy>=2.0", "pillow>=11.0")
 
 
 class Torch(Framework):
-    """PyTorch 2.11 to 2.13: eager or inductor, DistributedDataParallel over NCCL or gloo."""
+    """The plugin for PyTorch 2.11 to 2.13: eager or inductor, DistributedDataParallel over NCCL or gloo."""
 
     name = "torch"
     runtime = "dlperf_torch.worker.runtime:TorchRuntime"
@@ -47,10 +47,10 @@ class Torch(Framework):
     Options: ClassVar[type[Any]] = TorchOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment of a kind of device; the CPU's has torch's own build without CUDA packages.
+        """Return the environment for a kind of device; `strategy` and `model` make no difference.
 
-        The CPU lock holds for every Python of the range, with markers where they differ. Other devices have no lock:
-        uv chooses torch's build for the machine. `strategy` and `model` make no difference.
+        For `cpu` it has torch's build without CUDA packages, and a lock for every Python of the range. Other devices
+        have no lock: uv chooses torch's build for the machine.
         """
         if device == "cpu":
             return EnvironmentSpec(
@@ -62,5 +62,9 @@ class Torch(Framework):
         return EnvironmentSpec(_PYTHON, _REQUIREMENTS, uv_options=("--torch-backend", "auto"))
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return the reason why torch cannot run a combination of offered capabilities; None if it can."""
+        """Return the reason why torch cannot run a combination of offered capabilities, or None if it can.
+
+        The reason is a sentence. The plugin refuses options that have no effect or no support in the case: see
+        `explain_refused_option`.
+        """
         return explain_refused_option(options, spec)

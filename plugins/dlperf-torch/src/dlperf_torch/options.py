@@ -1,4 +1,4 @@
-"""The plugin's own options, and which of them mean something to a case. Nothing here imports torch."""
+"""The options of the torch plugin, and the reasons to refuse some of them. It does not import torch."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
 
 ATTENTION = {"flash": {"cpu"}, "efficient": {"cuda"}, "cudnn": {"cuda"}, "math": {"cpu", "cuda"}}
-"""Implementation of scaled dot product attention → where torch has it with a mask."""
+"""Implementation of scaled dot product attention → the kinds of device on which torch has it with a mask."""
 
 
 @frozen
 class TorchOptions:
-    """The plugin's own options.
+    """The options of the plugin, set with `--set NAME=VALUE`.
 
     Raises:
-        SpecError: an option has an impossible value.
+        SpecError: an option has a value that is not allowed.
     """
 
     cudnn_benchmark: bool = factor(
@@ -85,11 +85,14 @@ OF_MODEL: Mapping[str, str] = {
     "vocabulary_multiple": "bert-base",
     "attention": "bert-base",
 }
-"""Options that change how one of the models is computed."""
+"""Option that changes how one of the models is computed → that model."""
 
 
 def explain_refused_option(options: TorchOptions, spec: RunSpec) -> str | None:
-    """Return the reason to refuse an option that was changed but has no effect or support in the case; else None."""
+    """Return the reason to refuse an option that is not at its default, in a sentence; None to refuse none.
+
+    An option is refused if it has no effect or no support in the case. `spec.device` must not be `auto`.
+    """
     for judge in (_explain_wrong_model, _training, _nccl, _cudnn, _attention, _explain_fused_batch_norm):
         if (refused := judge(options, spec)) is not None:
             return refused

@@ -1,4 +1,4 @@
-"""Define the processes of a torch case: one per device, finding each other through variables."""
+"""Define the processes of a torch case: a trainer per device, which find each other through variables."""
 
 from typing import Dict, List
 
@@ -6,10 +6,11 @@ from dlperf_sdk.worker.processes import Cluster, Process, one_per_device
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device; if gradients are synchronized, with the variables of `torch.distributed` ("env://").
+    """Return the processes of a case: a trainer per device.
 
-    NCCL and gloo are told which interface reaches the others. Left alone both guess, gloo from what the
-    host's name resolves to, which in a container is often nothing.
+    With the strategy `all_reduce` and several devices, each trainer has the variables that `torch.distributed` reads
+    (`env://`). They name the network interface that reaches the other nodes, for gloo and NCCL: both would guess,
+    gloo from the address of the host's name, which in a container is often none.
     """
     trainers = one_per_device(cluster)
     if cluster.strategy != "all_reduce" or len(trainers) == 1:

@@ -1,4 +1,4 @@
-"""The way of one process to the others: `jax.distributed`, and gloo where replicas are CPUs."""
+"""The connection of a process to the others: `jax.distributed`, and gloo for replicas on CPUs."""
 
 import os
 from functools import partial
@@ -12,15 +12,15 @@ from dlperf_jax.worker.replicas import SPLIT
 
 
 def join(device, host, timeout):
-    """Join the other processes, which the launch variables name.
+    """Join the other processes, which the variables of `dlperf_jax.processes` name.
 
-    Workers may compile for different lengths of time, so no process is taken for dead before `timeout` seconds; the
-    agents enforce the tighter deadlines.
+    On a CPU this also replaces JAX's CPU client by one whose gloo listens at `host`.
 
     Args:
         device: The kind of device.
         host: This node's address.
-        timeout: Seconds.
+        timeout: Seconds to wait for the others at the start, and without a sign of life of a process later. Workers
+            may compile for different times; the agents enforce the tighter deadlines.
     """
     jax.distributed.initialize(
         num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
@@ -37,9 +37,10 @@ def join(device, host, timeout):
 
 
 def connect(replicas, timeout):
-    """Open gloo's connections, once all processes are here; wait for them up to `timeout` seconds.
+    """Open gloo's connections as soon as all processes are here; wait for them up to `timeout` seconds.
 
-    gloo connects in the first collective and waits 30 seconds for the others, which may still compile at that time.
+    Without it gloo would connect in the first collective, and wait only 30 seconds for processes that may still
+    compile. `replicas` is the `Replicas` of the case.
     """
     zeros = replicas.place([np.zeros(1, np.float32)] * len(replicas.local_devices), SPLIT)
     average = replicas.program(replicas.average, SPLIT, SPLIT).lower(zeros).compile()
@@ -48,5 +49,5 @@ def connect(replicas, timeout):
 
 
 def leave():
-    """Wait for the other processes, and leave them."""
+    """Wait for the other processes, and leave `jax.distributed`."""
     jax.distributed.shutdown()

@@ -1,4 +1,4 @@
-"""Evidence for what was in effect: the products in the program that `step` runs."""
+"""Evidence for the settings in effect: the products in the program that `step` runs."""
 
 import contextlib
 
@@ -6,10 +6,11 @@ import jax
 from jax import lax
 
 PRODUCTS = frozenset({"conv_general_dilated", "dot_general"})
+"""Names of JAX's primitives for convolutions and matrix products."""
 
 
 def find_products(jaxpr):
-    """Yield the convolutions and matrix products of a program, those of its parts included."""
+    """Yield the equations of convolutions and matrix products in a jaxpr, those in nested jaxprs included."""
     for equation in jaxpr.eqns:
         if equation.primitive.name in PRODUCTS:
             yield equation
@@ -21,9 +22,10 @@ def find_products(jaxpr):
 
 
 def name_layouts(products):
-    """Return the layouts of the images that convolutions go over: `nhwc` or `nchw`.
+    """Return the set of the layouts, `nchw` or `nhwc`, of the images that convolutions take.
 
-    The gradient of a kernel is a convolution as well, over images whose channels take the place of the samples.
+    Other equations of `products` are ignored, and so is the gradient of a kernel: a convolution over images whose
+    channels take the place of the samples.
     """
     names = {(0, 3, 1, 2): "nhwc", (0, 1, 2, 3): "nchw"}
     specs = {
@@ -35,13 +37,16 @@ def name_layouts(products):
 
 
 def allows_tf32(products, device):
-    """Return True if a GPU may round the operands of some of these products, where they are float32, to TF32."""
+    """Return True if the device is a GPU and may round the float32 operands of any of these products to TF32.
+
+    `products` are equations, as `find_products` yields them; `device` is the kind of device.
+    """
     exact = {lax.Precision.HIGHEST, (lax.Precision.HIGHEST, lax.Precision.HIGHEST)}
     return device == "cuda" and any(product.params["precision"] not in exact for product in products)
 
 
 @contextlib.contextmanager
 def use_plain_fp32():
-    """Compute products of float32 in the full width of float32."""
+    """Compute float32 products in the full width of float32, without TF32, while the context lasts."""
     with jax.default_matmul_precision("highest"):
         yield

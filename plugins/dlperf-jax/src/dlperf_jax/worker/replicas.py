@@ -1,7 +1,7 @@
-"""Replicas: one per device of a mesh, some of them this process's, and the programs that run on all of them.
+"""The replicas on the devices of a mesh, some of them this process's, and the programs that run on all.
 
-A value is either `COPIED`, each replica having a copy of its own, or `SPLIT`: of what the first axis joins each replica
-has its part. Nothing but `Replicas.average` makes copies equal.
+An array is either `COPIED`, so that each replica has a copy of its own, or `SPLIT` along the first axis, so that each
+replica has its part. Copies can differ: only `Replicas.average` makes them equal.
 """
 
 import jax
@@ -12,10 +12,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 AXIS = "replica"
 COPIED, SPLIT = PartitionSpec(), PartitionSpec(AXIS)
+"""How an array lies on the replicas: a copy on each, or a part of the first axis on each."""
 
 
 class Replicas:
-    """The replicas that train together, on these devices."""
+    """The replicas that train together, one per device of `devices`."""
 
     def __init__(self, devices):
         self.mesh = Mesh(np.array(devices), (AXIS,))
@@ -23,9 +24,12 @@ class Replicas:
         """This process's devices, in the order of its replicas."""
 
     def place(self, values, spec):
-        """Return one array over all replicas of `values`, of this process's replicas in order, in memory of its own.
+        """Return one array over all replicas, in memory of its own.
 
-        With the spec `SPLIT`, the values are parts of the array; with `COPIED`, equal copies of it.
+        Args:
+            values: An array for each replica of this process, in order: parts of the result with `SPLIT`, equal
+                copies of it with `COPIED`. Parts have the same shape.
+            spec: `SPLIT` or `COPIED`.
         """
         parts = [
             jax.device_put(value, device, may_alias=False)
@@ -36,24 +40,27 @@ class Replicas:
         return jax.make_array_from_single_device_arrays(shape, NamedSharding(self.mesh, spec), parts)
 
     def read(self, array):
-        """Return each of this process's replicas' part or copy as a NumPy array."""
+        """Return the part or copy of each replica of this process, a list of NumPy arrays; wait for the values."""
         parts = {shard.device: shard.data for shard in array.addressable_shards}
         return [np.asarray(parts[device]) for device in self.local_devices]
 
     def program(self, function, inputs, outputs, donates=()):
-        """Return `function`, which computes for one replica, compiled for all of them.
+        """Return a compiled function that runs `function` on every replica.
 
-        `inputs` and `outputs` say of each argument and result how it lies: `COPIED` or `SPLIT`. The memory of the
-        arguments that `donates` counts is taken for the results. Batch norm's statistics stay each replica's own.
+        Args:
+            function: Computes for one replica.
+            inputs: For each argument, or part of it, `COPIED` or `SPLIT`.
+            outputs: The same for the results.
+            donates: Indices of the arguments whose memory the results may take; these arguments are lost.
         """
         mapped = jax.shard_map(function, mesh=self.mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
         return jax.jit(mapped, donate_argnums=donates)
 
     def average(self, values):
-        """Return the means of the replicas' values, inside a program.
+        """Return the means of values, a tree of arrays, over the replicas; to be called inside a program.
 
-        XLA combines the collectives of a GPU, and runs those of CPUs one after another, each with its own waiting: so
-        CPUs average one array that holds all values.
+        On CPUs all values are averaged as one array, since XLA runs CPUs' collectives one after another. XLA combines
+        those of GPUs itself.
         """
         if self.mesh.size == 1 or self.local_devices[0].platform != "cpu":
             return lax.pmean(values, AXIS)

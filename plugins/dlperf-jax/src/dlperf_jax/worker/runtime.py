@@ -1,4 +1,4 @@
-"""JAX inside one worker process: its devices, its threads, its arithmetic, its way to the others."""
+"""The runtime of JAX in a worker process: devices, threads, arithmetic, and the other processes."""
 
 import gzip
 import hashlib
@@ -19,7 +19,7 @@ from dlperf_sdk.worker.precision import precision_named
 
 
 class JaxRuntime(Runtime):
-    """One process with one device or a node's worth of them: `cpu`, or the GPUs that it is let see."""
+    """One process with one device or a node's worth of devices: CPUs, or the GPUs in CUDA_VISIBLE_DEVICES."""
 
     clock = "lagged"
 
@@ -27,19 +27,23 @@ class JaxRuntime(Runtime):
         super().__init__(request, cluster, process)
         self.precision = precision_named(request.precision, PRECISIONS)
         self.syncs_gradients = request.strategy == "all_reduce" and cluster.world_size > 1
-        """True if gradients are averaged with other replicas'."""
+        """True if gradients are averaged over several replicas."""
         self.is_distributed = self.syncs_gradients and len(process.devices) < cluster.world_size
-        """True if some of these replicas are other processes'."""
+        """True if gradients are averaged with replicas of other processes."""
         self.replicas = None
-        """The replicas that train together, this process's among them."""
+        """The replicas that train together, those of other processes included; None until `start`."""
         self.newest = None
-        """The trainer's state, as the newest step returns it: what `synchronize` waits for."""
+        """The trainer's state after the newest step, for which `synchronize` waits; the trainer sets it."""
 
     def start(self):
-        """Select the devices, set threads and arithmetic, and join the other processes.
+        """Select the devices, set threads, arithmetic and the cache of compiled programs, and join the other processes.
+
+        On a CPU, NPROC and XLA_FLAGS are set in this process's environment. Collectives may wait as long as the
+        longest phase, since workers may compile for different times.
 
         Raises:
-            Unsupported: a device is not available, or cannot do the requested precision.
+            Unsupported: JAX cannot use the kind of device or finds too few, or a GPU's compute capability is below
+                8.0 and the precision needs TF32 or bfloat16.
         """
         count, patience = len(self.process.devices), int(max(self.request.deadlines.values()))
         jax.config.update("jax_platforms", self.request.device)
@@ -93,16 +97,20 @@ class JaxRuntime(Runtime):
                     )
 
     def synchronize(self):
-        """Wait for the newest state: what one program returns is finished together."""
+        """Wait until the newest step has finished; all results of one program are finished together."""
         jax.block_until_ready(self.newest)
 
     def wait(self, loss):
-        """Wait until the step that gave this loss has finished, its update included."""
+        """Wait until the step that returned this loss handle has finished, its update included."""
         loss.block_until_ready()
 
     @contextmanager
     def trace(self, path):
-        """Write the trace of JAX's profiler, in Chrome's format, of what runs in the context to `path`."""
+        """Record with JAX's profiler while the context lasts; write `path` at its end.
+
+        The file is in Chrome's trace format. Nothing is written after an exception. The profiler's own files are in a
+        temporary folder beside `path`, which is removed.
+        """
         with TemporaryDirectory(dir=os.path.dirname(path)) as folder:
             with jax.profiler.trace(folder):
                 yield
@@ -111,7 +119,12 @@ class JaxRuntime(Runtime):
                 shutil.copyfileobj(source, target)
 
     def facts(self):
-        """Return versions, devices, threads and transport."""
+        """Return facts for the record: versions, devices, threads, libraries and transport.
+
+        The keys are `framework_version`, `jaxlib_version`, `devices`, `platform_version` and `transport` (None
+        without collectives, `memory` within one process on a CPU); on a CPU also `threads`; on GPUs
+        `compute_capability` and `device_memory` of the first, in bytes.
+        """
         devices = jax.local_devices()
         report = {
             "framework_version": jax.__version__,
@@ -140,13 +153,13 @@ class JaxRuntime(Runtime):
         return "gloo" if self.is_distributed else "memory"
 
     def is_out_of_memory(self, error):
-        """Return True for XLA's own error and the interpreter's."""
+        """Return True for a MemoryError, and for a JaxRuntimeError whose message says that memory ran out."""
         if isinstance(error, jax.errors.JaxRuntimeError):
             return "RESOURCE_EXHAUSTED" in str(error) or "Out of memory" in str(error)
         return isinstance(error, MemoryError)
 
     def stop(self):
-        """Leave the other processes."""
+        """Leave the other processes, if there are any."""
         if self.is_distributed:
             distributed.leave()
 

@@ -1,4 +1,4 @@
-"""The variables of a network in one trace, and the layers that both models have."""
+"""The variables of a network in one trace, and the linear layer that both models use."""
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +9,15 @@ from dlperf_sdk.worker.base_trainer import ManifestError
 class Scope:
     """Weights by the manifest's names, running statistics, and dropout, for one call of a network.
 
-    A network reads weights with `scope[name]`; those that `names` holds in the end are its parameters. It is traced
-    once: what it writes to `statistics` are the values that the step returns.
+    A network reads weights with `scope[name]`. After the call, `names` holds the names that were read, and
+    `statistics` the new running statistics.
+
+    Args:
+        weights: Parameter's name → array.
+        statistics: Running statistic's name → array; may be empty at first.
+        dtype: Type in which convolutions and matrix products are computed.
+        dropout: Rate of dropout.
+        key: JAX's random key; needed with dropout only.
     """
 
     def __init__(self, weights, statistics, dtype, dropout=0.0, key=None):
@@ -21,7 +28,7 @@ class Scope:
         self._weights, self._dropout, self._key = weights, dropout, key
 
     def __getitem__(self, name):
-        """Return a weight as it is stored.
+        """Return a weight as it is stored, and add its name to `names`.
 
         Raises:
             ManifestError: the manifest has no such parameter.
@@ -32,12 +39,18 @@ class Scope:
         return self._weights[name]
 
     def move_statistic(self, name, initial, value, momentum):
-        """Move the running statistic of this name, at first `initial`, by the share `momentum` towards a new value."""
+        """Set a running statistic to (1 - momentum) · its old value + momentum · `value`.
+
+        If there is no old value, each element of it is `initial`.
+        """
         before = self.statistics.get(name, jnp.full_like(value, initial))
         self.statistics[name] = (1 - momentum) * before + momentum * value
 
     def dropout(self, x):
-        """Set a random part of x to zero, and scale the rest up; return x unchanged if the rate of dropout is 0."""
+        """Return x with elements set to 0 with the rate of dropout, and the others divided by 1 - rate.
+
+        Return x itself if the rate is 0. Each call draws with a new key.
+        """
         if not self._dropout:
             return x
         self._key, key = jax.random.split(self._key)
@@ -46,9 +59,9 @@ class Scope:
 
 
 def linear(scope, name, x):
-    """Return x · Wᵀ + b of the layer of this name.
+    """Return x · Wᵀ + b over the last axis, in x's type, with the weight and bias of the layer of this name.
 
-    W is (out, in) as in the manifest: XLA transposes nothing for it.
+    W is (out, in) as in the manifest; XLA needs no transposition for that.
     """
     product = jnp.einsum("...i,oi->...o", x, scope[name + ".weight"].astype(x.dtype))
     return product + scope[name + ".bias"].astype(x.dtype)

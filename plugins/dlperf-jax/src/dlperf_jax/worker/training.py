@@ -1,4 +1,4 @@
-"""The base of JAX's trainers: batches, the step that XLA compiles, evidence for the precision.
+"""The base of JAX's trainers: batches, the step that XLA compiles, evidence.
 
 A model's own file has its network, its loss, and nothing else. `_train_replica` is the whole step of one replica, and
 one program runs it on all of them.
@@ -22,7 +22,7 @@ from dlperf_jax.worker.state import STATE, ReplicaState
 
 
 class JaxTrainer(ReplicaState):
-    """The replicas of this process. A model implements `build`, `outputs` and `loss`.
+    """The replicas of this process, and their training. A model implements `build`, `outputs` and `loss`.
 
     A network is a function of a `Scope` and the model's inputs.
     """
@@ -55,17 +55,17 @@ class JaxTrainer(ReplicaState):
     # Batches.
 
     def place(self, batches):
-        """Return each replica's batch on its device, joined along the first axis."""
+        """Return the replicas' batches on their devices, joined along the first axis, by the input's name."""
         return {name: self.replicas.place([batch[name] for batch in batches], SPLIT) for name in batches[0]}
 
     def read_labels(self, labels):
-        """Return the labels of each replica as NumPy arrays."""
+        """Return the labels of each replica of this process, a list of NumPy arrays."""
         return self.replicas.read(labels)
 
     # The step: one program, micro-batches included.
 
     def train(self, batch, rate):
-        """Enqueue one step of all replicas with a learning rate; return the handle of a loss per replica."""
+        """Enqueue one step of all replicas, compiled in the first call; return the handle of a loss per replica."""
         if self._step is None:
             self._step = self._traced.lower().compile()
         self.state, loss = self._step(self.state, batch, np.float32(rate))
@@ -134,16 +134,16 @@ class JaxTrainer(ReplicaState):
         return loss * scale if is_scaled else loss, (loss, scope.statistics)
 
     def read_loss(self, loss):
-        """Return the losses of this process's replicas."""
+        """Return the loss of each replica of this process, a list of floats."""
         return [float(value[0]) for value in self.replicas.read(loss)]
 
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return y and y32 of the first micro-batch of all replicas here.
+        """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
 
-        y is compiled as `step` is, in the precision's types; y32 of the masters, in float32 without TF32. In both batch
-        norm uses the batch's statistics, and no trace stays.
+        Both are NumPy arrays of all replicas here. References are from the master weights in float32 without TF32.
+        The running statistics do not change.
         """
         batch = self.canonical_batch()
         outputs = self._outputs(self.precision, batch)
@@ -162,11 +162,11 @@ class JaxTrainer(ReplicaState):
         return [part for result in results for part in self.replicas.read(result)]
 
     def widen(self, value):
-        """Return an output in float64, on the host."""
+        """Return an output in float64, a NumPy array."""
         return value.astype(np.float64)
 
     def observe_settings(self):
-        """Return what the program that `step` runs says."""
+        """Return precision, compiler, layout and strategy in effect, from the operations of the program in `step`."""
         products = list(evidence.find_products(self._traced.jaxpr))
         self.product_types = [operand.aval.dtype for product in products for operand in product.invars]
         tf32 = evidence.allows_tf32(products, self.request.device)

@@ -1,7 +1,8 @@
-"""The worker half: runs inside the environment that has MXNet, and imports nothing of the controller.
+"""The worker half of the MXNet plugin: it runs in the environment that has MXNet.
 
-MXNet reads OMP_NUM_THREADS when it is imported, and each of its CPU devices opens a team of that many threads. So a
-process with several of them shares its cores out first, before any module here imports mxnet.
+MXNet reads OMP_NUM_THREADS when it is imported, and each of its CPU devices starts that many threads. Importing this
+package therefore divides OMP_NUM_THREADS by the number of the process's CPU devices, before a module of the package
+imports mxnet.
 """
 
 import os

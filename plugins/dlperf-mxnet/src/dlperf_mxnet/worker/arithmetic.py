@@ -1,9 +1,10 @@
-"""Arithmetic that is written out because MXNet's own is another: see the README."""
+"""Arithmetic written out because that of MXNet's own operators is less exact: see the README."""
 
 
 def negative_log_softmax(F, logits):
-    """Return -log p of logits over the last axis, of the same shape.
+    """Return -log softmax of logits, (…, K), over the last axis, of the same shape.
 
-    With a temperature, be it 1, MXNet takes its own operator instead of oneDNN's, whose fp32 is off by 2e-6.
+    The float32 log-softmax of oneDNN is off by 2e-6; given a temperature, even 1, MXNet uses its own operator
+    instead. `F` is `mx.nd` or `mx.sym`.
     """
     return -F.log_softmax(logits, temperature=1.0)

@@ -1,4 +1,4 @@
-"""Evidence for what was in effect: outputs' types and values, and a network left without a trace."""
+"""Evidence for the settings in effect: the types and values of outputs."""
 
 import contextlib
 
@@ -8,13 +8,16 @@ from mxnet.contrib.amp.amp import bfloat16 as BFLOAT16
 
 
 def type_of(output):
-    """Return the name of an output's data type, such as `float32`."""
+    """Return the name of an output's data type, such as `float32` or `bfloat16`."""
     return "bfloat16" if np.dtype(output.dtype) == BFLOAT16 else str(np.dtype(output.dtype))
 
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Save the running statistics of the network's batch norms, and restore them when the context is left."""
+    """Restore the running statistics of the network's batch norms when the context is left.
+
+    An exception in the context prevents that.
+    """
     saved = [
         (parameter, [values.copy() for values in parameter.list_data()])
         for parameter in network.collect_params().values()
@@ -28,7 +31,7 @@ def preserve_state(network):
 
 
 def widen_outputs(values):
-    """Return arrays of outputs as float64 NumPy arrays."""
+    """Return a list of MXNet arrays, of any type with bfloat16, as float64 NumPy arrays; wait for their values."""
     return [_numbers(value.asnumpy()).astype(np.float64) for value in values]
 
 

@@ -1,6 +1,6 @@
-"""`images` with MXNet's own decoder, OpenCV in its wheel.
+"""The data source `images` with MXNet's own decoder, which is OpenCV.
 
-It resizes bilinearly as MXNet's recipes do, without antialiasing; the rest is the recipe of `dlperf_sdk.worker.jpeg`.
+Images are resized bilinearly without antialiasing, as in MXNet's recipes; the rest is as in `dlperf_sdk.worker.jpeg`.
 """
 
 import mxnet as mx
@@ -14,36 +14,44 @@ _BILINEAR = 1
 
 
 def load_images(trainer):
-    """Return the iterator of the trainer's batches of JPEGs, which OpenCV decodes."""
+    """Start the trainer's loaders of JPEGs, which OpenCV decodes; return their batches as `BaseTrainer.load` does."""
     return trainer.load(OpenCVImages)
 
 
 class OpenCVImages(JpegImages):
-    """The images of a request's index, decoded by OpenCV."""
+    """The images of a request's index as batches, as `JpegImages` has them, decoded by OpenCV."""
 
     def read(self, path, chance):
-        """Return one image's pixels, (H, W, 3) bytes, augmented by draws of the generator `chance`."""
+        """Return one image's pixels, cropped, resized and mirrored: a NumPy array of (H, W, 3) bytes."""
         return augment(decode(path), self.width, self.height, chance)
 
     def name_decoder(self):
-        """Return the decoder and its version."""
+        """Return the decoder and MXNet's version for the record."""
         return "OpenCV in MXNet %s" % mx.__version__
 
 
 def decode(path):
-    """Return the JPEG in a file as (H, W, 3) bytes, RGB, of its full size."""
+    """Return the JPEG at a path as an MXNet array of (H, W, 3) bytes: RGB, at full size, EXIF orientation ignored.
+
+    Raises:
+        OSError: the file cannot be read.
+        MXNetError: OpenCV cannot decode it.
+    """
     with open(path, "rb") as file:
         return mx.image.imdecode(file.read(), flag=_COLOR | _IGNORE_ORIENTATION)
 
 
 def augment(image, width, height, chance):
-    """Return a random crop of an image, resized to (height, width, 3) bytes and mirrored in half of the cases.
+    """Return a random crop of an image, resized to `width` × `height` pixels and mirrored in half of the cases.
 
     Args:
-        image: The decoded image, (H, W, 3) bytes.
+        image: An MXNet array of (H, W, 3) bytes.
         width: Width of the result in pixels.
         height: Height of the result in pixels.
-        chance: The generator of random numbers that draws the crop and the reflection.
+        chance: Generator that draws the crop and the reflection.
+
+    Returns:
+        A NumPy array of (height, width, 3) bytes.
     """
     left, top, right, bottom = crop_box(image.shape[1], image.shape[0], chance)
     size = (width, height)

@@ -1,4 +1,4 @@
-"""Mixed precision by MXNet's own `contrib.amp`, which replaces the operators of this process for good."""
+"""Mixed precision by MXNet's own `contrib.amp`, which replaces the operators of this process permanently."""
 
 import mxnet as mx
 from mxnet.contrib import amp
@@ -8,10 +8,12 @@ from dlperf_sdk.worker.interface import Unsupported
 
 
 def switch_on(precision):
-    """Make MXNet's operators cast as its lists for this precision say, from here on.
+    """Make MXNet's operators in this process cast as `contrib.amp` defines for a precision; do nothing without casts.
+
+    The change cannot be undone.
 
     Raises:
-        Unsupported: bfloat16 on a processor that oneDNN has none for.
+        Unsupported: the precision needs bfloat16, and oneDNN has none for this processor.
     """
     if not precision.casts:
         return

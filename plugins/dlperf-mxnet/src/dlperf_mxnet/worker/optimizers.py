@@ -1,4 +1,4 @@
-"""The models' optimizers, where MXNet's own deviate from what the models lay down."""
+"""The models' optimizers in MXNet, where its own deviate from the definitions of the models."""
 
 import mxnet as mx
 import numpy as np
@@ -6,13 +6,19 @@ from mxnet import gluon
 from mxnet.contrib import amp
 
 PIECE = 1 << 18
-"""Elements whose squares are summed in one go."""
+"""Number of elements whose squares one dot product sums."""
 
 
 def updates_of(parameters, numbers, scales_loss):
-    """Return gluon's Trainer of these parameters, with the optimizer of a request's `numbers`.
+    """Return gluon's Trainer, which updates each replica's weights; it synchronizes nothing.
 
-    It updates each replica's weights. With `scales_loss` it has a dynamic loss scaler.
+    Args:
+        parameters: gluon's parameters.
+        numbers: `Request.optimizer`.
+        scales_loss: True to give it a dynamic loss scaler.
+
+    Raises:
+        ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
     """
     # SGD updates four parameters in one loop over the largest one's elements: its threads share the work evenly where
     # the four are of a size.
@@ -24,19 +30,25 @@ def updates_of(parameters, numbers, scales_loss):
 
 
 def clip(updates, parameters, parts):
-    """Clip each replica's gradients by their global norm; they are sums over `parts` micro-batches and replicas."""
+    """Have the next updates clip each replica's gradients by their global norm; the optimizer must be `AdamW`.
+
+    Args:
+        updates: gluon's Trainer.
+        parameters: gluon's parameters.
+        parts: The number of micro-batches times replicas that the gradients are sums over.
+    """
     updates.optimizer.rescale_grad = updates._scale / parts
     for gradients in zip(*(parameter.list_grad() for parameter in parameters)):
         updates.optimizer.clip(gradients)
 
 
 def arrays_of(state):
-    """Return the arrays of one parameter's state."""
+    """Return the arrays in the optimizer's state of one parameter, as a list; empty for no state."""
     return [] if state is None else list(state) if isinstance(state, tuple) else [state]
 
 
 def reset(updates):
-    """Set what gluon's Trainer `updates` keeps of earlier steps to its state before the first step."""
+    """Set the moments, counts and loss scale of gluon's Trainer `updates` to those before the first step."""
     for updater in updates._updaters:
         for state in updater.states.values():
             for values in arrays_of(state):
@@ -49,7 +61,14 @@ def reset(updates):
 
 
 def optimizer(numbers):
-    """Return the framework's optimizer with the numbers of the request; the manifest decides which parameters decay."""
+    """Return the framework's optimizer with the numbers of the request; the manifest decides which parameters decay.
+
+    Args:
+        numbers: `Request.optimizer`.
+
+    Raises:
+        ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
+    """
     rate, decay = numbers["learning_rate"], numbers["weight_decay"]
     if numbers["kind"] == "sgd":
         return SGD(learning_rate=rate, momentum=numbers["momentum"], wd=decay)
@@ -62,8 +81,7 @@ def optimizer(numbers):
 class SGD(mx.optimizer.SGD):
     """v ← momentum·v + g + w·θ;  θ ← θ - rate·v.
 
-    MXNet keeps -rate·v, with the rate of each step in it. So where the rate changes, what is kept changes
-    with it.
+    MXNet's state is -rate·v with the rate of each step, so a change of the rate has to scale the state.
     """
 
     def __init__(self, **numbers):
@@ -71,14 +89,14 @@ class SGD(mx.optimizer.SGD):
         self._states = []
 
     def create_state(self, index, weight):
-        """Return the zeros of the state -rate·v for one weight; None without momentum."""
+        """Return the state -rate·v of one weight, zeros of its shape; None without momentum."""
         state = super().create_state(index, weight)
         if state is not None:
             self._states.append(state)
         return state
 
     def set_learning_rate(self, lr):
-        """Set the learning rate of the following steps."""
+        """Set the learning rate of the following steps to `lr`, and scale the states accordingly."""
         if lr != self.lr:
             for state in self._states:
                 state[:] = state * (lr / self.lr)
@@ -86,11 +104,11 @@ class SGD(mx.optimizer.SGD):
 
 
 class AdamW(mx.optimizer.Optimizer):
-    """Adam with bias correction and decoupled decay, its gradients clipped by their common norm.
+    """Adam with bias correction and decoupled decay, and clipping by the global norm.
 
-    MXNet's operator has no bias correction. In it, m / (√v + ε√c₂) · √c₂ / c₁ is what
-    (m / c₁) / (√(v / c₂) + ε) is, for c₁ = 1 - β₁ᵗ and c₂ = 1 - β₂ᵗ. The operator has β in float32, so c is
-    made of those: 1 - 0.999 is off by 1.3e-5 in float32, which each update would be off by otherwise.
+    MXNet's operator has no bias correction. With c₁ = 1 - β₁ᵗ and c₂ = 1 - β₂ᵗ, the corrected (m / c₁) / (√(v / c₂) +
+    ε) is m / (√v + ε√c₂) · √c₂ / c₁, which the operator computes. The operator has β in float32, and c is computed
+    from that β: 1 - 0.999 is off by 1.3e-5 in float32, and each update would be as well.
     """
 
     def __init__(self, beta1, beta2, epsilon, clip_norm, **numbers):
@@ -100,20 +118,21 @@ class AdamW(mx.optimizer.Optimizer):
         self._shrink = {}
 
     def clip(self, gradients):
-        """Compute the norm of one replica's gradients (times `rescale_grad`), which scales its next updates down.
+        """Have the next updates on this device scale gradients down to `clip_norm` if their global norm is larger.
 
-        Nothing here waits for the device.
+        `gradients` are those of one replica; the norm is that of the gradients times `rescale_grad`. Nothing waits
+        for the device.
         """
         context = gradients[0].context
         norm = sum_of_squares(gradients).sqrt() * self.rescale_grad
         self._shrink[context] = mx.nd.minimum(self.clip_norm / norm, 1.0)
 
     def create_state(self, index, weight):
-        """Return the zeros of the moments m and v for one weight."""
+        """Return the moments m and v of one weight, zeros of its shape."""
         return tuple(mx.nd.zeros(weight.shape, weight.context, dtype=weight.dtype) for _ in range(2))
 
     def update(self, index, weight, grad, state):
-        """Update one weight, in place, with its gradient and state; gluon's Trainer calls it."""
+        """Update one weight and its state, in place, with its gradient; gluon's Trainer calls this."""
         self._update_count(index)
         t = self._index_update_count[index]
         first, second = 1 - self.beta1**t, (1 - self.beta2**t) ** 0.5
@@ -136,10 +155,11 @@ class AdamW(mx.optimizer.Optimizer):
 
 
 def sum_of_squares(arrays):
-    """Return the sum of the squares of all elements, (1,).
+    """Return the sum of the squares of all elements of some arrays, (1,).
 
-    In pieces: over the word embeddings of BERT-Base, 23 million elements of deviation 1, MXNet's `multi_sum_sq`
-    and `norm` are off by 5 % (they add one square after another in float32), and one dot product by 3e-4.
+    It adds dot products of pieces. Over the word embeddings of BERT-Base, 23 million elements of deviation 1, MXNet's
+    `multi_sum_sq` and `norm` are off by 5 %, as they add one square after another in float32, and one dot product by
+    3e-4.
     """
     flat = [array.reshape((-1,)) for array in arrays]
     pieces = [values[i : i + PIECE] for values in flat for i in range(0, values.size, PIECE)]

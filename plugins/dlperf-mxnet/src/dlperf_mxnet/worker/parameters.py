@@ -4,19 +4,25 @@ import numpy as np
 
 
 def convert_to_network_layout(values, layout):
-    """Return values of the manifest with the axes that a network of this layout has: a convolution's OIHW or OHWI."""
+    """Return values of the manifest with the axes of a network in this layout, `nchw` or `nhwc`.
+
+    A convolution's OIHW becomes OHWI in `nhwc`; other values are unchanged.
+    """
     return values.transpose(0, 2, 3, 1) if layout == "nhwc" and values.ndim == 4 else values
 
 
 def convert_to_manifest_layout(values, layout):
-    """Return a parameter's NumPy values in the manifest's layout, C order; `layout` is the network's."""
+    """Return NumPy values of a parameter of a network in this layout with the manifest's axes, in C order."""
     return np.ascontiguousarray(
         values.transpose(0, 3, 1, 2) if layout == "nhwc" and values.ndim == 4 else values
     )
 
 
 def configure(parameters, request):
-    """Set which parameters decay, and whether micro-batches add to their gradients."""
+    """Set which parameters have weight decay, and if backward passes add to gradients or overwrite them.
+
+    They add if the request accumulates micro-batches. `parameters` are gluon's, by the manifest's names.
+    """
     for entry in request.parameters:
         parameters[entry["name"]].wd_mult = 1.0 if entry["decay"] else 0.0
     for parameter in parameters.values():
@@ -24,7 +30,7 @@ def configure(parameters, request):
 
 
 def map_parameters(network):
-    """Return the network's trainable parameters by the manifest's names; a shared parameter appears once."""
+    """Return gluon's trainable parameters of a network by the manifest's names; a shared parameter appears once."""
     renamed = {"gamma": "weight", "beta": "bias"}
     parameters, ids = {}, set()
     for path, parameter in network._collect_params_with_prefix().items():

@@ -1,4 +1,4 @@
-"""MXNet inside one worker process: its devices, its arithmetic, its way to the other replicas."""
+"""The runtime of MXNet in a worker process: devices, arithmetic, and the kvstore."""
 
 import os
 
@@ -7,7 +7,7 @@ import mxnet as mx
 from dlperf_sdk.worker.interface import Runtime, Unsupported
 
 _OUT_OF_MEMORY = ("Failed to allocate CPU Memory", "cudaMalloc retry failed: out of memory", "std::bad_alloc")
-"""Messages of MXNet on running out of memory; it has no exception of its own for it."""
+"""Parts of MXNet's messages when memory runs out; it has no type of exception for that."""
 
 
 class MXNetRuntime(Runtime):
@@ -21,15 +21,17 @@ class MXNetRuntime(Runtime):
         self.contexts = [context(i) for i in range(len(process.devices))]
         """MXNet's devices, one per replica of this process."""
         self.kvstore = None
-        """Store that synchronizes the gradients of all replicas; None where they are independent."""
+        """Store that sums the gradients of all replicas; None if gradients are not synchronized."""
         self._keys = {}
         """Parameter → its key in the kvstore."""
 
     def start(self):
-        """Select the devices, and join the other replicas.
+        """Check the devices, set TF32 off and the seeds, and create the kvstore, which joins the other processes.
+
+        NVIDIA_TF32_OVERRIDE is set in this process's environment.
 
         Raises:
-            Unsupported: a device is not available.
+            Unsupported: there are fewer usable GPUs than the process needs.
         """
         request = self.request
         if request.device == "cuda" and mx.context.num_gpus() < len(self.contexts):
@@ -51,7 +53,11 @@ class MXNetRuntime(Runtime):
             self.kvstore = mx.kvstore.create(kind)
 
     def seed(self):
-        """Seed each device's generators: the one of a CPU, and several of a GPU, which take turns that go on."""
+        """Seed each device's generators with the request's seed plus the replica's global index.
+
+        Return True on a CPU. Return False on a GPU: its several generators take turns, and seeding does not reset
+        whose turn it is.
+        """
         for context, replica in zip(self.contexts, self.process.replicas):
             mx.random.seed(self.request.seed + replica, ctx=context)
         return self.request.device == "cpu"
@@ -68,10 +74,13 @@ class MXNetRuntime(Runtime):
         return "nccl" if gpus and has_nccl else "device"
 
     def sum_gradients(self, parameters):
-        """Sum the gradients of these parameters over all replicas in the kvstore, the last layers' first.
+        """Sum the gradients of parameters over all replicas, in place; return the number of replicas in the sum.
 
-        Return the number of replicas in the sum: 1 where they do not meet.
-        Each is pushed and pulled by itself. The servers only sum: the optimizer's arithmetic is the model's.
+        Without a kvstore this does nothing and returns 1. Each parameter is pushed to the kvstore and pulled from it
+        by itself, the last layers' first. Parameter servers only sum: the replicas update.
+
+        Args:
+            parameters: gluon's parameters, in the same order in every call.
         """
         if self.kvstore is None:
             return 1
@@ -86,23 +95,31 @@ class MXNetRuntime(Runtime):
         return self.cluster.world_size
 
     def strategy_in_effect(self):
-        """Return the name of the strategy that the kvstore implements; None if replicas do not synchronize."""
+        """Return the kvstore's strategy, `all_reduce` or `parameter_server`; None without a kvstore."""
         if self.kvstore is None:
             return None
         return "parameter_server" if self.kvstore.type.startswith("dist") else "all_reduce"
 
     def synchronize(self):
-        """Wait for everything that was handed to MXNet's engine; also raises what failed there."""
+        """Wait until MXNet's engine has done everything that was handed to it.
+
+        Raises:
+            MXNetError: an operation failed.
+        """
         mx.nd.waitall()
 
     def wait(self, loss):
-        """Wait for the last update of a step; `loss` is the handle that `MXNetTrainer.step` returned."""
+        """Wait until the update of a step is done; `loss` is the handle that `step` returned."""
         _, updated = loss
         for trace in updated:
             trace.wait_to_read()
 
     def facts(self):
-        """Return versions, devices, libraries, threads and transport."""
+        """Return facts for the record: versions, devices, threads, libraries and transport.
+
+        The keys are `framework_version`, `devices`, `features`, `engine` and `transport` (None without a kvstore); on
+        GPUs also `device_memory` of the first in bytes, and `tf32_override`.
+        """
         report = {
             "framework_version": mx.__version__,
             "devices": [str(context) for context in self.contexts],
@@ -119,12 +136,12 @@ class MXNetRuntime(Runtime):
         return report
 
     def is_out_of_memory(self, error):
-        """Return True for a MemoryError, and for an error whose message MXNet gives when memory runs out."""
+        """Return True for a MemoryError, and for an MXNetError whose message says that memory ran out."""
         if isinstance(error, MemoryError):
             return True
         return isinstance(error, mx.MXNetError) and any(message in str(error) for message in _OUT_OF_MEMORY)
 
     def stop(self):
-        """Leave the kvstore: when the last trainer has, the scheduler and the servers end by themselves."""
+        """Wait for the engine, and leave the kvstore; when the last trainer has left, scheduler and servers end."""
         mx.nd.waitall()
         self.kvstore = None

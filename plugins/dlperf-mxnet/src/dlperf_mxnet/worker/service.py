@@ -1,9 +1,9 @@
-"""The scheduler and the servers of MXNet's distributed kvstore: no trainers, but needed by them."""
+"""The scheduler and the servers of MXNet's distributed kvstore: processes that trainers need."""
 
 
 def serve() -> None:
-    """Run the role in `DMLC_ROLE` until the last trainer has left.
+    """Run the role that `DMLC_ROLE` names until the last trainer has left.
 
-    MXNet does all of it while it is imported, and then ends the process.
+    MXNet does so while it is imported, and then ends the process.
     """
     import mxnet  # noqa: F401

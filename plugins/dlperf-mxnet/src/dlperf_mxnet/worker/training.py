@@ -1,6 +1,6 @@
-"""The base of MXNet's trainers: batches, the step, evidence for the precision.
+"""The base of MXNet's trainers: batches, the step, evidence.
 
-A model's own file has its network, its loss, and nothing else. A batch is a list with a dict for each replica.
+A model's own file has its network, its loss, and nothing else. A batch is a list with a dictionary for each replica.
 """
 
 import mxnet as mx
@@ -19,9 +19,9 @@ from dlperf_sdk.worker.sources import replace_sources
 
 
 class MXNetTrainer(ReplicaState):
-    """The replicas of a network that one process owns.
+    """The replicas of a network that one process owns, and their training.
 
-    A model implements `build`, which gives a hybrid block, `build_criterion`, `outputs` and `loss`.
+    A model implements `build`, which returns a hybrid block, `build_criterion`, `outputs` and `loss`.
     """
 
     precisions, loader = PRECISIONS, Loader
@@ -46,7 +46,7 @@ class MXNetTrainer(ReplicaState):
             self.criterion.hybridize(static_alloc=True, static_shape=True)
 
     def build_criterion(self, options):
-        """Return the loss as a hybrid block, which `loss` calls."""
+        """Return the loss for the model's options as a hybrid block, which `loss` calls as `self.criterion`."""
         raise NotImplementedError("a model's trainer implements build_criterion()")
 
     def _place_network(self, contexts):
@@ -59,18 +59,18 @@ class MXNetTrainer(ReplicaState):
     # Batches.
 
     def stage(self, batches):
-        """Return the batches in float32: MXNet's operators take nothing else, for indices neither (exact to 2²⁴)."""
+        """Return the batches in float32, as MXNet's operators take them, indices included (exact up to 2²⁴)."""
         return [{name: values.astype(np.float32) for name, values in batch.items()} for batch in batches]
 
     def place(self, batches):
-        """Return each replica's batch of NumPy arrays on its device."""
+        """Return each replica's batch of NumPy arrays as float32 arrays on its device, by the input's name."""
         return [
             {name: mx.nd.array(values, ctx=context, dtype="float32") for name, values in batch.items()}
             for context, batch in zip(self.contexts, batches)
         ]
 
     def receive(self, batches):
-        """Return each replica's batch of the loader on its device; on a CPU it is there already."""
+        """Return each replica's batch of the loader on its device; on a CPU, nothing is copied."""
         return [
             {name: values.as_in_context(context) for name, values in batch.items()}
             for context, batch in zip(self.contexts, batches)
@@ -85,32 +85,34 @@ class MXNetTrainer(ReplicaState):
         return None if self.label_name is None else [shard[self.label_name] for shard in batch]
 
     def read_labels(self, labels):
-        """Return the labels of each replica as NumPy arrays."""
+        """Return the labels of each replica of this process, a list of NumPy arrays."""
         return [shard.asnumpy() for shard in labels]
 
     # The step.
 
     def train(self, batch, rate):
-        """Run one step with a learning rate; return its losses per replica, and what `Runtime.wait` waits for.
+        """Run one step with the learning rate `rate`; return the handle of the losses.
 
-        The engine works on after this returns, except where a loss scaler looks at the gradients.
+        The handle is a pair of lists with an array per replica: the loss, and an element of the first parameter after
+        the update, for which `Runtime.wait` waits. The engine works on after this returns, except where a loss scaler
+        checks the gradients.
         """
         losses = super().train(batch, rate)
         # The first parameter's update is the last that the engine does: its gradient comes last.
         return losses, [weight.reshape((-1,))[:1] * 1.0 for weight in self.trained[0].list_data()]
 
     def set_learning_rate(self, rate):
-        """Set the learning rate of the next update in gluon's Trainer."""
+        """Set the learning rate of the next update."""
         self.updates.set_learning_rate(rate)
 
     def clear_gradients(self):
-        """Set gradients to zero where micro-batches are accumulated; otherwise the backward pass overwrites them."""
+        """Set gradients to zero if micro-batches are accumulated; otherwise the backward pass overwrites them."""
         if self.request.accumulation > 1:
             for parameter in self.trained:
                 parameter.zero_grad()
 
     def backward(self, piece, parts, is_last):
-        """Add the gradients of one micro-batch of every replica; return the losses, each divided by `parts`."""
+        """Add the gradients of one micro-batch of every replica; return each replica's loss divided by `parts`."""
         with autograd.record():
             losses = [self.loss(self.outputs(self.network, shard), shard) for shard in piece]
             if self.scales_loss:
@@ -122,11 +124,11 @@ class MXNetTrainer(ReplicaState):
         return [loss.detach() / parts + 0.0 for loss in losses]
 
     def add_losses(self, loss, other):
-        """Return the sum of two micro-batches' losses for each replica, as a list of arrays."""
+        """Return the sums of two micro-batches' losses, a list with an array per replica."""
         return [value + addend for value, addend in zip(loss, other)]
 
     def update(self):
-        """Clip the gradients and update all weights with their mean over replicas and micro-batches."""
+        """Clip the gradients and update all weights; a loss scaler skips the update if a gradient is not finite."""
         parts = self.runtime.sum_gradients(self.trained) * self.request.accumulation
         if self.request.optimizer.get("clip_norm") is not None:
             clip(self.updates, self.trained, parts)
@@ -136,19 +138,20 @@ class MXNetTrainer(ReplicaState):
         self.skipped += self.updates.optimizer.num_update == before
 
     def reset_optimizer(self):
-        """Set the moments and counts to zero, and the loss scale to its first value."""
+        """Set the moments and counts to zero, and the loss scaler to its state before the first step."""
         reset(self.updates)
 
     def read_loss(self, loss):
-        """Return the loss of each replica of this process, as a list of floats."""
+        """Return the loss of each replica of this process, a list of floats."""
         return [float(total.asscalar()) for total in loss[0]]
 
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return y of the network that `step` calls, hybridized as it is, and y32 of a second one of the same weights.
+        """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
 
-        y32 is from before mixed precision was switched on.
+        Both are of the process's first replica. Outputs come from the network that `step` calls. References are from
+        its constructor, before mixed precision. Batch norm's running statistics are restored.
         """
         with evidence.preserve_state(self.network):
             outputs = self._first_outputs(self.network, self.canonical_batch())
@@ -163,11 +166,11 @@ class MXNetTrainer(ReplicaState):
             return self.outputs(network, self.micro_batches(batch)[0][0])
 
     def widen(self, value):
-        """Return the output unchanged: it is a float64 array on the host."""
+        """Return the output unchanged: it is a float64 NumPy array."""
         return value
 
     def observe_settings(self):
-        """Return the settings in effect, as the types seen in `deviation` and MXNet's objects show them."""
+        """Return precision, compiler, layout and strategy in effect, from `deviation` and MXNet's objects."""
         return {
             "precision": self.name_precision(["float32"], tf32=False),
             "compiler": "graph" if self.network._active else "none",

@@ -1,17 +1,17 @@
-"""Arithmetic that is written out because OneFlow's own is another: see the README."""
+"""Arithmetic written out because that of OneFlow's own operators is less exact: see the README."""
 
 import oneflow as flow
 
 
 def negative_log_softmax(logits):
-    """Return -log p of logits over the last axis, of the same shape.
+    """Return -log softmax of logits, (…, K), over the last axis, of the same shape.
 
-    It is written out, because the fp32 of oneDNN's log-softmax is off by 2e-6.
+    The float32 log-softmax of oneDNN, which OneFlow would use, is off by 2e-6.
     """
     shifted = logits - flow.max(logits, dim=-1, keepdim=True)[0].detach()
     return shifted.exp().sum(dim=-1, keepdim=True).log() - shifted
 
 
 def negative_log_likelihood(logits, labels):
-    """Return -log p[label]: (N, K), (N,) → (N,)."""
+    """Return -log p[label] for each row: logits (N, K), labels (N,) → (N,)."""
     return flow.gather(negative_log_softmax(logits), 1, labels.unsqueeze(-1)).squeeze(-1)

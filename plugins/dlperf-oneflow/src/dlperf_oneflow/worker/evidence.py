@@ -1,4 +1,4 @@
-"""Evidence for what was in effect leaves no trace in the network."""
+"""Preserve the state of the network while evidence for the settings in effect is taken."""
 
 import contextlib
 
@@ -7,7 +7,10 @@ from oneflow import nn
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Disable the network's dropout, and restore its buffers (batch norm's statistics) when the context is left."""
+    """Disable the network's dropout while the context lasts, and restore its buffers when the context is left.
+
+    The buffers are the running statistics of batch norm.
+    """
     buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
     dropouts = [(module, module.p) for module in network.modules() if isinstance(module, nn.Dropout)]
     for module, _ in dropouts:

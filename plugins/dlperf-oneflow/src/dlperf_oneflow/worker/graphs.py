@@ -1,9 +1,9 @@
-"""Static graphs: forward, backward and update in one, and how replicas meet in it.
+"""Static graphs of forward pass, backward pass and update, and the global tensors of synchronized replicas.
 
-They meet through global tensors: the parameters are whole on every replica (`broadcast`), and the samples of one
-large batch are spread over them (`split`). Batch norm stays with each replica's samples, and so do its statistics,
-whatever `broadcast` says of them. A loss that is a mean over all samples is a `partial_sum`: each replica holds its
-own loss ÷ replicas.
+Parameters are whole on every replica (`broadcast`), and the samples of one large batch are spread over the replicas
+(`split`). Batch norm uses each replica's own samples, and its running statistics are each replica's own, although
+they are `broadcast`. A loss that is a mean over all samples is a `partial_sum`: each replica holds its own loss
+divided by the number of replicas.
 """
 
 import oneflow as flow
@@ -13,12 +13,12 @@ from dlperf_oneflow.worker.optimizers import clip_, warm_up
 
 
 def placement(device, replicas):
-    """Return the placement of all replicas on this kind of device."""
+    """Return OneFlow's placement of replicas 0 to `replicas` - 1 on devices of the kind `device`."""
     return flow.placement(device, list(range(replicas)))
 
 
 def spread(batch, placement):
-    """Return one global batch on the placement, of which each replica's batch is its part."""
+    """Return one global batch over a placement, in which each replica's batch is its part; no sample is moved."""
     return {
         name: value.to_global(placement=placement, sbp=flow.sbp.split(0)) for name, value in batch.items()
     }
@@ -30,7 +30,11 @@ def to_local(value):
 
 
 class TrainingGraph(nn.Graph):
-    """Forward, backward and update as one static graph, with OneFlow's fusions."""
+    """The forward pass, backward pass and update of a `OneFlowTrainer` as one static graph, with OneFlow's fusions.
+
+    Its learning rate follows a schedule inside the graph if the policy is `warmup`. Called with the model's inputs in
+    the manifest's order, it returns the loss.
+    """
 
     def __init__(self, trainer):
         super().__init__()
@@ -44,13 +48,16 @@ class TrainingGraph(nn.Graph):
         self.add_optimizer(trainer.optimizer, lr_sch=scheduler)
 
     def moments(self):
-        """Yield the tensors that OneFlow's optimizer keeps inside the graph."""
+        """Yield (name, tensor) for the state that OneFlow keeps in the graph, under the graph's own names."""
         for name, value in self.state_dict().items():
             if isinstance(value, flow.Tensor):
                 yield name, value
 
     def build(self, *values):
-        """Compute the loss of the model's inputs, which are in the manifest's order."""
+        """Return the loss of the model's inputs, given in the manifest's order.
+
+        The backward pass, clipping and update become parts of the graph. OneFlow calls this when it traces the graph.
+        """
         batch = dict(zip(self.trainer.names, values))
         loss = self.trainer.loss(self.trainer.outputs(self.network, batch), batch)
         loss.backward()
@@ -64,7 +71,7 @@ class TrainingGraph(nn.Graph):
 
 
 class EvidenceGraph(nn.Graph):
-    """The forward pass alone, with the same settings."""
+    """The forward pass of a `OneFlowTrainer` as a static graph, with the fusions of `TrainingGraph`."""
 
     def __init__(self, trainer):
         super().__init__()
@@ -73,7 +80,10 @@ class EvidenceGraph(nn.Graph):
         _fuse(self.config)
 
     def build(self, *values):
-        """Return the logits, one tensor per head, of the model's inputs in the manifest's order."""
+        """Return the logits, one tensor per head, of the model's inputs, given in the manifest's order.
+
+        OneFlow calls this when it traces the graph.
+        """
         return self.trainer.outputs(self.network, dict(zip(self.trainer.names, values)))
 
 

@@ -1,4 +1,4 @@
-"""The models' optimizers in OneFlow: which parameters decay, the clip, and the learning rate inside a static graph."""
+"""The models' optimizers in OneFlow, clipping, and the learning rate schedule of a static graph."""
 
 import numpy as np
 import oneflow as flow
@@ -7,7 +7,15 @@ from dlperf_sdk.worker.schedule import decay_groups
 
 
 def optimizer(parameters, request):
-    """Return the framework's optimizer with the numbers of the request; the manifest decides which parameters decay."""
+    """Return the framework's optimizer with the numbers of the request; the manifest decides which parameters decay.
+
+    Args:
+        parameters: Parameter by the manifest's name.
+        request: The request, of which it reads `parameters` and `optimizer`.
+
+    Raises:
+        ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
+    """
     numbers = request.optimizer
     groups = [
         {"params": group, "weight_decay": decay}
@@ -25,7 +33,12 @@ def optimizer(parameters, request):
 
 
 def moments(optimizer, graph):
-    """Yield the moments that an optimizer keeps, those of a graph under their names there."""
+    """Yield (name, tensor) for each moment that an optimizer keeps.
+
+    Args:
+        optimizer: OneFlow's optimizer, which keeps the moments of eager training.
+        graph: The `TrainingGraph`, which keeps those of a graph under its own names; None for eager training.
+    """
     if graph is not None:
         yield from graph.moments()
         return
@@ -35,10 +48,14 @@ def moments(optimizer, graph):
 
 
 def warm_up(optimizer, numbers):
-    """Return the learning rate schedule of a graph with the warm-up of `dlperf_sdk.worker.schedule`.
+    """Return a graph's learning rate schedule with the warm-up of `dlperf_sdk.worker.schedule`.
 
-    Its factor is (step + 1) / W, at most 1. OneFlow's line goes from a factor at step 0 to 1 at step n: from 1 / W in
-    W - 1 steps.
+    In W warm-up steps the factor of the rate is (step + 1) / W, at most 1. OneFlow's line from 1 / W to 1 takes W - 1
+    steps.
+
+    Args:
+        optimizer: OneFlow's optimizer.
+        numbers: `Request.optimizer`, of which it reads `warmup_steps`.
     """
     steps = numbers["warmup_steps"]
     return flow.optim.lr_scheduler.WarmUpLR(

@@ -1,4 +1,4 @@
-"""OneFlow inside one worker process: its device, its threads, its way to the others."""
+"""The runtime of OneFlow in a worker process: device, arithmetic, and the check that all processes have joined."""
 
 import os
 
@@ -9,11 +9,11 @@ from dlperf_sdk.worker.interface import Runtime, Unsupported
 from dlperf_sdk.worker.precision import precision_named
 
 _OUT_OF_MEMORY = ("out of memory", "OutOfMemory", "std::bad_alloc", "Cannot allocate memory")
-"""Messages of OneFlow and the libraries below it on running out of memory."""
+"""Parts of the messages of OneFlow and its libraries when memory runs out."""
 
 
 class OneFlowRuntime(Runtime):
-    """One process, one device: `cpu`, or the GPU of this process's LOCAL_RANK."""
+    """One process with one device: `cpu`, or the GPU whose index is the process's LOCAL_RANK."""
 
     clock = "lagged"
 
@@ -21,15 +21,18 @@ class OneFlowRuntime(Runtime):
         super().__init__(request, cluster, process)
         self.replica, self.replicas = process.replicas[0], cluster.world_size
         self.syncs_gradients = request.strategy == "all_reduce" and cluster.world_size > 1
-        """True if gradients are averaged with other processes'."""
+        """True if gradients are averaged over several processes."""
         # Collectives insist on it, on a CPU as well.
         self.device = flow.device("%s:%s" % (request.device, os.environ.get("LOCAL_RANK", "0")))
 
     def start(self):
-        """Select the device and set the arithmetic; importing OneFlow has joined the other processes.
+        """Check the device and the number of processes, and set TF32 and the seed.
+
+        Importing OneFlow has joined the other processes. The seed is the request's plus the replica's global index.
+        NVIDIA_TF32_OVERRIDE is set in this process's environment.
 
         Raises:
-            Unsupported: the device is not available, or another process did not join.
+            Unsupported: no usable GPU is found, or OneFlow sees another number of processes than the case has.
         """
         request = self.request
         precision = precision_named(request.precision, PRECISIONS)
@@ -48,15 +51,19 @@ class OneFlowRuntime(Runtime):
         flow.manual_seed(request.seed + self.replica)
 
     def synchronize(self):
-        """Wait for everything that was handed to OneFlow's virtual machine."""
+        """Wait until OneFlow's virtual machine has done everything that was handed to it."""
         flow._oneflow_internal.eager.Sync()
 
     def wait(self, loss):
-        """Wait for the last update of a step; `loss` is the handle that `OneFlowTrainer.step` returned."""
+        """Wait until the update of a step is done; `loss` is the handle that `step` returned."""
         loss[1].numpy()
 
     def facts(self):
-        """Return versions, devices, libraries, threads and transport."""
+        """Return facts for the record: versions, devices, threads, libraries and transport.
+
+        The keys are `framework_version`, `devices`, `threads` (None if OMP_NUM_THREADS is not set) and `transport`
+        (None without collectives); on a GPU also `tf32_override`.
+        """
         report = {
             "framework_version": flow.__version__,
             "devices": [str(self.device)],
@@ -70,7 +77,7 @@ class OneFlowRuntime(Runtime):
         return report
 
     def is_out_of_memory(self, error):
-        """Return True for a MemoryError, and for an error whose message OneFlow gives when memory runs out."""
+        """Return True for a MemoryError, and for a RuntimeError whose message says that memory ran out."""
         if isinstance(error, MemoryError):
             return True
         return isinstance(error, RuntimeError) and any(message in str(error) for message in _OUT_OF_MEMORY)

@@ -1,4 +1,4 @@
-"""The base of OneFlow's trainers: batches, the step, eager or as a graph, evidence for the precision.
+"""The base of OneFlow's trainers: batches, the step, eager or as a graph, evidence.
 
 A model's own file has its network, its loss, and nothing else.
 """
@@ -16,9 +16,9 @@ from dlperf_oneflow.worker.state import ReplicaState
 
 
 class OneFlowTrainer(ReplicaState):
-    """One replica of a network, and how to train it. A model implements `build`, `outputs` and `loss`.
+    """One replica of a network, and its training. A model implements `build`, `outputs` and `loss`.
 
-    The loss is the mean over the batch, and over `replicas` of what each has alone.
+    If `replicas` replicas share a batch, `loss` must be the mean of their losses.
     """
 
     precisions, loader = PRECISIONS, Loader
@@ -33,7 +33,8 @@ class OneFlowTrainer(ReplicaState):
             placement(request.device, runtime.replicas) if compiled and runtime.syncs_gradients else None
         )
         self.replicas = 1 if self.placement is None else runtime.replicas
-        """Number of replicas whose samples are in a batch, one after the other, as `outputs` and `loss` see it."""
+        """Number of replicas whose samples a batch holds, one replica after the other; `outputs` and `loss` get such
+        batches."""
         self.network = self.build(request.model_options).to(self.device).train()
         if self.placement is not None:
             # This gives all replicas rank 0's values, so the canonical weights come after it.
@@ -53,7 +54,10 @@ class OneFlowTrainer(ReplicaState):
     # Batches.
 
     def place(self, batches):
-        """Return this replica's batch of NumPy arrays as tensors on its device."""
+        """Return this replica's batch of NumPy arrays as tensors on its device, by the input's name.
+
+        If replicas are synchronized in a graph, these are global tensors, of which the batch is this replica's part.
+        """
         (batch,) = batches
         placed = {name: flow.from_numpy(values).to(self.device) for name, values in batch.items()}
         return placed if self.placement is None else spread(placed, self.placement)
@@ -65,10 +69,11 @@ class OneFlowTrainer(ReplicaState):
     # The step.
 
     def train(self, batch, rate):
-        """Run one step, eagerly or by the graph, and return the handle of its loss.
+        """Enqueue one step, eager or as a graph; return the handle of the loss.
 
-        OneFlow's virtual machine works on while this returns. A graph's learning rate is inside the graph. Its outputs
-        are few buffers, which later steps write to.
+        The handle is a pair of tensors with memory of their own: this replica's loss, and an element of the first
+        parameter after the update, for which `Runtime.wait` waits. A graph has its own learning rate schedule and
+        ignores `rate`.
         """
         if self.graph is None:
             loss = super().train(batch, rate)
@@ -85,15 +90,15 @@ class OneFlowTrainer(ReplicaState):
             group["lr"] = rate
 
     def clear_gradients(self):
-        """Set gradients to zero, not to None: DistributedDataParallel adds to what its buckets hold."""
+        """Set gradients to zero, not to None: DistributedDataParallel adds to the gradients in its buckets."""
         self.optimizer.zero_grad()
 
     def forward(self, piece):
-        """Return the loss of a micro-batch in the precision of the request: a scalar tensor with a gradient."""
+        """Return a micro-batch's loss in the request's precision: a scalar tensor for `backward()`."""
         return self.loss(self.outputs(self.network, piece), piece)
 
     def update(self):
-        """Clip the gradients and update all weights."""
+        """Clip the gradients and update all weights; average accumulated gradients over the replicas first."""
         if self.averages_at_the_end:
             self._average()
         clip = self.request.optimizer.get("clip_norm")
@@ -109,7 +114,11 @@ class OneFlowTrainer(ReplicaState):
         self._averaged = True
 
     def reset_optimizer(self):
-        """Set the moments and the count to zero; the warm-up of a graph's learning rate is not restarted."""
+        """Set the moments and the count of updates to zero.
+
+        Raises:
+            NotImplementedError: the case has a graph and a warm-up, whose schedule cannot be restarted.
+        """
         if self.graph is not None and self.request.optimizer["policy"] == "warmup":
             raise NotImplementedError("the schedule of a graph cannot be begun again")
         for _, values in moments(self.optimizer, self.graph):
@@ -123,9 +132,10 @@ class OneFlowTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return y of the network as `step` calls it, eager or in a graph with the same settings, and y32 of it, eager.
+        """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
 
-        In both batch norm uses the batch's statistics, and no trace stays.
+        Outputs come from the network that `step` calls, in a graph of their own if `step` uses one; references are
+        eager. The network's buffers are restored.
         """
         batch = self.micro_batches(self.canonical_batch())[0]
         with evidence.preserve_state(self.network):
@@ -139,11 +149,11 @@ class OneFlowTrainer(ReplicaState):
                 return outputs, self.outputs(self.network, batch)
 
     def widen(self, value):
-        """Return this replica's part of an output in float64, on the host."""
+        """Return this replica's part of an output in float64, a NumPy array."""
         return to_local(value).detach().numpy().astype(np.float64)
 
     def observe_settings(self):
-        """Return the settings in effect, as the types seen in `deviation` and OneFlow's objects show them."""
+        """Return precision, compiler, layout and strategy in effect, from `deviation` and OneFlow's objects."""
         compiled = self.graph is not None and self.graph.is_compiled
         parameters = list(self.network.parameters())
         syncs_gradients = hasattr(self.network, "_buckets") or parameters[0].is_global or self._averaged

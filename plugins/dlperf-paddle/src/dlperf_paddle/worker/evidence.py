@@ -1,4 +1,4 @@
-"""Evidence for what was in effect: layers watched at work, and plain fp32 to compare with."""
+"""Evidence for the settings in effect: the types and layouts of layers, and plain float32 to compare with."""
 
 import contextlib
 
@@ -15,7 +15,7 @@ def allows_tf32(device):
 
 
 def compiler(network):
-    """Return the compiler that `to_static` applied to this network's forward pass: `cinn`, `graph` or `none`."""
+    """Return the compiler that `to_static` applied to the network's forward pass: `cinn`, `graph` or `none`."""
     forward = network.forward
     if not isinstance(forward, StaticFunction):
         return "none"
@@ -23,7 +23,7 @@ def compiler(network):
 
 
 def layouts(network):
-    """Return the set of the memory layouts that the network's convolutions take images in."""
+    """Return the set of the layouts, `nchw` or `nhwc`, in which the network's convolutions take images."""
     return {layer._data_format.lower() for layer in network.sublayers() if isinstance(layer, nn.Conv2D)}
 
 
@@ -41,7 +41,7 @@ def watch_products(network, note):
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Save the running statistics of the network's batch norms, and restore them when the context is left."""
+    """Restore the running statistics of the network's batch norms when the context is left."""
     statistics = [value for _, value in network.named_parameters() if value.stop_gradient]
     before = [value.numpy() for value in statistics]
     try:
@@ -53,7 +53,10 @@ def preserve_state(network):
 
 @contextlib.contextmanager
 def eager(network):
-    """Restore the network's own `forward`, which `to_static` has replaced, while the context lasts."""
+    """Restore the network's own `forward`, which `to_static` has replaced, while the context lasts.
+
+    Do nothing if the network is not compiled.
+    """
     compiled = isinstance(network.forward, StaticFunction)
     if compiled:
         paddle.jit.enable_to_static(False)
@@ -66,7 +69,10 @@ def eager(network):
 
 @contextlib.contextmanager
 def use_plain_fp32(device):
-    """Compute float32 products in the full width of float32, without TF32, while the context lasts."""
+    """Compute float32 products in the full width of float32, without TF32, while the context lasts.
+
+    `device` is the kind of device.
+    """
     if device != "cuda":
         yield
         return

@@ -1,4 +1,4 @@
-"""The models' optimizers in Paddle: which parameters decay, and what AdamW's rounding does to its rate."""
+"""The models' optimizers in Paddle, and the factor that corrects the rounding of its AdamW."""
 
 import numpy as np
 import paddle
@@ -8,7 +8,15 @@ from dlperf_sdk.worker.schedule import decay_groups
 
 
 def optimizer(parameters, request):
-    """Return the framework's optimizer with the numbers of the request; the manifest decides which parameters decay."""
+    """Return the framework's optimizer with the numbers of the request; the manifest decides which parameters decay.
+
+    Args:
+        parameters: Parameter by the manifest's name.
+        request: The request, of which it reads `parameters` and `optimizer`.
+
+    Raises:
+        ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
+    """
     numbers = request.optimizer
     decays = {entry["name"] for entry in request.parameters if entry["decay"]}
     clip = numbers.get("clip_norm")
@@ -38,10 +46,10 @@ def optimizer(parameters, request):
 
 
 def rounding_of_adamw(beta1, beta2):
-    """Yield the factor of the rate that corrects the rounding of Paddle's AdamW, for step t = 1, 2, ….
+    """Yield, for step t = 1, 2, …, the factor of the learning rate that corrects the rounding of Paddle's AdamW.
 
-    It is the exact √(1 - β₂ᵗ) / (1 - β₁ᵗ) over Paddle's. Paddle multiplies βᵗ up in float32: there 1 - 0.999³ is off
-    by 1.3e-5, and the step of each weight by half as much. (The rounding of β itself cancels.)
+    It is the exact √(1 - β₂ᵗ) / (1 - β₁ᵗ) divided by Paddle's. Paddle computes βᵗ in float32: its 1 - 0.999³ is off
+    by 1.3e-5, and each update by half as much. The rounding of β itself cancels.
     """
     betas = np.array([beta1, beta2], np.float32)
     exact, rounded = betas.astype(np.float64), betas.copy()

@@ -1,4 +1,4 @@
-"""Paddle inside one worker process: its device, its threads, its arithmetic, its way to the others."""
+"""The runtime of Paddle in a worker process: device, arithmetic, and the process group."""
 
 import os
 from itertools import pairwise
@@ -12,7 +12,7 @@ from dlperf_sdk.worker.precision import precision_named
 
 
 class PaddleRuntime(Runtime):
-    """One process, one device: `cpu`, or the one GPU that CUDA_VISIBLE_DEVICES lets this process see."""
+    """One process with one device: `cpu`, or the only GPU that CUDA_VISIBLE_DEVICES lets the process see."""
 
     def __init__(self, request, cluster, process):
         super().__init__(request, cluster, process)
@@ -20,13 +20,14 @@ class PaddleRuntime(Runtime):
         self.replica = process.replicas[0]
         self.precision = precision_named(request.precision, PRECISIONS)
         self.syncs_gradients = request.strategy == "all_reduce" and cluster.world_size > 1
-        """True if gradients are averaged with other processes'."""
+        """True if gradients are averaged over several processes."""
 
     def start(self):
-        """Select the device, set the arithmetic, and join the other processes.
+        """Select the device, set seeds and TF32, and join the other processes.
 
         Raises:
-            Unsupported: the device is not available, or cannot do what was requested.
+            Unsupported: no usable GPU is found; the GPU's compute capability is below 8.0 and the precision needs
+                TF32 or bfloat16; or the compiler is cinn, and this build of Paddle lacks it.
         """
         request = self.request
         if request.device == "cuda":
@@ -42,7 +43,7 @@ class PaddleRuntime(Runtime):
         self.seed()
 
     def seed(self):
-        """Seed the generators of all devices."""
+        """Seed the generators of all devices with the request's seed plus the replica's global index; return True."""
         paddle.seed(self.request.seed + self.replica)
         return True
 
@@ -67,7 +68,10 @@ class PaddleRuntime(Runtime):
         set_tf32(self.precision.tf32)
 
     def synchronize(self):
-        """Wait for the device. On a CPU every call has finished when it returns, collectives included."""
+        """Wait until the GPU has finished; do nothing on a CPU.
+
+        On a CPU each call has finished when it returns, collectives included.
+        """
         if self.request.device == "cuda":
             paddle.device.synchronize()
 
@@ -82,16 +86,24 @@ class PaddleRuntime(Runtime):
         return [earlier.elapsed_time(later) / 1e3 for earlier, later in pairwise(marks)]
 
     def reset_peak_memory(self):
-        """Reset the peak that `peak_memory` returns to the memory in use now."""
+        """Reset the peak that `peak_memory` returns to the memory in use now; do nothing on a CPU."""
         if self.request.device == "cuda":
             paddle.device.cuda.reset_max_memory_allocated()
 
     def peak_memory(self):
-        """Return the peak bytes of tensors, without the allocator's reserve."""
+        """Return the peak bytes of tensors on the GPU since the reset; None on a CPU.
+
+        The allocator's reserve is not included.
+        """
         return paddle.device.cuda.max_memory_allocated() if self.request.device == "cuda" else None
 
     def facts(self):
-        """Return versions, devices, threads and transport."""
+        """Return facts for the record: versions, devices, threads, libraries and transport.
+
+        The keys are `framework_version`, `devices`, `threads` (None if OMP_NUM_THREADS is not set), `commit`, `cinn`
+        and `transport` (None without collectives). On a GPU there are also its compute capability, the versions of
+        CUDA, cuDNN and NCCL, and the setting of TF32.
+        """
         report = {
             "framework_version": paddle.__version__,
             "devices": ["cpu"],
@@ -112,19 +124,19 @@ class PaddleRuntime(Runtime):
         return report
 
     def is_out_of_memory(self, error):
-        """Return True for a MemoryError, and for an error whose message names Paddle's ResourceExhausted."""
+        """Return True for a MemoryError, and for an error whose message has Paddle's ResourceExhaustedError."""
         return isinstance(error, MemoryError) or (
             isinstance(error, (RuntimeError, SystemError)) and "ResourceExhaustedError" in str(error)
         )
 
     def stop(self):
-        """Leave the process group."""
+        """Leave the process group, if there is one."""
         if self.syncs_gradients:
             dist.destroy_process_group()
 
 
 def set_tf32(enabled):
-    """Let cuBLAS and cuDNN round the operands of float32 products to TF32, or not."""
+    """Allow cuBLAS and cuDNN to round the operands of float32 products to TF32, or forbid it."""
     paddle.base.core.set_cublas_switch(enabled)
     paddle.base.core.set_cudnn_switch(enabled)
 

@@ -1,4 +1,4 @@
-"""The base of Paddle's trainers: wrapping, batches, the step, evidence for the precision.
+"""The base of Paddle's trainers: wrapping, batches, the step, evidence.
 
 A model's own file has its network, its loss, and nothing else.
 """
@@ -16,14 +16,14 @@ from dlperf_paddle.worker.precisions import PRECISIONS
 from dlperf_paddle.worker.state import ReplicaState
 
 COMPILED = {"graph": None, "cinn": "CINN"}
-"""Compiler → the backend of `to_static`."""
+"""Compiler → the backend that `to_static` takes."""
 
 
 class PaddleTrainer(ReplicaState):
-    """One replica of a network, and how to train it. A model implements `build`, `outputs` and `loss`.
+    """One replica of a network, and its training. A model implements `build`, `outputs` and `loss`.
 
-    Dropout must reach the network as an argument (`self.dropout`): what `to_static` has compiled it reuses for equal
-    arguments, whatever has changed inside the layers.
+    The network must take the rate of dropout, `self.dropout`, as an argument: for equal arguments `to_static` reuses
+    what it has compiled, even if an attribute of a layer has changed.
     """
 
     precisions, loader = PRECISIONS, Loader
@@ -71,18 +71,18 @@ class PaddleTrainer(ReplicaState):
     # Batches.
 
     def place(self, batches):
-        """Return this replica's batch of NumPy arrays as tensors on its device."""
+        """Return this replica's batch of NumPy arrays as tensors on its device, by the input's name."""
         (batch,) = batches
         return {name: paddle.to_tensor(values) for name, values in batch.items()}
 
     def receive(self, batches):
-        """Return the loader's batch unchanged: it is on the device."""
+        """Return the loader's batch of this replica unchanged: it is on the device."""
         return batches[0]
 
     # The step.
 
     def set_learning_rate(self, rate):
-        """Set the learning rate of the next update, times the factor that corrects AdamW's rounding."""
+        """Set the learning rate of the next update to `rate` times the factor that corrects AdamW's rounding."""
         self.optimizer.set_lr(rate * self._rate_factor)
 
     def clear_gradients(self):
@@ -90,7 +90,7 @@ class PaddleTrainer(ReplicaState):
         self.optimizer.clear_grad()
 
     def forward(self, piece):
-        """Return the loss of a micro-batch in the precision of the request: a scalar tensor with a gradient."""
+        """Return a micro-batch's loss in the request's precision: a scalar tensor for `backward()`."""
         with self.autocast():
             outputs = self.outputs(self.trained, piece)
         return self.loss(outputs, piece)
@@ -103,18 +103,17 @@ class PaddleTrainer(ReplicaState):
         )
 
     def scale_loss(self, loss):
-        """Return the loss times the loss scale where the precision needs one, else the loss unchanged."""
+        """Return the loss times the loss scale; return it unchanged if the precision needs none."""
         return self.scaler.scale(loss)
 
     def defer_synchronization(self):
-        """Return DataParallel's context."""
+        """Return a context in which backward passes do not average gradients: DataParallel's `no_sync`."""
         return self.trained.no_sync() if self.runtime.syncs_gradients else contextlib.nullcontext()
 
     def update(self):
-        """Clip the gradients and update all weights.
+        """Clip the gradients and update all weights; a loss scaler skips the update if a gradient is not finite.
 
-        With a loss scaler, Paddle's optimizer waits until the device has checked the gradients. It skips the update if
-        one is not finite: `skipped` counts that.
+        With a loss scaler, Paddle waits until the device has checked the gradients. `skipped` counts skipped updates.
         """
         self.scaler.step(self.optimizer)
         # The optimizer has waited for this, and leaves it on the host; `state_dict`, the public way to see the
@@ -127,7 +126,7 @@ class PaddleTrainer(ReplicaState):
             self._rate_factor = next(self._rate_factors)  # AdamW's powers of beta have moved on
 
     def reset_optimizer(self):
-        """Set the moments to zero, the powers of beta to beta, and what `_begin_updates` sets to its start."""
+        """Set moments to zero, the powers of beta to beta, and the loss scaler to its state before the first step."""
         for kind, values in self.optimizer._accumulators.items():
             first = self.request.optimizer[kind[: -len("_pow_acc")]] if kind.endswith("_pow_acc") else 0.0
             for value in values.values():
@@ -137,9 +136,9 @@ class PaddleTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return y of the network that `step` calls, and y32 of the plain network, eager, in fp32 without TF32.
+        """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
 
-        In both batch norm uses the batch's statistics, and no trace stays.
+        References are eager, from the same weights, without TF32. Batch norm's running statistics are restored.
         """
         batch = self.micro_batches(self.canonical_batch())[0]
         eager = self.request.compiler == "none"  # compiled, the layers' own outputs are hidden
@@ -155,7 +154,7 @@ class PaddleTrainer(ReplicaState):
                 return outputs, self.outputs(self.network, batch)
 
     def note_output(self, output):
-        """Add the output's data type, such as `float32`, to the types seen in `deviation`."""
+        """Add the name of the output's data type, such as `float32`, to those seen in `deviation`."""
         self.product_types.append(str(output.dtype).rpartition(".")[2])
 
     def widen(self, value):
@@ -163,7 +162,7 @@ class PaddleTrainer(ReplicaState):
         return value.astype("float64")
 
     def observe_settings(self):
-        """Return the settings in effect, as the types seen in `deviation` and Paddle's objects show them."""
+        """Return precision, compiler, layout and strategy in effect, from `deviation` and Paddle's objects."""
         return {
             "precision": self.name_precision(["float32"], evidence.allows_tf32(self.request.device)),
             "compiler": evidence.compiler(self.network),

@@ -1,8 +1,8 @@
-"""Asynchronous training: TensorFlow's ParameterServerStrategy, and the ClusterCoordinator that hands out its functions.
+"""Asynchronous training: TensorFlow's ParameterServerStrategy and ClusterCoordinator.
 
-The variables are on the parameter servers, once. A step is one function for each replica: read the variables, compute
-the gradients of that replica's canonical shard, update. The functions are handed to whichever worker is free, and none
-waits for another: so a replica is a place in every step, with its shard, and not a worker. Every worker holds both
+The parameter servers hold the only copy of the variables. A step is one function per replica: read the variables,
+compute the gradients of that replica's canonical shard, update. The coordinator hands each function to a free worker,
+and none waits for another. So a replica is a shard of every step, and not a certain worker; every worker holds all
 shards.
 """
 
@@ -13,22 +13,22 @@ _STATUS = "/proc/self/status"
 
 
 def join():
-    """Return the strategy of this process (TF_CONFIG's chief) and its coordinator; both need all servers."""
+    """Return the strategy of this process, the chief in TF_CONFIG, and its coordinator; wait for all servers."""
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver(rpc_layer="grpc")
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     return strategy, tf.distribute.coordinator.ClusterCoordinator(strategy)
 
 
 def servers(job):
-    """Return the names of the CPUs of all servers of a job (`worker`, `ps`), in order."""
+    """Return the names of the CPUs of all servers of a job, `worker` or `ps`, in order."""
     names = [device.name for device in tf.config.list_logical_devices("CPU")]
     return [name for name in names if name.startswith("/job:%s/" % job)]
 
 
 def read_max_status(name):
-    """Return the largest value in bytes of a field of /proc/PID/status over all processes of the cluster.
+    """Return the largest value, in bytes, of a field of /proc/PID/status over all processes of the cluster.
 
-    The field `name` is `VmHWM`, the peak of used memory, or `VmData`, the allocated memory.
+    `name` is the field: `VmHWM`, the peak of used memory, or `VmData`, the allocated memory.
     """
     return max(_status(device.name)[name] for device in tf.config.list_logical_devices("CPU"))
 
@@ -42,19 +42,21 @@ def _status(device):
 
 
 def address_beside(variable):
-    """Return the device scope in which a variable is updated: its own server's."""
+    """Return the device scope in which a variable is updated: that of its own server."""
     return tf.device(variable.device)
 
 
 class Scheduled:
-    """A trainer's step, as functions for the workers.
+    """A trainer's step as functions that workers compute, with the methods of `synchronous.MirroredReplicas`.
 
-    `replica_step(batch, rate)` is what one replica does in a step; it gives the loss. `shards` are the
-    replicas' canonical batches, each a dict of arrays.
+    Args:
+        coordinator: TensorFlow's ClusterCoordinator.
+        replica_step: Function of a batch and a rate; it does the step of one replica, and returns the loss.
+        shards: The canonical batch of each replica, a dictionary of NumPy arrays.
     """
 
     name = "parameter_server_async"
-    """Of the strategy in effect."""
+    """Name of the strategy in effect."""
 
     def __init__(self, coordinator, replica_step, shards):
         self._coordinator, self._replica_step = coordinator, replica_step
@@ -71,10 +73,10 @@ class Scheduled:
         """Return None, whatever the batches: the workers hold the canonical shards."""
 
     def step(self, batch, rate):
-        """Schedule one function per replica; the handle is a list of TensorFlow's RemoteValues, the losses.
+        """Schedule one function per replica; return a list of their RemoteValues, the losses.
 
-        `batch` is None. Each function updates with its share of the rate: together they weigh what one update with the
-        mean of the gradients does.
+        Each function updates with `rate` divided by the number of replicas: together they weigh as much as one update
+        with the mean gradient. `batch` is None.
         """
         share = rate / len(self._shards)
         if share != self._rate[0]:
@@ -93,7 +95,10 @@ class Scheduled:
         return self._graph
 
     def traced_outputs(self, function, batch):
-        """Return the tensors that a function of a batch gives for the replicas' shards."""
+        """Return the tensors that `function(batch)` gives for each replica's shard, one replica after the other.
+
+        The workers compute them in a graph. `batch` is not used.
+        """
         traced = tf.function(
             lambda iterator, shard: function(_select_shard(iterator, shard)), autograph=False
         )
@@ -102,7 +107,7 @@ class Scheduled:
         return [output for remote in scheduled for output in remote.get()]
 
     plain_outputs = traced_outputs
-    """The workers run no eager code, and compute a graph."""
+    """The same, since the workers run no eager code."""
 
 
 def _select_shard(iterator, shard):

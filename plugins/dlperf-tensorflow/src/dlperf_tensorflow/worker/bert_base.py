@@ -169,7 +169,7 @@ def gelu(x):
 def apply_dropout(x, rate):
     """Return x with elements set to 0 with the probability `rate`, and the others divided by 1 - rate.
 
-    X itself for rate 0.
+    Return x itself if the rate is 0.
     """
     return tf.nn.dropout(x, rate) if rate else x
 

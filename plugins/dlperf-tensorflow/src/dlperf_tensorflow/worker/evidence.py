@@ -1,4 +1,4 @@
-"""Evidence for what was in effect: the graph that was run, and plain fp32 to compare with."""
+"""Evidence for the settings in effect: the graph that was run, and plain float32 to compare with."""
 
 import contextlib
 
@@ -8,7 +8,7 @@ _PRODUCTS = frozenset({"Conv2D", "MatMul", "BatchMatMulV2", "BatchMatMulV3"})
 
 
 class GraphEvidence:
-    """The graph of a traced function, and those of all functions that it calls."""
+    """The operations in the graph of a traced function, and in the graphs of all functions that it calls."""
 
     def __init__(self, graph):
         graph = graph.as_graph_def()
@@ -19,7 +19,7 @@ class GraphEvidence:
         self._products = [node for node in self._nodes if node.op in _PRODUCTS]
 
     def product_types(self):
-        """Return the data types of the graph's convolutions and matrix products, one for each operation."""
+        """Return the input types of the graph's convolutions and matrix products, one for each operation."""
         return [tf.as_dtype(_type_of(node)) for node in self._products]
 
     def compiler(self):
@@ -27,7 +27,7 @@ class GraphEvidence:
         return "xla" if any(node.attr["_XlaMustCompile"].b for node in self._nodes) else "none"
 
     def layout(self):
-        """Return the memory layouts of the convolutions, joined by `+`; empty if there are no convolutions."""
+        """Return the layouts, `nchw` and `nhwc`, of the graph's convolutions, joined by `+`; empty without any."""
         layouts = {
             node.attr["data_format"].s.decode().lower() for node in self._products if node.op == "Conv2D"
         }
@@ -46,7 +46,10 @@ def allows_tf32(device):
 
 @contextlib.contextmanager
 def preserve_state(strategy, statistics):
-    """Restore the variables `statistics`, in the copy of every replica of `strategy`, when the context is left."""
+    """Restore the values of variables, in the copies of all replicas of this process, when the context is left.
+
+    `statistics` are the variables, made in the scope of `strategy`.
+    """
     copies = [copy for variable in statistics for copy in strategy.experimental_local_results(variable)]
     before = [copy.numpy() for copy in copies]
     try:

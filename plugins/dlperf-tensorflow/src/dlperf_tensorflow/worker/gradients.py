@@ -1,10 +1,10 @@
-"""Micro-batches inside a graph, one after another: XLA and servers take a whole step as one function."""
+"""Accumulation of micro-batches inside a graph, where a whole step is one function."""
 
 import tensorflow as tf
 
 
 def split(batch, count):
-    """Return every input of a batch, (B, …), split into micro-batches: (count, B / count, …)."""
+    """Return each input of a batch, (B, …), by name, split into micro-batches: (count, B / count, …)."""
     return {
         name: tf.reshape(value, (count, value.shape[0] // count, *value.shape[1:]))
         for name, value in batch.items()
@@ -12,9 +12,16 @@ def split(batch, count):
 
 
 def accumulate(gradients_of, batch, count, variables):
-    """Return the mean loss and gradients over `count` micro-batches of a batch.
+    """Return the mean loss and the mean gradients over the micro-batches of a batch, one after the other.
 
-    `gradients_of(micro_batch)` returns the loss and the gradients of one, in the order of `variables`.
+    Args:
+        gradients_of: Function of a micro-batch that returns its loss and a list of gradients, one per variable.
+        batch: Tensors (B, …) by the input's name.
+        count: Number of micro-batches, which divides B.
+        variables: The variables that the gradients are for.
+
+    Returns:
+        The loss, a scalar tensor, and the list of gradients.
     """
     if count == 1:
         return gradients_of(batch)

@@ -1,10 +1,10 @@
-"""`images`: JPEGs, decoded and augmented in parallel by tf.data, for ResNet's training recipe.
+"""The data source `images`: JPEGs, decoded and augmented in parallel by tf.data, for ResNet's training recipe.
 
-Per image: decode to RGB at full resolution with the accurate integer transform (greyscale and CMYK as well),
-crop at random, resize bilinearly with antialiasing, mirror half of the time, normalize. Only what lies in
-the crop is decoded, which gives the same pixels. EXIF orientation is ignored, as is usual for ImageNet. The
-crop is TensorFlow's own: 8 to 100 % of the area at an aspect ratio from 3/4 to 4/3 (C. Szegedy et al., Going
-Deeper with Convolutions, CVPR 2015, section 6), the whole image where ten attempts do not fit.
+Per image: decode to RGB at full size with the accurate integer transform (grayscale and CMYK as well), crop at
+random, resize bilinearly with antialiasing, mirror half of the time, normalize. Only the crop is decoded, which gives
+the same pixels. EXIF orientation is ignored, as is usual for ImageNet. The crop is TensorFlow's own: 8 to 100 % of
+the area at an aspect ratio from 3/4 to 4/3 (C. Szegedy et al., Going Deeper with Convolutions, CVPR 2015, section 6);
+the whole image if ten attempts do not fit.
 """
 
 import os
@@ -15,16 +15,19 @@ from dlperf_sdk.worker.crop import AREA, MEAN, RATIO, STD
 from dlperf_sdk.worker.data import read_images
 
 ATTEMPTS = 10
-"""At a crop that fits."""
+"""Attempts at a crop that fits into the image."""
 
 
 def load_images(trainer):
-    """Return the iterator of the trainer's batches of JPEGs, which TensorFlow decodes."""
+    """Start the trainer's pipelines of JPEGs, and return their batches as `BaseTrainer.load` does."""
     return trainer.load(JpegPipeline)
 
 
 class JpegPipeline:
-    """`image` (B, H, W, 3), or (B, 3, H, W) in the layout nchw, float32; `label` (B,) int64. See `loading.Loader`.
+    """The images of a request's index as a tf.data pipeline, for `loading.Loader`.
+
+    A batch has `image`, (B, H, W, 3) in the layout `nhwc` and (B, 3, H, W) in `nchw`, float32; and `label`, (B,),
+    int64.
 
     Raises:
         DataError: the index is not the one that was prepared.
@@ -43,7 +46,11 @@ class JpegPipeline:
         }
 
     def keys_of(self, draws):
-        """Return the lists of paths, labels and seeds of these draws, by name."""
+        """Return lists of the batch's paths, labels and seeds, as `path`, `label` and `seed`.
+
+        `draws` are pairs of (draw, sample). A seed is a pair of numbers, of the request's seed with the replica, and
+        of the draw.
+        """
         images = self.images
         return {
             "path": [os.path.join(images.root, images.paths[sample]) for _, sample in draws],
@@ -52,7 +59,10 @@ class JpegPipeline:
         }
 
     def pipeline(self, keys, workers):
-        """Return the `tf.data.Dataset` of batches of these keys, made by `workers` threads."""
+        """Return the `tf.data.Dataset` of batches for a dataset of the values of `keys_of`.
+
+        `workers` images are decoded at a time.
+        """
         return keys.unbatch().map(self._load, workers).batch(self.request.batch_size, drop_remainder=True)
 
     def _load(self, key):
@@ -62,7 +72,10 @@ class JpegPipeline:
         return {"image": image, "label": key["label"]}
 
     def explain(self, draws, error):
-        """Return the error of a batch in words: the path of the first image of `draws` that does not decode."""
+        """Return the message for a batch that failed: it names the first image of `draws` that cannot be decoded.
+
+        If all can be decoded, it holds the message of `error`.
+        """
         for path in self.keys_of(draws)["path"]:
             fault = _fault(path)
             if fault is not None:
@@ -71,7 +84,16 @@ class JpegPipeline:
 
 
 def augment(encoded, height, width, seed):
-    """Return a random crop of a JPEG as (height, width, 3) float32 from 0 to 255, randomly mirrored."""
+    """Return a random crop of a JPEG, resized to (height, width, 3), and mirrored in half of the cases.
+
+    The result is float32, from 0 to 255.
+
+    Args:
+        encoded: The content of a JPEG file, a scalar string tensor.
+        height: Height of the result in pixels.
+        width: Width of the result in pixels.
+        seed: Two integers, which decide the crop and the reflection.
+    """
     begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
         tf.io.extract_jpeg_shape(encoded),
         tf.zeros((1, 0, 4)),  # no object that it must hold
@@ -90,12 +112,12 @@ def augment(encoded, height, width, seed):
 
 
 def decode(encoded):
-    """Decode a JPEG, a string tensor, at its full size: (H, W, 3) bytes."""
+    """Return the image in a JPEG's content, a scalar string tensor: (H, W, 3) bytes, RGB, at full size."""
     return tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE")
 
 
 def normalize(pixels):
-    """Return pixels from 0 to 255 normalized by ImageNet's mean and standard deviation, as float32."""
+    """Return (pixels - mean) / deviation with ImageNet's values, for RGB pixels, (…, 3), from 0 to 255, as float32."""
     return (pixels - [255 * value for value in MEAN]) / [255 * value for value in STD]
 
 

@@ -1,6 +1,6 @@
-"""The optimizers of the models in TensorFlow's fused kernels, and the loss scale of fp16.
+"""The models' optimizers in TensorFlow's fused kernels, and the loss scale of fp16.
 
-Everything here runs in a replica's context, on that replica's copy of each variable.
+All of this runs in a replica's context, on that replica's copy of each variable.
 """
 
 import numpy as np
@@ -8,17 +8,21 @@ import tensorflow as tf
 
 FIRST_SCALE = 2.0**15
 GROWTH_STEPS = 2000
-"""Defaults of Keras' `LossScaleOptimizer`: the first scale, and the number of good steps that double it."""
+"""Good steps after which the scale doubles. It and the first scale are the defaults of Keras'
+`LossScaleOptimizer`."""
 
 
 def optimizer_for(numbers, variables, decays, place_near):
-    """Return the optimizer of a request.
+    """Return the framework's optimizer with the numbers of the request; the manifest decides which parameters decay.
 
     Args:
         numbers: `Request.optimizer`.
-        variables: The trainable variables.
-        decays: For each variable, whether it has weight decay.
-        place_near: Function of a variable; returns the device scope of its update.
+        variables: The trainable variables, in float32.
+        decays: For each variable, True if it has weight decay.
+        place_near: Function of a variable that returns the device scope of the variable's update.
+
+    Raises:
+        ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
     """
     kinds = {"sgd": Momentum, "adamw": AdamW}
     if numbers["kind"] in kinds:
@@ -43,14 +47,17 @@ class Momentum:
         self.decays = [numbers["weight_decay"] * decay for decay in decays]
         self.velocities = self.moments = _zeros_like(variables)
         self.steps = None
-        """Nothing counts the updates."""
+        """None: nothing counts the updates."""
 
     def initial_values(self):
-        """Yield each variable with its value before the first step."""
+        """Yield (variable, value) for each variable of the optimizer, with its value before the first step."""
         return ((variable, 0.0) for variable in self.moments)
 
     def apply(self, gradients, rate):
-        """Apply one step with these gradients; `rate` is a scalar tensor."""
+        """Update all variables once with their gradients, given in the variables' order.
+
+        `rate` is the learning rate, a scalar tensor.
+        """
         for variable, velocity, decay, gradient in zip(
             self.variables, self.velocities, self.decays, gradients
         ):
@@ -67,8 +74,8 @@ class Momentum:
 class AdamW:
     """m ← β₁·m + (1 - β₁)·g;  v ← β₂·v + (1 - β₂)·g²;  θ ← θ - rate · (m̂ / (√v̂ + ε) + w·θ).
 
-    The kernel adds ε to √v before the bias correction. Given ε·√(1 - β₂ᵗ) it computes what is written
-    above. It rounds β₁ and β₂ to float32 first, and so the corrections are those of the rounded ones.
+    The kernel adds ε to √v before the bias correction; with ε·√(1 - β₂ᵗ) in place of ε it computes this formula. It
+    rounds β₁ and β₂ to float32, so the bias corrections are computed from the rounded values.
     """
 
     def __init__(self, numbers, variables, decays, place_near):
@@ -81,11 +88,14 @@ class AdamW:
         self.steps = tf.Variable(tf.zeros((), tf.float64), trainable=False)
 
     def initial_values(self):
-        """Yield each variable with its value before the first step."""
+        """Yield (variable, value) for each variable of the optimizer, with its value before the first step."""
         return ((variable, 0.0) for variable in (*self.moments, self.steps))
 
     def apply(self, gradients, rate):
-        """Apply one step with these gradients; `rate` is a scalar tensor."""
+        """Update all variables once with their gradients, given in the variables' order.
+
+        `rate` is the learning rate, a scalar tensor.
+        """
         self.steps.assign_add(tf.ones((), tf.float64))
         bias1 = 1.0 - tf.pow(tf.constant(float(self.beta1), tf.float64), self.steps)
         root2 = tf.sqrt(1.0 - tf.pow(tf.constant(float(self.beta2), tf.float64), self.steps))
@@ -112,7 +122,7 @@ class AdamW:
 
 
 class ConstantScale:
-    """A loss scale that stays; 1 for none."""
+    """A constant loss scale; 1 for none. `skipped`, the number of skipped steps, is always 0."""
 
     skipped = 0
 
@@ -120,22 +130,23 @@ class ConstantScale:
         self._scale = scale
 
     def initial_values(self):
-        """Return an empty list: a constant scale keeps no variable."""
+        """Return an empty tuple: a constant scale has no variable."""
         return ()
 
     def scale_loss(self, loss):
-        """Return the loss that the backward pass starts from."""
+        """Return the loss times the scale."""
         return loss if self._scale == 1 else loss * self._scale
 
     def update(self, gradients, apply):
-        """Call `apply` with the gradients unscaled."""
+        """Call `apply` with the gradients divided by the scale."""
         apply(gradients if self._scale == 1 else [gradient / self._scale for gradient in gradients])
 
 
 class DynamicScale:
-    """The dynamic scale that keeps fp16 gradients from vanishing: halved where they overflow, doubled in time.
+    """The dynamic loss scale of fp16: halved if a gradient is not finite, doubled after `GROWTH_STEPS` good steps.
 
-    Keras' policy, in this file because Keras' own works for Keras' optimizers only.
+    The policy is Keras', whose own class works for Keras' optimizers only. The variable `skipped` counts skipped
+    steps.
     """
 
     def __init__(self):
@@ -144,15 +155,21 @@ class DynamicScale:
         self.skipped = tf.Variable(0, trainable=False)
 
     def initial_values(self):
-        """Return the variables that steps depend on, each with its value before the first step."""
+        """Return (variable, value) for the scale and the count of good steps.
+
+        The value is that before the first step.
+        """
         return (self.scale, FIRST_SCALE), (self.good_steps, 0)
 
     def scale_loss(self, loss):
-        """Return the loss that the backward pass starts from."""
+        """Return the loss times the scale."""
         return loss * self.scale
 
     def update(self, gradients, apply):
-        """Call `apply` with the gradients unscaled, or skip the step if one of them is not finite."""
+        """Call `apply` with the gradients divided by the scale; skip that if one of them is not finite.
+
+        It also changes the scale for the next step, and counts good and skipped steps.
+        """
         gradients = [gradient / self.scale for gradient in gradients]
         finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])
 

@@ -1,4 +1,4 @@
-"""TensorFlow inside one worker process: its devices, its threads, its arithmetic, its way to the others."""
+"""The runtime of TensorFlow in a worker process: devices, threads, arithmetic, and the distribution strategy."""
 
 import os
 
@@ -11,32 +11,37 @@ from dlperf_tensorflow.worker.precisions import PRECISIONS
 
 
 class TensorFlowRuntime(Runtime):
-    """One process with one device or a node's worth of them: `cpu`, or the GPUs that it is let see.
+    """One process with one device or a node's worth of devices: CPUs, or the GPUs in CUDA_VISIBLE_DEVICES.
 
-    Or, with `parameter_server_async`, one that has no device itself: servers compute the functions that it schedules.
+    With `parameter_server_async` and several replicas it has no device: servers compute the functions that it
+    schedules.
     """
 
     def __init__(self, request, cluster, process):
         super().__init__(request, cluster, process)
         self.served = request.strategy == "parameter_server_async" and cluster.world_size > 1
-        """True if servers compute what this process schedules."""
+        """True if servers compute the functions that this process schedules."""
         self.clock = "lagged" if request.device == "cuda" or self.served else "blocking"
         self.replica = process.replicas[0]
         self.precision = precision_named(request.precision, PRECISIONS)
         self.syncs_gradients = request.strategy == "all_reduce" and cluster.world_size > 1
-        """True if gradients are averaged with other replicas'."""
+        """True if gradients are averaged over several replicas."""
         self.has_nccl = request.device == "cuda" and request.framework_options["nccl"]
         """True if NCCL averages gradients."""
         self.strategy = None
-        """The `tf.distribute.Strategy` that all of this process's replicas live in."""
+        """The `tf.distribute.Strategy` whose scope holds the replicas of this process; None until `start`."""
         self.coordinator = None
-        """TensorFlow's `ClusterCoordinator`, where servers compute."""
+        """TensorFlow's `ClusterCoordinator` if servers compute, else None."""
 
     def start(self):
-        """Select the devices, set threads and arithmetic, and join the other processes.
+        """Select the devices, set threads, arithmetic and the seed, and join the other processes.
+
+        The seed is the request's plus the global index of the first replica. If the layout is not `auto`, the graph
+        optimizer's own choice of layouts is turned off.
 
         Raises:
-            Unsupported: a device is not available, or cannot do the requested precision.
+            Unsupported: there are too few GPUs; a GPU's compute capability is below 8.0 and the precision needs TF32
+                or bfloat16; or TensorFlow truncates products to bfloat16 on this CPU.
         """
         request, count = self.request, max(1, len(self.process.devices))
         threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
@@ -67,10 +72,10 @@ class TensorFlowRuntime(Runtime):
         return tf.distribute.MultiWorkerMirroredStrategy(communication_options=self.communication())
 
     def communication(self):
-        """Return the options for averaging gradients: NCCL, or gRPC rings; bytes per pack; and a timeout.
+        """Return the options of collectives: the implementation, the bytes per pack, and the timeout in seconds.
 
-        Workers may compile for different lengths of time, so the timeout of a collective is the longest phase's
-        deadline; the agents enforce the tighter deadlines.
+        The implementation is NCCL on GPUs unless the option `nccl` is off, else gRPC rings. The timeout is the longest phase's deadline, since
+        workers may compile for different times. The agents enforce the tighter deadlines.
         """
         implementations = tf.distribute.experimental.CommunicationImplementation
         return tf.distribute.experimental.CommunicationOptions(
@@ -104,10 +109,10 @@ class TensorFlowRuntime(Runtime):
         return ["GPU:%d" % i for i in range(count)]
 
     def synchronize(self):
-        """Wait until the device has finished.
+        """Wait until all steps have finished.
 
-        On a CPU every call has finished when it returns, including the collectives in `step`. The coordinator waits
-        for what servers compute, including the updates on the parameter servers.
+        On GPUs the devices are waited for. If servers compute, the coordinator waits for them, their updates
+        included. On a CPU do nothing: each call has finished when it returns, collectives included.
         """
         if self.served:
             self.coordinator.join()
@@ -115,13 +120,19 @@ class TensorFlowRuntime(Runtime):
             tf.test.experimental.sync_devices()
 
     def read_losses(self, handle):
-        """Return the tensors behind the handle of a step's loss, one per replica of this process."""
+        """Return the loss tensors behind the handle that `step` returned, one per replica of this process.
+
+        If servers compute, wait until they have returned the losses.
+        """
         if self.served:
             return [value.get() for value in handle]
         return self.strategy.experimental_local_results(handle)
 
     def wait(self, loss):
-        """Wait for the losses of a step in every replica of this process; with servers, for its update as well."""
+        """Wait for the losses of a step in every replica of this process.
+
+        Servers have then done the step's update as well.
+        """
         for value in self.read_losses(loss):
             value.numpy()
 
@@ -131,21 +142,34 @@ class TensorFlowRuntime(Runtime):
         )
 
     def reset_peak_memory(self):
-        """Reset the peak that `peak_memory` returns to the memory in use now."""
+        """Reset the peak that `peak_memory` returns to the memory in use now; do nothing on a CPU."""
         for device in self._gpus():
             tf.config.experimental.reset_memory_stats(device)
 
     def peak_memory(self):
-        """Return the peak bytes of tensors over all devices, without reserves."""
+        """Return the peak bytes of tensors on this process's GPUs since the reset, summed; None on a CPU.
+
+        The allocator's reserve is not included.
+        """
         gpus = self._gpus()
         return sum(tf.config.experimental.get_memory_info(gpu)["peak"] for gpu in gpus) if gpus else None
 
     def peak_host_memory(self):
-        """Return the peak bytes of this process in host memory; with servers, the largest of all processes."""
+        """Return the peak bytes of this process in host memory.
+
+        If servers compute, it is the largest peak of all processes of the cluster.
+        """
         return asynchronous.read_max_status("VmHWM") if self.served else super().peak_host_memory()
 
     def facts(self):
-        """Return versions, devices, libraries, threads and transport; those of servers are not known."""
+        """Return facts for the record: versions, devices, threads, libraries and transport.
+
+        The keys are `framework_version`, `devices`, `threads`, `interop_threads`, `distribution`
+        (the class of the strategy) and `transport` (None without collectives); on GPUs also `compute_capability` of
+        the first, `cuda_version`, `cudnn_version` and `tensor_float_32`. If servers compute, the keys are
+        `framework_version`, `devices`, `parameter_servers`, `distribution` and `transport`; and `allocated_memory` in
+        bytes if the request limits memory.
+        """
         if self.served:
             limited = self.request.memory_limit is not None
             return {
@@ -186,7 +210,7 @@ class TensorFlowRuntime(Runtime):
         return "memory" if isinstance(self.strategy, tf.distribute.MirroredStrategy) else "grpc"
 
     def is_out_of_memory(self, error):
-        """Return True for TensorFlow's ResourceExhaustedError and for a MemoryError."""
+        """Return True for a MemoryError, and for TensorFlow's ResourceExhaustedError."""
         return isinstance(error, (tf.errors.ResourceExhaustedError, MemoryError))
 
 

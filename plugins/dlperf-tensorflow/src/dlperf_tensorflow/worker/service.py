@@ -1,13 +1,13 @@
-"""A server of ParameterServerStrategy: no trainer, but needed by one."""
+"""A server of ParameterServerStrategy: a process that the trainer needs."""
 
 import os
 
 
 def serve() -> None:
-    """Run the worker or the parameter server of TF_CONFIG until the agent ends this process.
+    """Run the server that TF_CONFIG names, a worker or a parameter server, until the agent ends this process.
 
-    A worker has the threads that its share of the cores allows. A parameter server has no device, and so no share: it
-    may use all cores. Every worker may ask a server for something at the same time, which takes a thread each.
+    A worker has OMP_NUM_THREADS threads for computing. A parameter server has no device and no such number, so it may
+    use all cores. Both have one thread for the requests of each worker, and one more.
     """
     import tensorflow as tf
 

@@ -1,7 +1,7 @@
 """Replicas that step together: those of this process, in the scope of a strategy that averages their gradients.
 
-One replica alone is the same, with TensorFlow's default strategy. `asynchronous.Scheduled` has the same methods, for
-replicas that servers compute.
+A single replica uses TensorFlow's default strategy. `asynchronous.Scheduled` has the same methods for replicas that
+servers compute.
 """
 
 import tensorflow as tf
@@ -10,10 +10,13 @@ from dlperf_tensorflow.worker import evidence
 
 
 class MirroredReplicas:
-    """A trainer's step, over the replicas of this process.
+    """A trainer's step over the replicas of this process.
 
-    `replica_step(batch, rate)` is what one replica does in a step; it gives the loss. `kind` is their devices' (`cpu`,
-    `cuda`), `replicas` their global indices.
+    Args:
+        strategy: The `tf.distribute.Strategy`.
+        replica_step: Function of a batch and a rate; it does the step of one replica, and returns the loss.
+        kind: The kind of device, `cpu` or `cuda`.
+        replicas: Global indices of this process's replicas.
     """
 
     def __init__(self, strategy, replica_step, kind, replicas):
@@ -22,10 +25,13 @@ class MirroredReplicas:
         self._first = replicas[0]
         self._train = tf.function(self._one_step, autograph=False)
         self.name = "all_reduce" if strategy.num_replicas_in_sync > 1 else None
-        """Of the strategy in effect."""
+        """Name of the strategy in effect; None for a single replica."""
 
     def place(self, batches):
-        """Return one batch per replica, each on its replica's device, as `strategy.run` takes them."""
+        """Return the batches, one per replica, on the replicas' devices, as `strategy.run` takes them.
+
+        That is a dictionary of tensors for one replica, of per-replica values for several.
+        """
         placed = []
         for replica, batch in enumerate(batches):
             with tf.device("%s:%d" % (self._device, replica)):
@@ -37,23 +43,29 @@ class MirroredReplicas:
         )
 
     def step(self, batch, rate):
-        """Run one step of all replicas with a learning rate; return the handle of a loss per replica."""
+        """Run one step of all replicas with the learning rate `rate`; return the handle of a loss per replica."""
         return self._train(batch, tf.constant(rate, tf.float32))
 
     def _one_step(self, batch, rate):
         return self._strategy.run(self._replica_step, (batch, rate))
 
     def graph(self, batch):
-        """Return the graph that `step` runs for such a batch."""
+        """Return the graph that `step` runs for a batch like this one."""
         return self._train.get_concrete_function(batch, tf.constant(0.0)).graph
 
     def traced_outputs(self, function, batch):
-        """Return the tensors that a function of a batch gives for all replicas, traced as `step` is."""
+        """Return the tensors that `function(batch)` gives for all replicas, traced as `step` is.
+
+        They are ordered by output, and for each output by replica.
+        """
         traced = tf.function(lambda batch: self._strategy.run(function, (batch,)), autograph=False)
         return self._of_all_replicas(traced(batch))
 
     def plain_outputs(self, function, batch):
-        """Return the outputs of `function` for all replicas' batches, run eagerly in float32 without TF32."""
+        """Return the tensors that `function(batch)` gives for all replicas, run eagerly without TF32.
+
+        Their order is that of `traced_outputs`.
+        """
         with evidence.use_plain_fp32():
             return self._of_all_replicas(self._strategy.run(function, (batch,)))
 

@@ -1,4 +1,4 @@
-"""`text` through tf.data: the prepared arrays, read by its threads."""
+"""The data source `text` through tf.data, whose threads read the prepared arrays."""
 
 import tensorflow as tf
 
@@ -6,23 +6,29 @@ from dlperf_sdk.worker.loading import TokenArrays
 
 
 def load_text(trainer):
-    """Return the iterator of the trainer's batches of the arrays that were prepared of text."""
+    """Start the trainer's pipelines of prepared token arrays; return their batches as `BaseTrainer.load` does."""
     return trainer.load(TokenPipeline)
 
 
 class TokenPipeline(TokenArrays):
-    """The model's inputs by name, (B, …) int64 or float32. See `loading.Loader`."""
+    """The prepared token arrays as a tf.data pipeline, for `loading.Loader`.
+
+    A batch has the model's inputs by name, (B, …), of the types in the request.
+    """
 
     def __init__(self, request, replica, layout):
         super().__init__(request, replica, layout)
         self.signature = tf.TensorSpec((request.batch_size,), tf.int64)
 
     def keys_of(self, draws):
-        """Return the dataset's elements of these draws: the samples' indices."""
+        """Return the list of the batch's samples, by index; `draws` are pairs of (draw, sample)."""
         return [sample for _, sample in draws]
 
     def pipeline(self, keys, workers):
-        """Return the `tf.data.Dataset` of batches of these keys, made by `workers` threads."""
+        """Return the `tf.data.Dataset` of batches for a dataset of the lists of `keys_of`.
+
+        `workers` batches are made at a time.
+        """
         return keys.map(self._load, workers)
 
     def _load(self, samples):
@@ -38,5 +44,5 @@ class TokenPipeline(TokenArrays):
         return list(self.batch([(0, sample) for sample in samples]).values())
 
     def explain(self, draws, error):
-        """Return the error of a batch in words."""
+        """Return the message for a batch that failed with `error`; `draws` is not used."""
         return "The prepared text cannot be read: %s." % error.message

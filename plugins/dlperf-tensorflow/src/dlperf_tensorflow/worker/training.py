@@ -1,9 +1,9 @@
-"""Provide the parts that all TensorFlow trainers share: a replica's step, input, precision evidence.
+"""The base of TensorFlow's trainers: batches, the step, evidence.
 
-A model's own file has its network, its loss, and nothing else. Several replicas of one process live in the
-strategy's scope: each variable has a copy per replica, and what runs in a replica's context (`strategy.run`)
-reads and writes its own copy. Gradients meet in one place, `_replica_step`, which `synchronous` runs in this process,
-and `asynchronous` on servers, where there is one copy for all.
+A model's own file has its network, its loss, and nothing else. The replicas of a process live in the strategy's
+scope: each variable has a copy per replica, which is read and written in that replica's context (`strategy.run`). The
+gradients of all replicas are averaged in `_replica_step`. `synchronous` runs that in this process, and `asynchronous`
+on servers, where each variable has one copy for all.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from dlperf_tensorflow.worker.weights import Weights
 
 
 class TensorFlowTrainer(ReplicaState):
-    """The replicas of this process. A model implements `build`, `outputs` and `loss`.
+    """The replicas of this process, and their training. A model implements `build`, `outputs` and `loss`.
 
     Networks take their variables from `self.weights`, and compute in `self.dtype`.
     """
@@ -72,11 +72,15 @@ class TensorFlowTrainer(ReplicaState):
             return [{name: tf.constant(v) for name, v in batch.items()} for batch in batches]
 
     def place(self, batches):
-        """Return the batch as `strategy.run` takes it (one replica: a dict); None if servers hold the batches."""
+        """Return the batches as `step` takes them, on the replicas' devices.
+
+        That is a dictionary of tensors for one replica, of per-replica values for several; None if servers hold the
+        batches.
+        """
         return self._replicas.place(batches)
 
     def read_labels(self, labels):
-        """Return the labels of each replica as NumPy arrays."""
+        """Return the labels of each replica of this process, a list of NumPy arrays."""
         return [value.numpy() for value in self.strategy.experimental_local_results(labels)]
 
     # The step: micro-batches are in the graph.
@@ -121,26 +125,26 @@ class TensorFlowTrainer(ReplicaState):
         self.weights.round_masters(self.place_near)
 
     def reset_optimizer(self):
-        """Set every replica's moments, counts and loss scale to their values before the first step."""
+        """Set the moments and counts to zero, and the loss scale to its first value, in every replica."""
         for variable, value in (*self.optimizer.initial_values(), *self.scaler.initial_values()):
             for copy in self.strategy.experimental_local_results(variable):
                 copy.assign(tf.fill(copy.shape, tf.cast(value, copy.dtype)))
 
     def skipped_steps(self):
-        """Return how many steps were skipped, because a scaled gradient was not finite."""
+        """Return how many steps the loss scaler skipped, because a gradient was not finite."""
         return int(self.strategy.experimental_local_results(self.scaler.skipped)[0])
 
     def read_loss(self, loss):
-        """Return the loss of each replica of this process, as a list of floats."""
+        """Return the loss of each replica of this process, a list of floats."""
         return [float(value.numpy()) for value in self.runtime.read_losses(loss)]
 
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return y and y32 of the first micro-batch of all replicas here.
+        """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
 
-        y is computed as `step` traces and compiles the network, in the precision's type; y32 in float32 without TF32,
-        eagerly where this process computes. In both batch norm uses the batch's statistics, and no trace stays.
+        Both are of all replicas here. Outputs are traced and compiled as in `step`. References are in float32 without
+        TF32, eager unless servers compute. Batch norm's running statistics are restored.
         """
         batch = self.canonical_batch()
         outputs_function = self._compiled(partial(self._first_outputs, self.network))
@@ -158,11 +162,11 @@ class TensorFlowTrainer(ReplicaState):
         return self.outputs(network, {name: value[0] for name, value in pieces.items()})
 
     def widen(self, value):
-        """Return an output in float64, on the host."""
+        """Return an output in float64, a NumPy array."""
         return value.numpy().astype("float64")
 
     def observe_settings(self):
-        """Return the settings in effect, as the graph that `step` runs shows them."""
+        """Return precision, compiler, layout and strategy in effect, from the operations of the graph in `step`."""
         graph_evidence = evidence.GraphEvidence(self._replicas.graph(self.canonical_batch()))
         self.product_types = graph_evidence.product_types()
         return {

@@ -1,4 +1,4 @@
-"""The variables of a network, with a copy for every replica."""
+"""The variables of a network, with a copy for each replica."""
 
 import numpy as np
 import tensorflow as tf
@@ -7,28 +7,41 @@ from dlperf_sdk.worker.base_trainer import ManifestError
 
 
 class Weights:
-    """Makes a network's variables, with the axes that TensorFlow wants and a copy in every replica.
+    """The variables of networks, with the axes that TensorFlow takes, made in the scope of a strategy.
 
-    Where `dtype` is narrower than float32, the first network gets variables of that type, and float32 master weights
-    are kept for the optimizer; a second network gets the master weights.
+    If `dtype` is narrower than float32, the first network gets variables of that type, and float32 master weights are
+    made for the optimizer; a second network gets the master weights.
+
+    Args:
+        parameters: `Request.parameters`.
+        strategy: The `tf.distribute.Strategy`.
+        layout: `NCHW` or `NHWC`.
+        dtype: Type of the weights of convolutions, linear layers and embeddings in the first network.
     """
 
     def __init__(self, parameters, strategy, layout, dtype):
         self.layout = layout
-        """Of images, as TensorFlow's operations call it: NCHW or NHWC."""
+        """Layout of images, as TensorFlow's operations name it: `NCHW` or `NHWC`."""
         self.variables = {}
-        """Parameter → its float32 variable, which the optimizer updates."""
+        """Parameter → the float32 variable that the optimizer updates."""
         self.trained = {}
-        """Parameter → the variable that the first network reads: the same, or a narrower copy."""
+        """Parameter → the variable that the first network reads: the same one, or a narrower copy."""
         self.statistics = {}
+        """Name → the variable of a running statistic."""
         self._axes = {}
         self._strategy, self._dtype = strategy, dtype
         self._shapes = {entry["name"]: entry["shape"] for entry in parameters}
 
     def __call__(self, name, axes=None, is_wide=False):
-        """Return the variable of a parameter of the manifest, its axes in the order `axes` of the manifest's.
+        """Return the variable of a parameter, for the network that is being built; make it on the first call.
 
-        One that `is_wide` is float32 in all networks.
+        Args:
+            name: The parameter's name in the manifest.
+            axes: For each axis of the variable, the index of the manifest's axis; None for the same axes.
+            is_wide: True for float32 in all networks.
+
+        Raises:
+            ManifestError: the manifest has no such parameter.
         """
         if name in self.variables:
             return self.variables[name]
@@ -42,17 +55,17 @@ class Weights:
         return variable
 
     def statistic(self, name, initial):
-        """Return a variable of the initial value that is not trained; every network that asks for a name shares it."""
+        """Return the variable of a running statistic, which all networks share.
+
+        The first call for a name makes it with the value `initial`.
+        """
         if name in self.statistics:
             return self.statistics[name]
         variable = self.statistics[name] = tf.Variable(initial, trainable=False, name=name)
         return variable
 
     def assign(self, name, values):
-        """Set every replica's copy of a parameter to values in the manifest's layout.
-
-        With several workers, all copies take the initial value of the first worker.
-        """
+        """Set every replica's copy of a parameter, and its narrower copy, to values in the manifest's layout."""
         axes = self._axes[name]
         for variable in (self.variables[name], self.trained[name]):
             for copy in self._strategy.experimental_local_results(variable):
@@ -61,9 +74,9 @@ class Weights:
                 )
 
     def round_masters(self, place_near):
-        """Set the narrow variables to their master weights, rounded.
+        """Set the narrower variables to their master weights, rounded.
 
-        `place_near(variable)` returns the device scope for that.
+        `place_near` is a function of a variable that returns the device scope for that.
         """
         for name, variable in self.trained.items():
             if variable is not self.variables[name]:
@@ -71,16 +84,19 @@ class Weights:
                     variable.assign(tf.cast(self.variables[name], variable.dtype))
 
     def types(self):
-        """Return the data types of the weights of convolutions, linear layers and embeddings in the network."""
+        """Return the set of data types of the weights with two or more axes that the first network reads."""
         return {variable.dtype for variable in self.trained.values() if variable.shape.rank > 1}
 
     def copy_of(self, variable, replica):
-        """Return the copy that a replica of this process reads: its own, or the parameter servers' only one."""
+        """Return the copy of a variable that a replica of this process reads: its own, or the only one.
+
+        `replica` counts from 0 in this process. Parameter servers have the only copy for all replicas.
+        """
         copies = self._strategy.experimental_local_results(variable)
         return copies[replica] if len(copies) > 1 else copies[0]
 
     def read(self, name, replica):
-        """Return a replica's values of a parameter as the manifest lays them out: float32, C order."""
+        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order."""
         values = self.copy_of(self.variables[name], replica).numpy()
         axes = self._axes[name]
         return values if axes is None else np.ascontiguousarray(values.transpose(np.argsort(axes)))

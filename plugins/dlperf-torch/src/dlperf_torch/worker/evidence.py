@@ -1,4 +1,4 @@
-"""Evidence for what was in effect: layers watched at work, and plain fp32 to compare with."""
+"""Evidence for the settings in effect: the types and layouts of layers, and plain float32 to compare with."""
 
 import contextlib
 
@@ -12,6 +12,7 @@ ANY_ATTENTION = [
     SDPBackend.CUDNN_ATTENTION,
     SDPBackend.MATH,
 ]
+"""All implementations of attention, so that torch finds one that takes float32."""
 
 
 def layout_of(value):
@@ -20,7 +21,10 @@ def layout_of(value):
 
 
 def layouts_of_weights(network):
-    """Return the layouts of the convolutions' weights; a kernel of one pixel lies the same in both."""
+    """Return the set of the layouts, `nhwc` or `nchw`, of the weights of the network's convolutions.
+
+    Kernels of 1×1 are left out: their memory is the same in both layouts.
+    """
     return {layout_of(w) for w in network.parameters() if w.dim() == 4 and w.shape[2] > 1}
 
 
@@ -31,7 +35,7 @@ def weight_types(network):
 
 
 def allows_tf32(device):
-    """Return True if float32 products may be rounded to TF32 on this device now."""
+    """Return True if float32 products may be rounded to TF32 on this `torch.device` now."""
     return device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32 and torch.backends.cudnn.allow_tf32
 
 
@@ -49,7 +53,10 @@ def watch_products(network, note):
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Disable the network's dropout, and restore its buffers (batch norm's statistics) when the context is left."""
+    """Disable the network's dropout while the context lasts, and restore its buffers when the context is left.
+
+    The buffers are the running statistics of batch norm.
+    """
     buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
     dropouts = [(module, module.p) for module in network.modules() if isinstance(module, nn.Dropout)]
     for module, _ in dropouts:
@@ -65,7 +72,10 @@ def preserve_state(network):
 
 @contextlib.contextmanager
 def use_plain_fp32():
-    """Compute in the full width of float32, with any attention (some lack float32), while the context lasts."""
+    """Compute float32 products in the full width of float32, without TF32, while the context lasts.
+
+    All implementations of attention are allowed meanwhile, since some do not take float32.
+    """
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32
     matmul.allow_tf32 = cudnn.allow_tf32 = False

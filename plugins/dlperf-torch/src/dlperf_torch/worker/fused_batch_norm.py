@@ -20,9 +20,9 @@ import triton.language as tl
 from dlperf_torch.worker.levers import BatchNorm
 
 ROWS, CHANNELS = 64, 64
-"""A tile: 128 bytes of a row in half precision, which is a line of the cache."""
+"""Size of a tile. In half precision a row of it has 128 bytes, which is a line of the cache."""
 STRIPS = 1024
-"""Programs of a reduction, at most: about eight for each of an H200's 132 multiprocessors."""
+"""Most programs of a reduction: about eight for each of an H200's 132 multiprocessors."""
 
 
 @triton.jit
@@ -222,14 +222,25 @@ class _Fused(torch.autograd.Function):
 
 
 class FusedBatchNorm(BatchNorm):
-    """Batch norm in training, over this replica's micro-batch, in the kernels above."""
+    """Batch norm in training, with the statistics of this replica's micro-batch, computed by the kernels above.
+
+    The running statistics are moved in place. Images that are not in `channels_last` are copied.
+    """
 
     def forward(self, x):
-        """Normalize (B, C, H, W) → (B, C, H, W), of x's type."""
+        """Return the batch norm of x, (B, C, H, W), in x's type.
+
+        Raises:
+            ValueError: x has one value per channel only.
+        """
         return self._apply_fused(x, None, relu=False)
 
     def activate(self, x, shortcut=None):
-        """Return the rectified batch norm of x, (B, C, H, W), with the shortcut, if any, added before the ReLU."""
+        """Return ReLU(batch norm of x + shortcut), (B, C, H, W), in x's type; a shortcut of None adds nothing.
+
+        Raises:
+            ValueError: x has one value per channel only.
+        """
         return self._apply_fused(x, shortcut, relu=True)
 
     def _apply_fused(self, x, residual, relu):

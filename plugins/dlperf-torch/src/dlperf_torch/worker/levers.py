@@ -1,6 +1,6 @@
-"""The optimizations that have names: options of the plugin that change how a model is computed, never what.
+"""Options of the plugin that change how a model is computed, not what.
 
-None of them has been measured on a GPU yet; the defaults leave the arithmetic as the models' files write it.
+None of them has been measured on a GPU yet. With the defaults, the arithmetic is as the models' files write it.
 """
 
 import importlib.util
@@ -17,16 +17,14 @@ ATTENTION = {
     "cudnn": torch.backends.cuda.enable_cudnn_sdp,
     "math": torch.backends.cuda.enable_math_sdp,
 }
-"""Implementation of scaled dot product attention → what allows it."""
+"""Implementation of scaled dot product attention → the function that allows or forbids it."""
 
 
 def check(request):
     """Check that this environment has the libraries that the request's options need.
 
-    The plan has already refused options that have no effect.
-
     Raises:
-        Unsupported: a library is missing.
+        Unsupported: `fused_batch_norm` is set, and Triton is missing.
     """
     if request.framework_options["fused_batch_norm"] and importlib.util.find_spec("triton") is None:
         raise Unsupported(
@@ -36,7 +34,7 @@ def check(request):
 
 
 def compile_function(function, request):
-    """Return a network or a function as the request's compiler makes it."""
+    """Return a network or function as the request's compiler makes it: compiled by inductor, or unchanged."""
     if request.compiler != "inductor":
         return function
     # The mode that also captures graphs would give out losses that the next step overwrites.
@@ -45,10 +43,10 @@ def compile_function(function, request):
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """Batch norm and what follows it in a network, in torch's own kernels."""
+    """torch's batch norm for images, with the ReLU that follows it in a network."""
 
     def activate(self, x, shortcut=None):
-        """Return the rectified batch norm of x, (B, C, H, W), with the shortcut, if any, added before the ReLU."""
+        """Return ReLU(batch norm of x + shortcut), (B, C, H, W), in x's type; a shortcut of None adds nothing."""
         x = self(x)
         if shortcut is not None:
             x = x.add_(shortcut)
@@ -56,25 +54,25 @@ class BatchNorm(nn.BatchNorm2d):
 
 
 class BatchNormFp32(BatchNorm):
-    """Batch norm in float32 whatever the convolutions give out, and its output in their type again."""
+    """Batch norm computed in float32, whatever the type of its input; the output has the type of the input."""
 
     def forward(self, x):
-        """Normalize (B, C, H, W) → (B, C, H, W)."""
+        """Return the batch norm of x, (B, C, H, W), in x's type."""
         return super().forward(x.float()).to(x.dtype)
 
 
 def apply_packed(x, layers):
-    """Apply linear layers to one input x as one matrix product; return the tuple of their outputs."""
+    """Return the outputs of linear layers for the same input x as a tuple, computed by one matrix product."""
     weight = torch.cat([layer.weight for layer in layers])
     bias = torch.cat([layer.bias for layer in layers])
     return F.linear(x, weight, bias).split([len(layer.weight) for layer in layers], dim=-1)
 
 
 def apply_padded_linear(x, weight, bias, multiple):
-    """Return `F.linear` with the outputs padded to a multiple by rows of zeros, which are removed again.
+    """Return `F.linear(x, weight, bias)`, computed with the number of outputs rounded up to a multiple of `multiple`.
 
-    Nothing sees the extra outputs, so no loss and no gradient knows of them; but the matrix product has the
-    size that the hardware likes.
+    The extra outputs have zero weights and are cut off, so that results and gradients are the same; the matrix
+    product has a size that suits the hardware.
     """
     outputs = len(weight)
     extra = -outputs % multiple
@@ -84,39 +82,42 @@ def apply_padded_linear(x, weight, bias, multiple):
 
 
 def is_rounded(dropout):
-    """Return True if cuDNN's attention would round this dropout probability.
+    """Return True if cuDNN's attention would round this probability of dropout, as it is no multiple of 1/16.
 
-    Some of its kernels support multiples of 1/16 only (pytorch/pytorch, pull request 174245); from 2.12 on torch gives
-    them nothing else.
+    Some of cuDNN's kernels support multiples of 1/16 only (pytorch/pytorch, pull request 174245); from 2.12 on torch
+    gives them no other.
     """
     return 16 * dropout != int(16 * dropout)
 
 
 def allow_attention(name, dropout=0.0):
-    """Let scaled dot product attention use only this implementation.
+    """Allow one implementation of scaled dot product attention in this process, and forbid the others.
 
-    "auto" is torch's own choice among those that do not round the dropout rate.
+    Args:
+        name: A key of `ATTENTION`; or `auto`, which allows all except cuDNN's where that would round `dropout`.
+        dropout: Probability of dropout.
     """
     for backend, allow in ATTENTION.items():
         allow(backend == name or (name == "auto" and not (backend == "cudnn" and is_rounded(dropout))))
 
 
 def probe_attention(name, device, dtype, heads, tokens, size, dropout):
-    """Check that an attention implementation runs with a mask and dropout, forward and backward.
+    """Allow only this implementation of attention in this process, and try it with a mask and dropout.
 
-    The implementation "auto", torch's own choice, is not checked.
+    The trial runs forward and backward. `auto` is not tried, and allows several: see `allow_attention`. If the trial
+    fails, `auto` is allowed again.
 
     Args:
-        name: The implementation.
-        device: Where the query is.
-        dtype: Its data type.
+        name: A key of `ATTENTION`, or `auto`.
+        device: The `torch.device`.
+        dtype: Data type of queries, keys and values.
         heads: Number of heads.
         tokens: Sequence length.
         size: Features per head.
         dropout: Probability of dropout.
 
     Raises:
-        Unsupported: the implementation does not support this device, type or size.
+        Unsupported: the implementation fails with this device, type or size, or rounds the probability of dropout.
     """
     if name == "cudnn" and is_rounded(dropout):
         raise Unsupported(

@@ -1,4 +1,4 @@
-"""The float32 weights that the optimizer updates, where the network's own are narrower."""
+"""The float32 weights that the optimizer updates, if the network's own are narrower."""
 
 import torch
 from torch import nn
@@ -6,15 +6,15 @@ from torch.func import functional_call
 
 
 class MasterWeights:
-    """A network's parameters in float32: copies of those that are stored in a narrower type, the others themselves.
+    """A network's parameters in float32: copies of those stored in a narrower type, and the others themselves.
 
-    Making it stores the network's weights in `dtype`, all but batch norm's.
+    The constructor converts the network's parameters, except batch norm's, to `dtype`.
     """
 
     def __init__(self, network, dtype):
         self._network = network
         self.named = dict(network.named_parameters())
-        """Parameter → the tensor that the optimizer updates."""
+        """Parameter's name → the float32 tensor that the optimizer updates."""
         norm_parameters = {
             id(p) for m in network.modules() if isinstance(m, nn.BatchNorm2d) for p in m.parameters()
         }
@@ -31,11 +31,11 @@ class MasterWeights:
         self._masters = [self.named[name] for name in narrow]
 
     def __call__(self, *inputs):
-        """Return what the network computes from these weights."""
+        """Return what the network computes for these inputs with the float32 weights in place of its own."""
         return functional_call(self._network, self.named, inputs)
 
     def receive_gradients(self, loss_scale):
-        """Copy the network's gradients to the master weights, divided by the loss scale."""
+        """Copy the network's gradients to the float32 weights, and divide all by the constant `loss_scale`."""
         if self._narrow:
             torch._foreach_copy_(
                 [parameter.grad for parameter in self._masters],
@@ -45,7 +45,7 @@ class MasterWeights:
             torch._foreach_div_([master.grad for master in self.named.values()], loss_scale)
 
     def round_into_network(self):
-        """Set the network's weights to the master weights, rounded to the network's type."""
+        """Set the network's narrower weights to the float32 ones, rounded; do nothing if there are none."""
         if self._narrow:
             with torch.no_grad():
                 torch._foreach_copy_(self._narrow, self._masters)

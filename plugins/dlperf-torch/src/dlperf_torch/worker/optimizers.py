@@ -1,4 +1,4 @@
-"""The models' optimizers in torch, and its loss scaler."""
+"""The models' optimizers in torch, and the loss scaler."""
 
 import torch
 
@@ -6,7 +6,15 @@ from dlperf_sdk.worker.schedule import decay_groups
 
 
 def optimizer(parameters, request):
-    """Return the framework's optimizer with the numbers of the request; the manifest decides which parameters decay."""
+    """Return the framework's optimizer with the numbers of the request; the manifest decides which parameters decay.
+
+    Args:
+        parameters: Parameter by the manifest's name.
+        request: The request, of which it reads `parameters`, `framework_options` and `optimizer`.
+
+    Raises:
+        ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
+    """
     numbers, fused = request.optimizer, request.framework_options["fused_optimizer"]
     groups = [
         {"params": group, "weight_decay": decay}
@@ -27,7 +35,10 @@ def optimizer(parameters, request):
 
 
 class LossScaler(torch.amp.GradScaler):
-    """torch's own, which counts the steps that it skips; on the device, so that nothing waits."""
+    """torch's GradScaler, which also counts the steps that it skips, on the device, so that nothing waits.
+
+    If it is not `enabled`, it scales nothing and skips nothing. `skipped` is the count, an int64 scalar tensor.
+    """
 
     def __init__(self, device, enabled):
         super().__init__(device.type, enabled=enabled)
@@ -37,12 +48,15 @@ class LossScaler(torch.amp.GradScaler):
         self._first = self.state_dict()
 
     def reset(self):
-        """Set the loss scale to its first value."""
+        """Set the loss scale, and its count of good steps, to their values before the first step; `skipped` stays."""
         self.load_state_dict(self._first)
         self._last = self.scale(self._unit)
 
     def update(self):
-        """Change the scale: a skipped step halves it, and nothing else lowers it."""
+        """Change the scale for the next step, and add 1 to `skipped` if this step was skipped.
+
+        A skipped step halves the scale, and nothing else lowers it.
+        """
         super().update()
         if self.is_enabled():
             scale = self.scale(self._unit)

@@ -1,4 +1,4 @@
-"""torch inside one worker process: its device, its threads, its arithmetic, its way to the others."""
+"""The runtime of torch in a worker process: device, threads, arithmetic, and the process group."""
 
 import os
 from contextlib import contextmanager
@@ -37,7 +37,7 @@ _NO_MEMORY_FOR_CODE = "could not create a primitive"
 
 
 class TorchRuntime(Runtime):
-    """One process, one device: `cpu`, or the one GPU that CUDA_VISIBLE_DEVICES lets this process see."""
+    """One process with one device: `cpu`, or the only GPU that CUDA_VISIBLE_DEVICES lets the process see."""
 
     def __init__(self, request, cluster, process):
         super().__init__(request, cluster, process)
@@ -46,13 +46,16 @@ class TorchRuntime(Runtime):
         self.replica = process.replicas[0]
         self.precision = precision_named(request.precision, PRECISIONS)
         self.syncs_gradients = request.strategy == "all_reduce" and cluster.world_size > 1
-        """True if gradients are averaged with other processes'."""
+        """True if gradients are averaged over several processes."""
 
     def start(self):
-        """Select the device, set the arithmetic, and join the other processes.
+        """Select the device, set seeds, threads and TF32, and join the other processes.
+
+        Collectives may wait as long as the longest phase, since workers may compile for different times.
 
         Raises:
-            Unsupported: the device is not available, or cannot do the requested precision.
+            Unsupported: no usable GPU is found, or the GPU's compute capability is below 8.0 and the precision needs
+                TF32 or bfloat16.
         """
         request = self.request
         self.seed()
@@ -73,7 +76,7 @@ class TorchRuntime(Runtime):
             )
 
     def seed(self):
-        """Seed the generators of all devices."""
+        """Seed the generators of all devices with the request's seed plus the replica's global index; return True."""
         torch.manual_seed(self.request.seed + self.replica)
         return True
 
@@ -95,7 +98,10 @@ class TorchRuntime(Runtime):
         torch.backends.cudnn.benchmark_limit = self.request.framework_options["cudnn_benchmark_limit"]
 
     def synchronize(self):
-        """Wait for the device. On a CPU every call has finished when it returns, collectives included."""
+        """Wait until the GPU has finished; do nothing on a CPU.
+
+        On a CPU each call has finished when it returns, collectives included.
+        """
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
@@ -110,17 +116,23 @@ class TorchRuntime(Runtime):
         return [earlier.elapsed_time(later) / 1e3 for earlier, later in pairwise(marks)]
 
     def reset_peak_memory(self):
-        """Reset the peak that `peak_memory` returns to the memory in use now."""
+        """Reset the peak that `peak_memory` returns to the memory in use now; do nothing on a CPU."""
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
 
     def peak_memory(self):
-        """Return the peak bytes of tensors, without the allocator's reserve."""
+        """Return the peak bytes of tensors on the GPU since the reset; None on a CPU.
+
+        The allocator's reserve is not included.
+        """
         return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
 
     @contextmanager
     def trace(self, path):
-        """Write torch.profiler's Chrome trace of what runs in the context, on the CPU and the GPU, to `path`."""
+        """Record with torch.profiler, on the CPU and the GPU, while the context lasts; write `path` at its end.
+
+        The file is in Chrome's trace format. Nothing is written after an exception.
+        """
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self.device.type == "cuda":
             activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -129,7 +141,12 @@ class TorchRuntime(Runtime):
         profiler.export_chrome_trace(path)
 
     def facts(self):
-        """Return versions, devices, libraries, threads and transport."""
+        """Return facts for the record: versions, devices, threads, libraries and transport.
+
+        The keys are `framework_version`, `devices`, `threads`, `interop_threads`, `cpu_capability`, `mkl`, `onednn`,
+        `deterministic_algorithms` and `transport` (None without collectives). On a GPU there are also its compute
+        capability and memory in bytes, the versions of CUDA, cuDNN and NCCL, and the settings of cuDNN and TF32.
+        """
         report = {
             "framework_version": torch.__version__,
             "devices": ["cpu"],
@@ -159,7 +176,11 @@ class TorchRuntime(Runtime):
         return report
 
     def is_out_of_memory(self, error):
-        """Return True for torch's OutOfMemoryError, a MemoryError, and the messages of libraries without own errors."""
+        """Return True if an exception says that memory ran out.
+
+        These are MemoryError, torch's OutOfMemoryError, and RuntimeErrors with known messages of torch and its
+        libraries. If cuDNN found no engine, the allocator's count of failures decides.
+        """
         if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
             return True
         if not isinstance(error, RuntimeError):
@@ -170,9 +191,9 @@ class TorchRuntime(Runtime):
         return description == _NO_MEMORY_FOR_CODE or any(message in description for message in _OUT_OF_MEMORY)
 
     def stop(self):
-        """Leave the process group, if there is one; the process then ends without finalizing the interpreter.
+        """Leave the process group, if there is one; the interpreter is then not finalized when the process ends.
 
-        The group's threads live on, and may hold Python objects to the very end.
+        The group's threads may hold Python objects to the end: see `lifetime.skip_finalization`.
         """
         if self.syncs_gradients:
             dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""The base of torch's trainers: wrapping, batches, the step, evidence for the precision.
+"""The base of torch's trainers: wrapping, batches, the step, evidence.
 
 A model's own file has its network, its loss, and nothing else.
 """
@@ -23,7 +23,7 @@ _SYNC_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _KNOWN else 
 
 
 class TorchTrainer(ReplicaState):
-    """One replica of a network, and how to train it. A model implements `build`, `outputs` and `loss`."""
+    """One replica of a network, and its training. A model implements `build`, `outputs` and `loss`."""
 
     precisions, loader, auto_layout = PRECISIONS, Loader, "nhwc"
 
@@ -61,13 +61,13 @@ class TorchTrainer(ReplicaState):
     # Batches.
 
     def stage(self, batches):
-        """Return the batches in page-locked memory, from which copies to a GPU need no wait; a CPU has them already."""
+        """Return the batches as tensors in page-locked memory, for copies that need no wait; on a CPU, unchanged."""
         if self.device.type != "cuda":
             return batches
         return [{name: torch.from_numpy(v).pin_memory() for name, v in batch.items()} for batch in batches]
 
     def place(self, batches):
-        """Return this replica's NumPy arrays as tensors on its device, images as (B, C, H, W) in either layout."""
+        """Return this replica's batch of arrays as tensors on its device; images are (B, C, H, W) in both layouts."""
         (batch,) = batches
         placed = {n: torch.as_tensor(v).to(self.device, non_blocking=True) for n, v in batch.items()}
         if self.channels_last:
@@ -90,7 +90,7 @@ class TorchTrainer(ReplicaState):
         self.network.zero_grad(set_to_none=True)
 
     def forward(self, piece):
-        """Return the loss of a micro-batch in the precision of the request: a scalar tensor with a gradient."""
+        """Return a micro-batch's loss in the request's precision: a scalar tensor for `backward()`."""
         with self.autocast():
             return self.criterion(self.outputs(self.trained, piece), piece)
 
@@ -102,11 +102,11 @@ class TorchTrainer(ReplicaState):
         return torch.autocast(self.device.type, dtype=self.precision.products, enabled=self.precision.casts)
 
     def scale_loss(self, loss):
-        """Return the loss times the loss scale where the precision needs one, else the loss unchanged."""
+        """Return the loss times the loss scale; return it unchanged if the precision needs none."""
         return self.scaler.scale(super().scale_loss(loss))
 
     def defer_synchronization(self):
-        """Return DistributedDataParallel's context."""
+        """Return a context in which backward passes do not average gradients: DistributedDataParallel's `no_sync`."""
         return self.replicated.no_sync() if self.runtime.syncs_gradients else contextlib.nullcontext()
 
     def update(self):
@@ -121,24 +121,24 @@ class TorchTrainer(ReplicaState):
         self.scaler.update()
 
     def reset_optimizer(self):
-        """Set the state of the optimizer and of the loss scaler to that before the first step."""
+        """Set the optimizer's moments and counts to zero, and the loss scaler to its state before the first step."""
         for state in self.optimizer.state.values():
             for values in state.values():
                 values.zero_()
         self.scaler.reset()
 
     def reset(self):
-        """Return to the canonical weights as in `BaseTrainer.reset`, in the master weights as well."""
+        """Return to the state before the first step, as `BaseTrainer.reset`, also in the network's narrower weights."""
         super().reset()
         self.masters.round_into_network()
 
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return y of the network that `step` calls, and y32 of its master weights, eager, in fp32 without TF32.
+        """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
 
-        y is computed with gradients recorded: what is compiled here serves `step` as well, unless the model has
-        dropout, which is off here. In both batch norm uses the batch's statistics, and no trace stays.
+        References are eager, from the master weights, without TF32. Outputs are computed with gradients recorded, so
+        that `step` reuses what was compiled, unless the model has dropout. The network's buffers are restored.
         """
         batch = self.micro_batches(self.canonical_batch())[0]
         eager = self.request.compiler == "none"  # compiled, the layers' own outputs are hidden
@@ -156,7 +156,7 @@ class TorchTrainer(ReplicaState):
                 return outputs, self.outputs(self.masters, batch)
 
     def note_output(self, output):
-        """Add the output's data type, and of images the memory layout, to those seen in `deviation`."""
+        """Add the output's data type to those seen in `deviation`; for images, also the memory layout."""
         super().note_output(output)
         if output.dim() == 4 and output.shape[2:].numel() > 1:  # a single pixel lies the same in both
             self.image_layouts.add(evidence.layout_of(output))
@@ -166,7 +166,7 @@ class TorchTrainer(ReplicaState):
         return value.double()
 
     def observe_settings(self):
-        """Return the settings in effect, as the types and layouts seen in `deviation` and torch's objects show them."""
+        """Return precision, compiler, layout, strategy and fused optimizer, from `deviation` and torch's objects."""
         weights = evidence.weight_types(self.network)
         layouts = self.image_layouts or evidence.layouts_of_weights(self.network)
         return {
