@@ -1,10 +1,11 @@
-"""The references of both models: what parity holds every run of them to.
+"""Write the references of both models, which parity compares every run with.
 
     python examples/dlperf-numpy/references.py
 
-An implementation of its own, in float64, from the models' docstrings. Only the losses are written out: their gradients
-come from the complex step (Squire & Trapp 1998: ∂f/∂w = Im f(w + ih) / h, exact to rounding for a tiny h), so no
-formula for a gradient is shared with the plugin. Known mistakes are followed as well, to be recognized by name.
+This is an implementation of its own, in float64, from the models' docstrings. Only the losses are written out. Their
+gradients come from the complex step (Squire & Trapp 1998: ∂f/∂w = Im f(w + ih) / h, exact to rounding for a tiny h),
+so no formula of a gradient is shared with the plugin. Known mistakes have trajectories as well, so that parity can
+name them.
 """
 
 import json
@@ -27,16 +28,18 @@ WHY = (
 
 
 def linear(weights, batch):
+    """Return the loss of `dlperf_numpy.framework.Linear` for a batch with `x`, (B, features), and `y`, (B, 1)."""
     return ((batch["x"] @ weights["weight"].T - batch["y"]) ** 2).mean()
 
 
 def softmax(weights, batch):
+    """Return the loss of `dlperf_numpy.framework.Softmax` for a batch with `x`, (B, features), and `y`, (B,)."""
     z = batch["x"] @ weights["weight"].T
     return (np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(z)), batch["y"]]).mean()
 
 
 def gradients(loss, weights, batch):
-    """By the complex step, one element after the other."""
+    """Return the gradient of `loss(weights, batch)` for each weight, by name, from a complex step per element."""
     found = {name: np.zeros(values.shape) for name, values in weights.items()}
     for name, values in weights.items():
         for place in np.ndindex(values.shape):
@@ -47,7 +50,18 @@ def gradients(loss, weights, batch):
 
 
 def follow(model, loss, shards, meet):
-    """The trajectories of replicas on these shards, whose gradients `meet` makes one of."""
+    """Return the trajectories of replicas over `STEPS` steps, one per shard, in the format of a reference.
+
+    Args:
+        model: The model.
+        loss: Function of the weights and a batch.
+        shards: The canonical shards that the replicas train on.
+        meet: Function of the replicas' gradients of a weight; it returns the gradient for the update.
+
+    Returns:
+        Dictionaries with the `losses` of a replica and, for the first replica only, the fingerprints of the first
+        `updates`.
+    """
     options = model.Options()
     manifest = [entry_to_dict(entry) for entry in model.parameters(options)]
     inputs = [entry_to_dict(entry) for entry in model.inputs(options)]
@@ -68,6 +82,7 @@ def follow(model, loss, shards, meet):
 
 
 def mean(found):
+    """Return the mean of the replicas' gradients."""
     return sum(found) / len(found)
 
 
@@ -79,10 +94,11 @@ MISTAKES = {
     "gradients summed over the replicas instead of averaged": (("pair",), sum),
     "every replica updates with the first replica's gradients": (("pair",), lambda found: found[0]),
 }
-"""Name → where it can be made, and what it makes of the replicas' gradients."""
+"""Name of a mistake → the cases that it can be made in, and the function that it puts in the place of `mean`."""
 
 
 def reference(model, loss):
+    """Return the reference of a model as JSON values, in the format of `dlperf_sdk.parity.reference`."""
     shards = {"alone": [0], "pair": [0, 1]}
     case = {
         "options": attrs.asdict(model.Options()),

@@ -1,7 +1,9 @@
-"""All that it takes to test the plugin: `pytest examples/dlperf-numpy`, or `dlperf check numpy`."""
+"""Test the NumPy plugin: `pytest examples/dlperf-numpy`, or `dlperf check numpy`."""
 
 from dlperf_sdk.testing import FrameworkConformance
 
 
 class TestNumPy(FrameworkConformance):
+    """The conformance suite for the NumPy plugin."""
+
     framework = "numpy"

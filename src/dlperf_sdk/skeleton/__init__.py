@@ -1,7 +1,7 @@
-"""The skeleton of a framework's plugin: what `dlperf new-plugin` writes.
+"""The skeleton of a framework plugin, which `dlperf new-plugin` writes.
 
-The templates beside this file are complete but for what only the author knows, which raises `NotImplementedError` with
-a sentence, and is marked FILL IN.
+The templates beside this file are complete except for what only the author of the plugin knows. Those places raise
+NotImplementedError with a sentence, and are marked FILL IN.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dlperf_sdk.errors import SpecError, UsageError
 from dlperf_sdk.registry.plugins import GROUPS, Registry
 
 TEMPLATES = Path(__file__).with_name("templates")
+"""Folder of the templates."""
 FILES = {
     "pyproject.toml": "pyproject.toml",
     "README.md": "README.md",
@@ -29,7 +30,7 @@ FILES = {
     "src/$package/worker/bert_base.py": "bert_base.py",
     "tests/test_conformance.py": "test_conformance.py",
 }
-"""File of the plugin → its template; both have the suffix `.template` in common with nothing else of the wheel."""
+"""File of the plugin → its template, without the suffix `.template`."""
 
 _NAME = re.compile(r"[a-z][a-z0-9]{0,31}(-[a-z0-9]{1,16}){0,3}")
 _RESERVED_PACKAGE = "dlperf_sdk"
@@ -37,19 +38,24 @@ _RESERVED_PACKAGE = "dlperf_sdk"
 
 @frozen
 class Skeleton:
-    """Files of the new plugin."""
+    """The plugin that was written."""
 
     folder: Path
+    """Folder of the plugin."""
     files: tuple[str, ...]
-    """Below the folder."""
+    """Paths of its files, relative to the folder."""
 
 
 def write(name: str, directory: Path) -> Skeleton:
-    """Write the plugin of a framework into a new folder `dlperf-NAME` of a directory.
+    """Write the skeleton of a framework's plugin into a new folder `dlperf-NAME`.
+
+    Args:
+        name: Name of the framework, as users will type it.
+        directory: The folder to make the new folder in; it is made if it does not exist.
 
     Raises:
-        SpecError: the name cannot be a plugin's, or is one's already.
-        UsageError: the folder is there already, or cannot be made. Nothing is overwritten.
+        SpecError: the name is malformed, or an installed plugin of any group has it.
+        UsageError: the folder exists already, or something cannot be written; in the latter case, a part may remain.
     """
     package = "dlperf_" + name.replace("-", "_")
     if not _NAME.fullmatch(name) or package == _RESERVED_PACKAGE:

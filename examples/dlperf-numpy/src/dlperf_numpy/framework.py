@@ -1,4 +1,4 @@
-"""Controller half: what the plugin offers, and the two models that it brings. Nothing here imports NumPy."""
+"""The controller half of the NumPy plugin: what it offers, and its two models. It does not import NumPy."""
 
 from pathlib import Path
 
@@ -8,6 +8,8 @@ from dlperf_sdk import Capabilities, EnvironmentSpec, Framework, Input, Model, O
 
 
 class NumPy(Framework):
+    """The plugin for NumPy: fp32 on a CPU, alone or with gradients averaged over sockets."""
+
     # What users type; the entry point in pyproject.toml carries the same.
     name = "numpy"
     # Where the worker half is, as text: it is imported on the nodes and nowhere else.
@@ -22,7 +24,7 @@ class NumPy(Framework):
 
 
 class Linear(Model):
-    """Least squares: z = x Wᵀ, and the loss is the mean of (z - y)² over the batch."""
+    """Least squares: z = x Wᵀ, with the mean of (z - y)² over the batch as the loss."""
 
     name = "linear"
     outputs, target = 1, Input("y", (1,), "float32", {"kind": "normal"}, is_label=True)
@@ -53,7 +55,7 @@ class Linear(Model):
 
 
 class Softmax(Linear):
-    """Softmax regression: z = x Wᵀ, and the loss is the mean of -log softmax(z)[y] over the batch."""
+    """Softmax regression: z = x Wᵀ, with the mean of -log softmax(z)[y] over the batch as the loss."""
 
     name = "softmax"
     outputs, target = 10, Input("y", (), "int64", {"kind": "integers", "low": 0, "high": 10}, is_label=True)

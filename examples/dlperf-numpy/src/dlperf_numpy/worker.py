@@ -1,4 +1,4 @@
-"""Worker half: runs in the framework's environment. Standard library, NumPy and dlperf_sdk.worker; Python 3.7."""
+"""The worker half of the NumPy plugin: standard library, NumPy and `dlperf_sdk.worker` only; Python 3.7."""
 
 import contextlib
 from multiprocessing.connection import Client, Listener, wait
@@ -10,7 +10,7 @@ from dlperf_sdk.worker.base_trainer import BaseTrainer
 
 
 class Runtime(interface.Runtime):
-    """Replicas meet over sockets: rank 0 takes the mean of what all have, and sends it back."""
+    """The runtime of NumPy: replicas exchange gradients over sockets, through rank 0."""
 
     # The clock stays "blocking": NumPy has finished when it returns. So `synchronize` has nothing to wait for.
 
@@ -29,7 +29,11 @@ class Runtime(interface.Runtime):
                 self.peers = [Client(address)]
 
     def mean(self, array):
-        """Return the mean over all replicas: the same bytes on each, so that their digests are equal."""
+        """Return the mean of an array over all replicas: the same bytes on each, so that their digests are equal.
+
+        Rank 0 receives the arrays of all replicas, and sends the mean back. A replica without peers gets its own
+        array.
+        """
         if self.peers and self.process.rank:
             self.peers[0].send_bytes(array.tobytes())
             return np.frombuffer(self.peers[0].recv_bytes(), array.dtype).reshape(array.shape)
@@ -45,7 +49,10 @@ class Runtime(interface.Runtime):
 
 
 class Trainer(BaseTrainer):
-    """What both models share. `loss` is theirs: of the outputs (B, outputs) and targets, with its slope."""
+    """The part of a trainer that both models share. A model implements `loss`.
+
+    `loss(z, y)` takes outputs (B, K) and targets; it returns the mean loss, and its gradient for z times B, (B, K).
+    """
 
     # The data types behind each precision's name; training and evidence read them here.
     precisions = {"fp32": precision.Precision("float32", "float32")}
@@ -88,11 +95,17 @@ class Trainer(BaseTrainer):
 
 
 class Linear(Trainer):
+    """The trainer of `linear`."""
+
     def loss(self, z, y):
+        """Return the mean of (z - y)² over all elements, and 2 (z - y): z and y are (B, 1)."""
         return ((z - y) ** 2).mean(), 2 * (z - y)
 
 
 class Softmax(Trainer):
+    """The trainer of `softmax`."""
+
     def loss(self, z, y):
+        """Return the mean of -log softmax(z)[y], and softmax(z) - one-hot(y): z is (B, 10), y (B,)."""
         log_p, hot = z - np.logaddexp.reduce(z, axis=1, keepdims=True), np.eye(z.shape[1], dtype=z.dtype)[y]
         return -(log_p * hot).sum(axis=1).mean(), np.exp(log_p) - hot

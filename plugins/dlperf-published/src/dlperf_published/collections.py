@@ -1,4 +1,4 @@
-"""The collections that this distribution registers."""
+"""The collections that this distribution registers: DLPerf v1.0, tf_cnn_benchmarks of 2017, and tensorpack."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ class _Stored(Collection):
 
     @property
     def figures(self) -> Figures:
-        """All figures."""
+        """All figures of the collection."""
         return source_data.figures(self.name)
 
     def tables(self) -> list[Block]:
-        """Return the tables of the source, its footnotes and its observations, regenerated."""
+        """Return the tables of the source, computed from the figures, its footnotes and its observations."""
         return tables_page.blocks(self.figures)
 
     def disagreements(self) -> tuple[Disagreement, ...]:
-        """Return deviating protocols, and the printed cells that the figures contradict, in the tables' order."""
+        """Return the figures measured by another protocol, then the printed cells that the figures contradict.
+
+        The cells are in the order of the tables.
+        """
         cells = tuple(mismatch.to_disagreement() for mismatch in disagreements.mismatches(self.figures))
         return (*protocol_deviations(self.figures), *cells)
 
 
 class DlperfV1(_Stored):
-    """DLPerf v1.0: OneFlow, TensorFlow, PyTorch, MXNet and PaddlePaddle on up to 32 V100."""
+    """The collection DLPerf v1.0: OneFlow, TensorFlow, PyTorch, MXNet and PaddlePaddle on up to 32 V100."""
 
     name = "dlperf-v1.0"
     title = "DLPerf v1.0, 2020"
@@ -38,7 +41,7 @@ class DlperfV1(_Stored):
 
 
 class TfCnn2017(_Stored):
-    """A spreadsheet of tf_cnn_benchmarks on up to eight P100 and K80."""
+    """The collection of a spreadsheet with results of tf_cnn_benchmarks on up to eight P100 and K80."""
 
     name = "tf-cnn-2017"
     title = "TensorFlow benchmarks, 2017"
@@ -49,7 +52,7 @@ class TfCnn2017(_Stored):
 
 
 class Tensorpack(_Stored):
-    """tensorpack's multi-GPU benchmark on eight P100 and eight V100."""
+    """The collection of tensorpack's multi-GPU benchmark, on eight P100 and eight V100."""
 
     name = "tensorpack"
     title = "tensorpack, 2017 and 2019"

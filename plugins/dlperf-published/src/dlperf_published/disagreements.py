@@ -1,4 +1,4 @@
-"""The cells in which a source prints something else than its own figures give."""
+"""Find the cells in which a source prints a value that its own figures do not give."""
 
 from __future__ import annotations
 
@@ -24,26 +24,39 @@ _NOT_A_NUMBER = re.compile(r"\[[0-9]+\]|bsz=[0-9]+")
 
 @frozen
 class Mismatch:
-    """A printed cell, what the figures give instead, and why they differ."""
+    """A printed cell that the figures contradict, with their value and an explanation."""
 
     cell: Printed
+    """The cell as printed."""
     computed: str
+    """The text of the computed cell; `–` if there is no figure for it."""
     reason: str
+    """Explanation of the difference, a clause without a full stop."""
 
     def to_disagreement(self) -> Disagreement:
-        """Return the mismatch in the form that the interface of collections has."""
+        """Return the mismatch as a `Disagreement`.
+
+        Its `cell` is the row and the column, or `speedup` for the printed speedup of a single figure.
+        """
         cell = self.cell
         place = "speedup" if cell.row.endswith(f":{cell.line}") else f"{cell.row}, {cell.column}"
         return Disagreement(cell.document, cell.line, place, cell.text, self.computed, self.reason)
 
 
 def grids(figures: Figures) -> tuple[Grid, ...]:
-    """Return the tables of a collection's documents, computed from its figures."""
+    """Return all tables of a collection's documents, computed from its figures.
+
+    Raises:
+        KeyError: the collection is none of this distribution's.
+    """
     return _TABLES[figures.collection](figures)
 
 
 def cells(figures: Figures) -> tuple[Printed, ...]:
-    """Return everything that is printed in the tables, including the speedups of single figures."""
+    """Return the printed cells of all tables, then the printed speedups of single figures.
+
+    The latter are cells of the table `speedup`. Footnotes and observations are not included.
+    """
     column = tuple(
         Printed(
             "speedup",
@@ -64,10 +77,9 @@ def cells(figures: Figures) -> tuple[Printed, ...]:
 
 
 def mismatches(figures: Figures) -> tuple[Mismatch, ...]:
-    """Return every reason for which a printed cell is wrong.
+    """Return the mismatches of all printed cells, one for each reason of a cell; empty if all cells agree.
 
-    A cell has one mismatch per reason. They are in the order of the documents' tables; speedups of single figures
-    come last.
+    They are in the order of the documents' tables; speedups of single figures come last.
     """
     by_name = {grid.name: grid for grid in grids(figures)}
     result: list[Mismatch] = []
@@ -81,13 +93,16 @@ def mismatches(figures: Figures) -> tuple[Mismatch, ...]:
 
 
 def numbers(text: str) -> list[tuple[float, int]]:
-    """Return the numbers in a cell with their decimals, without batch sizes and marks of footnotes."""
+    """Return (number, count of its decimals) for each number in a cell's text.
+
+    Batch sizes (`bsz=64`) and marks of footnotes (`[1]`) are left out.
+    """
     bare = _NOT_A_NUMBER.sub(" ", text)
     return [(float(match[0]), len(match[1] or "")) for match in _NUMBER.finditer(bare)]
 
 
 def agrees(number: float, decimals: int, value: Value) -> bool:
-    """Return True if a printed number is the computed value, rounded to `decimals`."""
+    """Return True if a printed number is within half a unit of its last decimal of the computed value."""
     return abs(number - value.number) <= 0.5 * 10.0**-decimals + 1e-9
 
 

@@ -1,4 +1,4 @@
-"""DLPerf's tables: the README's two summaries, the six tables of the v1.0 report, and every speedup."""
+"""DLPerf's tables, computed from its figures: the README's summaries, the v1.0 report, and all speedups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dlperf_sdk.interfaces.figure import PublishedFigure
 
 _NGC = "NVIDIADeepLearningExamples"
 _REPOSITORIES = {_NGC: "NVIDIA-DeepLearningExamples"}
-"""Implementations that the README names otherwise."""
+"""Implementation → another name that the README has for it."""
 _RESNET: dict[str, Mapping[str, Any]] = {
     "OneFlow": {"framework": "oneflow", "release": "v1.0"},
     "NGC MXNet": {"framework": "mxnet", "implementation": _NGC},
@@ -31,7 +31,7 @@ _RESNET: dict[str, Mapping[str, Any]] = {
     },
     "PaddlePaddle": {"framework": "paddle"},
 }
-"""Entries in the tables of ResNet-50, by the source's name, with the figures of each."""
+"""Row of the tables of ResNet-50, by the source's name → the conditions that select its figures."""
 _BERT: dict[str, Mapping[str, Any]] = {
     "OneFlow": {"framework": "oneflow", "release": "v1.0", "clip_norm": 1.0},
     "NGC TensorFlow 1.x": {"framework": "tensorflow", "implementation": _NGC},
@@ -48,7 +48,7 @@ scale stands in the implementations' own reports only."""
 
 
 def tables(figures: Figures) -> tuple[Grid, ...]:
-    """Return the README's summaries, the v1.0 report's tables and all speedups, computed from the figures."""
+    """Return the README's two summaries, the six tables of the v1.0 report, and the table of speedups."""
     return (_summary_resnet(figures), _summary_bert(figures), *_report(figures), speedups(figures))
 
 
@@ -256,7 +256,11 @@ def _strip_marks(rows: Mapping[str, tuple[Square, ...]]) -> dict[str, tuple[Squa
 
 
 def speedups(figures: Figures) -> Grid:
-    """Regenerate the speedup column of every implementation's own report, one row per figure."""
+    """Return the table of the speedup over one device, with a row per figure.
+
+    A cell is empty if its figure has no baseline. A row's name is the place of the figure in its source. The
+    implementations' own reports print this column.
+    """
     rows = {}
     candidates = {
         cell_key: cases(figures.filter(framework=cell_key[0], model=cell_key[1]))

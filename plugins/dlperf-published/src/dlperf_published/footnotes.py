@@ -1,4 +1,4 @@
-"""The footnotes of DLPerf's summaries, checked against its own figures."""
+"""The footnotes of DLPerf's summaries, checked against DLPerf's own figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _NGC = "NVIDIADeepLearningExamples"
 
 
 def footnotes(figures: Figures) -> tuple[Observation, ...]:
-    """Return the footnotes of a collection's summaries, each with what the figures show; only DLPerf's has some."""
+    """Return the footnotes of a collection's summaries as observations, with what the figures show.
+
+    Only DLPerf's summaries have footnotes; for other collections the result is empty.
+    """
     result = []
     for cell in load_printed_cells(figures.collection):
         if cell.table == "footnotes":

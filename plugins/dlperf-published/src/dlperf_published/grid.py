@@ -1,4 +1,4 @@
-"""A regenerated table: computed values with the figures that they come from, and nothing typed by hand."""
+"""A regenerated table: values computed from figures, with nothing typed by hand."""
 
 from __future__ import annotations
 
@@ -17,54 +17,61 @@ class Value:
 
     number: float
     decimals: int = 2
+    """Number of decimals to print."""
     suffix: str = ""
-    """A unit sign, or a mark that distinguishes it from the other values of the cell."""
+    """A unit, or a mark that distinguishes the number from the other values of its cell."""
     figures: tuple[PublishedFigure, ...] = ()
-    """The figures that it was computed from."""
+    """The figures that the number was computed from; may be empty."""
     slack: float = 0.0
-    """The error that the rounding of those figures may cause."""
+    """The largest error that the rounding of those figures may cause in the number."""
 
     @property
     def text(self) -> str:
-        """The number, rounded half up as in spreadsheets, and its suffix."""
+        """The number with its decimals, rounded half up as in spreadsheets, and the suffix."""
         return f"{half_up(self.number, self.decimals)}{self.suffix}"
 
 
 @frozen
 class Square:
-    """A cell: its values, or none where there is no figure to compute one from."""
+    """A cell of a table. It has values, or words, or neither if no figure gives a value."""
 
     values: tuple[Value, ...] = ()
     claims: Mapping[str, Any] = field(factory=dict)
-    """The facts that the table's headings state about the cell."""
+    """Facts about the cell's figures that the headings of the table state: name of a field → value."""
     words: str = ""
-    """The text of a cell that is not of numbers."""
+    """The text of a cell that holds no numbers; empty for a cell with values."""
 
     @property
     def text(self) -> str:
-        """The words or the values as text."""
+        """The words, else the values joined by commas, else `–`."""
         return self.words or ", ".join(value.text for value in self.values) or "–"
 
 
 @frozen
 class Grid:
-    """A table, its rows and columns named as in the source."""
+    """A table whose rows and columns have the names that the source gives them."""
 
     name: str
+    """Name that the printed cells of the table refer to."""
     title: str
+    """Title to print above the table."""
     corner: str
-    """The heading of the rows' names."""
+    """Heading of the column with the rows' names."""
     columns: tuple[str, ...]
     rows: Mapping[str, tuple[Square, ...]]
+    """Name of a row → its cells, one per column."""
 
     def square(self, row: str, column: str) -> Square | None:
-        """Return a cell; None where the table has no such row or column."""
+        """Return the cell in a row and a column; None if the table has no such row or column."""
         if row not in self.rows or column not in self.columns:
             return None
         return self.rows[row][self.columns.index(column)]
 
 
 def half_up(number: float, decimals: int) -> str:
-    """Format a number ≥ 0 with so many decimals; a half is rounded up, even if its binary form is slightly below."""
+    """Return the text of a number ≥ 0 with so many decimals, a half rounded up.
+
+    A number whose binary form is slightly below a half is rounded up as well.
+    """
     scaled = math.floor(number * 10**decimals + 0.5 + 1e-7)
     return f"{scaled / 10**decimals:.{decimals}f}"

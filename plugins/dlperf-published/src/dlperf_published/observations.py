@@ -1,4 +1,4 @@
-"""The observations of the spreadsheet, checked against its own numbers."""
+"""The observations in the spreadsheet of 2017, checked against the spreadsheet's own numbers."""
 
 from __future__ import annotations
 
@@ -20,23 +20,30 @@ from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.worker.estimate import median
 
 HOLDS, PARTLY, DOES_NOT = "holds", "in part", "does not hold"
+"""Values of `Observation.outcome`."""
 MINIMUM_EFFECT = 0.05
-"""A smaller effect of a setting is none: it does not mislead who chooses hardware by these figures."""
+"""Smallest relative effect of a setting that counts as one; a smaller one would not mislead a choice of hardware."""
 
 
 @frozen
 class Observation:
-    """A statement of the source, and the derived one to compare it with."""
+    """A statement of a source, and what its figures show."""
 
     printed: str
+    """The statement as printed."""
     line: int
+    """Line in the document, counted from 1."""
     outcome: str
     """`holds`, `in part` or `does not hold`."""
     derived: str
+    """What the figures show, in sentences."""
 
 
 def observations(figures: Figures) -> tuple[Observation, ...]:
-    """Return the spreadsheet's observations, in its order, each with what the figures show."""
+    """Return the spreadsheet's observations in its order, each with what the figures show.
+
+    Empty for collections without observations.
+    """
     result = []
     for cell in load_printed_cells(figures.collection):
         if cell.table == "observations":

@@ -1,4 +1,4 @@
-"""Find the figures that were measured otherwise than their source prescribes."""
+"""Find the figures that were not measured by the protocol that their source prescribes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ repeats."""
 
 
 def protocol_deviations(figures: Figures) -> tuple[Disagreement, ...]:
-    """Return a disagreement for each document and part of the protocol in which figures deviate.
+    """Return a disagreement for each document and each deviating value of the protocol; empty if no figure deviates.
 
-    A part that the document does not state is no deviation.
+    The values are the window (warm-up and measured steps) and the number of repeats. Each disagreement counts the
+    figures. A value that a document does not state is no deviation; neither is any figure of a source that prescribes
+    no protocol.
     """
     protocol = _PRESCRIBED.get(figures.collection)
     if protocol is None:

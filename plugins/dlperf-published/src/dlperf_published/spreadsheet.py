@@ -1,4 +1,4 @@
-"""The spreadsheet of TensorFlow's benchmarks of 2017: its figures, and all that it derives from them."""
+"""The tables of the spreadsheet of 2017, and the effects behind them, computed from its figures."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.worker.estimate import median
 
 DEVICES = (1, 2, 4, 8)
+"""The numbers of devices, one per row of each table."""
 _FACTORS: dict[str, dict[str, Any]] = {
     "batch_size": {"64": 64, "32": 32},
     "data": {"synth": "synthetic", "real": "images"},
     "model": {"inception3": "inception3", "resnet50": "resnet50-v1"},
     "hardware": {"P100": "Tesla P100", "K80": "Tesla K80"},
 }
-"""The columns' factors in the source's order, and the source's words for their values."""
+"""Factor of the columns, in the source's order → the source's word for each value, and the value."""
 
 
 def tables(figures: Figures) -> tuple[Grid, ...]:
-    """Return the throughputs, speedups and efficiencies, and the four tables of paired ratios, from the figures."""
+    """Return seven tables: throughputs, speedups, efficiencies, and ratios by data, batch size, GPU and model."""
     return (
         _throughputs(figures),
         _scale_grid(figures, "speedup", speedup, "x", 1),
@@ -40,7 +41,11 @@ def tables(figures: Figures) -> tuple[Grid, ...]:
 
 
 def effects(figures: Figures, factor: str) -> dict[int, Effect]:
-    """Return the effect of a factor on the throughput, by the number of devices; each setting is a unit."""
+    """Return the effect of a factor on the throughput, by the number of devices.
+
+    `factor` is `batch_size`, `data`, `model` or `hardware`. Each setting of the other factors counts as a unit of its
+    own.
+    """
     first, second = _levels(factor)
     return {
         count: effect(
@@ -54,7 +59,7 @@ def effects(figures: Figures, factor: str) -> dict[int, Effect]:
 
 
 def scaling_effects(figures: Figures, factor: str) -> dict[int, Effect]:
-    """Return the effect of a factor on the *speedup*, by the number of devices."""
+    """Return the effect of a factor on the speedup over one device, by the number of devices; see `effects`."""
     by_count = {}
     for count in DEVICES:
         scaled = [
@@ -73,7 +78,10 @@ def _levels(factor: str) -> tuple[Any, Any]:
 
 
 def columns(excluded_factor: str = "") -> list[tuple[str, dict[str, Any]]]:
-    """Return the columns' titles and the facts that select their figures, without `excluded_factor`."""
+    """Return the title of each column, and the conditions that select its figures, in the source's order.
+
+    The columns are all combinations of the factors' values. `excluded_factor` is left out of them; empty for none.
+    """
     factors = {name: values for name, values in _FACTORS.items() if name != excluded_factor}
     return [
         (" ".join(words), {name: factors[name][word] for name, word in zip(factors, words, strict=True)})

@@ -1,4 +1,4 @@
-"""The regenerated tables of a collection as blocks, with the statements that its source makes about them."""
+"""The regenerated tables of a collection as blocks of a page, with notes on printed cells that differ."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _LONGEST = 30
 
 
 def blocks(figures: Figures) -> list[Block]:
-    """Return the tables of a collection, the footnotes of its summaries, and its observations."""
+    """Return the tables of a collection with notes, then its footnotes and its observations, as blocks of a page.
+
+    A cell whose printed value differs refers to a note with the reason. A table with many columns has them as rows.
+    """
     mismatched = mismatches(figures)
     content: list[Block] = []
     for grid in grids(figures):

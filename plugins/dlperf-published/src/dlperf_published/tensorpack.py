@@ -1,4 +1,4 @@
-"""tensorpack's three tables."""
+"""The three tables of tensorpack's multi-GPU benchmark, computed from its figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _STRATEGIES = {"all_reduce": "replicated", "parameter_server": "parameter_server
 
 
 def tables(figures: Figures) -> tuple[Grid, ...]:
-    """Return two tables of September 2017, by devices, and one of May 2019, by the flags of the run."""
+    """Return tensorpack's tables: two of September 2017 by number of devices, one of May 2019 by flags."""
     old = figures.filter(date="2017-09")
     grids = [_grid_by_devices(old.filter(strategy=strategy), strategy) for strategy in old.values("strategy")]
     new = figures.filter(date="2019-05")

@@ -1,4 +1,4 @@
-"""The quality of predictions: each topology of every published series, predicted from two smaller ones."""
+"""Measure the quality of predictions: each topology of a published series, predicted from two smaller ones."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from dlperf_sdk.worker.estimate import median
 
 @frozen
 class Trial:
-    """One topology of a series, predicted from two smaller ones."""
+    """One topology of a published series, predicted from two smaller ones."""
 
     published: Case
+    """The case that is predicted, with its published throughput."""
     prediction: Prediction
     last_efficiency: float
-    """The throughput if the efficiency of the larger of the two held."""
+    """The throughput that the topology would have at the efficiency of the larger of the two smaller ones."""
 
     @property
     def depth(self) -> str:
-        """The largest number of units that was used, and the predicted one: `2 → 4 nodes`."""
+        """The larger of the two topologies and the predicted one: `2 → 4 nodes`, or `4 → 8 devices of a node`."""
         measured, predicted, unit = self.prediction.measured, self.prediction.topology, "nodes"
         if predicted.nodes == 1:
             return f"{measured.devices_per_node} → {predicted.devices_per_node} devices of a node"
@@ -34,41 +35,47 @@ class Trial:
 
     @property
     def error(self) -> float:
-        """Relative error of the predicted throughput."""
+        """Relative error of the predicted throughput; positive if it is too high."""
         return self.prediction.throughput / self.published.throughput - 1
 
     @property
     def plain_error(self) -> float:
-        """Relative error of the prediction that the last measured efficiency holds for all topologies."""
+        """Relative error of `last_efficiency`; positive if it is too high."""
         return self.last_efficiency / self.published.throughput - 1
 
     @property
     def covered(self) -> bool:
-        """Return True if the prediction's interval contains the published throughput."""
+        """True if the interval of the prediction contains the published throughput."""
         return self.prediction.low <= self.published.throughput <= self.prediction.high
 
 
 @frozen
 class Summary:
-    """The absolute errors of many trials, and the share of intervals that contain the published throughput."""
+    """Statistics of trials. Errors are absolute values of relative errors."""
 
     trials: int
+    """Number of trials."""
     median: float
+    """Median error."""
     ninetieth: float
+    """The 90th percentile of the errors."""
     largest: float
+    """The largest error."""
     plain_median: float
+    """Median error if the last efficiency is taken to hold."""
     plain_ninetieth: float
-    """Of "the last efficiency holds"."""
+    """The 90th percentile of the errors if the last efficiency is taken to hold."""
     too_high: int
-    """Predictions above the published throughput."""
+    """Number of predictions above the published throughput."""
     covered: float
+    """Share of the intervals that contain the published throughput, from 0 to 1."""
 
 
 def predict_topologies(figures: Iterable[PublishedFigure]) -> tuple[Trial, ...]:
-    """Return a trial for each three topologies of a series of figures that differ in nodes, or in devices of one node.
+    """Return a trial for each three topologies of a series that differ in nodes only, or in devices of one node.
 
-    The growth is learned from the series of other releases only: the prediction sees neither the published throughput
-    nor one of the same release.
+    The largest is predicted from the other two. The growth is learned from the series of other releases, so no
+    prediction uses a throughput of the predicted release, except those of the two smaller topologies.
     """
     all_cases = cases(figures)
     references = {
@@ -105,7 +112,10 @@ def _triples(series: Iterable[TopologySpec]) -> Iterable[tuple[TopologySpec, Top
 
 
 def summary(trials: Sequence[Trial]) -> Summary:
-    """Summarize trials; the percentile is the smallest error that nine of ten trials do not exceed."""
+    """Return the statistics of trials, of which there must be at least one.
+
+    The 90th percentile is the smallest error that nine of ten trials do not exceed.
+    """
     sizes = sorted(abs(trial.error) for trial in trials)
     plain = sorted(abs(trial.plain_error) for trial in trials)
     ninetieth = math.ceil(0.9 * len(sizes)) - 1
@@ -122,10 +132,19 @@ def summary(trials: Sequence[Trial]) -> Summary:
 
 
 def attainable_ninetieth(figures: Iterable[PublishedFigure], last: int, target: int) -> float:
-    """Return the 90th percentile of the relative errors of the best parameters chosen with all trials in view.
+    """Return the smallest 90th percentile of errors that the model can reach from `last` to `target` devices of a node.
 
-    No fit that has not seen the trials can be better: it is a bound of the model's form, growth = base + persistence ×
-    last growth, from `last` to `target` devices of a node.
+    The two parameters of the model, growth = base + persistence × last growth, are chosen from a grid with all
+    figures in view. So this bounds what a fit without that knowledge can reach. The errors are absolute relative
+    errors.
+
+    Args:
+        figures: The published figures.
+        last: Devices of the last measured topology.
+        target: Devices of the predicted topology.
+
+    Raises:
+        IndexError: no series of the figures has both topologies.
     """
     examples = [
         example

@@ -1,4 +1,4 @@
-"""The quality of predictions on the published series, as a page."""
+"""The quality of predictions on the published series, as blocks of a page."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ ONE_SIDED = (
     "happen, so the interval is wider towards lower throughput."
 )
 LARGE = 0.16
-"""Share of the published throughput above which an error is counted as large."""
+"""Relative error above which a prediction counts as far off."""
 HEADER = ("depth", "trials", "median error", "90th percentile", "largest", "too high")
+"""Headings of the columns of the table by depth."""
 PLAIN = (
     "median with constant efficiency",
     "90th percentile with constant efficiency",
@@ -32,24 +33,27 @@ PLAIN = (
 
 @cache
 def figures() -> tuple[PublishedFigure, ...]:
-    """Return the figures of all collections."""
+    """Return the figures of all collections of this distribution, one collection after the other."""
     return tuple(figure for collection in COLLECTIONS for figure in collection().figures)
 
 
 @cache
 def trials() -> tuple[Trial, ...]:
-    """Return the trials of all collections; this takes seconds."""
+    """Return the trials of all collections. The first call takes seconds; later calls return the same tuple."""
     return predict_topologies(figures())
 
 
 @cache
 def attainable() -> tuple[float, float]:
-    """Return the smallest 90th percentiles that the form of the model allows to eight devices: from two, from four."""
+    """Return the smallest 90th percentiles that the model can reach to eight devices, from two and from four.
+
+    The devices are those of one node. See `attainable_ninetieth`.
+    """
     return attainable_ninetieth(figures(), 2, 8), attainable_ninetieth(figures(), 4, 8)
 
 
 def validation() -> list[Block]:
-    """Return the summary by depth, and every trial."""
+    """Return the blocks of the page: the method, the errors by depth, the limitations, and a table of all trials."""
     heads = (Column(HEADER[0]), *(Column(name, right=True) for name in (*HEADER[1:], *PLAIN)))
     return [
         Heading("Validation of predictions"),
@@ -62,7 +66,7 @@ def validation() -> list[Block]:
 
 
 def limitation() -> str:
-    """Return where the goal is met, and how many of the large errors the interval covers where it is not."""
+    """Return a paragraph that states where the predictions meet their goal, and where the interval is unreliable."""
     large = [trial for trial in trials() if "8 devices" in trial.depth and abs(trial.error) > LARGE]
     covered = sum(trial.covered for trial in large)
     from_two, from_four = attainable()
@@ -81,7 +85,7 @@ def limitation() -> str:
 
 
 def rows_by_depth() -> dict[str, tuple[str, ...]]:
-    """Return the cells of each depth, without the depth."""
+    """Return, for each depth, the texts of the columns `HEADER[1:]` and `PLAIN`."""
     rows = {}
     for depth in sorted({trial.depth for trial in trials()}):
         total = summary([trial for trial in trials() if trial.depth == depth])

@@ -1,8 +1,8 @@
-"""JSON lines of NVIDIA's DLLogger: `DLLL {"type": "LOG", "step": [0, 20], "data": {…}, "timestamp": "…"}`.
+"""The importer of NVIDIA's DLLogger: `DLLL {"type": "LOG", "step": [0, 20], "data": {…}, "timestamp": "…"}`.
 
-Source of the format: NVIDIA/dllogger, dllogger/logger.py, `JSONStreamBackend`. What the keys of `data` are, and
-which step is an iteration, is each program's choice: [epoch, iteration] or a number is taken for an iteration;
-anything deeper is validation, [] and [epoch] are summaries.
+Source of the format: NVIDIA/dllogger, dllogger/logger.py, `JSONStreamBackend`. Each program chooses the keys of
+`data` and the form of `step`. A number or [epoch, iteration] is taken for an iteration; longer lists are validation,
+[] and [epoch] are summaries.
 """
 
 from __future__ import annotations
@@ -27,18 +27,22 @@ _PARAMETERS: tuple[tuple[str, str], ...] = (
 
 
 class DlLogger(Importer):
-    """Reads a window of the JSON lines of NVIDIA's DLLogger."""
+    """The importer of the JSON lines of NVIDIA's DLLogger; it measures over a window of iterations."""
 
     name = "dllogger"
     version = "2"
     has_window = True
 
     def read(self, log: Log, stated: Mapping[str, Any]) -> Reading:
-        """Measure over a window of one training run's iterations.
+        """Return the throughput over a window of the first epoch's iterations, from the stamps of the records.
+
+        Only the records of an iteration that have the first metric are counted. The facts are the implementation, and
+        the model, batch size, precision and topology (of one device) as far as the log states them.
 
         Raises:
-            DocumentError: a line is no JSON of DLLogger's, several runs are mixed, or the log is cut short.
-            UsageError: neither the log nor `stated` gives the topology and the batch size.
+            DocumentError: a record is malformed or lacks a stamp, or the window cannot be measured: see `LogWindow`.
+            UsageError: neither the log nor `stated` has the topology and the batch size.
+            SpecError: the stated topology is malformed.
         """
         window = LogWindow(log, stated.get("warmup", WARMUP), stated.get("steps", STEPS))
         parameters: dict[str, Any] = {}

@@ -1,11 +1,13 @@
-"""The lines about iterations in the logs of DLPerf's frameworks.
+"""The formats of lines about iterations in the logs of DLPerf's frameworks.
 
-Source of the formats: Oneflow-Inc/DLPerf at c89430b, the scripts `extract_*_logs*.py` of each implementation, the
-lines in its READMEs, and the logs of TensorFlow that it held at e36df2e; for MXNet and PaddlePaddle the format strings
-of the training scripts of gluon-cv, gluon-nlp and PaddlePaddle, and lines that their users showed. Each format has a
-text that all its lines hold (so that others are passed over quickly) and a pattern with named groups: `iteration`, and
-of the others those that it has; `clock` is a stamp. A pattern goes over a line once: each part is looked for behind the
-first place of the one before it, and what was found so (`(?>`) is not tried elsewhere, or a long line would take hours.
+Sources: Oneflow-Inc/DLPerf at c89430b, the scripts `extract_*_logs*.py` of each implementation and the lines in its
+READMEs, and TensorFlow's logs at e36df2e; for MXNet and PaddlePaddle, the format strings in the training scripts of
+gluon-cv, gluon-nlp and PaddlePaddle, and lines that users have shown.
+
+Each format has a text that all its lines contain, so that other lines are skipped quickly, and a pattern with named
+groups: `iteration`, and any of `epoch`, `clock` (a stamp), `seconds`, `rate`, `since`, `milliseconds` and
+`steps_per_second`. A pattern passes over a line once: each part is searched after the first place of the part before
+it, and `(?>` prevents that an earlier part is searched again, which would take hours for a long line.
 """
 
 from __future__ import annotations
@@ -27,20 +29,27 @@ class Format:
     """The format in which one implementation logs an iteration."""
 
     implementation: str
+    """Name of the implementation."""
     framework: str
+    """Name of the framework; empty if several frameworks use the format."""
     holds: str
     """A text that every line in this format contains."""
     line: re.Pattern[str]
+    """Pattern of a line; see the groups in the module's documentation."""
     stamp: Callable[[str], float] | None = None
-    """Parses the group `clock`."""
+    """Function that converts the text of the group `clock` to seconds; None if lines have no stamp."""
 
     def tick(self, text: str, global_batch: int) -> tuple[str, Tick] | None:
         """Return the epoch and the content of a line of the log; None for a line in another format.
 
-        `global_batch` converts a rate to a time.
+        The epoch is the text in the line, empty if there is none.
+
+        Args:
+            text: The line.
+            global_batch: Samples of all devices in an iteration, which converts steps or milliseconds to a rate.
 
         Raises:
-            ValueError: a stamp that is no date, or a rate of 0.
+            ValueError: the stamp is no date, or the step took 0 milliseconds.
         """
         match = self.line.match(text) if self.holds in text else None
         if match is None:
@@ -179,4 +188,4 @@ FORMATS = (
         ),
     ),
 )
-"""In the order in which they are tried; a log is of the first one that fits a line of it."""
+"""All formats, in the order in which they are tried; a log has the first format that fits one of its lines."""

@@ -1,8 +1,9 @@
-"""Logs of DLPerf: one run of one framework's training script.
+"""The importer of DLPerf's logs: one run of one framework's training script.
 
-What the case was, DLPerf says in a log's path (`…/2n8g/rn50_b128_fp32_1.log`), OneFlow's also in lines of their own
+DLPerf states the case in a log's path (`…/2n8g/rn50_b128_fp32_1.log`), OneFlow also in lines of the log
 (`batch_size_per_device = 128`). The window is DLPerf's: 20 iterations skipped, 100 measured. A log of a case with
-several devices may hold the lines of one rank, of those of one node, or of all: MXNet's and PyTorch's do.
+several devices may hold the lines of one rank, of the ranks of one node, or of all ranks, as MXNet's and PyTorch's
+do.
 """
 
 from __future__ import annotations
@@ -28,26 +29,35 @@ _MODELS = {
     "bert": "bert-base",
 }
 _PRECISIONS = {"fp32": "fp32", "amp": "amp-fp16"}
-"""DLPerf's file names say fp16 of mixed precision, and of half precision throughout: it has to be said which."""
+"""Word in a file's name → precision. `fp16` is missing: DLPerf writes it for mixed and for half precision, so the
+user has to state which."""
 _LONGEST = 4096
-"""Characters of a line about an iteration; in longer ones the patterns are not looked for."""
+"""Length in characters above which a line is not matched with the formats."""
 _MESSAGE = re.compile(r"(model|batch_size_per_device|gpu_num_per_node|num_nodes) = ([A-Za-z0-9_.-]{1,40})\s*")
 
 
 class DlperfLog(Importer):
-    """Reads a window of the lines of DLPerf's OneFlow, TensorFlow, PyTorch, MXNet and PaddlePaddle scripts."""
+    """The importer of the logs of DLPerf's OneFlow, TensorFlow, PyTorch, MXNet and PaddlePaddle scripts.
+
+    It measures over a window of iterations.
+    """
 
     name = "dlperf-log"
     version = "2"
     has_window = True
 
     def read(self, log: Log, stated: Mapping[str, Any]) -> Reading:
-        """Measure over a window of one run's iterations.
+        """Return the throughput over a window of the first epoch's iterations, and the facts in the path and the log.
+
+        The format of the log is the first one of `FORMATS` that fits a line. The facts are the implementation, the
+        framework if the format tells it, the window, and the device, model, batch size, precision and topology as far
+        as the path or the log states them.
 
         Raises:
-            DocumentError: it has no lines about iterations that are known, holds several runs or the lines of some
-                ranks only, or is cut short.
-            UsageError: neither path nor log nor `stated` gives the topology and the batch size.
+            DocumentError: no line has a known format, a line is malformed, or the window cannot be measured: see
+                `LogWindow`.
+            UsageError: neither the path nor the log nor `stated` has the topology and the batch size.
+            SpecError: the stated topology is malformed.
         """
         window = LogWindow(log, stated.get("warmup", WARMUP), stated.get("steps", STEPS))
         known = {**_parse_path(log.path), **stated}

@@ -1,9 +1,9 @@
-"""Standard output of tf_cnn_benchmarks.
+"""The importer of the standard output of tf_cnn_benchmarks.
 
 Source of the format: tensorflow/benchmarks at 8fb7907, scripts/tf_cnn_benchmarks/benchmark_cnn.py: `print_info`
-writes the header, `benchmark_one_step` the lines of steps, `_benchmark_graph` the total. The total is
-workers × steps × batch ÷ the time of this worker's loop after its warm-up; the lines of steps give batch ÷ mean
-step time so far, and are not used.
+writes the header, `benchmark_one_step` the lines of steps, `_benchmark_graph` the total. The total is workers × steps
+× batch ÷ the time of this worker's loop after its warm-up. The lines of steps are not used: they have batch ÷ mean
+step time so far.
 """
 
 from __future__ import annotations
@@ -37,18 +37,20 @@ _ESTIMATOR = (
 
 
 class TfCnnBenchmarks(Importer):
-    """Reads the header and the total of a training run of tf_cnn_benchmarks."""
+    """The importer of a training run of tf_cnn_benchmarks: it reads the header and the total."""
 
     name = "tf-cnn-benchmarks"
     version = "2"
 
     def read(self, log: Log, stated: Mapping[str, Any]) -> Reading:
-        """Return the facts and the total throughput of one training run.
+        """Return the total throughput of one training run, and the facts in the header; `stated` is not used.
 
-        `stated` are facts that the user states.
+        The facts are framework, implementation, model, topology, batch size and strategy; and layout, data, steps and
+        device if the header has them. Horovod's processes are taken for devices of one node.
 
         Raises:
-            DocumentError: the log is another program's, not of a training run, of more than one, or truncated.
+            DocumentError: the log lacks a line of the header or the total, holds several runs or no training, states
+                batch sizes that do not fit the devices, or uses an unknown way to update variables.
         """
         header: dict[str, tuple[int, str]] = {}
         per_device: tuple[int, int] | None = None

@@ -1,4 +1,4 @@
-"""From the lines of single iterations to a throughput: the window that a log is measured in."""
+"""Compute a throughput from the lines of a log about single iterations: the window, and its estimators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dlperf_sdk.interfaces.importer import Log
 from dlperf_sdk.worker.estimate import median
 
 WARMUP, STEPS = 20, 100
-"""DLPerf's own rule: 20 iterations are skipped, 100 measured."""
+"""Iterations to skip and to measure by default, as DLPerf's rule has them."""
 
 ESTIMATOR = {
     "elapsed-between-lines": "samples of the window's iterations over the time between the two log lines at its "
@@ -21,55 +21,63 @@ ESTIMATOR = {
     "mean-of-rates": "arithmetic mean of the rates that the log gives for the window's iterations, which is too "
     "high where they differ",
 }
-"""The estimators, in a sentence each."""
+"""Name of an estimator → its description."""
 
 OF_RANKS = {
     "elapsed-between-lines": "each end is the last line that a rank wrote of its iteration",
     "summed-step-times": "of every iteration the mean over the ranks",
     "mean-of-rates": "of every iteration the median over the ranks, as DLPerf does",
 }
-"""Treatment of ranks, where a log mixes the lines of several."""
+"""Name of an estimator → how it treats the lines of several ranks in one log."""
 
 
 @frozen
 class Tick:
-    """The content of a line about an iteration: a stamp, a time or a rate."""
+    """What a line of a log states about an iteration: a stamp, a duration or a rate."""
 
     iteration: int
+    """Number of the iteration in its epoch."""
     stamp: float | None = None
-    """Time at which the line was written, in seconds."""
+    """Time at which the line was written, in seconds since any fixed moment; None if the line has no stamp."""
     seconds: float | None = None
-    """Duration of the iterations that the line covers."""
+    """Duration of the iterations that the line covers; None if it is not stated."""
     covers: int = 1
+    """Number of iterations that the line covers, up to `iteration`."""
     rate: float | None = None
-    """Samples of all devices per second."""
+    """Samples of all devices per second; None if it is not stated."""
 
 
 @frozen
 class Estimate:
-    """The throughput over a window."""
+    """The throughput over a window of a log, and how it was estimated."""
 
     throughput: float
     """Samples of all devices per second."""
     estimator: str
-    """Its name, one of `ESTIMATOR`."""
+    """Name of the estimator, a key of `ESTIMATOR`."""
     description: str
     """The estimator and the window in a sentence."""
 
 
 @define
 class LogWindow:
-    """The iterations from the first line after the warm-up to `steps` later.
+    """The window of a log: `steps` iterations that follow the first line after the warm-up.
 
-    Only the first epoch counts, and only what lies in the window is kept, however long the log is.
+    The caller passes the lines of one epoch. Only lines in the window are kept, however long the log is.
     """
 
     log: Log
+    """The log, for messages of errors."""
     warmup: int = WARMUP
+    """Number of iterations to skip."""
     steps: int = STEPS
+    """Number of iterations to measure."""
     ranks: frozenset[int] = frozenset({1})
-    """The possible numbers of processes that wrote the log: every iteration of the window has one line of each. Several
-    processes differ from several runs by their order: all begin the window before one ends it."""
+    """Possible numbers of ranks whose lines the log holds; each iteration of the window has one line of each of these
+    ranks.
+
+    The order of the lines tells several ranks from several runs: all ranks begin the window before one ends it.
+    """
     _lines: dict[int, list[tuple[int, Tick]]] = field(factory=dict)
     """By iteration, the lines of the window and those of the first iteration beyond it."""
     _last: tuple[int, Tick] | None = None
@@ -79,10 +87,15 @@ class LogWindow:
     """The largest iteration of which a line was kept."""
 
     def take(self, line: int, tick: Tick) -> None:
-        """Add the tick of the line with this number, about an iteration of the first epoch.
+        """Add what a line of the log states; lines outside the window are dropped.
+
+        Args:
+            line: The line's number, counted from 1.
+            tick: The content of the line.
 
         Raises:
-            DocumentError: it is one too many of its iteration, or the line of another run; or a number in it is none.
+            DocumentError: a number is negative or not finite, the iteration has more lines than there can be ranks,
+                or the line belongs to another run.
         """
         for value in (tick.stamp, tick.seconds, tick.rate):
             if value is not None and not (math.isfinite(value) and value >= 0):
@@ -118,17 +131,18 @@ class LogWindow:
 
     @property
     def complete(self) -> bool:
-        """Return True if the log has reached the window's last iteration or a later one."""
+        """True if the log has reached the last iteration of the window, or a later one."""
         return bool(self._lines) and self._reached >= self._end
 
     def estimate(self, global_batch: int) -> Estimate:
-        """Estimate the throughput, in samples per second, by the lines' stamps, else their times, else their rates.
+        """Return the throughput over the window, from the stamps of its ends, else from durations, else from rates.
 
-        `global_batch` is the samples of an iteration.
+        Args:
+            global_batch: Samples of all devices in an iteration.
 
         Raises:
-            DocumentError: the log ends before the window does, leaves out iterations that are needed, or has lines
-                of some ranks only.
+            DocumentError: the log has no known lines, ends before the window does, leaves out iterations that are
+                needed, has the lines of some ranks only, has no rate for an iteration, or the window took no time.
         """
         ranks = self._ranks()
         throughput, name = self._throughput(global_batch)

@@ -74,8 +74,8 @@ class TensorFlowRuntime(Runtime):
     def communication(self):
         """Return the options of collectives: the implementation, the bytes per pack, and the timeout in seconds.
 
-        The implementation is NCCL on GPUs unless the option `nccl` is off, else gRPC rings. The timeout is the longest phase's deadline, since
-        workers may compile for different times. The agents enforce the tighter deadlines.
+        The implementation is NCCL on GPUs unless the option `nccl` is off, else gRPC rings. The timeout is the longest
+        phase's deadline, since workers may compile for different times. The agents enforce the tighter deadlines.
         """
         implementations = tf.distribute.experimental.CommunicationImplementation
         return tf.distribute.experimental.CommunicationOptions(
