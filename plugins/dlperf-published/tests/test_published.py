@@ -154,7 +154,7 @@ FIGURE = published("tensorpack").figures[0].to_dict()
         ({"throughput": 0}, "more than 0"),
         ({"throughput": float("nan")}, "no number of JSON"),
         ({"topology": "0n8d"}, "topology"),
-        ({"options": {"clip": 1}}, "'clip' is no key of it"),
+        ({"options": {"clip": 1}}, "'clip' is not a known key"),
         ({"schema_version": "2.0"}, "update it"),
         ({"source": {"document": "a"}}, "'line' must be there"),
     ],
