@@ -31,7 +31,11 @@ def format_value(value: Any) -> str:
 
 
 def replace_control_characters(text: str) -> str:
-    """Replace control characters except for newline and tab, so that texts of others cannot control a terminal."""
+    """Return a text with `�` (U+FFFD) for each unprintable character other than newline and tab.
+
+    Texts of others cannot control a terminal then. Unprintable is what `str.isprintable` refuses: besides control
+    characters also format characters, lone surrogates, and all spaces but the ordinary one.
+    """
     if text.isprintable():
         return text
     return "".join(char if char in "\n\t" or char.isprintable() else "�" for char in text)

@@ -70,6 +70,9 @@ def resolve_max_batch(
 ) -> tuple[RunSpec, Failure | None, str]:
     """Find the largest batch size that fits, in the cache or by probes, and return the spec with it.
 
+    The size is a multiple of `accumulation`, at most `MAX_BATCH`, and the largest to within the resolution of
+    `find_max_batch`. A size that probes found is put into the cache.
+
     Args:
         spec: A spec whose batch size is `max`.
         observers: Notified with one line of progress per probe, in the stage `batch-size`.
@@ -79,7 +82,7 @@ def resolve_max_batch(
 
     Returns:
         The spec with the size; a failure, or None if a size was found; and a sentence on the search for the notes.
-        With a failure, the spec has the smallest batch size.
+        With a failure, the batch size is `accumulation`, the smallest that the case can have.
 
     Raises:
         UsageError: The case cannot be understood.

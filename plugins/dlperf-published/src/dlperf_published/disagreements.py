@@ -46,6 +46,9 @@ class Mismatch:
 def grids(figures: Figures) -> tuple[Grid, ...]:
     """Return all tables of a collection's documents, computed from its figures.
 
+    Args:
+        figures: All figures of the collection, not a part of them.
+
     Raises:
         KeyError: the collection is none of this distribution's.
     """

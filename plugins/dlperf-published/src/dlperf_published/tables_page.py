@@ -22,6 +22,12 @@ def blocks(figures: Figures) -> list[Block]:
     """Return the tables of a collection with notes, then its footnotes and its observations, as blocks of a page.
 
     A cell whose printed value differs refers to a note with the reason. A table with many columns has them as rows.
+
+    Args:
+        figures: All figures of the collection, not a part of them.
+
+    Raises:
+        KeyError: the collection is none of this distribution's.
     """
     mismatched = mismatches(figures)
     content: list[Block] = []
