@@ -87,9 +87,10 @@ class Advance:
     _last: tuple[float, int] | None = None
 
     def record_stage(self, stage: str, now: float) -> None:
-        """Record a line of progress of a stage outside the repeats.
+        """Handle a line of progress of a stage outside the repeats.
 
-        The duration of the parity run is taken from these lines.
+        Only the parity run is timed: `parity` becomes the time from the first line of the stage `parity` to the next
+        line of another stage. All other lines change nothing.
 
         Args:
             stage: The stage, such as `parity`.

@@ -18,9 +18,11 @@ _MAX_UNFOLDED_NOTES = 6
 
 
 def section(results: Sequence[Result], collection: Collection) -> Section:
-    """Return the section with a row for each result and for each published figure of the same case.
+    """Return the section with a row for each result that has published figures, and for each of these figures.
 
-    Results without a figure are listed, too. Only the first `MAX_RESULTS` results are compared.
+    A result's figures are those of the same framework, model, topology and precision; notes state what else differs.
+    Results without such a figure or without a valid throughput have no row: a folded list names the first hundred of
+    them. Only the first `MAX_RESULTS` results are compared.
     """
     items: list[Item] = []
     unmatched: list[Item] = []
