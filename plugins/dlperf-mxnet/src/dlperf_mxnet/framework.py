@@ -109,8 +109,8 @@ class MXNet(Framework):
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return the reason why MXNet cannot run a combination of offered capabilities, or None if it can.
 
-        The reason is a sentence. The plugin refuses all_reduce over several nodes, nhwc on a CPU, and precisions that
-        MXNet lacks for the device, the model or accumulation.
+        The reason is a sentence. The plugin refuses all_reduce over several nodes, nhwc on a CPU, precisions that MXNet
+        lacks for the device, the model or accumulation, and `nccl` at false where NCCL would not be used.
         """
         cpu = spec.device == "cpu"
         if spec.strategy == "all_reduce" and spec.topology.nodes > 1:
