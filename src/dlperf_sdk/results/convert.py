@@ -52,7 +52,7 @@ class Attempt:
 
     @property
     def repeat(self) -> Repeat:
-        """What a finished attempt adds to a result: its records, series and exits."""
+        """Return the records, series and exits of a finished attempt, as a result has them."""
         return Repeat(self.attempt, self.records, self.series, self.exits)
 
 

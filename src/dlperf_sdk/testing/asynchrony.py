@@ -52,7 +52,7 @@ class Asynchrony(Training):
         )
 
     def test_step_does_not_synchronize(self, any_cell: Cell) -> None:
-        """When the last of some steps returns, the work of at least one step is left, on every rank.
+        """After the last of several steps has returned, the work of at least one step is left, on every rank.
 
         Skipped if the clock of all ranks is "blocking"; single ranks with that clock are left out.
         """
