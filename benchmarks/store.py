@@ -31,11 +31,14 @@ import attrs
 from dlperf_sdk.interfaces.measurer import Measured
 from dlperf_sdk.measurers.step_time import StepTime
 from dlperf_sdk.measurers.throughput import Throughput
-from dlperf_sdk.results.records import BatchAccount, Record, Repeat, Replica, TensorChanges, Window
+from dlperf_sdk.results.records import BatchAccount, Repeat, TensorChanges, Window
 from dlperf_sdk.results.result import Environment, Fact, Result, Workload
 from dlperf_sdk.results.store import ResultStore
 from dlperf_sdk.results.verdicts import Expected, judge
 from dlperf_sdk.spec.run_spec import RunSpec
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+import record_samples
 
 REPEATS, STEPS, WARMUP, CANONICAL = 7, 100, 20, 5
 READ = 100
@@ -199,10 +202,8 @@ def repeat_of(spec: RunSpec, attempt: int, noise: random.Random) -> Repeat:
     times = tuple(0.1 * noise.gauss(1, 0.02) for _ in range(STEPS))
     start = noise.uniform(100, 200)
     replicas = tuple(
-        Replica(
-            index=index,
-            device=f"GPU-{index}",
-            digest="d" * 64,
+        record_samples.replica(
+            index,
             canonical_losses=tuple(7.0 - 0.1 * step for step in range(CANONICAL)),
             warmup_losses=tuple(noise.gauss(6, 0.1) for _ in range(WARMUP)),
             losses=tuple(noise.gauss(5, 0.1) for _ in range(STEPS)),
@@ -212,23 +213,17 @@ def repeat_of(spec: RunSpec, attempt: int, noise: random.Random) -> Repeat:
         )
         for index in range(spec.topology.devices)
     )
-    record = Record(
-        request=ID,
+    record = record_samples.record(
         attempt=attempt,
-        rank=0,
-        node=0,
+        step_times=times,
+        request=ID,
         clock="event",
         window=Window(start, start + sum(times)),
         samples=spec.batch_size * STEPS * len(replicas),
-        step_times=times,
         data_waits=tuple(abs(noise.gauss(1e-4, 1e-5)) for _ in range(STEPS)),
         replicas=replicas,
         deviation=1e-6 if spec.precision == "fp32" else 1e-3,
-        updates=STEPS,
         audit_step_times=(0.1,) * CANONICAL,
-        audit_seeded=True,
-        skipped_steps=0,
-        prefetched_batches=0,
         peak_host_memory=2**31,
         peak_device_memory=2**34,
         phases={"start": 1.5, "compile": 3.0, "warmup": 2.0, "measure": sum(times)},

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import attrs
 import pytest
+import record_samples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from result_values import results
@@ -42,28 +43,18 @@ def record(rank=0, attempt=1):
     replica = r.Replica(
         rank, f"cpu:{rank}", "d1ge57", losses, losses, losses, changes, r.BatchAccount(2, (1,)), losses
     )
-    return r.Record(
+    return record_samples.record(
+        rank,
+        attempt,
+        (1.0, 1.0),
         request="run-1",
-        attempt=attempt,
-        rank=rank,
-        node=0,
-        clock="blocking",
         window=r.Window(10.0, 12.0),
-        samples=8,
-        step_times=(1.0, 1.0),
-        data_waits=(0.0, 0.0),
         replicas=(replica,),
         deviation=None,
-        updates=2,
-        audit_step_times=(1.0, 1.0),
-        audit_seeded=True,
-        skipped_steps=0,
         prefetched_batches=2,
-        peak_host_memory=2**30,
         peak_device_memory=None,
         phases={"start": 1.0},
         facts={"framework_version": "2.0"},
-        observed={"precision": "fp32"},
     )
 
 

@@ -8,11 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
+import record_samples
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dlperf_sdk import ResultStore
-from dlperf_sdk.results.records import BatchAccount, Record, Repeat, Replica, Series, Window
+from dlperf_sdk.results.records import Repeat, Series, Window
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 sys.path.append(str(SCRIPTS))
@@ -46,25 +47,8 @@ def test_whatever_it_prints_is_a_line_or_none(text):
 
 def repeat(values, step=0.1, seconds=10.0):
     """A repeat of one process on one GPU whose samplers saw constants, and an energy that grows with the power."""
-    replica = Replica(0, GPU, "d" * 64, (), (), (), {}, BatchAccount(0, ()), ())
-    fields = {"request": "r", "attempt": 1, "rank": 0, "node": 0, "clock": "event", "samples": 1}
-    record = Record(
-        **fields,
-        window=Window(1.0, 1.0 + seconds),
-        step_times=(1.0,),
-        data_waits=(0.0,),
-        replicas=(replica,),
-        deviation=None,
-        updates=None,
-        audit_step_times=(),
-        audit_seeded=False,
-        skipped_steps=0,
-        prefetched_batches=0,
-        peak_host_memory=1,
-        peak_device_memory=1,
-        phases={},
-        facts={},
-        observed={},
+    record = record_samples.record(
+        window=Window(1.0, 1.0 + seconds), replicas=(record_samples.replica(0, device=GPU),)
     )
     times = tuple(i * step for i in range(int((seconds + 3) / step)))
     series = [
