@@ -200,6 +200,11 @@ class Generator:
                 del properties[field.name]["default"]
             if not properties[field.name]["description"]:
                 raise SystemExit(f"{cls.__module__}.{cls.__name__}.{field.name} has no docstring.")
+            if not has_bounds(properties[field.name]):
+                raise SystemExit(
+                    f"{cls.__module__}.{cls.__name__}.{field.name} is a number without bounds; give it a type of "
+                    "dlperf_sdk.documents.field_types, such as Count, or Annotated[int, Schema(minimum=…, maximum=…)]."
+                )
         return {
             "description": summary(cls),
             "type": "object",
@@ -275,6 +280,14 @@ def merged(schema: Mapping[str, Any], keywords: Mapping[str, Any]) -> dict[str, 
     """Return a schema with further keywords, its description first."""
     schema = {**schema, **keywords} if not _STANDALONE & keywords.keys() else dict(keywords)
     return {**({"description": schema["description"]} if "description" in schema else {}), **schema}
+
+
+def has_bounds(schema: Mapping[str, Any]) -> bool:
+    """Return False for the schema of a number without a smallest and a largest value."""
+    kinds = schema.get("type", ())
+    if not {"integer", "number"} & {*([kinds] if isinstance(kinds, str) else kinds)}:
+        return True
+    return "enum" in schema or ("maximum" in schema and bool({"minimum", "exclusiveMinimum"} & schema.keys()))
 
 
 def union(schemas: Sequence[dict[str, Any]]) -> dict[str, Any]:
