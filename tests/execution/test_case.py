@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import errno
+import sys
+from itertools import groupby
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -50,6 +53,33 @@ def test_only_its_own_methods_change_a_case() -> None:
     assert len(users) > 5
     for path in users:
         assert not changes_of(ast.parse(path.read_text("utf-8"))), path
+
+
+def test_a_spec_enters_each_package_once_on_its_way_to_the_plan() -> None:
+    """The stops are the modules whose functions get the spec, from the checks of its fields to those of the plan."""
+    stops: list[str] = []
+
+    def note_stop(frame: FrameType, event: str, _: object) -> None:
+        code, module = frame.f_code, frame.f_globals.get("__name__", "")
+        if event == "call" and module.startswith("dlperf_sdk.") and not code.co_name.startswith("<"):
+            parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            given = [frame.f_locals.get(name) for name in parameters if name != "self"]
+            if code.co_name != "__init__" and any(isinstance(value, RunSpec) for value in given):
+                stops.append(module.removeprefix("dlperf_sdk."))
+        elif event == "return" and code.co_name == "make_plan":
+            sys.setprofile(None)
+
+    sys.setprofile(note_stop)
+    try:
+        spec = RunSpec(framework="numpy", model="linear", topology="1n2d")
+        case = Case.begin(spec, None, Observers({}), Registry())
+    finally:
+        sys.setprofile(None)
+    assert case.plan is not None
+    modules = [module for module, _ in groupby(stops)]
+    packages = [package for package, _ in groupby(module.partition(".")[0] for module in modules)]
+    assert packages == ["spec", "execution", "planning", "registry", "interfaces"]
+    assert len(modules) <= 16, modules
 
 
 def test_the_first_failure_counts(case: Case) -> None:

@@ -27,7 +27,6 @@ from dlperf_sdk.execution.resource_failures import resource_failure
 from dlperf_sdk.execution.summarize import summarize
 from dlperf_sdk.execution.tracing import STEPS, take_trace
 from dlperf_sdk.hookspecs import Observers
-from dlperf_sdk.interfaces.measurer import Measurer
 from dlperf_sdk.parity.evidence import REFERENCE_CASE, ParityRun, evaluate_parity
 from dlperf_sdk.planning.plan import Plan, make_plan
 from dlperf_sdk.planning.secret_variables import conceal_secrets
@@ -54,7 +53,6 @@ class Case:
     spec: RunSpec
     registry: Registry
     observers: Observers
-    measurers: tuple[Measurer, ...]
     started_at: str
     plan: Plan | None
     """None if the case was refused."""
@@ -103,15 +101,14 @@ class Case:
             UsageError: The case cannot be understood, or the store cannot be written.
             PluginError: A plugin does not work.
         """
-        spec, _ = conceal_secrets(spec, registry)
-        measurers = tuple(registry.measurers()) if refusal is None else ()
         plan, failure = None, refusal
         try:
             plan = make_plan(spec, registry) if refusal is None else None
         except RunFailed as error:
             failure = Failure(error.kind, remove_secrets(str(error)))
+        spec = conceal_secrets(spec, registry)[0] if plan is None else plan.spec
         id = run_id or new_run_id(spec, datetime.now(UTC))
-        case = cls(id, spec, registry, observers, measurers, started_at or now(), plan, failure)
+        case = cls(id, spec, registry, observers, started_at or now(), plan, failure)
         if store is not None:
             results = store if isinstance(store, ResultStore) else ResultStore(Path(store))
             case._open_directory(results, resume=run_id is not None)

@@ -32,7 +32,7 @@ def summarize(case: Case) -> Result:
     verdicts: tuple[Verdict, ...] = ()
     notes = tuple(case.notes)
     if plan is not None and repeats:
-        metrics, problems = _metrics(plan, repeats, case.measurers)
+        metrics, problems = _metrics(plan, repeats, case.registry.measurers())
         verdicts = _verdicts(case.id, plan, repeats, case.parity)
         notes += problems
     return Result(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import attrs
-
 from dlperf_sdk.errors import UnknownName, Unsupported
 from dlperf_sdk.interfaces.framework import LAYOUTS, Capabilities, Framework
 from dlperf_sdk.interfaces.model import Model
@@ -126,6 +124,6 @@ def check_combination(spec: RunSpec, device: str, framework: Framework, options:
     Raises:
         Unsupported: the plugin refuses the combination; the message is the plugin's reason.
     """
-    reason = framework.explain_refusal(attrs.evolve(spec, device=device), options)
+    reason = framework.explain_refusal(spec.on_device(device), options)
     if reason:
         raise Unsupported(reason)

@@ -13,6 +13,7 @@ Every field has a *role* in comparisons: a **workload** field must match, a **fa
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Any
 
 import attrs
@@ -237,6 +238,12 @@ class RunSpec:
                 parts.append(f"{name}={getattr(self, name)}")
         parts += [f"{name}={value}" for name, value in sorted(self.options.items())]
         return " ".join(parts if self.data == usual["data"].default else [*parts, self.data.source])
+
+    def on_device(self, device: str) -> RunSpec:
+        """Return the spec with this kind of device, of which every name is allowed, in place of its own."""
+        resolved = copy(self)  # `attrs.evolve` would validate every other field again
+        object.__setattr__(resolved, "device", device)
+        return resolved
 
     def resolved_protocol(self) -> Protocol:
         """Return the spec's protocol, with the spec's own steps and repeats in place of the protocol's.
