@@ -247,10 +247,11 @@ def write_damaged(journal, event, field, value):
 def test_a_damaged_line_of_the_journal_is_skipped_and_rebuilt_from_the_attempts(copy, damage):
     journal = copy / "journal.jsonl"
     number = write_damaged(journal, *damage)
-    status(open_campaign(copy))
+    (described,) = status(open_campaign(copy)).damages
+    assert described.startswith(f"{journal}:{number}: The line is skipped: its field '{damage[1]}' is")
     events = events_of_resuming(copy)
     (output,) = [entry["text"] for entry in events if entry["event"] == "problem"]
-    assert output.startswith(f"{journal}:{number}: The line is skipped: its field '{damage[1]}' is")
+    assert output.startswith(described)
     assert count(events, "attempt-started") == count(events, "attempt-lost") == 0
     progress = status(open_campaign(copy)).cases.values()
     assert {(item.finished, item.ok, item.status) for item in progress} == {(2, True, "ok")}

@@ -205,3 +205,12 @@ def test_parquet_on_a_full_disk_is_said(here, stored):
         done = dlperf("export", "--to", "parquet", stdout=full, stderr=subprocess.PIPE, capture_output=False)
     assert done.returncode == 2
     assert done.stderr == "Error: Standard output cannot be written: No space left on device.\n"
+
+
+@pytest.mark.parametrize("text", ["", "text\n", "[" * 100_000 + "\n"], ids=["empty", "text", "nested"])
+def test_a_file_without_an_event_of_a_run_is_named(text, here, tmp_path):
+    path = tmp_path / "data.json"
+    path.write_text(text)
+    code, _, err = here("ingest", str(path))
+    assert code == 2
+    assert err.startswith(f"Error: {path}: No line is an event of a run. Expected the events.jsonl")

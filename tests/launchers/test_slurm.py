@@ -347,7 +347,7 @@ def test_what_slurm_says_of_a_job_that_waits_is_shown_until_it_runs(fake, tmp_pa
     assert main(["attach", "7@slurm", "--output", str(tmp_path / "store")]) == 2
     output = capsys.readouterr().err.splitlines()
     assert output[0] == "queue: Slurm job 7 is waiting: Resources"
-    assert output[1].startswith("Error: The run was over before it said anything: The job was cancelled"), (
+    assert output[1].startswith("Error: The run ended before it described its case: The job was cancelled"), (
         output
     )
     assert len(output) == 2

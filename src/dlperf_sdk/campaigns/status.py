@@ -34,6 +34,8 @@ class Status:
     """Changes on the machine and in the campaign's file before the last session, as sentences."""
     sessions: int
     """Number of sessions so far."""
+    damages: tuple[str, ...]
+    """Damaged lines of the journal, which are skipped: a sentence each, which begins with `FILE:LINE`."""
 
     def condition(self, progress: CaseProgress) -> str:
         """Return a case's conclusion or, if it has started and is not concluded, `under way` or `interrupted`.
@@ -53,9 +55,9 @@ class Status:
         """Return the status as JSON values.
 
         The keys are `name`, `state`, `controller`, `counts`, `current` (null, or an object with `case` and
-        `attempt`), `seconds_left`, `changes`, `sessions` and `cases`. Each case has `case` (its id), `status`,
-        `ok` (null until it is concluded), `finished`, `repeats`, `failures`, `message`, `throughput` (the median
-        so far, or null) and `batch_size`.
+        `attempt`), `seconds_left`, `changes`, `sessions`, `damages` and `cases`. Each case has `case` (its id),
+        `status`, `ok` (null until it is concluded), `finished`, `repeats`, `failures`, `message`, `throughput` (the
+        median so far, or null) and `batch_size`.
         """
         return {
             "name": self.name,
@@ -68,6 +70,7 @@ class Status:
             "seconds_left": self.left,
             "changes": list(self.changes),
             "sessions": self.sessions,
+            "damages": list(self.damages),
             "cases": [
                 {
                     "case": id,
@@ -93,7 +96,7 @@ def status(directory: CampaignDirectory) -> Status:
     Raises:
         StoreError: the journal cannot be read.
     """
-    entries = directory.journal.read()
+    entries, damages = directory.journal.read_checked()
     by_id = read_progress(directory.cases, entries)
     running = directory.is_locked()
     complete = all(progress.status is not None for progress in by_id.values())
@@ -112,4 +115,5 @@ def status(directory: CampaignDirectory) -> Status:
         estimate.remaining_seconds(by_id.values(), directory.settings),
         tuple(session["changes"]) if session else (),
         sum(entry["event"] == "session" for entry in entries),
+        tuple(damages),
     )

@@ -40,6 +40,7 @@ def show_progress(status: Status, all: bool) -> list[Block]:
     if status.state != "complete":
         pairs.append(("time left", f"about {duration(status.left)}"))
     pairs += [("changed", Cell(change, "doubt")) for change in status.changes]
+    pairs += [("damaged", Cell(damage, "doubt")) for damage in status.damages]
     tone = {"complete": "good", "running": "plain"}.get(status.state, "doubt")
     blocks: list[Block] = [Heading(status.name, Cell(status.state, tone)), Labels(tuple(pairs))]  # type: ignore[arg-type]
     return [*blocks, *_progress_table(status, all)]

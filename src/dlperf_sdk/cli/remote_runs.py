@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -13,6 +14,10 @@ from dlperf_sdk.cli.flags import add_case_flags
 from dlperf_sdk.cli.running import DEFAULT_OUTPUT, OutputOptions, run_case
 from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, emit, say
 from dlperf_sdk.errors import DocumentError, UsageError
+
+if TYPE_CHECKING:
+    from dlperf_sdk.results.result import Result
+    from dlperf_sdk.results.store import ResultStore
 
 
 @command
@@ -55,24 +60,32 @@ def ingest(
     """Import the output of a bundle, measured on a machine without dlperf, as a result."""
     from dlperf_sdk.execution import replay
 
-    return run_case(
-        lambda store, observers: replay.replay(_lines(source), store, observers), output_options, common
-    )
+    path = source / "events.jsonl" if source.is_dir() else source
+
+    def replay_file(store: ResultStore, observers: Iterable[Any]) -> Result:
+        try:
+            return replay.replay(_lines(path), store, observers)
+        except DocumentError as error:
+            raise DocumentError(f"{path}: {error}") from error
+
+    return run_case(replay_file, output_options, common)
 
 
-def _lines(source: Path) -> Iterator[bytes]:
+def _lines(path: Path) -> Iterator[bytes]:
     from dlperf_sdk.documents.reading import check_memory, open_file
     from dlperf_sdk.worker.agent.link import LONGEST_LINE
 
-    path = source / "events.jsonl" if source.is_dir() else source
     try:
         with open_file(path) as file:
-            while line := file.readline(LONGEST_LINE):
-                check_memory(line, f"A line of {path}")
+            for number in itertools.count(1):
+                line = file.readline(LONGEST_LINE)
+                check_memory(line, f"Line {number}")
                 if len(line) == LONGEST_LINE:
                     raise DocumentError(
-                        f"{path} has a line of more than {LONGEST_LINE:,} bytes; no run writes such."
+                        f"Line {number} has more than {LONGEST_LINE:,} bytes; no run writes such."
                     )
+                if not line:
+                    return
                 yield line
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error

@@ -71,17 +71,19 @@ def _replay(
     """Replay as `replay` does; call `waiting` with each new reason for which the run waits in a queue."""
     events = (event for event in map(parse_event, lines) if event is not None)
     first = next(_skip_to_start(events, waiting), None)
-    if first is None or first["event"] == "ended":
-        failed = None if first is None else first.get("failure")
-        reason = f": {failed.get('message')}" if isinstance(failed, Mapping) else ""
-        raise DocumentError(f"The run was over before it said anything{reason}.")
+    if first is None:
+        raise DocumentError("No line is an event of a run. Expected the events.jsonl that a bundle writes.")
+    if first["event"] == "ended":
+        failure = first.get("failure")
+        reason = f": {failure.get('message')}" if isinstance(failure, Mapping) else ""
+        raise DocumentError(f"The run ended before it described its case{reason}.")
     try:
         spec, run_id = RunSpec.from_dict(first["spec"]), first["id"]
         environment = _environment(first, spec, registry)
         if not isinstance(run_id, str) or not run_id:
             raise TypeError
     except (KeyError, TypeError, AttributeError) as error:
-        raise DocumentError("This is no stream that says which case it belongs to.") from error
+        raise DocumentError("The first event does not describe the case of the run.") from error
     for setting in list_restricted_settings(spec.to_dict(), declaration_lookup(registry)):
         if setting.reads:  # nothing of the case is executed here, but planning it would read the file
             raise SpecError(
@@ -204,17 +206,17 @@ def pack(spec: RunSpec, path: Path, registry: Registry | None = None) -> bundle.
 
 
 def find_job(text: str, registry: Registry | None = None) -> AttachedJob:
-    """Return a job that `run` submitted to a launcher's queue and then lost.
+    """Return a job that an earlier `run` submitted to a launcher's queue, to follow it again.
 
     Args:
         text: The job and its launcher, `JOB@LAUNCHER`, such as `4213@slurm`.
         registry: The plugins; None for the installed ones.
 
     Raises:
-        Unavailable: There is no such job, dlperf did not submit it, it is over, the queue does not answer, or the
-            launcher has none.
-        UsageError: The text is not of this form, the job is one attempt of a campaign's case, or (UnknownName) there
-            is no such launcher.
+        Unavailable: The launcher has no queue or its queue does not answer; or the job does not exist, has ended, or
+            was not submitted by dlperf.
+        UsageError: The text is not of this form, or the job is one attempt of a campaign's case.
+        UnknownName: There is no such launcher.
         PluginError: The launcher does not work.
     """
     identifier, _, name = text.rpartition("@")
