@@ -88,8 +88,13 @@ class Gate:
     def exit_code(self) -> int:
         """Exit code of `dlperf gate`.
 
-        1 with a regression or a case that works no more; else 2 if a comparison was refused or nothing was
-        decided; else 6 with an inconclusive case; else 5 if a case is missing or a result is unreadable; else 0.
+        The first of these that applies:
+
+        - 1: a case is slower, or failed after it had worked before.
+        - 2: a comparison was refused, or no case at all was compared.
+        - 6: a comparison is inconclusive.
+        - 5: a case is missing, or a result is unreadable.
+        - 0: none of these.
         """
         outcomes = {decision.outcome for decision in self.decisions}
         if outcomes & set(FAILING):

@@ -112,7 +112,7 @@ def plan_campaign(campaign: Campaign, registry: Registry) -> tuple[str, list[Ent
 
 
 def check_predicates(campaign: Campaign, registry: Registry) -> None:
-    """Check that every predicate names values that a case has or a plugin knows. A misspelt name would never match.
+    """Check that every value in a predicate is one that a case has or a plugin knows; a misspelt one would never match.
 
     Values of `topology`, `data` and `python` are not checked.
 

@@ -117,18 +117,20 @@ class Case:
     def prepare(
         self, environment_from: Environment | None = None, reference_case: str | None = REFERENCE_CASE
     ) -> None:
-        """Prepare environment and data, then check parity. A failure is recorded, and ends the case.
+        """Prepare environment and data, then check parity.
 
-        Does nothing for a case that was refused or has failed.
+        If one of these fails, the failure is recorded and ends the case; it is not raised. Does nothing for a case that
+        was refused or has failed.
 
         Args:
             environment_from: The environment of an earlier result, to be rebuilt from its lock; None for the case's
                 own.
-            reference_case: The case of the model's reference that the losses must follow; None skips the check.
+            reference_case: Name of the model's reference case whose losses the trainer must follow; None skips the
+                parity check.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C was pressed; it is recorded as the case's failure.
-            SpecError: A requested variable has only a hash as its value.
+            KeyboardInterrupt: Ctrl-C was pressed; it is recorded as well.
+            SpecError: An environment variable of the spec has a salted hash as its value, so it cannot be set.
             PluginError: A plugin does not work.
             StoreError: The plan or the environment cannot be written.
         """

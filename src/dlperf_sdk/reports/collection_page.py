@@ -60,7 +60,8 @@ def count_places(disagreements: Sequence[Disagreement]) -> int:
 def to_csv(collection: Collection) -> str:
     """Return the figures as CSV: a header, then a line per figure with its fields, options, source and footnotes.
 
-    A cell is empty if the source does not state the value. Repeats and footnotes are joined by spaces.
+    A cell is empty if the source does not state the value. The values of
+    a figure's repeats share one cell, separated by spaces; so do the marks of its footnotes.
     """
     options = list(OPTION_ROLES)
     fields = [name for name in FIELDS if name not in ("source", "repeats", "footnotes")]

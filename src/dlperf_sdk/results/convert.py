@@ -79,7 +79,7 @@ def result_to_dict_beside(result: Result) -> dict[str, Any]:
 
 
 def record_to_dict(record: Record) -> dict[str, Any]:
-    """Return a document of the schema `worker-record`, as the trainer wrote it.
+    """Return the record as a document of the schema `worker-record`, the form in which trainers write it.
 
     Raises:
         TypeError: the record holds a value that JSON does not have.

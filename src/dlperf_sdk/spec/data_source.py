@@ -36,7 +36,7 @@ class DataSource:
 
     @property
     def usage(self) -> str:
-        """The source as it is written in a spec: `synthetic`, `images:FOLDER`."""
+        """How a spec names the source, for help and messages: `synthetic`, or `images:FOLDER` if it takes a folder."""
         return f"{self.name}:FOLDER" if self.takes_folder else self.name
 
     def feeds(self, inputs: Collection[str], options: Collection[str]) -> bool:

@@ -50,7 +50,10 @@ class Precision:
 
     @property
     def is_narrow(self) -> bool:
-        """True if results must differ from fp32."""
+        """True if the precision rounds more coarsely than fp32.
+
+        Results that equal those of fp32 then prove that the precision is not in effect.
+        """
         return self.low > 0
 
 

@@ -34,9 +34,11 @@ def remaining_seconds(times: Times) -> float:
 
 
 def unfinished_share(times: Times) -> float:
-    """Return the share of the device's time, by its events, that had not passed when `synchronize` returned.
+    """Return by how much the host's time falls short of the device's: (device - host) / device.
 
-    It is 0.0 without a device's clock, and negative if the host took longer than the device.
+    The device's time lies between its events. The host's time is that of all `step` calls and of `synchronize`. The
+    result is positive if `synchronize` returned before the device was done, negative if the host took longer than the
+    device, and 0.0 if the device has no clock.
     """
     if not times["device"]:
         return 0.0

@@ -16,7 +16,7 @@ _NGC = "NVIDIADeepLearningExamples"
 
 
 def footnotes(figures: Figures) -> tuple[Observation, ...]:
-    """Return the footnotes of a collection's summaries as observations, with what the figures show.
+    """Return an observation per footnote of a collection's summaries: its text, and whether the figures confirm it.
 
     Only DLPerf's summaries have footnotes; for other collections the result is empty.
     """
@@ -36,7 +36,7 @@ def _tensorflow_resnet(figures: Figures) -> tuple[str, str]:
     }
     sizes = " and ".join(f"{size} with compiler {name}" for name, size in largest.items())
     outcome = PARTLY if set(largest.values()) == {224} and set(largest) == {"none", "xla"} else DOES_NOT
-    return outcome, f"The largest batch sizes are {sizes}. What became of 256, no figure says."
+    return outcome, f"The largest batch sizes are {sizes}. No figure has batch size 256."
 
 
 def _pytorch(figures: Figures) -> tuple[str, str]:
@@ -59,7 +59,7 @@ def _paddle(figures: Figures) -> tuple[str, str]:
     ]
     return PARTLY if right else DOES_NOT, (
         f"{_describe(plain)} without DALI, {_describe(dali)} with it: {dali.throughput / plain.throughput:.3f} times "
-        "as much, at another batch size. What became of larger ones, no figure says; 28594 is none of the collection."
+        "as much, at another batch size. No figure has a larger batch size, and 28594 is no figure of the collection."
     )
 
 

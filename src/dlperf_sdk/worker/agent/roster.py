@@ -121,7 +121,10 @@ class Roster:
             channel.put_line(line)
 
     def close(self) -> None:
-        """Send `quit` to all connected nodes, and wait until that is sent, at most `SILENCE` seconds."""
+        """Send `quit` to all connected nodes, and wait until it is sent, at most `SILENCE` seconds in total.
+
+        It closes no connection.
+        """
         self.order({"do": "quit"})
         await_sending(list(self._channels.values()), time.monotonic() + SILENCE)
 

@@ -55,7 +55,7 @@ def choose(
 
 
 def visible(kind: str, identifiers: Sequence[str]) -> Dict[str, str]:
-    """Return the environment variables that restrict a worker to these devices; empty for a kind other than `cuda`.
+    """Return the environment variables that restrict a worker to these devices; empty unless `kind` is `cuda`.
 
     Args:
         kind: The kind of device.

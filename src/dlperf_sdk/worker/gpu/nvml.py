@@ -96,9 +96,10 @@ class Nvml:
         return self._text("nvmlSystemGetDriverVersion", [], [])
 
     def devices(self) -> List[Any]:
-        """Return the handles of all devices that this process may see, in the order of their PCI addresses.
+        """Return the handles of all GPUs that the driver shows to this process, in the order of their PCI addresses.
 
-        Devices that the driver does not open are left out.
+        `CUDA_VISIBLE_DEVICES` has no effect here. MIG instances are not listed, only their GPUs. GPUs that the driver
+        cannot open are left out.
         """
         count = c_uint(0)
         if self._call("nvmlDeviceGetCount_v2", [c_void_p], byref(count)) != _SUCCESS:

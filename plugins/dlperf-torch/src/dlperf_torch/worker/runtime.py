@@ -191,9 +191,10 @@ class TorchRuntime(Runtime):
         return description == _NO_MEMORY_FOR_CODE or any(message in description for message in _OUT_OF_MEMORY)
 
     def stop(self):
-        """Leave the process group, if there is one; the interpreter is then not finalized when the process ends.
+        """Leave the process group, if there is one.
 
-        The group's threads may hold Python objects to the end: see `lifetime.skip_finalization`.
+        After a group was left, the process ends without finalizing the interpreter, because the group's threads may
+        still hold Python objects: see `lifetime.skip_finalization`.
         """
         if self.syncs_gradients:
             dist.destroy_process_group()
