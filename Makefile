@@ -13,6 +13,8 @@ PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml exa
 FRAMEWORKS := $(shell grep -l 'entry-points."dlperf_sdk.frameworks"' plugins/*/pyproject.toml | sed 's|plugins/dlperf-\(.*\)/pyproject.toml|\1|')
 # Plugins whose tests need no framework's environment: the core's tests include them.
 LIGHT := $(filter-out $(FRAMEWORKS:%=plugins/dlperf-%/tests),$(wildcard plugins/*/tests))
+# Plugins with models, whose tests with the markers of the core's train them in frameworks' environments.
+MODELS := $(shell grep -l 'entry-points."dlperf_sdk.models"' plugins/*/pyproject.toml | sed 's|/pyproject.toml||')
 
 # What `make test-all` adds to `make test`, in this order: what fails most often and takes least comes first.
 PARTS := test-report test-long test-torch test-together test-engines $(filter-out test-torch,$(FRAMEWORKS:%=test-%))
@@ -85,7 +87,8 @@ core: $(READY)
 	$(PYTEST) --numprocesses $(WORKERS) --dist loadfile -m 'not framework and not frameworks and not browser and not long' \
 	  tests examples
 	set -e; for tests in $(LIGHT); do \
-	  $(PYTEST) --numprocesses $(WORKERS) --dist loadfile -c $$tests/../pyproject.toml $$tests; done
+	  $(PYTEST) --numprocesses $(WORKERS) --dist loadfile -m 'not framework and not frameworks' \
+	  -c $$tests/../pyproject.toml $$tests; done
 
 torch-environment: $(READY)
 	$(BIN)/python scripts/test_frameworks.py --prepare torch
@@ -98,6 +101,8 @@ test-torch: torch-environment
 	$(PYTEST) --numprocesses 2 --dist loadgroup -m pairwise -c plugins/dlperf-torch/pyproject.toml \
 	  plugins/dlperf-torch/tests/test_conformance.py
 	$(PYTEST) --numprocesses 2 --dist loadgroup -m 'framework and not long' tests
+	set -e; for plugin in $(MODELS); do \
+	  $(PYTEST) --numprocesses 2 -m framework -c $$plugin/pyproject.toml $$plugin/tests; done
 
 # Tests of many seconds: real environments, searches, campaigns that are killed again and again, and every planted fault
 # that conformance must catch, or parity in torch's trainers.
@@ -111,6 +116,8 @@ $(filter-out test-torch,$(FRAMEWORKS:%=test-%)): test-%: $(READY)
 # All frameworks from one interpreter that has none of them.
 test-together: $(READY)
 	$(PYTEST) --numprocesses 2 --dist loadgroup -m frameworks tests
+	set -e; for plugin in $(MODELS); do \
+	  $(PYTEST) --numprocesses 2 -m frameworks -c $$plugin/pyproject.toml $$plugin/tests; done
 
 test-frameworks: $(FRAMEWORKS:%=test-%) test-together
 

@@ -1,45 +1,60 @@
-"""Write the tables of docs/explanation/parity.md: tolerances, and how far known mistakes are apart.
+"""Write the tables of tolerances, and of how far known mistakes are apart.
 
     .venv/bin/python scripts/parity_document.py
 
-`tests/parity/test_parity_references.py` holds the document to what this writes.
+Those of dlperf-sdk's models are in docs/explanation/parity.md, those of a plugin's in its parity.md.
+`tests/parity/test_parity_references.py` compares the documents with what this writes.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from dlperf_sdk.models.bert_base import BertBase
-from dlperf_sdk.models.resnet50 import ResNet50
+from dlperf_sdk.interfaces.model import Model
 from dlperf_sdk.parity.known_errors import separation
 from dlperf_sdk.parity.reference import Reference, load
+from dlperf_sdk.registry.plugins import Registry
 
-DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "parity.md"
+ROOT = Path(__file__).resolve().parents[1]
 MARK = "<!-- What follows is written by scripts/parity_document.py. -->"
 
 
-def tables() -> str:
-    """Return all tables, as Markdown."""
+def documents() -> dict[Path, list[Model]]:
+    """Return each document and its models: the installed ones with references, of dlperf-sdk and of `plugins/`."""
+    actual: dict[Path, list[Model]] = {}
+    for model in map(Registry().model, Registry().names("models")):
+        if model.references is None or not model.references.is_relative_to(ROOT):
+            continue
+        place, distribution, *_ = model.references.relative_to(ROOT).parts
+        if place == "src":
+            actual.setdefault(ROOT / "docs" / "explanation" / "parity.md", []).append(model)
+        elif place == "plugins":
+            actual.setdefault(ROOT / place / distribution / "parity.md", []).append(model)
+    return actual
+
+
+def tables(models: list[Model]) -> str:
+    """Return all tables of these models, as Markdown."""
     parts = []
-    for model in (ResNet50(), BertBase()):
+    for model in models:
         assert model.references is not None
         reference = load(model.references)
         parts += [
             f"## {model.name}",
             f"Computed by {reference.source}.",
-            _cases(reference),
+            _cases(reference, model.Options()),
             _tolerances(reference),
         ]
         parts += [_mistakes(reference), _hidden(reference)]
     return "\n\n".join(parts) + "\n"
 
 
-def _cases(reference: Reference) -> str:
+def _cases(reference: Reference, defaults: Any) -> str:
     rows = [
         "| case | batch size | options that are not defaults | losses of one replica |",
         "|---|---|---|---|",
     ]
-    defaults = {"resnet50": ResNet50, "bert-base": BertBase}[reference.model].Options()
     for name, case in reference.cases.items():
         options = {key: value for key, value in case.options.items() if getattr(defaults, key) != value}
         shown = ", ".join(f"`{key}={value}`" for key, value in options.items())
@@ -102,9 +117,10 @@ def _hidden(reference: Reference) -> str:
 
 
 def main() -> None:
-    """Replace what stands below the mark."""
-    written = DOCUMENT.read_text(encoding="utf-8").partition(MARK)[0]
-    DOCUMENT.write_text(f"{written}{MARK}\n\n{tables()}", encoding="utf-8")
+    """Replace what stands below the mark of each document."""
+    for path, models in documents().items():
+        written = path.read_text(encoding="utf-8").partition(MARK)[0]
+        path.write_text(f"{written}{MARK}\n\n{tables(models)}", encoding="utf-8")
 
 
 if __name__ == "__main__":

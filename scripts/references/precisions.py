@@ -1,6 +1,6 @@
 """How far each precision takes the reference implementation from float64: where the tolerances' bounds come from.
 
-    PYTHONPATH=src:scripts/references python scripts/references/precisions.py bert_base small
+    python scripts/references/precisions.py scripts/references/bert_base.py small
 
 Everything is computed in float32, and the operands of every convolution and matrix product are rounded to the
 significand of the precision, forwards and backwards; for the two autocast precisions their results as well. For pure
@@ -17,6 +17,7 @@ import sys
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -123,10 +124,12 @@ def unscaled(meet: Meet, scale: float) -> Meet:
     return meet_unscaled
 
 
-def main(model: str, case: str) -> None:
-    script = importlib.import_module(model)
+def main(script_path: str, case: str) -> None:
+    sys.path.append(str(Path(script_path).parent))
+    script = importlib.import_module(Path(script_path).stem)
     setting = script.CASES[case]
-    path = trajectory.PLACE / f"{model}.json"
+    path, model = setting.model.references, setting.model.name
+    assert path is not None, f"{model} has no references"
     right = json.loads(path.read_text(encoding="utf-8"))["cases"][case]["alone"][0]
     norms = {name.removesuffix("running_mean") for name in right["running_means"]}
     wide = {name for name in right["updates"] if name[: name.rindex(".") + 1] in norms}

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from dlperf_sdk.interfaces.model import Model, entry_to_dict
 from dlperf_sdk.worker import canonical
 
 STEPS = 4
-PLACE = Path(__file__).resolve().parents[2] / "src" / "dlperf_sdk" / "models" / "references"
+ROOT = Path(__file__).resolve().parents[2]
 KEPT = 6
 """Updates, and running means, that are kept of a mistake: those in which it differs most."""
 Tensors = dict[str, torch.Tensor]
@@ -56,9 +57,16 @@ class Setting:
 
     def weights(self, dtype: torch.dtype) -> Tensors:
         """The canonical weights."""
+        return {
+            name: torch.tensor(values, dtype=dtype, requires_grad=True)
+            for name, values in self.arrays.items()
+        }
+
+    @cached_property
+    def arrays(self) -> dict[str, Any]:
+        """The canonical weights as NumPy has them: drawn once for all trajectories."""
         manifest = [entry_to_dict(parameter) for parameter in self.model.parameters(self.resolved)]
-        named = canonical.weights(manifest, self.seed)
-        return {name: torch.from_numpy(values).to(dtype).requires_grad_() for name, values in named}
+        return dict(canonical.weights(manifest, self.seed))
 
     def batch(self, shard: int, dtype: torch.dtype) -> Tensors:
         """A canonical batch; whole numbers stay what they are."""
@@ -279,7 +287,8 @@ def main(
 
     The `heavy` ones take minutes and much memory: they have a single replica, and no mistakes.
     """
-    path = PLACE / f"{model.replace('-', '_')}.json"
+    path = next(iter(cases.values())).model.references
+    assert path is not None, f"{model} has no references"
     document = (
         json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"tolerances": {}, "cases": {}}
     )
@@ -296,7 +305,8 @@ def main(
             heavy=name in heavy,
         )
     ordered = {name: document["cases"][name] for name in cases if name in document["cases"]}
-    source = f"scripts/references/{model.replace('-', '_')}.py, float64, torch {torch.__version__}"
+    script = Path(sys.argv[0]).resolve().relative_to(ROOT).as_posix()
+    source = f"{script}, float64, torch {torch.__version__}"
     write(
         path,
         {

@@ -98,7 +98,11 @@ def test_run_help_gives_each_flag_its_default_and_its_role(dlperf):
         (["list", "framework", "--chek"], 2, "--check"),
         (["list", "frameork"], 2, "Did you mean 'frameworks'?"),
         (["describe"], 2, "Name one plugin"),
-        (["describe", "resnet05"], 2, "Did you mean 'resnet50'? `dlperf list` shows all, by kind."),
+        (
+            ["describe", "resnet05"],
+            2,
+            "Did you mean 'resnet50'? Also similar: resnet50-v1. `dlperf list` shows all, by kind.",
+        ),
         (["describe", "xyzzy"], 2, "more. `dlperf list` shows all"),
         (["describe", "model", "numpy"], 2, "no model named 'numpy'"),
         (["describe", "numpy", "--set", "a=1"], 2, "--set describes a model"),

@@ -87,9 +87,16 @@ def test_the_worker_is_python_3_7_and_standard_library(path):
     assert foreign(path, "dlperf_sdk.worker") <= BESIDE.get(path.name, set())
 
 
-def oldest(plugin):
-    """The oldest Python that a plugin's environments may have."""
+def framework_of(path, plugin):
+    """Return the framework that a worker half is for: the plugin's, or the one at the end of its own name."""
     name = plugin.name.replace("dlperf_", "")
+    return name if name in Registry().names("frameworks") else path.stem.rpartition("_")[2]
+
+
+def oldest(name):
+    """Return the oldest Python that a framework's environments may have; 3.7 for what is for any framework."""
+    if name not in Registry().names("frameworks"):
+        return 7
     framework = Registry().framework(name)
     model = next(iter(framework.trainers))
     specs = [
@@ -103,13 +110,13 @@ def oldest(plugin):
 @pytest.mark.parametrize("path", WORKER_HALVES, ids=named)
 def test_the_plugins_worker_halves_are_what_their_environments_can_run(path):
     plugin = next(parent for parent in path.parents if parent in PLUGINS)
-    name = plugin.name.replace("dlperf_", "")
+    name = framework_of(path, plugin)
     both = path.name in ("processes.py", "__init__.py") and path.parent == plugin
     # Both halves call processes(): also an agent does, with whatever Python its node has.
-    ast.parse(
-        path.read_text(encoding="utf-8"), named(path), feature_version=(3, 7 if both else oldest(plugin))
+    ast.parse(path.read_text(encoding="utf-8"), named(path), feature_version=(3, 7 if both else oldest(name)))
+    own = ("dlperf_sdk.worker", plugin.name, f"dlperf_{name}.worker") + (
+        ("dlperf_numpy",) if name == "faulty" else ()
     )
-    own = ("dlperf_sdk.worker", plugin.name) + (("dlperf_numpy",) if name == "faulty" else ())
     allowed = set() if both else {name, "numpy", *THEIR_OWN.get(name, ())}
     assert {module.partition(".")[0] for module in foreign(path, *own)} <= allowed
 

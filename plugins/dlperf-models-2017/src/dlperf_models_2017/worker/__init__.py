@@ -1,0 +1,1 @@
+"""Trainers of the models, one module per framework and model."""
