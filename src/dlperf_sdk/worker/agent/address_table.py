@@ -12,10 +12,12 @@ from typing import Any, Dict, List, Mapping, Sequence
 
 
 def compress(nodes: Sequence[Mapping[str, Any]]) -> str:
-    """Return the nodes as a compressed text, with the number of each node's devices but not their identifiers.
+    """Return the nodes as a compressed text, which `expand` reads.
+
+    The text holds the number of each node's devices, but not the devices' identifiers.
 
     Args:
-        nodes: Each node's `host`, `ports` (in digits), `interface` and `devices`.
+        nodes: Each node's `host`, `interface`, `ports` (at least one, each a text of digits) and `devices`.
     """
     columns = {
         "hosts": [node["host"] for node in nodes],
@@ -33,8 +35,8 @@ def expand(table: str, devices: Mapping[str, Sequence[str]]) -> List[Dict[str, A
 
     Args:
         table: The text that `compress` returned.
-        devices: Identifiers of a node's devices by the node's number in digits. Nodes that are missing get empty
-            texts.
+        devices: The devices' identifiers of each node, by the node's number in digits. The devices of a node that is
+            missing here become empty texts, one per device.
     """
     columns = json.loads(zlib.decompress(base64.b85decode(table)).decode())
     return [

@@ -20,13 +20,15 @@ _RETRY = 0.02
 
 
 class Admission(threading.Thread):
-    """A thread that accepts until its listener is closed, and serves each proven peer in a thread of its own.
+    """A thread that accepts connections until its listener is closed, and admits peers that hold the secret.
+
+    Each peer gets a thread of its own.
 
     Args:
         listener: The listening socket.
         secret: The bundle's secret.
         nodes: Number of nodes; the limit of open files is raised for them.
-        serve: Called with the link of each peer that has proved that it holds the secret, in the peer's thread.
+        serve: Called in the peer's thread with the link of each peer that has proved that it holds the secret.
     """
 
     def __init__(
@@ -40,7 +42,7 @@ class Admission(threading.Thread):
         """A sentence that names the resource which ran out while accepting; empty if none did."""
 
     def run(self) -> None:
-        """Accept connections until the listener is closed, and admit those that prove the secret."""
+        """Accept connections until the listener is closed; serve each peer that proves that it holds the secret."""
         raise_descriptor_limit(self._nodes + _SPARE_DESCRIPTORS)
         while self._listener.fileno() >= 0:
             try:

@@ -8,11 +8,11 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 
 def share(cpus_by_numa: Mapping[int, Sequence[int]], index: int, count: int) -> Tuple[int, ...]:
-    """Return the processors of one worker.
+    """Return the processors of one worker: its share of the usable processors.
 
-    Together the shares hold every processor once, and their sizes differ by at most one: the slowest worker sets the
-    pace. If possible, no share spans two NUMA nodes. If there are more workers than processors, each gets one
-    processor, in turns, so that workers that start together use different ones.
+    Each processor is in exactly one share, and the shares' sizes differ by at most one, because the slowest worker
+    sets the pace. If possible, no share spans two NUMA nodes. Only if there are more workers than processors, each
+    worker gets one processor, the next worker the next processor, and several workers use the same one.
 
     Args:
         cpus_by_numa: NUMA node → the numbers of its usable processors, as the function `cpus_by_numa` returns them.
@@ -41,7 +41,7 @@ def _workers(sizes: Sequence[int], count: int) -> List[int]:
     """Return each node's number of workers so that every share is the mean rounded down or up; empty if impossible."""
     total = sum(sizes)
     minimum, maximum = total // count, -(-total // count)
-    # A node of s processors can be cut into w shares of `least` to `most` if w * least <= s <= w * most.
+    # A node of s processors can be cut into w shares of `minimum` to `maximum` if w * minimum <= s <= w * maximum.
     minima = [-(-size // maximum) for size in sizes]
     room = [size // minimum - assigned_count for size, assigned_count in zip(sizes, minima)]
     extra = count - sum(minima)
@@ -61,7 +61,7 @@ def _slice(cpus: Sequence[int], index: int, count: int) -> Tuple[int, ...]:
 def cpus_by_numa(root: str = "/sys", allowed: Optional[Iterable[int]] = None) -> Dict[int, Tuple[int, ...]]:
     """Return the processors that this process may use, by NUMA node; hardware threads of one core follow each other.
 
-    Processors that belong to no NUMA node are on node 0, as all are where the kernel shows no nodes.
+    A processor that the kernel lists under no NUMA node counts as one of node 0.
 
     Args:
         root: Where sysfs is mounted.
@@ -96,7 +96,7 @@ def core_count(cpus: Iterable[int], root: str = "/sys") -> int:
 
 
 def parse_cpu_list(text: str) -> Set[int]:
-    """Return the numbers in a list such as `0-3,8,10-11`, as the kernel writes it. Other entries are left out."""
+    """Return the numbers in a list such as `0-3,8,10-11`, the kernel's form; entries of another form are left out."""
     cpus: Set[int] = set()
     for part in text.strip().split(","):
         low, _, high = part.partition("-")
@@ -108,8 +108,8 @@ def parse_cpu_list(text: str) -> Set[int]:
 def thread_variables(threads: int) -> Dict[str, str]:
     """Return the environment variables that give a worker this many threads, at least one.
 
-    PASSIVE: OpenMP's threads spin while they wait, by default, and two that spin on a busy core make a step up to
-    twenty times slower. MKL and OpenBLAS take their number of threads from OMP_NUM_THREADS as well.
+    OMP_NUM_THREADS also sets the number of threads of MKL and OpenBLAS. OMP_WAIT_POLICY is PASSIVE, since OpenMP's
+    threads otherwise spin while they wait: two threads that spin on one core make a step up to twenty times slower.
     """
     return {"OMP_NUM_THREADS": str(max(1, threads)), "OMP_WAIT_POLICY": "PASSIVE"}
 

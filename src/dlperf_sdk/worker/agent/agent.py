@@ -82,9 +82,10 @@ class Agent:
         self._beat = 0.0
 
     def serve(self) -> int:
-        """Execute the coordinator's orders until it sends `quit`, is lost, or a signal asks this process to end.
+        """Execute the coordinator's orders until it sends `quit`, and end the workers that still run.
 
-        Workers that still run are then ended. The process's signal handlers are replaced.
+        This also ends if the connection to the coordinator is lost, or at a SIGTERM, SIGHUP or SIGINT. It replaces
+        the process's handlers of these signals and of SIGCHLD.
 
         Returns:
             The exit code: 0 after `quit`, else 1.

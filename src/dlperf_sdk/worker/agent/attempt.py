@@ -46,10 +46,10 @@ class Attempt:
         Args:
             cluster: All nodes.
             processes: The processes.
-            orders: What to start each with, as `launch_commands.orders_for` returns it.
+            orders: The command and further details of each process, as `launch_commands.orders_for` returns them.
 
         Raises:
-            OSError: A process cannot be started; those before it continue until `end`.
+            OSError: A process cannot be started. The processes before it in the list run until `end` is called.
         """
         for process, order in zip(processes, orders):
             name = order["name"]
@@ -76,9 +76,9 @@ class Attempt:
         return [worker for worker in self.workers if worker.process.role != SERVICE]
 
     def check(self) -> None:
-        """Look at every worker: note those that have ended, and kill those that have passed a deadline.
+        """Update the state of every worker (`ended`, `detected_failure`), and kill workers that missed a deadline.
 
-        Processes that an ended worker left in its process group are killed.
+        If a worker has ended, the processes that it left in its process group are killed.
         """
         for worker in self.workers:
             if worker.ended:
@@ -99,7 +99,7 @@ class Attempt:
                 worker.signal(signal.SIGKILL)
 
     def ready(self) -> bool:
-        """Return True if every trainer waits at the first edge of its window, or the node has none."""
+        """Return True if every trainer waits at the first edge of its window; also if the node has no trainers."""
         return all(worker.last_progress[0] == "ready" for worker in self.trainers)
 
     def release(self) -> None:
@@ -122,9 +122,9 @@ class Attempt:
         return _oom_kills() > self._oom_before
 
     def failures(self) -> List[Dict[str, Any]]:
-        """Return the failures of trainers that have ended, and of services that failed while trainers needed them.
+        """Return the failures of services that trainers needed, then those of trainers that have ended.
 
-        Each has the form that `dlperf_sdk.worker.failures.failure` gives it.
+        Each has the form that `dlperf_sdk.worker.failures.failure` returns.
         """
         ended = [worker for worker in self.trainers if worker.ended]
         killed = bool(ended) and self._kernel_killed()  # read only after one has ended
@@ -156,7 +156,7 @@ class Attempt:
     def end(self) -> None:
         """End the remaining workers: send SIGTERM, wait up to `GRACE` seconds, send SIGKILL.
 
-        Then kill their orphans.
+        Afterwards kill the processes that the workers have left behind.
         """
         running = [worker for worker in self.workers if worker.popen.poll() is None]
         for worker in running:

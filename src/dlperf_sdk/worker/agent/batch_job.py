@@ -39,9 +39,9 @@ def main(folder: str, linger_seconds: float, step: List[str]) -> int:
         step: The command that starts the agents, such as `srun …`; its standard output is agent 0's stream.
 
     Returns:
-        The exit code, which the scheduler reports as the job's: 0 if the stream's last event has no failure, else 1.
-        Only without a last event it is the command's own, which says less: the agents may be ended when they have
-        nothing left to do.
+        The exit code, which the scheduler reports as the job's: 0 if the event `ended` has no failure, 1 if it has
+        one. If the stream lacks this event, it is the command's exit code. After the event that code means nothing,
+        because the command may be killed when the agents have finished their work.
     """
     lifetime.exit_on_termination()
     process: Optional["subprocess.Popen[bytes]"] = None

@@ -56,13 +56,16 @@ def main(arguments: "list[str]") -> int:
     """Read the bundle from standard input, unpack it into a temporary folder, and run the agent in it.
 
     This sets the umask, `sys.argv`, and handlers of SIGTERM and SIGHUP that raise SystemExit. The folder is removed
-    at the end. The agent's SystemExit, which has its exit code, passes through.
+    at the end.
 
     Args:
         arguments: The bundle's size in bytes, then the arguments of the bundle's command line.
 
     Returns:
-        0; or 1, with an event `ended` printed, if the bundle cannot be unpacked.
+        The exit code: 1 if the bundle cannot be unpacked, after an event `ended` was printed; else 0.
+
+    Raises:
+        SystemExit: The agent exits with its own exit code, or a SIGTERM or SIGHUP arrives.
     """
     os.umask(0o077)
     signals = []

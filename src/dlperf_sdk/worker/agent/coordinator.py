@@ -31,7 +31,7 @@ BEAT = 2.0
 
 
 class Coordinator(threading.Thread):
-    """The thread that runs a case: it keeps the nodes in step, and collects their records.
+    """The thread that runs a case: it sends orders to all nodes, and collects their records.
 
     Args:
         request: The case.
@@ -59,9 +59,9 @@ class Coordinator(threading.Thread):
         self._roster = Roster(request.nodes, listener, secret, self._beat)
 
     def run(self) -> None:
-        """Run the case to its end: gather the nodes, take the attempts, emit every event, and send `quit` to the nodes.
+        """Run the case to its end: gather the nodes, run the attempts, emit every event, and send `quit` to the nodes.
 
-        The last event is `ended`, with the failure of the case, or None.
+        The last event is `ended`. Its `failure` is the failure of the case, or None if the case succeeded.
         """
         try:
             self._roster.gather(self.request.deadlines["start"])

@@ -8,10 +8,7 @@ _LENGTH = 4000
 
 
 def read_tail(file: IO[bytes]) -> str:
-    """Return the last `_LENGTH` bytes of a file as text, without white space around it.
-
-    The file's position changes.
-    """
+    """Return the last 4000 bytes of a file as text, without white space around it; move to the file's end."""
     file.seek(0, os.SEEK_END)
     file.seek(max(0, file.tell() - _LENGTH))
     return file.read().decode("utf-8", "replace").strip()

@@ -16,10 +16,16 @@ _UNLIMITED = 2**60
 def describe(proc: str = "/proc", sys: str = "/sys", library: str = LIBRARY) -> Dict[str, Any]:
     """Return this node's facts as JSON values. Facts that cannot be read are left out.
 
-    The facts are `host`, `boot_id`, `kernel`, `architecture`; `cpu` (`model`, `logical`, `usable`, `sockets`,
-    `cores`, `governor`, `turbo`, `limit` in processors); `numa_nodes`; `memory` and `memory_limit` in bytes; `load`
-    (means over 1, 5 and 15 minutes); `virtualisation` (`hypervisor`, `machine`, `container`); and `gpus`
-    (`gpus.describe`).
+    The facts are:
+
+    - `host`, `boot_id`, `kernel` and `architecture`: texts;
+    - `cpu`: `model`; the numbers of `logical` and of `usable` processors, of `sockets` and of `cores`; the frequency
+      `governor`; `turbo`, true if it is enabled; and `limit`, the result of `cpu_limit`;
+    - `numa_nodes`: their number;
+    - `memory` and `memory_limit`: bytes;
+    - `load`: the means over 1, 5 and 15 minutes;
+    - `virtualisation`: `hypervisor`, true on a virtual machine; `machine`, its maker and product; and `container`;
+    - `gpus`: what `gpus.describe` returns for each GPU.
 
     Args:
         proc: Where procfs is mounted.

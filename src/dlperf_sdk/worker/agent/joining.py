@@ -42,14 +42,15 @@ def main(
     Args:
         node: The node's number, or `$NAME` of the variable that holds it.
         hosts: The first hosts as a list, or `$NAME` of the variable that holds it.
-        interface: The workers' network interface; None for the one between the hosts.
+        interface: The workers' network interface; None for the interface through which the agent reaches the
+            coordinator.
         ports: The allowed ports as `FIRST-LAST`; empty for any.
-        python: The environment's interpreter; None for the one in the request.
-        scratch: An existing directory to take for temporary files, and to remove at the end; None for a new one.
-        stops_with_input: True to end this process if standard input ends or is silent.
+        python: The environment's interpreter; None for the interpreter in the request.
+        scratch: An existing directory for temporary files; None for a new one. It is removed at the end.
+        stops_with_input: True to end this process if standard input ends or is silent for `tether.TIMEOUT` seconds.
 
     Returns:
-        The exit code: 0 if the coordinator sent `quit`, whatever the run's result; else 1.
+        The exit code: 0 if the coordinator sent `quit`, even if the case has failed; else 1.
 
     Raises:
         SystemExit: A SIGTERM or SIGHUP arrived before the agent has joined.

@@ -16,14 +16,17 @@ END_TIMEOUT = 15.0
 
 
 def main(job: str, command: str) -> int:
-    """Print or acknowledge the stream of a job on this node; return the exit code.
+    """Print or acknowledge the stream of a job on this node.
 
     Args:
         job: The job's number.
-        command: `acknowledge`, or the number of bytes of the stream to skip.
+        command: `acknowledge`, to call `acknowledge`; or the number of bytes to skip, to call `follow`.
+
+    Returns:
+        The exit code: what the called function returns.
 
     Raises:
-        SystemExit: The job's folder does not appear in time, or belongs to another user.
+        SystemExit: `follow` does not find the stream in time, or the job's folder belongs to another user.
     """
     folder = "/tmp/dlperf-job-%d-%s" % (os.getuid(), job)  # noqa: S108 - made by the job itself, and checked below
     return acknowledge(folder) if command == "acknowledge" else follow(folder, int(command))

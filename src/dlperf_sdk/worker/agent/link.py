@@ -133,10 +133,10 @@ def connect(address: Any, secret: str, timeout: float) -> Link:
     Args:
         address: Host and port of the coordinator.
         secret: The bundle's secret.
-        timeout: Seconds for the whole exchange.
+        timeout: Seconds for the connection and the proofs together.
 
     Raises:
-        OSError: Nobody listens there, or the other side does not prove in time that it holds the secret.
+        OSError: The address accepts no connection, or its owner does not prove in time that it holds the secret.
     """
     deadline = time.monotonic() + timeout
     connection = socket.create_connection(address, timeout)
@@ -157,12 +157,12 @@ def connect(address: Any, secret: str, timeout: float) -> Link:
 def accept(
     connection: socket.socket, secret: str, timeout: float, admit: Callable[[], bool] = lambda: True
 ) -> Optional[Link]:
-    """Check an accepted connection; both sides prove that they hold the bundle's secret.
+    """Check an accepted connection: the peer and the coordinator prove that they hold the bundle's secret.
 
     Args:
         connection: The accepted connection; closed unless a link is returned.
         secret: The bundle's secret.
-        timeout: Seconds for the whole exchange.
+        timeout: Seconds for the proofs of both sides together.
         admit: Called after the peer's proof and before the coordinator's; if it returns False, the peer is rejected.
 
     Returns:

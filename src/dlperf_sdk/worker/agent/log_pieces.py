@@ -22,7 +22,7 @@ def tail_of(pieces: List[Dict[str, Any]], name: str) -> List[Dict[str, str]]:
         name: The worker's name.
 
     Returns:
-        A list of one dict of `name` and `text`; empty if the log is missing or empty.
+        A list of one dict of `name` and `text`, of the form of `pieces`; an empty list if the log is missing or empty.
     """
     text = "".join(piece["text"] for piece in pieces if piece["name"] == name)
     return [{"name": name, "text": text[-TAIL:]}] if text else []

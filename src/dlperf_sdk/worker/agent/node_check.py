@@ -36,14 +36,16 @@ def introduce(
         request: The case.
         bundle: The bundle's file or directory.
         scratch: The directory for this node's temporary files.
-        address: Where other nodes reach this one, unless an interface is named.
-        interface: The network interface that the user named; None if none was named.
+        address: This node's address if no interface is named.
+        interface: The network interface whose address this node takes; None if the user named none.
         ports: The ports that may be used; empty for any.
 
     Returns:
-        The event `hello` with `facts` and `address`, and what was opened. If the node cannot run the case, `hello`
-        has `unfit`, the `kind` and `message` of the failure. Otherwise it has `time`; and with a doorbell its port
-        as `doorbell`, and `versions` of the environment.
+        The event `hello`, the unpacked bundle, and the doorbell. `hello` has `facts`, `address`, and:
+
+        - if the node cannot run the case: `unfit`, the `kind` and `message` of the failure;
+        - otherwise `time`, in seconds since the epoch; and if there is a doorbell, its port as `doorbell`, and
+          `versions`, the result of `preflight.versions`.
     """
     hello: Dict[str, Any] = {"event": "hello", "facts": hardware.describe(), "address": address}
     doorbell = None
@@ -86,8 +88,8 @@ def choose_resources(
         ports: The ports that may be used; empty for any.
 
     Returns:
-        The event `prepared` with `devices`, `notes`, `ports` and `interface`; or, if anything goes wrong,
-        `unprepared` with a `message` for the user.
+        The event `prepared` with `devices`, `notes`, `ports` and `interface`; or, if there are not enough devices or
+        ports or any exception is raised, `unprepared` with a `message` for the user.
     """
     try:
         return _chosen(request, message, ports)

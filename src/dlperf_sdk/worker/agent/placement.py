@@ -41,7 +41,8 @@ def resolve_placement(node: str, hosts: str, count: int, variables: Mapping[str,
         variables: The agent's environment variables.
 
     Raises:
-        ValueError: A variable is not set, the number is none or not below `count`, or `hosts` is no list of hosts.
+        ValueError: A variable is not set, the node's number is malformed or not below `count`, or `expand_hosts`
+            rejects the list of hosts.
     """
     number, host_list = _resolve_variable(node, variables), _resolve_variable(hosts, variables)
     if not re.fullmatch("[0-9]{1,6}", number):
@@ -67,7 +68,8 @@ def expand_hosts(hosts: str) -> List[str]:
     Numbers keep their leading zeros.
 
     Raises:
-        ValueError: The text is not of this form, names more than 100,000 hosts, or a name may exceed 253 characters.
+        ValueError: The text is not of this form, names more than 100,000 hosts, or has a name that could be longer
+            than 253 characters.
     """
     parts = [_parse_name(part) for part in _split(hosts)]
     if sum(_count(pieces) for pieces in parts) > _MAX_HOSTS:

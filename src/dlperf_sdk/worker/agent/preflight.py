@@ -158,10 +158,10 @@ class Doorbell:
 
 
 def select_doorbells(node: int, doorbells: Sequence[Sequence[Any]]) -> Sequence[Sequence[Any]]:
-    """Return the doorbells that a node tries.
+    """Return the doorbells to which a node connects.
 
-    These are all, its own included, if there are at most 64. Otherwise they are those 1, 2, 4, … places after its
-    own, so that each node tries about log2 of their number, and is tried by as many.
+    If there are at most 64 doorbells, these are all of them, the node's own included. Otherwise they are the doorbells
+    1, 2, 4, … places after its own, so that of n nodes each tries about log2(n), and is tried by as many.
 
     Args:
         node: The node's number.

@@ -23,7 +23,7 @@ _RESOLVE_TIMEOUT = 10.0
 
 
 def candidate_ports(secret: str, allowed: Sequence[int] = ()) -> List[int]:
-    """Return the ports to try: `CANDIDATES` or fewer different ones, in an order that follows from the secret.
+    """Return `CANDIDATES` different ports to try, or all if fewer are allowed; the secret determines their order.
 
     Args:
         secret: The bundle's secret.

@@ -123,7 +123,7 @@ class Roster:
     def close(self) -> None:
         """Send `quit` to all connected nodes, and wait until it is sent, at most `SILENCE` seconds in total.
 
-        It closes no connection.
+        The connections stay open.
         """
         self.order({"do": "quit"})
         await_sending(list(self._channels.values()), time.monotonic() + SILENCE)
@@ -136,11 +136,11 @@ class Roster:
                 channel.put_line(line)
 
     def order_each(self, message_for: Callable[[int, Dict[str, Any]], Dict[str, Any]]) -> None:
-        """Enqueue a message of its own to each connected node; return at once.
+        """Enqueue to each connected node the message that `message_for` returns for it; return at once.
 
         Args:
-            message_for: Called with the node's number and a dict of its `address`, its `host_index` among the nodes
-                on the same machine, and their number, `host_count`. Returns the message.
+            message_for: Called with the node's number and a dict of `address`, the node's address; `host_count`, the
+                number of nodes on the same machine; and `host_index`, the node's index among these.
         """
         machines: Dict[Any, List[int]] = {}
         for node in sorted(self._hellos):

@@ -21,12 +21,12 @@ _UNLOCKED = 3600.0
 
 @contextmanager
 def scratch(existing: Optional[str] = None) -> Iterator[str]:
-    """Provide a directory (0700) of this process's own, which is removed when the context is left.
+    """Provide a directory that belongs to this process, and remove it when the context is left.
 
-    Directories that killed processes left beside it are removed first.
+    First remove the directories beside it that killed processes have left (`sweep`).
 
     Args:
-        existing: An existing directory to take instead of a new one.
+        existing: An existing directory to provide, which is removed as well; None for a new one with mode 0700.
     """
     sweep(existing)
     path = existing or tempfile.mkdtemp(prefix=PREFIX)
@@ -49,11 +49,11 @@ def _lock(path: str) -> int:
 
 
 def sweep(sparing: Optional[str] = None) -> None:
-    """Remove the scratch directories that killed processes of this user have left.
+    """Remove the scratch directories that killed processes of this user have left in a folder.
 
     Args:
-        sparing: A directory to keep; the directories beside it are looked at. Without it, those in the system's
-            folder for temporary files.
+        sparing: A directory to keep; the folder is its parent. With None, the folder is the system's folder for
+            temporary files.
     """
     folder = os.path.dirname(sparing) if sparing else tempfile.gettempdir()
     try:

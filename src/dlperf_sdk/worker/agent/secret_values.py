@@ -13,8 +13,8 @@ def secret_values(request: Request, environ: Mapping[str, str]) -> "dict[str, st
     """Return the values of the request's secret variables by name; variables without a value are left out.
 
     Args:
-        request: The case.
-        environ: Variables of this process, from which secrets come whose value the request does not have.
+        request: The case, whose `variables` are read first.
+        environ: Variables of this process, which give the values that the request lacks.
     """
     values = {}
     for name in request.secrets:
@@ -28,8 +28,8 @@ def secret_values(request: Request, environ: Mapping[str, str]) -> "dict[str, st
 def replace_values(message: Any, values: Mapping[str, str]) -> Any:
     """Return a message of JSON values with `<NAME>` in place of each secret value, in keys as well.
 
-    A value is recognized as it is, and as Python and JSON quote it, the longest first. Values of fewer than
-    `SHORTEST` characters are not replaced.
+    A value is also replaced in the forms in which Python's `repr` and JSON escape it. Longer values are replaced
+    before shorter ones; those of fewer than `SHORTEST` characters are kept.
 
     Args:
         message: The message, which is not changed.

@@ -25,9 +25,7 @@ EVENTS = "events.jsonl"
 
 
 def first_event(bundle: str, python: Optional[str] = None) -> bytes:
-    """Return the line of the event `case`, for readers that have only the stream.
-
-    It holds the case and its environment.
+    """Return the line of the event `case`, which tells a reader of the stream the case and its environment.
 
     Args:
         bundle: The bundle's file or directory.
@@ -53,10 +51,10 @@ def first_event(bundle: str, python: Optional[str] = None) -> bytes:
 def main(output: str, python: str) -> int:
     """Run the bundle's case with an interpreter that has its framework, and write the stream to `events.jsonl`.
 
-    Progress is printed. Ctrl-C ends the run; what was written by then is kept.
+    Progress is printed. Ctrl-C ends the run; the events before it stay in the file.
 
     Args:
-        output: The directory for that file; it is created if it does not exist.
+        output: The directory for `events.jsonl`; it is created if it does not exist.
         python: The interpreter's path.
 
     Returns:

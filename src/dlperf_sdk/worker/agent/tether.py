@@ -20,13 +20,13 @@ _PART = 1 << 16
 def feed(pipes: Sequence[IO[bytes]], bundle: IO[bytes], stopped: threading.Event) -> None:
     """Write the bundle and then signs of life to agents, until `stopped` is set or all agents have gone.
 
-    The pipes and the bundle's file are then closed. One call serves all nodes, so that none costs a thread, and one
-    that reads slowly delays no other.
+    Close the pipes and the bundle's file at the end. One call serves all nodes in one thread. A node that reads
+    slowly does not delay the others.
 
     Args:
         pipes: The agents' standard inputs.
         bundle: The bundle's file, opened for reading.
-        stopped: Set this event to end the tether.
+        stopped: The caller sets this event to end the tether.
     """
     try:
         _feed([pipe.fileno() for pipe in pipes], bundle.fileno(), stopped)

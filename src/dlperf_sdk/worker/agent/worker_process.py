@@ -117,13 +117,13 @@ class WorkerProcess:
         )
 
     def close(self) -> None:
-        """Close the pipe to the process, which takes its end for the end of the agent."""
+        """Close the pipe to the process. A process that still runs concludes that the agent has ended."""
         self._stdin.close()
 
     def signal(self, number: int) -> None:
-        """Send a signal to the whole process group, so that helpers of the worker (input pipelines) get it, too.
+        """Send a signal, by its number, to the worker's process group, which includes processes that load its data.
 
-        A group that has ended is no error.
+        Do nothing if the group has ended.
         """
         try:
             os.killpg(self.popen.pid, number)
@@ -131,12 +131,13 @@ class WorkerProcess:
             pass
 
     def exit(self) -> Dict[str, Any]:
-        """Return how the process ended, with the fields of `dlperf_sdk.results.records.Exit`.
+        """Return how the process ended, in the form of `dlperf_sdk.results.records.Exit`.
 
-        Call this once it has ended.
+        Call this only after the process has ended.
 
-        These are `node`, `role`, `rank`, `pid`, `code` (None if a signal ended it), `signal` (its name, or None),
-        and the last `phase`.
+        Returns:
+            `node`, `role`, `rank` and `pid`; `code`, the exit code, None if a signal ended the process; `signal`, that
+            signal's name or None; and `phase`, the last phase that the worker reported.
         """
         code = self.popen.returncode
         return {
@@ -150,11 +151,11 @@ class WorkerProcess:
         }
 
     def record(self) -> Optional[Dict[str, Any]]:
-        """Return the worker's record; call this once the process has ended.
+        """Return the worker's record; call this only after the process has ended.
 
         Returns:
             The record, which is not yet checked against its schema; None if it is missing, too large, malformed, or
-            contradicts the window that the agent saw. `why_no_record` then has the reason.
+            contradicts the window that the agent saw. If it is None, `why_no_record` has the reason.
         """
         if self._record is None:
             self._record = self._read_record()
