@@ -16,10 +16,12 @@ def repeat_first_steps(
 ) -> Dict[str, Any]:
     """Reset the trainer, seed the runtime, repeat the canonical steps, and time each step.
 
+    If the trainer cannot be reset, no step is taken and nothing is seeded.
+
     Returns:
-        `audit_losses`, the losses of each step, one per replica here; `audit_step_times`, the seconds of each step,
-        synchronized and with its loss read; `audit_seeded`, True if the runtime could be seeded. Both lists are
-        empty, and nothing is seeded, if the trainer cannot be reset.
+        `audit_losses`: per step, the loss of each replica of this process. `audit_step_times`: per step, the seconds
+        until the device was synchronized and the loss was read. `audit_seeded`: True if the runtime was seeded. Both
+        lists are empty if the trainer cannot be reset.
     """
     losses: List[List[float]] = []
     seconds: List[float] = []

@@ -9,12 +9,15 @@ if TYPE_CHECKING:
 
 
 def label_of(request: "Request") -> Optional[Mapping[str, Any]]:
-    """Return the entry of `Request.inputs` that tells samples apart (`is_label`); None if there is none."""
+    """Return the entry of `Request.inputs` that is marked `is_label`; None if the model marks no input.
+
+    Its values identify the samples of a batch.
+    """
     return next((entry for entry in request.inputs if entry.get("is_label")), None)
 
 
 class Account:
-    """The result of the comparison for one process: the number of steps compared, and of samples in them."""
+    """The result of the comparison for one process: `compared`, the number of steps, and `samples` in these steps."""
 
     def __init__(self, replicas: int) -> None:
         self.compared = 0
@@ -23,20 +26,20 @@ class Account:
         """Per replica, the indexes of the steps, from 0, whose labels were not those that were due."""
 
     def of_replica(self, index: int) -> Dict[str, Any]:
-        """Return `compared`, the number of steps, and `unexpected` of one replica, by its index within this process."""
+        """Return `compared` and the replica's entry of `unexpected`; `index` counts the replicas of this process."""
         return {"compared": self.compared, "unexpected": self.unexpected[index]}
 
 
 def account(trainer: "Trainer", handles: Sequence[Any], skipped: int) -> Account:
-    """Compare the labels that the window's steps were given with those that are due.
+    """Compare the labels that the window's steps have used with those that are due.
 
-    Nothing is compared, so that `compared` is 0, if the labels of any step are unknown, the model marks no label, or
-    the data source's labels do not follow from the request.
+    Nothing is compared, and `compared` is 0, in three cases: the labels of a step are unknown, the model marks no
+    label, or the request does not determine the labels of the data source.
 
     Args:
         trainer: The trainer, which reads the labels.
-        handles: The handle of each step's labels (`Step.labels`), in order.
-        skipped: Number of batches that the warm-up took from the data source before.
+        handles: The handle of each step's labels (`Step.labels`), in order; None if they are unknown.
+        skipped: Number of batches that the warm-up has taken from the data source.
 
     Raises:
         DataError: The prepared data cannot be read any more.

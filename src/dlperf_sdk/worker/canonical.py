@@ -52,8 +52,8 @@ _SIGNS = 2.0 * numpy.unpackbits(numpy.arange(256, dtype=numpy.uint8)[:, None], a
 def batch_of(request: "Request", replica: int) -> Dict[str, numpy.ndarray]:
     """Return the canonical batch of one replica: input name → C-contiguous (batch size, …) array.
 
-    Every replica has a shard of its own: replicas that are not synchronized then get different weights. In the
-    parity program there are only `PARITY_SHARDS` shards, assigned in turn, so that one reference trajectory serves
+    Every replica has a shard of its own, so that replicas which are not synchronized get different weights. In the
+    parity program, replica r has shard r mod `PARITY_SHARDS`: with two shards, one reference trajectory is valid for
     every even number of replicas.
 
     Args:
@@ -101,7 +101,7 @@ def batch(
     Args:
         inputs: `Request.inputs`, of whose entries `name`, `shape` (of one sample), `dtype` and `fill` are read.
         batch_size: Number of samples.
-        shard: Number of the batch: every whole number gives another one.
+        shard: Number of the batch; different numbers give different batches.
         seed: `Request.seed`.
 
     Raises:
@@ -116,13 +116,13 @@ def batch(
 
 
 def fingerprint(name: str, after: numpy.ndarray, before: Optional[numpy.ndarray] = None) -> List[float]:
-    """Return the fingerprint of `after - before`: its 2-norm, then `PROJECTIONS` products with canonical vectors of ±1.
+    """Return the fingerprint of `after - before`, computed in float64: its 2-norm, then its `PROJECTIONS` projections.
 
-    The difference is taken in float64, a piece at a time. The signs follow from the name: bit k of byte i of its
-    stream, counted from the most significant, is the sign of element i (in C order) in product k, 1 for +.
+    Projection k is the dot product of the difference, flattened in C order, with a vector of signs. Element i of the
+    vector is bit k of byte i of the name's random stream: +1 for a set bit, else -1. Bit 0 is the most significant.
 
     Args:
-        name: The array's name, from which the signs are drawn.
+        name: The array's name, which determines the signs.
         after: The array.
         before: An array of the same shape; None for zeros.
     """

@@ -53,7 +53,7 @@ class Blocking(Clock):
         self._stamps.append(monotonic())
 
     def seconds(self, end: float) -> List[float]:
-        """Return the seconds of each step; `end` is not used, since the last step has ended before."""
+        """Return the seconds of each step; `end` is not used, since the last `step` has recorded the last time."""
         return _differences(self._stamps)
 
 

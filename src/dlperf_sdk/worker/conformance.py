@@ -42,14 +42,14 @@ TRIES = 3
 
 
 def check(task: Task) -> Dict[str, Any]:
-    """Measure, answer the suite's questions, and follow the parity reference.
+    """Measure, then answer the suite's questions, then take the steps of a parity run.
 
-    The questions are answered on one device, or if the clock is not "blocking". The reference is followed if the
-    bundle contains a parity run.
+    The questions are left out on several devices with the clock "blocking". The parity run is left out if the bundle
+    contains none.
 
     Returns:
-        The fields that `programs.measure` returns, and `facts`, which has the answers and the parity record's fields
-        under the names `ANSWERS` and `PARITY`.
+        The fields that `programs.measure` returns, and `facts`: under the name `ANSWERS` the answers, and under
+        `PARITY` what `programs.follow_reference` returns. A part that was left out is absent.
     """
     record = measure(task)
     facts: Dict[str, Any] = {}
@@ -63,15 +63,15 @@ def check(task: Task) -> Dict[str, Any]:
 
 
 def answer(task: Task) -> Dict[str, Any]:
-    """Answer the suite's questions; return them as `facts` under the name `ANSWERS`."""
+    """Answer the suite's questions; return `facts`, which has the answers under the name `ANSWERS`."""
     return {"facts": {ANSWERS: _answers(task)}}
 
 
 def exhaust(task: Task) -> Dict[str, Any]:
-    """Take steps under a limit that leaves `HEADROOM` bytes, so that the framework raises its out-of-memory error.
+    """Take two steps under a limit that leaves `HEADROOM` bytes and the stacks of threads.
 
-    The error passes through. If there is none, return no fields, and the record reports success. The limit is
-    removed in both cases.
+    The framework's out-of-memory error passes through. If the framework raises no error, return no fields; the
+    record then reports success. The limit is removed in both cases.
     """
     runtime, trainer = task.runtime, task.trainer
     batch = trainer.canonical_batch()

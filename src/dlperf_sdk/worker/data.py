@@ -133,8 +133,8 @@ def read_arrays(data: Dict[str, Any]) -> Dict[str, Array]:
 def share(samples: int, replica: int, replicas: int) -> range:
     """Return the indexes of the samples that belong to one replica: every `replicas`-th, from `replica` on.
 
-    No sample belongs to two replicas. Only if there are fewer samples than replicas, replica r gets the one sample r
-    mod `samples`, and replicas share samples.
+    No sample belongs to two replicas, unless there are fewer samples than replicas. In that case replica r has one
+    sample, r mod `samples`.
 
     Args:
         samples: Number of samples, at least 1.
@@ -149,9 +149,9 @@ def share(samples: int, replica: int, replicas: int) -> range:
 def endless(samples: range, seed: int, replica: int) -> Iterator[int]:
     """Yield a replica's own samples, epoch after epoch, each epoch in a new random order, without end.
 
-    The order follows from the seed and the replica alone, on every version of Python. It is shuffled one draw at a
-    time, so that the end of an epoch of a million samples is no pause in the measured window (R. Durstenfeld,
-    Algorithm 235: Random permutation, CACM 7, 1964).
+    Only the seed and the replica determine the order, on every version of Python. Each draw shuffles one element, so
+    that a new epoch of a million samples causes no pause in the measured window (R. Durstenfeld, Algorithm 235:
+    Random permutation, CACM 7, 1964).
 
     Args:
         samples: The replica's samples, as `share` returns them; not empty.
@@ -170,9 +170,9 @@ def endless(samples: range, seed: int, replica: int) -> Iterator[int]:
 def draws(request: Request, replica: int) -> Iterator[List[Tuple[int, int]]]:
     """Yield the keys of a replica's batches without end: for each batch, a list of one pair (draw, sample) per sample.
 
-    `sample` is the sample's index. `draw` counts all samples that this replica has taken so far, from 0:
-    augmentation is seeded by it, and so differs between visits of a sample but is repeatable. Every batch is full:
-    if the replica has fewer samples than a batch needs, some occur several times in it, and `facts` reports it.
+    `sample` is the sample's index. `draw` counts all samples that this replica has taken so far, from 0. Augmentation
+    is seeded by `draw`: it differs between two visits of a sample, and is the same in every run. If the replica has
+    fewer samples than a batch, samples occur several times in a batch, which `facts` reports.
 
     Args:
         request: The case; its seed, batch size and number of devices are used.
@@ -188,9 +188,9 @@ def facts(request: Request, replica: int) -> Dict[str, Any]:
     """Return facts about the data of one replica, as JSON values, for the record.
 
     Returns:
-        `source`, the data source; `samples`, those of the data set; `samples_per_replica`, those of this replica;
-        `repeats_within_a_batch`, true if this replica has fewer samples than a batch; `shared_between_replicas`,
-        true if there are fewer samples than replicas.
+        `source`, the data source; `samples`, the number of samples in the data set; `samples_per_replica`, the number
+        that belong to this replica; `repeats_within_a_batch`, true if this replica has fewer samples than a batch;
+        `shared_between_replicas`, true if there are fewer samples than replicas.
     """
     replicas = request.nodes * request.devices_per_node
     size = len(share(request.data["samples"], replica, replicas))

@@ -11,12 +11,12 @@ Times = Mapping[str, Any]
 LEFT = 1.0
 """Fewest steps, in time, that the device must have left when `step` returns, if steps are asynchronous."""
 DONE = 0.4
-"""Largest share of a step that may be left when `step` has returned, if the clock is 'blocking'. A step that waits
-for its loss alone leaves its backward pass and its update, two thirds of it."""
+"""Largest fraction of a step's time that the device may still need when `step` has returned, if the clock is
+'blocking'. A step that waits only for its loss leaves the backward pass and the update, two thirds of its time."""
 READ = 0.2
 """Largest share of the steps' total time that reading the losses may take, once `synchronize` has returned."""
 EARLY = 0.05
-"""Largest share of the device's time, by its events, that may not have passed when `synchronize` returns."""
+"""Largest fraction of the device's time that may remain when `synchronize` returns (`unfinished_share`)."""
 
 
 def total_seconds(times: Times) -> float:
@@ -27,18 +27,17 @@ def total_seconds(times: Times) -> float:
 def remaining_seconds(times: Times) -> float:
     """Return the seconds of work that the device had left when the last `step` returned.
 
-    They are the device's time minus the enqueueing time; without a device's clock, the time that `synchronize` took.
+    With a device's clock, this is `device` - `enqueue`; without one, it is `synchronize`.
     """
     waited = times["synchronize"] if times["device"] is None else times["device"] - times["enqueue"]
     return float(waited)
 
 
 def unfinished_share(times: Times) -> float:
-    """Return by how much the host's time falls short of the device's: (device - host) / device.
+    """Return the fraction of the device's time that remained when `synchronize` returned: (device - host) / device.
 
-    The device's time lies between its events. The host's time is that of all `step` calls and of `synchronize`. The
-    result is positive if `synchronize` returned before the device was done, negative if the host took longer than the
-    device, and 0.0 if the device has no clock.
+    Here, host = `enqueue` + `synchronize`. The result is positive if `synchronize` returned before the device had
+    finished, negative if the host took longer than the device, and 0.0 without a device's clock.
     """
     if not times["device"]:
         return 0.0
@@ -46,21 +45,27 @@ def unfinished_share(times: Times) -> float:
 
 
 def is_asynchronous(times: Times) -> bool:
-    """Return True if the device had work for at least `LEFT` steps left when the last `step` returned."""
+    """Return True if the device had work for at least `LEFT` steps left when the last `step` returned.
+
+    A step's time is `total_seconds` divided by `steps`.
+    """
     return remaining_seconds(times) * int(times["steps"]) >= LEFT * total_seconds(times)
 
 
 def was_waited_for(times: Times) -> bool:
     """Return True if the steps had finished when `synchronize` returned.
 
-    Reading the losses may take the share `READ` of the total time, and the device's events may end later by the
-    share `EARLY` of the device's time.
+    Two conditions must hold: reading the losses took at most `READ` of the total time, and at most `EARLY` of the
+    device's time remained (`unfinished_share`).
     """
     return bool(times["read"] <= READ * total_seconds(times)) and unfinished_share(times) <= EARLY
 
 
 def was_done_at_once(times: Times) -> bool:
-    """Return True if at most the share `DONE` of a step's time was left when the last `step` returned."""
+    """Return True if synchronizing and reading the losses took at most `DONE` of a step's time.
+
+    A step's time is `total_seconds` divided by `steps`.
+    """
     return (total_seconds(times) - float(times["enqueue"])) * int(times["steps"]) <= DONE * total_seconds(
         times
     )
@@ -68,6 +73,8 @@ def was_done_at_once(times: Times) -> bool:
 
 def is_plausible(clock: str, times: Times) -> bool:
     """Return True if the times confirm the runtime's declared clock.
+
+    "blocking" requires `was_done_at_once`. The other clocks require `is_asynchronous` and `was_waited_for`.
 
     Args:
         clock: `Runtime.clock`: "blocking", "lagged" or "event".

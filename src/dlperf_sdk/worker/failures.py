@@ -17,12 +17,12 @@ _CAUSES = (
     "invalid-record",
     "crashed",
 )
-"""Kinds of failure, the most telling first: when several workers fail, the others mostly fail because of the first.
-Where a node is lost, the others' workers lose their peers."""
+"""Kinds of failure, the most probable cause first. When several workers fail, one failure mostly causes the others:
+for example, when a node is lost, the workers of the other nodes lose their peers."""
 
 
 class Failed(Exception):
-    """An error that carries a failure of the protocol, `failure`, as the function `failure` makes it."""
+    """An error with a failure of the protocol: its attribute `failure`, as the function of this name returns it."""
 
     def __init__(self, failure: Dict[str, Any]) -> None:
         super().__init__(failure["message"])
@@ -58,17 +58,22 @@ def explain_worker_failure(
 ) -> Optional[Dict[str, Any]]:
     """Return the failure of a trainer that has ended, in the form of `failure`; None if it succeeded.
 
-    A failure that the agent detected takes precedence over the one in the trainer's record. Without either, exit
-    code, signal and log decide. The failure is `out-of-memory` if the kernel killed the trainer for lack of memory,
-    or if its log reports such a lack under a limit. Any other signal, or an exit code other than 0, is `crashed`,
-    even if the record has no failure. An exit code 0 without a valid record, and a recorded failure of an unknown
-    kind, are `invalid-record`.
+    The first rule that applies decides:
+
+    1. The agent detected a failure: that failure.
+    2. The record has a failure: that failure.
+    3. SIGKILL ended the trainer and the kernel killed for lack of memory, or `limit` is set, the trainer ended with a
+       signal or an exit code other than 0, and its log reports a lack of memory: `out-of-memory`.
+    4. A signal ended the trainer, or its exit code is not 0: `crashed`, even if the record reports success.
+    5. The record is missing or reports no success: `invalid-record`.
+
+    A failure of an unknown kind becomes `invalid-record`.
 
     Args:
         name: The trainer's name in messages.
         exit: How the trainer ended, as `WorkerProcess.exit` returns it.
         record: The trainer's record; None if it left none that can be read.
-        why_no_record: The reason for that, a phrase that continues a sentence about the trainer.
+        why_no_record: If `record` is None, the reason: a phrase that continues a sentence about the trainer.
         recorded: The failure that the agent detected; None if it detected none.
         kernel_killed: True if the kernel has killed a process for lack of memory during the attempt.
         limit: Bytes that each trainer may allocate; None without a limit.
@@ -170,8 +175,9 @@ def _advice(signal: str) -> str:
 def select_cause(failures: List[Dict[str, Any]]) -> Dict[str, Any]:
     """Return the failure that most probably caused the others.
 
-    The order of `_CAUSES` decides; among equals, a death by a signal precedes an exception, and an earlier failure a
-    later one.
+    The kind decides: `out-of-memory`, `unsupported`, `unavailable`, `environment`, `lost-node`, `timeout`,
+    `invalid-record`, `crashed`, in this order. Among failures of one kind, those without an exception's type come
+    first, such as a death by a signal. Among these, the earliest is taken.
 
     Args:
         failures: At least one failure, in order of arrival.

@@ -15,15 +15,15 @@ class Unsupported(Exception):
 
 
 class Step(NamedTuple):
-    """Return value of `Trainer.step`, which is made while the device may still be working."""
+    """Return value of `Trainer.step`. The device may still be computing the step when it is returned."""
 
     loss: Any
     """A handle for `Trainer.read_loss`. It stays valid until the loss is read, whatever later steps overwrite."""
     samples: int
     """Number of samples that this process's replicas took in this step."""
     labels: Any = None
-    """A handle for `Trainer.read_labels`: the input of this step's batch that tells samples apart. None if it is
-    unknown; then no batch of this process is verified."""
+    """A handle for `Trainer.read_labels`: the input of this step's batch that the model marks `is_label`. None if it
+    is unknown; then no batch of this process is verified."""
 
 
 class Runtime:
@@ -56,7 +56,7 @@ class Runtime:
     def seed(self) -> bool:
         """Set the framework's random state to the one that belongs to the request's seed.
 
-        Called before the first step, and again after `Trainer.reset`: dropout must draw the same masks then.
+        Called before the first step, and again after `Trainer.reset`: dropout must draw the same masks both times.
 
         Returns:
             True if the state was set; False, the default, if the framework cannot do it.
@@ -161,7 +161,7 @@ class Trainer:
     def batches(self) -> Iterator[Any]:
         """Return the batches of the request's data source, as `step` takes them, without end.
 
-        It yields None where the input pipeline is part of the framework's graph.
+        The iterator yields None for each batch if the input pipeline is part of the framework's graph.
 
         Raises:
             Unsupported: The plugin cannot read the data source.
@@ -173,8 +173,9 @@ class Trainer:
     def step(self, batch: Any) -> Step:
         """Enqueue one optimization step, without synchronizing.
 
-        Its numbers are those of `request.optimizer`, where numbers that do not apply (such as `clip_norm`) are None
-        or absent. Weight decay applies to the parameters whose entry in `request.parameters` has a true `decay`.
+        The hyperparameters are those of `request.optimizer`; those that the optimizer does not use (such as
+        `clip_norm`) are None or absent. Weight decay applies to the parameters whose entry in `request.parameters` has
+        a true `decay`.
 
         Args:
             batch: A batch that `canonical_batch` returned or `batches` yielded.
@@ -199,8 +200,8 @@ class Trainer:
         """Yield name and current values of each trainable parameter of one replica, in the manifest's order.
 
         The values are NumPy arrays with the manifest's shape and layout (convolutions OIHW, linear layers (out,
-        in)): float32, C order. They are produced one after another, so that the caller need not hold all of them at
-        once. Called between steps, never inside the window.
+        in)): float32, C order. One array at a time is made, so that the caller need not hold all of them. Called
+        between steps, never inside the window.
 
         Args:
             replica: Index of the replica within this process, counted from 0.
@@ -211,9 +212,8 @@ class Trainer:
         """Return name and current values of the running mean of each batch norm of one replica.
 
         A mean has the name of its layer's gamma with `running_mean` in place of `weight`; values are float32 NumPy
-        arrays in C order. The manifest does not mark which layers are batch norms: the model's page does. Running
-        variances are not asked for, so a framework may keep the biased or the unbiased one. Called between steps,
-        never inside the window.
+        arrays in C order. The documentation of the model lists the batch norms; the manifest does not. Called between
+        steps, never inside the window.
 
         Args:
             replica: Index of the replica within this process, counted from 0.
@@ -226,8 +226,8 @@ class Trainer:
     def moments(self, replica: int) -> Iterable[Tuple[str, Any]]:
         """Return a name and the current values of each of the optimizer's moments of one replica.
 
-        Values are NumPy arrays in C order. Each parameter has moments of its own, so that a parameter without
-        gradient shows. Called between steps, never inside the window.
+        Values are NumPy arrays in C order. Each parameter must have separate moments: unchanged moments then reveal a
+        parameter that gets no gradient. Called between steps, never inside the window.
 
         Args:
             replica: Index of the replica within this process, counted from 0.

@@ -82,12 +82,12 @@ def children() -> List[int]:
 def skip_finalization() -> None:
     """Have this process end after its exit functions without finalizing the interpreter; for a runtime's `stop`.
 
-    Some frameworks' threads hold Python objects to the end, and abort the process when they release them during
-    finalization. Other frameworks leave their group of processes in that moment, and need it.
+    Call this only for a framework that needs it: one whose threads hold Python objects, and abort the process when
+    they release these objects during finalization. Other frameworks leave their process group during finalization.
     """
     _skips.append(True)
 
 
 def is_finalized() -> bool:
-    """Return True unless `skip_finalization` was called."""
+    """Return True if the interpreter must be finalized at exit: `skip_finalization` was not called."""
     return not _skips

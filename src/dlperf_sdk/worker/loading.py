@@ -115,19 +115,19 @@ class Loader:
         return self.workers * PREFETCH
 
     def open(self, dataset: Dataset, draws: Draws, request: Request) -> Iterable[Any]:
-        """Start the framework's loaders; return what yields `dataset[keys]` for all `keys` of `draws`, in order.
+        """Start the framework's loaders; return an iterable over `dataset[keys]` for all `keys` of `draws`, in order.
 
-        An item may be a DataError in place of a batch; the iterator raises it.
+        An item of the iterable may be a DataError in place of a batch; `next()` of this object raises it.
 
         Args:
-            dataset: The samples; indexing it returns a batch of NumPy arrays by name.
+            dataset: The samples; indexing it returns a batch of NumPy arrays by name, or a DataError.
             draws: The keys of the batches, without end.
             request: The case.
         """
         raise NotImplementedError("a loader implements open()")
 
     def close(self) -> None:
-        """End the loaders now. A later garbage collection may take a framework seconds for each loader."""
+        """End the loaders now: left to garbage collection, a loader may take a framework seconds."""
         self._batches = iter(())
 
     def __iter__(self) -> "Loader":
@@ -144,12 +144,11 @@ class Loader:
 def lay_out(arrays: Dict[str, numpy.ndarray], layout: str) -> Dict[str, numpy.ndarray]:
     """Return the arrays of one batch with images in a layout.
 
-    Images are the 4-D arrays (B, C, H, W); other arrays are returned as they are.
+    Every 4-D array holds images, (B, C, H, W), and is returned contiguous in C order. Other arrays are unchanged.
 
     Args:
         arrays: Arrays by the names of the model's inputs.
-        layout: `nhwc` for (B, H, W, C); any other value keeps (B, C, H, W). Converted arrays are contiguous in C
-            order.
+        layout: `nhwc` for (B, H, W, C); any other value keeps (B, C, H, W).
     """
     return {
         name: numpy.ascontiguousarray(values.transpose(0, 2, 3, 1) if layout == "nhwc" else values)

@@ -29,9 +29,10 @@ def measure(
         wait_for_go: Blocks until every worker of the case is at the first edge of its window.
 
     Returns:
-        Fields of `dlperf_sdk.results.records.Record` as JSON values. Fields of its replicas are lists instead: with
-        one entry per replica here (`changes`, `batches`), or per step and then per replica (`losses`,
-        `warmup_losses`, `canonical_losses`). Losses may be NaN or infinite.
+        Fields of `dlperf_sdk.results.records.Record` as JSON values. The fields of a record's replicas are here lists
+        for the replicas of this process: `changes` and `batches` have one entry per replica; `losses`,
+        `warmup_losses` and `canonical_losses` have per step a list of one loss per replica. Losses may be NaN or
+        infinite.
     """
     counters = progress.counters
     started_at = monotonic()

@@ -23,13 +23,13 @@ def _limit_memory(request: Request) -> None:
 
 
 def worker(directory: str) -> int:
-    """Run the process that the agent described in the directory's `process.json`.
+    """Run the worker that the agent described in the directory's `process.json`: call a service's function, or train.
 
-    The process ends with its agent, and takes the processors and the memory limit that were assigned to it. A
-    service's function is called; a trainer writes its record into the directory.
+    This process is killed when its agent ends. It is bound to the processors and the memory limit that the agent
+    assigned to it. A trainer writes its record into the directory.
 
     Returns:
-        The exit code: 0, or 1 if a trainer's record has a failure.
+        The exit code: 1 if a trainer's record has a failure, else 0.
     """
     with open(os.path.join(directory, "process.json"), encoding="utf-8") as file:
         order = json.load(file)

@@ -49,10 +49,10 @@ _PHRASES = (
 
 
 def reports_out_of_memory(text: str) -> bool:
-    """Return True if a text contains a phrase that reports that memory could not be allocated.
+    """Return True if a text contains a phrase with which libraries report that memory could not be allocated.
 
-    Some libraries end the process then, and the phrase in their message is the only evidence. Call this only for a
-    process with a memory limit: some of the phrases have other causes, too.
+    Some libraries end the process with such a message, which is the only evidence. Call this only for a process with
+    a memory limit, because some of the phrases have other causes as well.
 
     Args:
         text: An exception's message, or the end of a log.
@@ -61,11 +61,10 @@ def reports_out_of_memory(text: str) -> bool:
 
 
 def facts(limit: Optional[int]) -> Dict[str, int]:
-    """Return the peak of the memory that a limit counts, for the record.
+    """Return an estimate of the peak of the memory that the limit counts, for the record.
 
-    Linux keeps no peak of what RLIMIT_DATA counts (VmData), but one of the whole address space (VmPeak). The rest of
-    the address space, libraries and reservations, hardly changes, so that VmData + VmPeak - VmSize estimates the
-    peak.
+    RLIMIT_DATA counts VmData, for which Linux keeps no peak. It keeps VmPeak, the peak of the address space VmSize.
+    The rest of the address space hardly changes, so the peak is estimated as VmData + VmPeak - VmSize.
 
     Args:
         limit: The process's limit in bytes; None without a limit.

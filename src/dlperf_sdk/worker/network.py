@@ -34,8 +34,8 @@ def port_range(text: str) -> range:
 def free_ports(host: str, count: int, candidates: Sequence[int] = USUAL) -> List[str]:
     """Return `count` ports, in digits, that are free on an address of this node now.
 
-    They follow each other in `candidates` if such a block is found: a block takes few bytes in the address table.
-    The search begins at a random place, so that other searches get other ports. The ports are not reserved.
+    The ports are not reserved. They are chosen at random, so that another search probably returns other ports. If
+    possible they are consecutive entries of `candidates`, which take few bytes in the address table.
 
     Args:
         host: The address.

@@ -21,16 +21,20 @@ MOST_SKIPPED = 20
 def follow(
     runtime: Runtime, trainer: Trainer, request: Request, process: Process, progress: Progress
 ) -> Dict[str, Any]:
-    """Take the steps of a parity run, and return losses, fingerprints and digests of the replicas here.
+    """Take the steps of a parity run, and return losses, fingerprints and digests of this process's replicas.
 
     The run takes `canonical_steps` steps that update the parameters; steps that a loss scaler skips are not counted.
-    The first step is on the canonical batch, the others on batches of the data source, as in the measured window.
-    With the data source `synthetic` these are the same batch, so that a difference in the pipeline shows.
+    Until the first counted step, the batch is the canonical batch. The other steps take batches of the data source,
+    as the measured window does. The data source `synthetic` gives the canonical batch again.
 
     Returns:
-        `skipped_steps`, and `replicas`, each with `index` (global), `losses` (one per counted step), `digest` of the
-        final parameters, and the fingerprints `updates` and `running_means` by name after the first counted step.
-        Only the first `PARITY_SHARDS` replicas of the case have fingerprints; the others' mappings are empty.
+        `skipped_steps`, their number; and `replicas`, each with:
+
+        - `index`: its global index;
+        - `losses`: one per counted step;
+        - `digest`: that of the final parameters;
+        - `updates` and `running_means`: fingerprints by name after the first counted step; empty except for the first
+          `PARITY_SHARDS` replicas of the case.
 
     Raises:
         RuntimeError: The loss scaler skipped more than `MOST_SKIPPED` steps.

@@ -1,4 +1,4 @@
-"""Define the precisions of one framework: the table that its trainers compute by, and derive the observed name from."""
+"""The precisions of a framework: a table from which its trainers take data types and derive the name in effect."""
 
 import itertools
 from typing import Any, Iterable, Mapping, NamedTuple
@@ -38,18 +38,18 @@ def precision_named(name: str, precisions: Mapping[str, Precision]) -> Precision
 def name_precision(
     precisions: Mapping[str, Precision], weights: Iterable[Any], products: Iterable[Any], tf32: bool
 ) -> str:
-    """Return the name of the precision that stores and computes in these data types: the inverse of `precision_named`.
+    """Return the name of the precision that stores weights and computes products in these data types.
 
     Args:
         precisions: The framework's table: name → types.
-        weights: The types of stored weights of convolutions and linear layers.
+        weights: The types in which the weights of convolutions and linear layers are stored.
         products: The types that convolutions and matrix products return.
         tf32: True if float32 products may be rounded to TF32.
 
     Returns:
-        The name. If there are several types, the sorted names of all combinations, joined with "+": then no single
-        precision was in effect. The name of the product's type stands for a combination without a name. Empty if
-        `weights` or `products` is empty.
+        The precision's name; for types that are not in the table, the name of the product's type. With several types,
+        the names of all combinations of weight and product, sorted and joined with "+". Empty if `weights` or
+        `products` is empty.
     """
     names = {(known.weights, known.products, known.tf32): name for name, known in precisions.items()}
     return "+".join(

@@ -73,7 +73,7 @@ class Process(NamedTuple):
 def one_per_device(cluster: Cluster) -> List[Process]:
     """Return a trainer per device, without launch variables.
 
-    This is enough if replicas do not synchronize, or need no variables for it.
+    This suits replicas that do not synchronize, or that need no variables to do so.
     """
     places = [
         (node, device) for node, facts in enumerate(cluster.nodes) for device in range(len(facts.devices))
@@ -85,7 +85,7 @@ def one_per_device(cluster: Cluster) -> List[Process]:
 
 
 def one_per_node(cluster: Cluster) -> List[Process]:
-    """Return a trainer per node, without launch variables, which owns all devices of its node."""
+    """Return a trainer per node, without launch variables. Each trainer owns all devices of its node."""
     result = []
     for node, facts in enumerate(cluster.nodes):
         devices = tuple(range(len(facts.devices)))

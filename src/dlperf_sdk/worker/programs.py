@@ -101,9 +101,10 @@ def trace(task: Task) -> Dict[str, Any]:
 
 
 def portable(value: Any) -> Any:
-    """Return a number, or the numbers in lists and objects, as JSON values: NaN and the infinities become text.
+    """Return numbers as JSON values: NaN and the infinities as the texts `nan`, `inf` and `-inf`, others as floats.
 
-    The texts are `nan`, `inf` and `-inf`. Other numbers become floats.
+    Args:
+        value: A number, or lists and dicts of numbers, nested at will. The result has the same structure.
     """
     if isinstance(value, dict):
         return {name: portable(item) for name, item in value.items()}

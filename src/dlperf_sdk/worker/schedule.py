@@ -6,14 +6,13 @@ from typing import Any, Iterable, List, Mapping, Tuple
 def learning_rate(optimizer: Mapping[str, Any], policy: str, step: int) -> float:
     """Return the learning rate of an optimization step.
 
-    The policy `constant` always gives `learning_rate`. The policy `warmup` gives a straight line, which is zero
-    before the first step and reaches `warmup_learning_rate` at step `warmup_steps` - 1; the rate then stays there.
-    So every step moves the weights.
+    The policy `constant` gives `learning_rate` at every step. The policy `warmup` gives
+    `warmup_learning_rate` · min(1, (step + 1) / `warmup_steps`), which is positive already at step 0.
 
     Args:
-        optimizer: The numbers of `dlperf_sdk.interfaces.model.Optimizer` by name.
+        optimizer: The hyperparameters of `dlperf_sdk.interfaces.model.Optimizer` by name.
         policy: `constant` or `warmup`.
-        step: Index of the step, counted from 0, the first step that the process takes.
+        step: Index of the step, counted from the first step that the process takes, which is 0.
 
     Raises:
         ValueError: The policy is unknown.
@@ -28,7 +27,7 @@ def learning_rate(optimizer: Mapping[str, Any], policy: str, step: int) -> float
 def decay_groups(
     manifest: Iterable[Mapping[str, Any]], parameters: Mapping[str, Any], weight_decay: float
 ) -> List[Tuple[List[Any], float]]:
-    """Return two groups, the parameters that decay and those that do not, each with its weight decay.
+    """Return two groups: the parameters with weight decay, and those without.
 
     Args:
         manifest: `Request.parameters`, of whose entries `name` and `decay` are read.
@@ -36,7 +35,7 @@ def decay_groups(
         weight_decay: Weight decay of the first group; that of the second is 0.
 
     Returns:
-        Two pairs of a list of parameters, in the manifest's order, and their weight decay. A list may be empty.
+        Two pairs, each of a list of parameters in the manifest's order and their weight decay. A list may be empty.
     """
     entries = list(manifest)
     return [

@@ -58,8 +58,8 @@ def replace_sources(**functions: Callable[["BaseTrainer"], Iterator[Any]]) -> Ma
     """Return `SOURCES` with other functions to open data sources.
 
     Args:
-        functions: Function by the name of its data source, as in `replace_sources(images=load_images)`; like
-            `Source.open`. The labels that are due stay the same.
+        functions: For each data source to replace, a function in place of its `Source.open`, as in
+            `replace_sources(images=load_images)`. `Source.due_labels` stays the same.
 
     Raises:
         KeyError: `SOURCES` has no data source of this name.

@@ -69,9 +69,9 @@ def run(
 ) -> int:
     """Run the request's program in this trainer process, write its record, and return the exit code.
 
-    The phases are reported in the file `progress` of the directory. The record `record.json` has the status `ok`, or
-    the status `failed` with the failure if anything raises; the traceback then goes to standard error. After a
-    success the runtime is stopped; what `Runtime.stop` raises passes through.
+    The phases are reported in the file `progress` of the directory. If the program succeeds, `record.json` has the
+    status `ok`, and the runtime is stopped; an exception of `Runtime.stop` passes through. If anything before raises
+    an exception, `record.json` has the status `failed` with the failure, and standard error has the traceback.
 
     Args:
         request: The case.

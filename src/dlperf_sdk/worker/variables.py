@@ -35,10 +35,9 @@ def worker_environment(
 
     Args:
         environ: Variables of the process that starts it; only those on the allow-list pass.
-        requested: The user's variables. `--env NAME=VALUE` gives a value; `--env NAME` gives None, which hands on
-            the variable of `environ` if it is set there.
-        process: Launch variables of this process. They take precedence: without them the process cannot join the
-            others.
+        requested: The user's variables by name. A value of None (`--env NAME`) stands for the value in `environ`; the
+            variable is left out if `environ` lacks it.
+        process: Launch variables of this process, which take precedence over the user's.
     """
     result = {}
     for name, value in environ.items():

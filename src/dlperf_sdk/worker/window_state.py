@@ -32,8 +32,8 @@ def compare(before: Checksums, after: Checksums) -> Dict[str, Any]:
     """Compare the checksums at the two edges of the window.
 
     Returns:
-        For each kind of tensor: `tensors`, their number; `unchanged`, the names of those with equal checksums; and
-        `zeros`, the names of those that are zero at both edges.
+        For each kind of tensor: `tensors`, their number; `zeros`, the names of those that are zero at both edges; and
+        `unchanged`, the names of other tensors whose checksums are equal at both edges.
     """
     changes = {}
     for kind, tensors in before.items():

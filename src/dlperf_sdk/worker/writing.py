@@ -6,11 +6,9 @@ from typing import Any
 
 
 def write_json(path: str, document: Any) -> None:
-    """Write a JSON document to a file in one step: a reader sees all of it or nothing.
+    """Write a JSON document to a file that only its owner can read; replace an existing file.
 
-    Only its owner can read the file.
-
-    An existing file is replaced, and a file `path`.partial overwritten.
+    The document is written to the file `path`.partial, which is then renamed: a reader sees all of it or nothing.
 
     Raises:
         OSError: The file cannot be written.

@@ -21,12 +21,12 @@ def choose(
 ) -> Union[Chosen, str]:
     """Choose the devices of one node among those of its machine.
 
-    Nodes on the same machine compute the same choice, of which each takes its own slice. On a kind other than `cuda`
-    the devices are numbered `cpu:0`, `cpu:1`, … without looking at the hardware.
+    With the kind `cuda`, the nodes on a machine make the same choice of GPUs for all of them, and each node takes its
+    own slice of it. With any other kind, the devices are `KIND:0`, `KIND:1`, …, and the hardware is not examined.
 
     Args:
         kind: The kind of device.
-        count: Devices of this node.
+        count: Number of devices of this node.
         host_index: Index of this node among those on the machine, from 0.
         host_count: Number of nodes on the machine.
         on_busy: What to do if there are not enough idle GPUs: `note` takes busy ones, `wait` looks again every two

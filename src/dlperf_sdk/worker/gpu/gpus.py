@@ -109,9 +109,9 @@ def holders(uuid: str, library: str = LIBRARY, proc: str = "/proc") -> List[Hold
 def visible(gpus: Sequence[Gpu], variable: Optional[str]) -> List[Gpu]:
     """Return the GPUs that `CUDA_VISIBLE_DEVICES` leaves, in its order.
 
-    Entries are read as CUDA does: numbers in the order of PCI addresses, or UUIDs that may be cut short. The first
-    entry that fits no GPU or several, or names a GPU a second time, hides itself and all that follow. CUDA itself
-    counts in the order of PCI addresses if `CUDA_DEVICE_ORDER` is `PCI_BUS_ID`, or if all GPUs are of one kind.
+    An entry is a GPU's number in the order of PCI addresses, or the beginning of its UUID. An entry is invalid if it
+    fits no GPU, several GPUs, or a GPU that was named before; it and all entries after it are ignored. CUDA reads the
+    variable in the same way if `CUDA_DEVICE_ORDER` is `PCI_BUS_ID` or all GPUs are of the same model.
 
     Args:
         gpus: All GPUs, as `list_gpus` returns them.
@@ -145,7 +145,7 @@ def choose(
         gpus: All GPUs, as `list_gpus` returns them.
         holders: The processes on busy GPUs, by UUID.
         on_busy: What to do if there are too few idle GPUs. `note` adds the busy GPUs whose holders use the least
-            memory, and names the holders. `wait` and `refuse` choose none, and name the holders.
+            memory; `wait` and `refuse` choose no GPU. In each case the message names the holders of busy GPUs.
         variable: The value of `CUDA_VISIBLE_DEVICES`; None if it is not set.
     """
     candidates = visible(gpus, variable)
@@ -173,7 +173,7 @@ def describe(gpu: Gpu) -> Dict[str, Any]:
 
 
 def survey(count: int, on_busy: str, library: str = LIBRARY) -> Choice:
-    """Return the choice of `count` GPUs for the state of this node's GPUs now, as `choose` makes it.
+    """Choose `count` of this node's GPUs by their present state and `CUDA_VISIBLE_DEVICES`; see `choose`.
 
     Args:
         count: Number of GPUs.

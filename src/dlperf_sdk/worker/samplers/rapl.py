@@ -12,8 +12,8 @@ from typing import Dict, List, Optional, Sequence, Tuple
 class Sampler:
     """Sampler of the `energy` of each processor package, and of each package's DRAM.
 
-    The counters start from 0 J at `open`. The zones `core` and `uncore` are parts of a package, and `psys` contains
-    it: they would count energy twice.
+    The counters start from 0 J at `open`. The zones `core`, `uncore` and `psys` are not sampled, since they would
+    count energy twice: the first two are parts of a package, and the third contains it.
 
     Args:
         devices: Not used.
