@@ -71,6 +71,13 @@ def specs(draw):
         deadlines=draw(
             st.dictionaries(st.sampled_from(PHASES), st.floats(0, 1e9, exclude_min=True), max_size=3)
         ),
+        labels=draw(
+            st.dictionaries(
+                st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]*", fullmatch=True),
+                st.text(st.characters(min_codepoint=32), min_size=1, max_size=200),
+                max_size=2,
+            )
+        ),
     )
 
 

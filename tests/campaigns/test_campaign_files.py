@@ -311,6 +311,7 @@ def test_every_field_that_holds_one_value_can_be_asked_for():
         "env",
         "options",
         "deadlines",
+        "labels",
     }
     assert [value_of(plain, name) for name in ("nodes", "devices_per_node", "devices", "launcher")] == [
         2,

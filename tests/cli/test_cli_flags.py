@@ -20,6 +20,7 @@ from dlperf_sdk.spec.fields import context
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,10}", fullmatch=True)
 TEXTS = {"options": NAMES.map("{}=1".format), "env": NAMES, "deadlines": NAMES.map("{}=1.5".format)}
+TEXTS["labels"] = TEXTS["options"]
 
 
 def parameters(command):
@@ -139,6 +140,8 @@ def test_a_value_may_hold_equals_signs():
         ("deadlines", "step=soon"),
         ("deadlines", "=3"),
         ("deadlines", "step=nan"),
+        ("labels", "commit"),
+        ("labels", "=1f3a9c"),
     ],
 )
 def test_entries_of_another_form_are_refused_with_an_example(field, text):
@@ -166,7 +169,7 @@ def test_all_flags_arrive_in_the_spec():
         "--protocol adaptive --canonical-steps 2 "
         "--warmup 3 --steps 9 --repeats 6 --max-repeats 8 --target 0.5 --python /usr/bin/python3 "
         "--env OMP_DYNAMIC=1 --env HOME --set features=4 --set learning_rate=0.25 --deadline step=5 "
-        "--deadline start=6 --on-busy note"
+        "--deadline start=6 --on-busy note --label commit=12345 --label branch=main"
     )
     assert planned(*words.split()) == RunSpec(
         framework="numpy",
@@ -188,6 +191,7 @@ def test_all_flags_arrive_in_the_spec():
         options={"features": 4, "learning_rate": 0.25},
         deadlines={"step": 5.0, "start": 6.0},
         on_busy="note",
+        labels={"commit": "12345", "branch": "main"},
     )
 
 

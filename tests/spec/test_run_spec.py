@@ -9,7 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from result_values import NAMES, specs
 
+from dlperf_sdk.campaigns.campaign import digest
 from dlperf_sdk.errors import DocumentError, SpecError, UnknownName
+from dlperf_sdk.execution.facts import facts_of
+from dlperf_sdk.spec.identity import case_key, identity
 from dlperf_sdk.spec.protocol import PROTOCOLS, Protocol
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.values import DataSpec, TopologySpec
@@ -206,6 +209,28 @@ def test_possible_numbers_of_threads(value):
 def test_impossible_options(value):
     with pytest.raises(SpecError, match="option 'x' is"):
         spec(options={"x": value})
+
+
+@pytest.mark.parametrize("value", ["", "x" * 201, "two\nlines", 7, None])
+def test_impossible_labels(value):
+    with pytest.raises(SpecError, match="The label 'commit' is"):
+        spec(labels={"commit": value})
+
+
+def test_labels_make_no_other_case():
+    plain, labeled = spec(seed=3), spec(seed=3, labels={"commit": "1f3a9c"})
+    assert plain != labeled
+    assert identity(plain) == identity(labeled)
+    assert case_key(plain) == case_key(labeled)
+    assert digest(plain) == digest(labeled)
+    assert facts_of(plain, None, ()) == facts_of(labeled, None, ())
+    assert plain.label == labeled.label
+
+
+def test_what_makes_another_case():
+    keys = [case_key(spec(**fields)) for fields in ({}, {"seed": 1}, {"steps": 7}, {"precision": "tf32"})]
+    assert len(set(keys)) == len(keys)
+    assert case_key(spec(repeats=3)) == keys[0]
 
 
 @pytest.mark.parametrize("value", ["", 5, "a\0b", True])

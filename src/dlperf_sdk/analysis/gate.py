@@ -37,6 +37,7 @@ from dlperf_sdk.analysis.gate_outcome import (
 from dlperf_sdk.analysis.rank_test import RankSum, SignedRank, repeats_to_reach
 from dlperf_sdk.errors import AnalysisError, NotComparable, UnknownName
 from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec.identity import identity, window
 from dlperf_sdk.spec.run_spec import RunSpec
 
 _LOOSE = ("framework", "model", "topology", "precision")
@@ -222,13 +223,6 @@ def _match_pairs(old: Result, new: Result) -> Pairing | Decision:
     return Pairing(name, first, rival, SignedRank(ratios), INTERLEAVED, differences)
 
 
-def identity(spec: RunSpec) -> str:
-    """Return a text that identifies a case: its workload and factors, and its data source, as JSON."""
-    plain = spec.to_dict()
-    names = [field.name for field in attrs.fields(RunSpec) if field.metadata["role"] != "context"]
-    return json.dumps({name: plain[name] for name in names} | {"data": spec.data.source}, sort_keys=True)
-
-
 def _compare(name: str, old: Result, new: Result, factors: Sequence[str] = ()) -> Comparison | Decision:
     """Compare the candidate `new` with `old`, or decide that it cannot be; `factors` are the factors compared."""
     sides: list[Case | str] = []
@@ -248,7 +242,7 @@ def _compare(name: str, old: Result, new: Result, factors: Sequence[str] = ()) -
         )
     if isinstance(first, str):
         return decide(MENDED, f"The candidate works, and the baseline does not: {first}")
-    old_window, new_window = _window(old.spec), _window(new.spec)
+    old_window, new_window = window(old.spec), window(new.spec)
     if old_window != new_window:
         return decide(REFUSED, f"They were not measured alike: {old_window} against {new_window}.")
     try:
@@ -258,13 +252,6 @@ def _compare(name: str, old: Result, new: Result, factors: Sequence[str] = ()) -
     # A requested difference may change facts that only workers report.
     unexpected = "" if factors else "; ".join(comparison.factors)
     return decide(REFUSED, f"They were not run alike: {unexpected}.") if unexpected else comparison
-
-
-def _window(spec: RunSpec) -> str:
-    """Describe the steps that a repeat measures: first steps are slower than later ones."""
-    protocol = spec.resolved_protocol()
-    before = protocol.canonical_steps + protocol.warmup
-    return f"{protocol.steps} measured steps after {before} others"
 
 
 def _unmatched(before: dict[str, Result], after: dict[str, Result]) -> list[Decision]:

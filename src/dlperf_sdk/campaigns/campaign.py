@@ -225,8 +225,9 @@ def _refusal(campaign: Campaign, block: Block, setting: Restricted) -> str:
 
 
 def digest(spec: RunSpec) -> str:
-    """Return the first 12 hexadecimal digits of the SHA-256 of a spec. Equal specs have equal digests."""
-    return hashlib.sha256(json.dumps(spec.to_dict(), sort_keys=True).encode()).hexdigest()[:12]
+    """Return the first 12 hexadecimal digits of the SHA-256 of a spec without its labels."""
+    plain = {name: value for name, value in spec.to_dict().items() if name != "labels"}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def locate_error(block: Block, fields: Mapping[str, Any], error: Exception) -> str:

@@ -33,7 +33,7 @@ _PLAN_NEUTRAL = {
         "max_repeats",
         "target",
     ),
-    *("on_busy", "deadlines", "memory_limit"),
+    *("on_busy", "deadlines", "memory_limit", "labels"),
 }
 """Fields of a spec that no refusal depends on. A new field counts as relevant until it is listed here."""
 

@@ -102,6 +102,13 @@ def _variable(text: str) -> tuple[str, str | None]:
     return name, value if equals else None
 
 
+def _label(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise SpecError(f"--label {text}: write NAME=VALUE, for example --label commit=1f3a9c.")
+    return name, value
+
+
 def _deadline(text: str) -> tuple[str, float]:
     phase, _, seconds = text.partition("=")
     if not phase or not _NUMBER.fullmatch(seconds):
@@ -113,6 +120,7 @@ _MAPPINGS: dict[str, tuple[str, str, Callable[[str], tuple[str, Any]]]] = {
     "options": ("--set", "NAME=VALUE", _option),
     "env": ("--env", "NAME[=VALUE]", _variable),
     "deadlines": ("--deadline", "PHASE=SECONDS", _deadline),
+    "labels": ("--label", "NAME=VALUE", _label),
 }
 """Field that holds a mapping → its flag, given once per entry, the form of an entry, and the function that reads it."""
 

@@ -80,6 +80,10 @@ ParameterName = Annotated[
 ]
 SystemText = Annotated[str, text(r"^[^\u0000]*$", "a text without null characters")]
 """Text that an operating system accepts as an argument or as the value of a variable."""
+LabelText = Annotated[
+    str, text("^[^\\u0000-\\u001f]{1,200}$", "a text of 1 to 200 characters without control characters")
+]
+"""Value of a label."""
 PathText = Annotated[str, text(r"^[^\u0000]+$", "a text without null characters, not empty")]
 Timestamp = Annotated[
     str,

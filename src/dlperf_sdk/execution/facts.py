@@ -41,7 +41,7 @@ def facts_of(
     }
     requested_fields = spec.to_dict()
     if plan is None:
-        names = [field for field in attrs.fields(RunSpec) if field.name != "options"]
+        names = [field for field in attrs.fields(RunSpec) if field.name not in _NO_FACTS]
         return tuple(
             Fact(field.name, field.metadata["role"], requested_fields[field.name], None) for field in names
         )
@@ -58,7 +58,7 @@ def facts_of(
     }
     facts: list[Fact] = []
     for field in attrs.fields(RunSpec):
-        if field.name == "options":
+        if field.name in _NO_FACTS:
             continue
         requested = requested_fields[field.name]
         # A value that no worker can contradict is as requested.
@@ -80,6 +80,8 @@ def facts_of(
     return tuple(facts)
 
 
+_NO_FACTS = ("options", "labels")
+"""Fields without a fact of their own: each option is one, and labels describe the run, not the case."""
 _CONFIRMED_BY_WORKERS = frozenset({"precision", "compiler", "layout"})
 """Fields that only a worker's record confirms: without one, `observed` stays None."""
 

@@ -49,6 +49,8 @@ def list_run_context(result: Result, directory: Path | None) -> tuple[tuple[str,
             text = f"{fact.name}: requested {fact.requested}, used {fact.observed}"
             pairs.append(("Observed", Cell(text, "doubt")))
     pairs += [("Note", Cell(note, "doubt")) for note in result.notes]
+    if result.spec.labels:
+        pairs.append(("Labels", format_labels(result.spec.labels)))
     period = _format_period(result.started_at, result.finished_at)
     if result.imported is None:
         pairs.append(("Measured", f"{period}, with dlperf-sdk {result.sdk_version}"))
@@ -56,6 +58,11 @@ def list_run_context(result: Result, directory: Path | None) -> tuple[tuple[str,
         pairs.append(("Logs changed", f"{period}; imported with dlperf-sdk {result.sdk_version}"))
     pairs.append(("Run", result.id) if directory is None else ("Files", f"{directory}/"))
     return tuple(pairs)
+
+
+def format_labels(labels: Mapping[str, str]) -> str:
+    """Format labels as `commit=1f3a9c, branch=main`."""
+    return ", ".join(f"{name}={value}" for name, value in labels.items())
 
 
 def _format_period(start: str, end: str) -> str:

@@ -23,7 +23,7 @@ from dlperf_sdk.results.table import COLUMNS, TableColumn, Value, columns, rows
 
 FILE = ".index.sqlite"
 """Name of the index's file in the store's directory."""
-VERSION = 1
+VERSION = 2
 """Version of the index's tables. An index of another version is built again."""
 _BUSY_SECONDS = 60.0
 """Seconds that one writer waits for another."""

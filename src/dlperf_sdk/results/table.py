@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from dlperf_sdk.documents.json_values import replace_control_characters
+from dlperf_sdk.spec.identity import case_key
 
 if TYPE_CHECKING:
     from dlperf_sdk.interfaces.measurer import Metric
@@ -61,12 +62,28 @@ class _TableRow:
         spec = self.result.spec
         return None if spec.wants_max_batch else spec.batch_size * devices
 
+    def hardware(self) -> str:
+        """Return the distinct devices that trained: GPUs by name, or processors by model and usable number."""
+        is_on_cpu = self.fact("device") in (None, "cpu", "auto")
+        names = [name for node in self.result.hardware for name in _list_devices(node, is_on_cpu)]
+        return ", ".join(dict.fromkeys(names))
+
     def repeats(self) -> int:
         imported = self.result.imported
         return len(self.result.repeats if imported is None else imported.sources)
 
     def verdicts(self, outcome: str) -> str:
         return " ".join(verdict.name for verdict in self.result.verdicts if verdict.outcome == outcome)
+
+
+def _list_devices(node: Mapping[str, Any], is_on_cpu: bool) -> list[str]:
+    """List the devices of a node's description of itself, which may hold anything."""
+    gpus, cpu = node.get("gpus"), node.get("cpu")
+    if not is_on_cpu and isinstance(gpus, list | tuple):
+        return [str(gpu.get("name", "GPU")) for gpu in gpus if isinstance(gpu, Mapping)]
+    if not isinstance(cpu, Mapping) or "model" not in cpu:
+        return []
+    return [f"{cpu['model']}, {cpu['usable']} processors" if "usable" in cpu else str(cpu["model"])]
 
 
 _Reader = Callable[[_TableRow], Any]
@@ -151,6 +168,15 @@ _FIXED: tuple[tuple[str, Any, _Reader, str], ...] = (
         str,
         lambda row: None if row.result.imported is None else row.result.imported.importer,
         "Name of the importer; empty if dlperf-sdk measured the result.",
+    ),
+    ("hardware", str, lambda row: row.hardware(), "GPUs of the nodes, or their processors."),
+    ("case_key", str, lambda row: case_key(row.result.spec), "Key of the case and its measured window."),
+    ("case_name", str, lambda row: row.result.spec.label, "Short name of the case, without defaults."),
+    (
+        "labels",
+        str,
+        lambda row: json.dumps(row.result.spec.labels, sort_keys=True) if row.result.spec.labels else None,
+        "Labels of the run, as a JSON object.",
     ),
     ("started_at", str, lambda row: row.result.started_at, "UTC, ISO 8601."),
     ("sdk_version", str, lambda row: row.result.sdk_version, "Version of dlperf-sdk that wrote the result."),

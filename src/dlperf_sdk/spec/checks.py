@@ -22,6 +22,7 @@ MOST_BYTES = 2**60
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_LABEL = re.compile(r"[^\u0000-\u001f]{1,200}")
 CONTAINER_RUNNERS = ("podman", "docker", "apptainer", "enroot")
 """Programs that run containers; `dlperf_sdk.environments.container` has the command of each."""
 _IMAGE = re.compile(r"[A-Za-z0-9./][^\0\s]{0,500}")
@@ -149,6 +150,20 @@ def options(_: Any, attribute: Any, value: Any) -> None:
         if not isinstance(content, int | float) or not -sys.float_info.max <= content <= sys.float_info.max:
             raise SpecError(
                 f"The option {name!r} is {format_value(content)}; it must be a finite number, a text, true or false."
+            )
+
+
+def labels(_: Any, attribute: Any, value: Any) -> None:
+    """Validate the mapping of label names to texts.
+
+    Raises:
+        SpecError: a name or a value is invalid.
+    """
+    for name, content in _items(attribute, value, _OPTION, "a label"):
+        if not isinstance(content, str) or not _LABEL.fullmatch(content):
+            raise SpecError(
+                f"The label {name!r} is {format_value(content)}; it must be a text of 1 to 200 characters without "
+                "control characters."
             )
 
 

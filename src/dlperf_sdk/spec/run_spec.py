@@ -19,7 +19,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.documents.field_types import OptionName, SystemText, VariableName
+from dlperf_sdk.documents.field_types import LabelText, OptionName, SystemText, VariableName
 from dlperf_sdk.documents.json_values import check_plain
 from dlperf_sdk.errors import SpecError, UnknownName
 from dlperf_sdk.spec import checks
@@ -192,6 +192,12 @@ class RunSpec:
         None,
         validator=optional(whole_number(1, checks.MOST_BYTES)),
     )
+    labels: dict[OptionName, LabelText] = context(
+        "Labels of the result, such as commit=1f3a9c; runs that differ only in labels are of one case.",
+        {},
+        validator=checks.labels,
+        converter=checks.copy_mapping,
+    )
 
     def __attrs_post_init__(self) -> None:
         if not self.wants_max_batch and self.batch_size % self.accumulation:
@@ -274,7 +280,7 @@ class RunSpec:
         """Return the spec as JSON values that follow the schema `run-spec`. Fields with their default are included."""
         plain = attrs.asdict(self, recurse=False)
         plain["topology"], plain["data"] = str(self.topology), str(self.data)
-        for name in ("env", "options", "deadlines"):
+        for name in ("env", "options", "deadlines", "labels"):
             plain[name] = dict(plain[name])
         return {"schema_version": SPEC_VERSION, **plain}
 

@@ -1,0 +1,29 @@
+"""The identity of a case: what two runs share if they measure the same thing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import attrs
+
+from dlperf_sdk.spec.run_spec import RunSpec
+
+
+def identity(spec: RunSpec) -> str:
+    """Return a text that identifies a case: its workload and factors, and its data source, as JSON."""
+    plain = spec.to_dict()
+    names = [field.name for field in attrs.fields(RunSpec) if field.metadata["role"] != "context"]
+    return json.dumps({name: plain[name] for name in names} | {"data": spec.data.source}, sort_keys=True)
+
+
+def window(spec: RunSpec) -> str:
+    """Describe the steps that a repeat measures: first steps are slower than later ones."""
+    protocol = spec.resolved_protocol()
+    before = protocol.canonical_steps + protocol.warmup
+    return f"{protocol.steps} measured steps after {before} others"
+
+
+def case_key(spec: RunSpec) -> str:
+    """Return a key of 12 hexadecimal digits that runs share whose case and measured window are the same."""
+    return hashlib.sha256(f"{identity(spec)} {window(spec)}".encode()).hexdigest()[:12]
