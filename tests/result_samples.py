@@ -20,7 +20,7 @@ def a_result(**changes):
     facts = [
         fact(field.name, field.metadata["role"], spec.to_dict()[field.name])
         for field in attrs.fields(RunSpec)
-        if field.name != "options"
+        if field.name not in ("options", "labels")
     ]
     facts += [fact(name, "workload", value) for name, value in spec.options.items()]
     values = tuple(200.0 + step for step in range(7))

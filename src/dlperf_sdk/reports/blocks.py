@@ -20,6 +20,8 @@ class Cell:
 
     text: str
     tone: Tone = "plain"
+    link: str = ""
+    """Relative address of a page on it, in HTML; empty for none."""
 
 
 def _cell(value: Cell | str) -> Cell:

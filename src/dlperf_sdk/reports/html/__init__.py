@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.analysis.history import History
 from dlperf_sdk.interfaces.collection import Collection
 from dlperf_sdk.reports.blocks import Block
 from dlperf_sdk.results.result import Result
@@ -69,6 +70,18 @@ def report_on_collection(published: Collection) -> str:
 
     render.require()
     return render.document(collection.page(published))
+
+
+def report_on_history(case_history: History) -> str:
+    """Return the history of a case as one HTML document.
+
+    Raises:
+        UsageError: the extra `report` is not installed.
+    """
+    from dlperf_sdk.reports.html import history, render
+
+    render.require()
+    return render.document(history.page(case_history))
 
 
 def blocks_of_results(

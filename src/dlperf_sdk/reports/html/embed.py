@@ -42,9 +42,14 @@ def to_json(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(_ESCAPES)
 
 
-def policy(scripts: Iterable[str]) -> str:
-    """Return a Content-Security-Policy that allows exactly these scripts, styles in the page, and no requests."""
+def policy(scripts: Iterable[str], from_files: bool = False) -> str:
+    """Return a Content-Security-Policy that allows exactly these scripts, styles in the page, and no requests.
+
+    With `from_files` it also allows scripts that are files of the same site.
+    """
     sources = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
+    if from_files:
+        sources = f"'self' file: {sources}"
     return f"default-src 'none'; script-src {sources}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
@@ -75,7 +80,10 @@ def rows(sortable: Sortable) -> dict[str, Any]:
         for row in sortable.table.rows
     ]
     return {
-        "cells": [[[text(cell.text), classes(cell)] for cell in known] for known in distinct],
+        "cells": [
+            [[text(cell.text), classes(cell), *([cell.link] if cell.link else [])] for cell in known]
+            for known in distinct
+        ],
         "right": [column.right for column in sortable.table.columns],
         "rows": numbered,
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from dlperf_sdk.reports.blocks import Block, Table, Tone
+from dlperf_sdk.reports.blocks import Block, Cell, Table, Tone
 
 
 @frozen
@@ -91,3 +91,5 @@ class Page:
     """The sections, in order."""
     colophon: str
     """Program that made the report, and its inputs."""
+    parent: Cell | None = None
+    """Link to the page that lists this one, with its title; None if this one stands alone."""

@@ -6,27 +6,54 @@ from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dlperf_sdk.errors import UsageError
 from dlperf_sdk.reports.blocks import Heading, Labels, Notes, Paragraph, Table
 from dlperf_sdk.reports.html import chart_parts, embed
 from dlperf_sdk.reports.html.page import Abreast, Folded, Page, Plot, Sortable
 
+if TYPE_CHECKING:
+    import jinja2
+
 _NEEDED = ("altair", "jinja2", "vl_convert")
 _KINDS = (Abreast, Folded, Heading, Labels, Notes, Paragraph, Plot, Sortable, Table)
 
 
-def document(page: Page) -> str:
-    """Return a page as an HTML document. It makes no requests, and the texts in it are escaped.
+def document(page: Page, plot_library: str = "") -> str:
+    """Return a page as an HTML document, in which all texts are escaped.
 
-    Its script of Vega is included only if the page has a plot. The extra `report` must be installed, see `require`.
+    The script of Vega is included only if the page has a plot. The extra `report` must be installed, see `require`.
+
+    Args:
+        page: The page.
+        plot_library: Relative address of a file with `plot_script`; the page then requests this file, and nothing else.
+            By default the script is in the page, which makes no requests.
     """
-    import jinja2
     from markupsafe import Markup
 
     plotted = any(_has_plot(section.items) for section in page.sections)
-    scripts = [*([_vega()] if plotted else []), _file("behavior.js")]
+    embedded = [*([plot_script()] if plotted and not plot_library else []), _file("behavior.js")]
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            page=page,
+            policy=embed.policy(embedded, from_files=bool(plotted and plot_library)),
+            # Files of this package, which the policy allows by their digests.
+            style=Markup(_file("style.css")),  # noqa: S704
+            library=plot_library if plotted else "",
+            scripts=[Markup(script) for script in embedded],  # noqa: S704
+            number=_Numbers(),
+        )
+    )
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    import jinja2
+    from markupsafe import Markup
+
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(_file),
         autoescape=True,
@@ -45,14 +72,7 @@ def document(page: Page) -> str:
         "rows": embed.rows,
         "text": embed.text,
     }
-    return environment.get_template("page.html").render(
-        page=page,
-        policy=embed.policy(scripts),
-        # Files of this package, which the policy allows by their digests.
-        style=Markup(_file("style.css")),  # noqa: S704
-        scripts=[Markup(script) for script in scripts],  # noqa: S704
-        number=_Numbers(),
-    )
+    return environment
 
 
 def require() -> None:
@@ -101,7 +121,7 @@ def _file(name: str) -> str:
 
 
 @cache
-def _vega() -> str:
+def plot_script() -> str:
     """Return Vega, Vega-Lite and Vega-Embed as one script that is safe inside `<script>`."""
     import vl_convert
 

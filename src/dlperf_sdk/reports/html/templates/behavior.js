@@ -33,7 +33,8 @@
   const units = { n: 1e-9, "µ": 1e-6, m: 1e-3, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15 };
   const binary = { Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };
   // `1,945.2 MiB` as bytes; null for what is no number.
-  const numeric = (text) => {
+  const numeric = (shown) => {
+    const text = shown.replace("−", "-");
     const found = /^[+-]?[\d,]*\.?\d+(?:e[+-]?\d+)?/i.exec(text);
     if (!found) return null;
     const unit = text.slice(found[0].length).trim();
@@ -104,8 +105,9 @@
     const show = () => {
       const to = state.all ? state.found.length : Math.min(state.from + step, state.found.length);
       const shown = state.found.slice(state.from, to).map((row) => make("tr", {}, ...row.map((cell, at) => {
-        const [said, tone] = cells[at][cell];
-        const cellElement = make("td", { className: `${tone} ${kinds[at]}`, textContent: said });
+        const [said, tone, link] = cells[at][cell];
+        const content = link ? make("a", { href: link, textContent: said }) : said;
+        const cellElement = make("td", { className: `${tone} ${kinds[at]}` }, content);
         if (stacked) cellElement.dataset.label = labels[at];
         return cellElement;
       })));

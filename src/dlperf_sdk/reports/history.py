@@ -1,0 +1,199 @@
+"""Show histories of cases: one in full, or several in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlperf_sdk.analysis.history import TIME, Change, History, Run
+from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table, Verbatim
+from dlperf_sdk.reports.numbers import common_scale, format_count, quantity
+from dlperf_sdk.reports.run_context import format_labels
+from dlperf_sdk.reports.sparkline import mark_positions, sparkline
+
+METHOD = (
+    "Change points: the segmentation of least penalized rank cost (Killick et al. 2012; Lung-Yut-Fong et al. 2015). "
+    "About 5 % of histories without a change show one, and more if runs are correlated. A change needs three runs "
+    "after it, and nine in all."
+)
+_WIDTH = 60
+_SHORT_WIDTH = 12
+_NEWEST = 10
+"""Runs that are listed on a terminal."""
+
+
+def history_page(history: History) -> list[Block]:
+    """Return the blocks on one case."""
+    valid = history.valid
+    blocks: list[Block] = [Heading(history.name, summarize_changes(history)), Labels(list_summary(history))]
+    if valid:
+        values = [run.throughput or 0.0 for run in valid]
+        positions = [valid.index(change.after) for change in history.changes]
+        lines = [sparkline(values, _WIDTH), mark_positions(positions, len(values), _WIDTH)]
+        scale = common_scale([min(values), max(values)], history.unit)
+        span = f"{scale(min(values))} to {scale.with_unit(max(values))}"
+        title = f"Throughput from {span}, over {describe_order(history)}"
+        blocks.append(Verbatim("\n".join(line for line in lines if line), title))
+        blocks.append(levels_table(history))
+    blocks.append(_newest_table(history))
+    return [*blocks, Paragraph(METHOD, "quiet")]
+
+
+def overview(histories: Sequence[History]) -> list[Block]:
+    """Return a table with a row per case."""
+    # A column with one value for all cases is left out.
+    differs = len({history.hardware for history in histories}) > 1
+    columns = (
+        Column("case"),
+        *((Column("hardware"),) if differs else ()),
+        Column("runs", right=True),
+        Column("newest", whole=True),
+        Column("throughput", right=True),
+        Column("history", whole=True),
+        Column("last change"),
+    )
+    rows = tuple(
+        (
+            Cell(history.name),
+            *((Cell(history.hardware or "unknown"),) if differs else ()),
+            Cell(str(len(history.runs))),
+            Cell(history.newest.day),
+            format_newest(history),
+            Cell(short_line(history)),
+            format_change(history.changes[-1]) if history.changes else Cell("none", "quiet"),
+        )
+        for history in histories
+    )
+    return [
+        Table(columns, rows),
+        Paragraph("The words of one case show its history.", "quiet"),
+    ]
+
+
+def list_summary(history: History) -> tuple[tuple[str, Cell | str], ...]:
+    """Return labeled lines on a history."""
+    first, last = history.runs[0], history.runs[-1]
+    failed = len(history.runs) - len(history.valid)
+    counts = [format_count(len(history.runs), "run")]
+    if failed:
+        counts.append(f"{failed} failed")
+    if history.omitted:
+        reason = "older" if history.order == TIME else f"older or without {history.order}"
+        counts.append(f"{history.omitted} not shown ({reason})")
+    return (
+        ("Hardware", history.hardware or "unknown"),
+        (
+            "Runs",
+            f"{', '.join(counts)}; {_format_position(first, history.order)} to {_format_position(last, history.order)}",
+        ),
+        ("Newest run", format_newest(history)),
+        ("Key", history.key),
+    )
+
+
+def summarize_changes(history: History) -> Cell:
+    """Return the number of changes, and the last one."""
+    if not history.changes:
+        return Cell("no change", "quiet")
+    last = format_change(history.changes[-1])
+    return Cell(f"{format_count(len(history.changes), 'change')}, the last {last.text}", last.tone)
+
+
+def format_change(change: Change) -> Cell:
+    """Return a change's size and day: `−3.1 % on 2026-03-14`."""
+    return Cell(f"{change.percent} on {change.after.day}", "bad" if change.ratio < 1 else "good")
+
+
+def format_newest(history: History) -> Cell:
+    """Return the throughput of the newest run, or its problem."""
+    newest = history.newest
+    if newest.throughput is None:
+        return Cell(newest.problem, "bad")
+    return Cell(quantity(newest.throughput, history.unit))
+
+
+def short_line(history: History) -> str:
+    """Return a short sparkline of all valid runs."""
+    return sparkline([run.throughput or 0.0 for run in history.valid], _SHORT_WIDTH)
+
+
+def format_time(run: Run) -> str:
+    """Return the start of a run: `2026-03-14 10:15`, in UTC."""
+    return run.started_at[:16].replace("T", " ")
+
+
+def describe_order(history: History) -> str:
+    """Return what the runs are in order of, for a sentence."""
+    return history.order.replace("_", " ")
+
+
+def levels_table(history: History) -> Table:
+    """Return a row per level: its runs, its throughput, and what changed at its start."""
+    scale = common_scale([level.throughput for level in history.levels], history.unit)
+    columns = (
+        Column("from", whole=True),
+        Column("to", whole=True),
+        Column("runs", right=True),
+        Column(f"throughput, {scale.unit}", right=True),
+        Column("change", right=True),
+        Column("differs at the change"),
+    )
+    changes: list[Change | None] = [None, *history.changes]
+    rows = []
+    for level, change in zip(history.levels, changes, strict=True):
+        size = Cell("")
+        if change is not None:
+            size = Cell(change.percent, "bad" if change.ratio < 1 else "good")
+        rows.append(
+            (
+                Cell(_format_position(level.runs[0], history.order)),
+                Cell(_format_position(level.runs[-1], history.order)),
+                Cell(str(len(level.runs))),
+                Cell(scale(level.throughput)),
+                size,
+                Cell("" if change is None else ", ".join(change.differences) or "no version or label"),
+            )
+        )
+    return Table(columns, tuple(rows), "Levels")
+
+
+def runs_table(history: History, runs: Sequence[Run]) -> Table:
+    """Return a row per run, failed ones included, in their order."""
+    values = [run.throughput for run in runs if run.throughput is not None]
+    scale = common_scale(values or [1.0], history.unit)
+    columns = (
+        Column("started", whole=True, key=True),
+        Column(f"throughput, {scale.unit}", right=True),
+        Column("95 % interval", right=True),
+        Column("versions"),
+        Column("labels"),
+        Column("run", whole=True),
+    )
+    rows = tuple(
+        (
+            Cell(format_time(run)),
+            Cell(run.problem, "bad") if run.throughput is None else Cell(scale(run.throughput)),
+            Cell("–", "quiet")
+            if run.throughput is None or run.low is None or run.high is None
+            else Cell(scale.interval(run.low, run.high)),
+            Cell(", ".join(run.versions.values())),
+            Cell(format_labels(run.labels)),
+            Cell(run.id),
+        )
+        for run in runs
+    )
+    return Table(columns, rows, "Runs")
+
+
+def _newest_table(history: History) -> Table:
+    """Return a row per run of the newest, with the columns that fit a terminal."""
+    table = runs_table(history, history.runs[-_NEWEST:][::-1])
+    indexes = [
+        index for index, column in enumerate(table.columns) if column.title not in ("started", "versions")
+    ]
+    rows = tuple(tuple(row[index] for index in indexes[-1:] + indexes[:-1]) for row in table.rows)
+    columns = tuple(table.columns[index] for index in indexes[-1:] + indexes[:-1])
+    return Table(columns, rows, f"Newest runs of {len(history.runs)}")
+
+
+def _format_position(run: Run, order: str) -> str:
+    return run.day if order == TIME else str(run.value(order))

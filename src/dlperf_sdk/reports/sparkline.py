@@ -1,0 +1,35 @@
+"""A series of numbers as a line of block characters."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from dlperf_sdk.worker.estimate import median
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_LEAST_SPAN = 0.05
+"""Span from the lowest to the highest block, relative to the largest value: noise of a percent is no mountain range."""
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """Return a block per value, of heights between the least and the largest; medians where there are more values."""
+    if not values:
+        return ""
+    bins = min(width, len(values))
+    edges = [round(len(values) * place / bins) for place in range(bins + 1)]
+    heights = [median(values[start:end]) for start, end in itertools.pairwise(edges)]
+    low, high = min(heights), max(heights)
+    span = max(high - low, _LEAST_SPAN * high)
+    low = (low + high - span) / 2
+    return "".join(_BLOCKS[min(7, int(8 * (height - low) / span))] for height in heights)
+
+
+def mark_positions(positions: Sequence[int], count: int, width: int) -> str:
+    """Return a line with `^` below the blocks of these positions in a sparkline of `count` values."""
+    bins = min(width, count)
+    edges = [round(count * place / bins) for place in range(bins + 1)] if bins else []
+    return "".join(
+        "^" if any(start <= position < end for position in positions) else " "
+        for start, end in itertools.pairwise(edges)
+    ).rstrip()
