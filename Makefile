@@ -123,7 +123,7 @@ test-frameworks: $(FRAMEWORKS:%=test-%) test-together
 
 # Reports in a real browser, which is installed the first time. Where that fails the tests are skipped by name.
 test-report: .venv/browser
-	$(PYTEST) --numprocesses 2 -m browser tests/reports/test_html_browser.py
+	$(PYTEST) --numprocesses 2 -m browser tests/reports/test_html_browser.py tests/reports/test_site_browser.py
 
 .venv/browser: $(READY) scripts/browser.py
 	$(BIN)/pip install --quiet --editable '.[browser]'
@@ -144,6 +144,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/store.py
 	$(BIN)/python benchmarks/campaign.py
 	$(BIN)/python benchmarks/report.py
+	$(BIN)/python benchmarks/site.py
 	$(BIN)/python scripts/in_environment.py torch --with attrs -- benchmarks/overhead.py
 	$(BIN)/python scripts/in_environment.py torch --with attrs --with transformers -- benchmarks/reference_torch.py
 	$(BIN)/python scripts/in_environment.py torch --with attrs -- benchmarks/levers.py

@@ -20,8 +20,8 @@ sys.exit(main())
 
 
 def follow(name: str, folder: Path, programs: Path = PROGRAMS, kind: str = "tutorials") -> None:
-    """Execute all blocks of a page in a folder."""
-    blocks = blocks_of(ROOT / "docs" / kind / f"{name}.md")
+    """Execute all blocks of a page in a folder, except those that are text only."""
+    blocks = [block for block in blocks_of(ROOT / "docs" / kind / f"{name}.md") if block.language != "text"]
     assert blocks
     for block in blocks:
         execute(block, folder, programs)
@@ -75,6 +75,12 @@ def test_campaign_on_a_cluster(tmp_path):
 @pytest.mark.timeout(1200)
 def test_query_results(tmp_path):
     follow("query-results", tmp_path, kind="how-to")
+
+
+@pytest.mark.framework
+@pytest.mark.timeout(1200)
+def test_history(tmp_path):
+    follow("history", tmp_path, kind="how-to")
 
 
 @pytest.mark.framework

@@ -1,12 +1,16 @@
-"""`dlperf history`, on results that were made up."""
+"""`dlperf history` and the page about it, on results that were made up and on runs of the NumPy example."""
 
 import json
 from pathlib import Path
 
+import attrs
 import pytest
 from cli_fixtures import dlperf, isolated_directory, stored  # noqa: F401
+from code_blocks import blocks_of, execute
 
 from dlperf_sdk.interfaces.measurer import Metric
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "history.md"
 
 
 @pytest.fixture
@@ -73,3 +77,12 @@ def test_a_history_in_files(dlperf, days):
     assert "\\u003cb\\u003enew" in text
     assert dlperf("history", "fp32", "-o", "one.md")[0] == 0
     assert "−10.0 %" in Path("one.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.timeout(1200)
+def test_the_page_on_histories(tmp_path):
+    pytest.importorskip("altair", reason="The page writes HTML, which needs the extra report.")
+    for block in blocks_of(PAGE):
+        if block.language != "text":
+            text = block.text.replace("torch resnet50", "numpy linear").replace("--set image_size=64 ", "")
+            execute(attrs.evolve(block, text=text.replace("history resnet50", "history linear")), tmp_path)

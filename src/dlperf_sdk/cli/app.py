@@ -41,6 +41,7 @@ COMMANDS = {
     "report": ("reporting:report", "Show one result in full, or several in a table per workload."),
     "query": ("querying:query", "Query the results of a store with SQL."),
     "history": ("history:history", "Show a case over time or versions, and where its level changed."),
+    "site": ("site:site", "Write a static site with a page and a history per case."),
     "cost": ("costing:cost", "Show what a million samples cost, and the energy of one sample."),
     "predict": ("predicting:predict", "Predict the throughput of a larger topology from smaller ones."),
     "export": ("exchanging:export", "Export results for other programs."),

@@ -63,7 +63,8 @@ def history(
     if output is not None:
         if len(histories) > 1:
             raise UsageError(
-                f"-o takes the history of one case, and {len(histories)} have these words. Add a word or a key."
+                f"-o takes the history of one case, and {len(histories)} have these words. Add a word or the case's "
+                f"key; `dlperf site` writes all."
             )
         write_file(output, _render(histories[0], output).encode("utf-8", "backslashreplace"), common)
     elif common.json:

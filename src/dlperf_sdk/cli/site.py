@@ -1,0 +1,59 @@
+"""`site`: a static site on the histories of a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter, validators
+
+from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say
+from dlperf_sdk.folders import RESULTS
+
+
+@command
+def site(
+    store: Annotated[Path, Parameter(metavar="STORE", help="Directory with the runs.")] = RESULTS,
+    /,
+    *,
+    output: Annotated[
+        Path,
+        Parameter(
+            name=["--output", "-o"], metavar="DIR", help="Directory of the site: new, empty, or with a site."
+        ),
+    ] = Path("site"),
+    reports: Annotated[
+        int,
+        Parameter(
+            metavar="N",
+            validator=validators.Number(gte=0),
+            help="Newest runs of each case that get a report of their own; the runs on both sides of a change get one, "
+            "too.",
+        ),
+    ] = 3,
+    redact: Annotated[
+        bool,
+        Parameter(negative=(), show_default=False, help="Leave out the names of hosts and users in reports."),
+    ] = False,
+    common: Common = AS_USUAL,
+) -> int:
+    """Write a static site: all cases with search, a page per case with its history and changes, and reports on runs.
+
+    The pages need no server and no network: open index.html, or put the directory on any web server. Written again, it
+    is replaced.
+    """
+    import attrs
+
+    from dlperf_sdk.cli.redacting import redact_local
+    from dlperf_sdk.reports.html.site import write_site
+    from dlperf_sdk.results.store import ResultStore
+
+    written = write_site(ResultStore(store), output, reports, redact_local if redact else None)
+    if common.json:
+        emit({"index": str(output / "index.html"), **attrs.asdict(written)})
+    else:
+        say(
+            f"{output / 'index.html'}: {written.cases:,} cases, {written.reports:,} reports, "
+            f"{written.bytes / 1e6:,.1f} MB"
+        )
+    return 0

@@ -1,0 +1,127 @@
+"""A static site: its pages, its links, what it replaces, and that no text in it becomes markup."""
+
+import html
+import re
+
+import attrs
+import pytest
+from history_samples import HOSTILE, fill
+
+from dlperf_sdk.errors import StoreError, UsageError
+from dlperf_sdk.results.store import ResultStore
+
+site = pytest.importorskip("dlperf_sdk.reports.html.site", reason="The site needs the extra report.")
+pytest.importorskip("altair", reason="The site needs the extra report.")
+
+RUNS = 120
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return ResultStore(fill(tmp_path_factory.mktemp("store"), RUNS))
+
+
+@pytest.fixture(scope="module")
+def written(store, tmp_path_factory):
+    """The directory of a site, and its size."""
+    output = tmp_path_factory.mktemp("pages") / "site"
+    return output, site.write_site(store, output, reports=1)
+
+
+def texts(output):
+    return {path: path.read_text(encoding="utf-8") for path in sorted(output.rglob("*.html"))}
+
+
+def test_there_is_a_page_per_case_and_a_report_per_selected_run(store, written):
+    output, size = written
+    pages = texts(output)
+    assert size.cases == len(list((output / "cases").iterdir())) == 6
+    # The newest run of each case, and the two beside the only change.
+    assert size.reports == len(list((output / "runs").iterdir())) == 8
+    files = [path for path in output.rglob("*") if path.is_file() and path.name != site.MARKER]
+    assert size.bytes == sum(path.stat().st_size for path in files)
+    assert sum("vegaEmbed = vegaEmbed" in text for text in pages.values()) == 0
+    index = pages[output / "index.html"]
+    assert "−10.0 % on 2025-01-11" in index
+    assert "framework_version 2.4 → 2.5" in index
+    assert "1 result" in index  # that cannot be read
+    assert str(store.directory) not in index
+
+
+def test_every_link_leads_to_a_page_of_the_site(written):
+    output, _ = written
+    pages = texts(output)
+    linked = {output / "index.html"}
+    for path, text in pages.items():
+        # Those in rows that a script shows are JSON.
+        addresses = set(re.findall(r'(?:href|src)="([^"#]+)"', text)) | set(
+            re.findall(r',"([^"]+\.html)"\]', text)
+        )
+        assert addresses, path
+        for address in addresses:
+            target = (path.parent / html.unescape(address)).resolve()
+            assert target.is_file(), f"{path.name}: {address}"
+            linked.add(target)
+    assert {path.resolve() for path in pages} <= {path.resolve() for path in linked}
+
+
+def test_no_text_of_a_result_becomes_markup(written):
+    output, _ = written
+    for path, text in texts(output).items():
+        assert HOSTILE not in text, path
+        assert "<img" not in text, path
+        assert "http" not in re.sub(r"http-equiv|http://www.w3.org/\S+", "", text), path
+    assert not [path for path in output.rglob("*") if "onerror" in path.name]
+
+
+def test_a_site_replaces_an_earlier_one_and_nothing_else(store, tmp_path):
+    output = tmp_path / "site"
+    site.write_site(store, output, reports=2)
+    stale = output / "cases" / "000000000000.html"
+    stale.write_text("a case that is gone")
+    mine = output / "robots.txt"
+    mine.write_text("mine")
+    assert site.write_site(store, output, reports=0).reports == 2
+    assert not stale.exists()
+    assert mine.read_text() == "mine"
+    assert len(list((output / "runs").iterdir())) == 2
+
+
+def test_a_directory_with_other_files_is_refused(store, tmp_path):
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(UsageError, match="is no site of dlperf's"):
+        site.write_site(store, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_nothing_is_written_through_links(store, tmp_path):
+    output, elsewhere = tmp_path / "site", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    output.mkdir()
+    (output / site.MARKER).touch()
+    (output / "cases").symlink_to(elsewhere)
+    with pytest.raises(UsageError, match="symbolic link"):
+        site.write_site(store, output)
+    (output / "cases").unlink()
+    target = tmp_path / "index.txt"
+    target.write_text("mine")
+    (output / "index.html").symlink_to(target)
+    site.write_site(store, output, reports=0)
+    assert target.read_text() == "mine"
+    assert not (output / "index.html").is_symlink()
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_each_report_is_redacted(store, tmp_path):
+    output = tmp_path / "site"
+    site.write_site(store, output, 1, lambda result: attrs.evolve(result, notes=("made anonymous",)))
+    reports = [path.read_text(encoding="utf-8") for path in (output / "runs").iterdir()]
+    assert len(reports) == 8
+    assert all("made anonymous" in report for report in reports)
+
+
+def test_an_empty_store_has_no_site(tmp_path):
+    (tmp_path / "store").mkdir()
+    with pytest.raises(StoreError, match="no results"):
+        site.write_site(ResultStore(tmp_path / "store"), tmp_path / "site")
+    assert not (tmp_path / "site").exists()
