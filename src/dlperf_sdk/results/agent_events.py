@@ -15,7 +15,8 @@ from dlperf_sdk.results.records import Failure, Repeat
 def attempt_outcome(event: Mapping[str, Any]) -> Repeat | Failure:
     """Return the finished repeat of an event `attempt-ended`, or its failure.
 
-    If the event has no failure but an invalid record, or none, the result is a failure of the kind `invalid-record`.
+    An event without a failure must have valid records. Otherwise the function returns a failure of the kind
+    `invalid-record`.
 
     Raises:
         DocumentError: a field of the event's failure has an impossible value.

@@ -138,8 +138,9 @@ def result_from_dict(
 
     Args:
         plain: The document.
-        read_attempt: Function that returns the repeat of an attempt number. It is called, when a repeat is first
-            used, if the document has attempt numbers in place of records. By default it raises a `DocumentError`.
+        read_attempt: Function that returns the repeat with a given attempt number. It is used only for a document
+            that has attempt numbers in place of records, and only when a repeat of the result is accessed. The
+            default raises a `DocumentError`.
 
     Raises:
         DocumentError: the document breaks the schema, is of another major version, has a spec with an impossible

@@ -60,7 +60,7 @@ def to_arrow(results: Sequence[Result], per: Per = "result") -> Any:
 
 
 def to_pandas(results: Sequence[Result], per: Per = "result") -> Any:
-    """Return a `pandas.DataFrame`. A missing value is NA, in a column of real numbers NaN.
+    """Return a `pandas.DataFrame`. A missing value is NaN in a column of real numbers, and NA in any other column.
 
     Args:
         results: The results.

@@ -40,11 +40,11 @@ class Expected:
 
 
 def complete_records(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
-    """Check that the records are complete; fail otherwise.
+    """Check that the records are complete. The verdict is `pass` or `fail`.
 
-    Every repeat of the protocol finished, with distinct attempt numbers. In each of them every rank wrote a
-    record of the expected request, with every replica, the expected numbers of step times, data waits, losses and
-    samples, and a window of positive, finite length.
+    Records are complete if the protocol's number of repeats finished, their attempt numbers are distinct, and each
+    repeat has one record of every rank. Such a record belongs to the expected request, and has every replica, the
+    expected numbers of step times, data waits, losses and samples, and a window of positive, finite length.
     """
     problems = list(_incomplete(repeats, expected))
     if problems:
@@ -110,12 +110,12 @@ def _incomplete_record(record: Record, repeat: Repeat, expected: Expected) -> It
 
 
 def finite_loss(repeats: tuple[Repeat, ...]) -> Verdict:
-    """Check that no loss is NaN or infinite: on the canonical batch, in the warm-up, in the window.
+    """Check that no loss is NaN or infinite: on the canonical batch, in the warm-up, or in the window.
 
     A failure names the first step with such a loss. Without any loss, the verdict is inconclusive.
 
-    A loss scaler does not affect the check. It multiplies the loss only for the backward pass, where gradients may
-    overflow; the loss of a step that it then skips is finite.
+    A loss scaler does not affect the check. It skips a step whose gradients overflow, but the reported loss of that
+    step is not scaled, and so it is finite.
     """
     count = 0
     for location, losses in _losses(repeats):
@@ -143,11 +143,11 @@ def _losses(repeats: tuple[Repeat, ...]) -> Iterator[tuple[str, tuple[float, ...
 def loss_falls(
     repeats: tuple[Repeat, ...], learning_rate_policy: str = "constant", strategy: str = STRATEGIES.default
 ) -> Verdict:
-    """Check that the loss of every replica falls below its first value on the canonical batch, which stays the same.
+    """Check that the loss of every replica falls below its first value during the steps on the canonical batch.
 
     With an asynchronous strategy, the mean over the replicas is checked. The verdict is inconclusive if there are
-    fewer than two steps on that batch. It is also inconclusive under the learning-rate policy `warmup` if a
-    finite loss does not fall: the first rates are close to zero.
+    fewer than two steps on the canonical batch. It is also inconclusive if a finite loss does not fall under the
+    learning-rate policy `warmup`, whose first rates are close to zero.
     """
     name, kind, smallest_fall = "loss-falls", INTEGRITY, math.inf
     for attempt, label, losses in _canonical(repeats, strategy):
@@ -222,9 +222,11 @@ def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
     """Check that the requested precision was in effect.
 
     Each trainer's outputs must deviate from fp32 by an amount within the bounds of the precision, and a precision
-    that a trainer reports must be the requested one. The verdict is inconclusive if a trainer reports no
-    deviation. It is also inconclusive if the deviation is finite but above narrow bounds, and that trainer
-    reports the requested precision: the network then amplifies rounding.
+    that a trainer reports must be the requested one. The verdict is inconclusive in two cases:
+
+    - A trainer reports no deviation.
+    - The precision rounds more coarsely than fp32, the trainer reports it, and its deviation is finite but above the
+      upper bound. Such a network amplifies rounding.
     """
     name, kind, bounds = "precision-effective", INTEGRITY, PRECISIONS[precision]
     records = [(repeat.attempt, record) for repeat in repeats for record in repeat.records]

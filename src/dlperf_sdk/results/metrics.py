@@ -28,12 +28,12 @@ def throughput(repeat: Repeat) -> float:
 
 
 def step_times(repeat: Repeat) -> list[float]:
-    """Return the seconds of each step in the window, each of the trainer that was slowest in that step."""
+    """Return the duration of each step of the window, in seconds: that of the step's slowest trainer."""
     return estimate.slowest_step_times([record.step_times for record in repeat.records])
 
 
 def data_wait_fraction(repeat: Repeat) -> float:
-    """Return the largest fraction of its window that any trainer waited for input."""
+    """Return the fraction of the window during which a trainer waited for input; the largest over the trainers."""
     return max(math.fsum(record.data_waits) / record.window.seconds for record in repeat.records)
 
 

@@ -27,14 +27,13 @@ faster."""
 def steady_state(repeats: tuple[Repeat, ...], warmup: int) -> Verdict:
     """Check that the mean step time of the window is within 1 % of the stationary mean.
 
-    The verdict passes or fails only if the window shows clearly which of both holds; else it is inconclusive. It
-    is also inconclusive if the window has too few steps, a step time that is not positive, many batches that were
-    prepared before it, or many skipped steps. `docs/reference/operating-characteristics.md` states the rates of
-    wrong verdicts.
+    The verdict is inconclusive if the step times are too noisy to decide. It is also inconclusive if the window has
+    too few steps, a step time that is not positive, many batches that were prepared before the window, or many
+    skipped steps. `docs/reference/operating-characteristics.md` states the rates of wrong verdicts.
 
     Args:
         repeats: The finished repeats.
-        warmup: Number of warm-up steps that were taken; the verdict's text suggests another number.
+        warmup: Number of warm-up steps that were taken, for the advice in the verdict's text.
     """
     times = [metrics.step_times(repeat) for repeat in repeats]
     if reasons := list(_disturbances(repeats, times)):
@@ -66,7 +65,7 @@ def _advice(state: SteadyState, warmup: int) -> str:
 
 
 def _disturbances(repeats: tuple[Repeat, ...], times: list[list[float]]) -> Iterator[str]:
-    """Return what keeps a window from being assessed."""
+    """Yield a sentence for each reason why a window cannot be assessed."""
     steps = min(map(len, times), default=0)
     if steps < FEWEST_STEPS:
         yield f"The window has {steps} steps; the test takes {FEWEST_STEPS}."
@@ -87,11 +86,11 @@ def _disturbances(repeats: tuple[Repeat, ...], times: list[list[float]]) -> Iter
 
 
 def spread(repeats: tuple[Repeat, ...]) -> Verdict:
-    """Check that the relative standard deviation of the throughput between repeats is at most `SPREAD`.
+    """Check that the standard deviation of the throughput between repeats is at most `SPREAD` times the median.
 
-    The standard deviation is estimated from the mean difference of the repeats, and does not grow with their
-    number. With one repeat the verdict is inconclusive. `docs/reference/operating-characteristics.md` states the
-    rates of wrong verdicts.
+    The standard deviation is estimated from the mean difference between repeats. Unlike the range, it does not grow
+    with the number of repeats. With one repeat the verdict is inconclusive.
+    `docs/reference/operating-characteristics.md` states the rates of wrong verdicts.
     """
     if len(repeats) < 2:
         return Verdict("spread", QUALITY, INCONCLUSIVE, "One repeat has no spread.")
@@ -105,9 +104,14 @@ def spread(repeats: tuple[Repeat, ...]) -> Verdict:
 
 
 def stopping_rule(repeats: tuple[Repeat, ...], protocol: Protocol) -> Verdict:
-    """Check that an adaptive run took as many repeats as its first ones showed to be needed; else it is inconclusive.
+    """Check that an adaptive run took as many repeats as its stopping rule requires.
 
-    The verdict is not applicable for a protocol with a fixed number of repeats. `protocol` is the one of the case.
+    The rule derives the number from the first repeats. The verdict is inconclusive if fewer were taken, and not
+    applicable if the protocol has a fixed number of repeats.
+
+    Args:
+        repeats: The finished repeats.
+        protocol: The protocol of the case.
     """
     name, kind = "stopping-rule", QUALITY
     if protocol.target is None:

@@ -117,7 +117,7 @@ class Replica:
 
 @frozen
 class WorkerRecord:
-    """Facts about a finished trainer process from its record, whatever its program."""
+    """Fields of a finished trainer's record that are the same for all programs, such as `measure` and `parity`."""
 
     status: Literal["ok"] = field(default="ok", init=False)
     """Status of the trainer: it finished."""
@@ -194,7 +194,7 @@ class WorkerFailure:
 
 @frozen
 class FailedRecord:
-    """The record of a trainer process that failed, whatever its program."""
+    """The record of a trainer process that failed. It is the same for all programs, such as `measure` and `parity`."""
 
     status: Literal["failed"] = field(default="failed", init=False)
     """Status of the trainer: it failed."""

@@ -43,8 +43,8 @@ def redact_result(result: Result, hosts: Iterable[str] = (), users: Iterable[str
     """Return a copy of a result without the names of hosts and users.
 
     Host names become `host-1`, …, user names `user`, `user-2`, …, boot ids `boot-1`, …. The names of home
-    directories are replaced, and credentials in URLs removed. A name that is also a word of the project is kept.
-    Nothing is looked up on this machine.
+    directories are replaced, and credentials in URLs removed. A name is kept if it is also a word of the schemas or
+    of the case, such as `cpu`. The names of this machine and its user are not looked up.
 
     Args:
         result: The result. Its records are read.
@@ -69,8 +69,8 @@ def redact_result(result: Result, hosts: Iterable[str] = (), users: Iterable[str
 def redact_text(text: str, hosts: Iterable[str], users: Iterable[str]) -> str:
     """Return a text without the names of these hosts and users, names of home directories, and credentials in URLs.
 
-    Hosts are replaced by `host-1`, …, users by `user`, `user-2`, …, home directories by `user`. A name that is
-    also a word of the project, a single character, a number or `root` is kept.
+    Hosts are replaced by `host-1`, …, users by `user`, `user-2`, …, home directories by `user`. A name is kept if it
+    is also a word of the schemas, such as `cpu`, or if it is a single character, a number or `root`.
     """
     return _make_replacer([(host,) for host in hosts], users, _schema_words())(text)
 

@@ -67,7 +67,7 @@ class Fact:
 
 @frozen(kw_only=True)
 class Parity:
-    """Agreement of the first steps with the model's float64 reference, from a run of its own or a cached one."""
+    """Agreement of the first steps with the model's float64 reference. The parity run may be an earlier, cached one."""
 
     outcome: Outcome
     """`pass`, `fail`, `inconclusive` or `not-applicable`."""
@@ -229,7 +229,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """True if the case ran and no integrity verdict failed."""
+        """True if the case finished and no integrity verdict failed."""
         return self.status == "ok" and not any(
             v.kind == INTEGRITY and v.outcome == FAIL for v in self.verdicts
         )
@@ -238,9 +238,12 @@ class Result:
     def exit_code(self) -> int:
         """Exit code of `dlperf run`.
 
-        0: the case ran and no integrity verdict failed. 1: an integrity verdict failed. 3: the environment could
-        not be made or used. 4: the case failed otherwise. 5: it failed after at least one finished repeat. 130:
-        it was interrupted.
+        - 0: the case finished, and no integrity verdict failed.
+        - 1: the case finished, and an integrity verdict failed.
+        - 3: the environment could not be made or used, and no repeat finished.
+        - 4: the case failed for another reason, and no repeat finished.
+        - 5: the case failed after at least one finished repeat.
+        - 130: the run was interrupted.
         """
         if self.status == "ok":
             return 0 if self.ok else 1
@@ -258,7 +261,7 @@ class Result:
         return next((verdict for verdict in self.verdicts if verdict.name == name), None)
 
     def raise_for_status(self) -> Result:
-        """Return this result if the case ran, also with failed verdicts.
+        """Raise the failure of the case. Return this result if the case finished, even if verdicts failed.
 
         Raises:
             RunFailed: the case failed. The subclass tells the kind of failure, and `.result` is this result.

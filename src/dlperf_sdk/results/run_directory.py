@@ -105,10 +105,10 @@ class RunDirectory:
             raise DocumentError(f"the log {name} has more than {LARGEST_LOG} bytes")
 
     def write_result(self, result: Result) -> None:
-        """Write `result.json`, and before it those attempts of its repeats that are not stored yet.
+        """Write the attempts of the result's repeats that are not stored yet, and then `result.json`.
 
-        If two repeats have the same attempt number, as in a result that was put together, all records are written
-        into `result.json` instead.
+        If two repeats have the same attempt number, as in a result that combines several runs, `result.json` has
+        all records, and no attempt is written.
 
         Raises:
             DocumentError: the result breaks its own schema, or records that must be copied cannot be read.

@@ -58,12 +58,12 @@ class Deviation:
 
     @property
     def is_small(self) -> bool:
-        """True if the deviation is within the limit with `CONFIDENCE`."""
+        """True if the deviation is below `LIMIT` even at the far end of its interval, at `CONFIDENCE`."""
         return abs(self.value) + self.bound <= LIMIT
 
     @property
     def is_large(self) -> bool:
-        """True if the deviation is beyond the limit with `FAIL_CONFIDENCE`."""
+        """True if the deviation is above `LIMIT` even at the near end of its interval, at `FAIL_CONFIDENCE`."""
         return abs(self.value) - self.fail_bound > LIMIT
 
 
@@ -78,19 +78,21 @@ class SteadyState:
 
     @property
     def is_steady(self) -> bool:
-        """True if all deviations are small, except that of the last quarter, which is too noisy to be required."""
+        """True if all deviations are small. That of the last quarter is not considered, since it is too noisy."""
         return all(deviation.is_small for deviation in _select_required(self.deviations))
 
     @property
     def is_unsteady(self) -> bool:
-        """True if the deviation from a later part is large. The line does not count, because it may not fit."""
+        """True if a deviation is large. That from the straight line is not considered, since the line may not fit."""
         return any(deviation.is_large for deviation in self.deviations[:-1])
 
     @property
     def deciding(self) -> Deviation:
-        """The deviation that decides.
+        """The deviation that decides whether the window is steady.
 
-        Of an unsteady window it is the most clearly large one, of any other the least clearly small one.
+        For an unsteady window, it is the one whose interval lies farthest above the limit. For any other window, it
+        is the one whose interval reaches farthest from zero. The deviation that `is_unsteady` or `is_steady` ignores
+        is left out.
         """
         if self.is_unsteady:
             return max(
@@ -102,9 +104,9 @@ class SteadyState:
 
 
 def assess(series: Sequence[Sequence[float]]) -> SteadyState:
-    """Return the deviations of the step times of a case from a steady pace.
+    """Compare the window's mean step time with estimates of the stationary mean, over all repeats of a case.
 
-    If the window is not clearly steady, periodic slow steps are spread over their period before the comparison.
+    If the step times as measured are not steady, they are compared again after `spread_periodic_steps`.
 
     Args:
         series: Positive step times in seconds, a sequence of at least `FEWEST_STEPS` for each repeat, at least
@@ -165,11 +167,11 @@ def _noise(traces: Sequence[Sequence[float]]) -> float:
 
 
 def spread_periodic_steps(values: Sequence[float]) -> list[float]:
-    """Return the values without their periodic part, at the same mean level; a copy if there is none.
+    """Return step times without their periodic variation, at the same mean level; a copy if they have none.
 
-    The profile of a period is the median at each of its steps, which a few slow first steps do not move. A period
-    counts if it explains more than half of the variance. Periods from 2 to 50 steps are tried that occur at least
-    four times.
+    Periods from 2 to 50 steps are tried, as far as the values contain at least four of them. The profile of a
+    period is the median at each of its steps, on which a few slow first steps have no influence. The profile that
+    explains most of the variance is subtracted, if it explains more than half.
     """
     steps = len(values)
     best, flattest = _squares(values) / (steps - 1) / 2, list(values)

@@ -50,7 +50,7 @@ def run_id(spec: RunSpec, stamp: str, key: str) -> str:
 
     Args:
         spec: The case. Names of framework and model are cut to 24 characters.
-        stamp: First part: a time, for a campaign's case the campaign's stamp.
+        stamp: First part: the campaign's stamp for a case of a campaign, else the start of the run.
         key: Last part, which makes the name unique.
     """
     case_part = (
@@ -208,7 +208,7 @@ def check_id(run_id: str) -> None:
     """Check that a text can name a run: letters, digits, `.`, `-` and `_`, at most 128, a letter or digit first.
 
     Raises:
-        StoreError: it cannot.
+        StoreError: the text cannot name a run.
     """
     if not _ID.fullmatch(run_id):
         raise StoreError(

@@ -13,12 +13,12 @@ from dlperf_sdk.results.records import Repeat
 
 
 class StoredRepeats(Sequence[Repeat]):
-    """A sequence of repeats that equals the tuple of them.
+    """A sequence of repeats whose records are in the store. It is equal to a tuple of the same repeats.
 
-    The first access to a repeat reads the records of all, and keeps them. The length is known without reading.
+    The first access to any repeat reads the records of all repeats into memory. The length is known without reading.
 
-    Raises (any access to a repeat):
-        DocumentError: the records of a repeat are missing or invalid.
+    Raises:
+        DocumentError: on access to a repeat, if the records of any repeat are missing or invalid.
     """
 
     def __init__(self, attempts: tuple[int, ...], read: Callable[[int], Repeat]) -> None:

@@ -46,11 +46,12 @@ TIMED_REPEATS = 3
 
 
 def window_verified(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
-    """Check that the window's steps were the training steps that were due, by batches, state, losses and audit.
+    """Check that the window consists of complete training steps on the batches that the data source must give.
 
-    The verdict fails if any evidence contradicts that. It is inconclusive if evidence is missing or too weak: the
+    The evidence is the batches' labels, the changes of the state, the losses, and the audit; see the module. The
+    verdict fails if any evidence shows another window. It is inconclusive if evidence is missing or too weak: the
     plugin reports no labels, parameters or audit; the loss moves too little; or a correct trainer could leave the
-    same traces.
+    same evidence.
     """
     failures = [
         *_state_failures(repeats, expected),
