@@ -62,7 +62,7 @@ def fastest_table(rankings: Sequence[Ranking]) -> Table:
 def overview_table(rankings: Sequence[Ranking]) -> Table:
     """Return a table with a row per workload and precision, and a column per topology.
 
-    A cell has the fastest framework, its throughput and its lead over the second; empty without a ranking.
+    A cell has the fastest framework, its throughput and its lead over the second. It is empty if there is no ranking.
     """
     rows: dict[tuple[str, ...], dict[str, Cell]] = {}
     for ranking in rankings:
@@ -108,9 +108,10 @@ def _summarize(ranking: Ranking) -> Cell:
 
 
 def list_shared_facts(ranking: Ranking, rankings: Iterable[Ranking]) -> str:
-    """Return the facts of a ranking that distinguish it from other rankings of its model, as text.
+    """Return the facts that all cases of a ranking share and that distinguish it from its model's other rankings.
 
-    Topology, model, batch size and precision are left out. Empty if the rankings differ in nothing else.
+    The result is text. Topology, model, batch size and precision are left out. It is empty if the rankings differ in
+    no other fact.
 
     Args:
         ranking: The ranking.
@@ -137,7 +138,8 @@ def name_of_fastest(ranking: Ranking) -> str:
 def lead(ranking: Ranking) -> Cell:
     """Return the ratio of the fastest case to the second, with its interval and the second's name, as a cell.
 
-    The cell has the tone `doubt`, and the reason, if the ratio is not significant or the two differ in more.
+    If the ratio is not significant, or the two cases also differ in another fact, the cell states this and has the
+    tone `doubt`.
     """
     compared = ranking.comparison
     second = str(ranking.entries[1].facts.get(ranking.factor))
@@ -158,8 +160,8 @@ def format_ratio(compared: Comparison) -> str:
 def format_excluded(ranking: Ranking) -> str:
     """Return the cases that are not comparable with a ranking, in groups with the facts in which they differ, as text.
 
-    A group is left out if it differs in precision or hardware and in something else. After six groups the others
-    are counted.
+    A group that differs in precision or hardware is left out if it differs in a further fact as well. At most six
+    groups are described, followed by the number of the remaining ones.
     """
     groups = [
         group

@@ -44,8 +44,13 @@ def batch_size(spec: RunSpec, devices: int = 1) -> str:
 def outcome(result: Result, contradicted: Sequence[str]) -> Cell:
     """Return the outcome of a case in a few words.
 
-    These are `failed: KIND`, `failed validation: CHECKS`, `imported, not verified`, `ok` or `model unverified`,
-    the last two possibly `with warnings: CHECKS`.
+    The outcome is one of these:
+
+    - `failed: KIND`, or `failed: KIND after 3 repeats`
+    - `failed validation: CHECKS`
+    - `imported, not verified`
+    - `ok`, or `ok, with warnings: CHECKS`
+    - `model unverified`, or `model unverified, with warnings: CHECKS`
 
     Args:
         result: The result.

@@ -49,11 +49,11 @@ class Scale:
         return f"{value / self.divisor:,.{self.decimals}f}"
 
     def format_alone(self, value: float) -> str:
-        """Format a number with as many decimals as it needs itself, without its unit."""
+        """Format a number with the decimals that its own size requires, instead of the scale's, without its unit."""
         return f"{value / self.divisor:,.{_decimals(abs(value) / self.divisor)}f}"
 
     def format_interval_alone(self, low: float, high: float) -> str:
-        """Format both ends of an interval, each with as many decimals as it needs itself, without the unit."""
+        """Format both ends of an interval as `format_alone` does, without the unit."""
         return f"{self.format_alone(low)} – {self.format_alone(high)}"
 
     def with_unit(self, value: float) -> str:

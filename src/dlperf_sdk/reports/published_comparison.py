@@ -19,9 +19,9 @@ def compare_with_published(results: Sequence[Result], collection: Collection) ->
     """Return a heading, a table of results and published figures of the same cases, and notes.
 
     The table has a row for each result, followed by rows for the collection's figures of the same framework,
-    model, topology and precision. Notes state the differences. If a figure is not comparable for another reason,
-    its ratio has a question mark. A paragraph names each result without a valid throughput or without a figure,
-    which is not in the table.
+    model, topology and precision. Notes state in what else they differ. If such a difference rules out a comparison,
+    the ratio has a question mark. A result without a valid throughput, or without such a figure, is not in the table:
+    a paragraph names it.
     """
     rows: list[tuple[Cell | str, ...]] = []
     notes: list[str] = []

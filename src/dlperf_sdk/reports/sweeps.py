@@ -59,11 +59,13 @@ def sweeps(merged: Sequence[Merged]) -> list[Sweep]:
 
 
 def swept_size(differing: Collection[str]) -> str | None:
-    """Return the size in which workloads differ; None if they differ in nothing or in more.
+    """Return the name of the size, such as `batch_size`, that is the only difference between workloads.
 
     Args:
-        differing: Names of all facts in which the workloads differ. Facts that follow from a size are allowed
-            beside it.
+        differing: Names of all facts in which the workloads differ.
+
+    Returns:
+        The name; None if the workloads do not differ in a size, or also differ in a fact that does not follow from it.
     """
     for factor in SWEPT:
         if factor in differing and set(differing) <= {factor, *_FOLLOWING.get(factor, ())}:

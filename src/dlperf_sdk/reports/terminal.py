@@ -109,7 +109,7 @@ class _Fitted:
 def minimum_width(block: Table) -> int:
     """Return the minimum width of a table in characters.
 
-    In less, numbers would be cut short, or text broken every few letters.
+    In a narrower table, numbers would be cut short, or text would be broken every few letters.
     """
     widths = []
     for i, column in enumerate(block.columns):

@@ -18,7 +18,7 @@ _MAX_PAIRS = 300
 
 
 def section(workloads: Sequence[Workload]) -> Section:
-    """Return the section on differences; without items if there is none.
+    """Return the section on differences between cases; it has no items if the cases do not differ.
 
     One table has the reasons why pairs of workloads are not comparable. Another has the differences between cases
     of one workload on the same topology, each with the number of pairs.

@@ -50,8 +50,8 @@ def section(
 def strong(workloads: Sequence[Workload], weak: Sequence[Workload]) -> Section:
     """Return the section on strong scaling, for the workloads with at least two numbers of devices.
 
-    A series of two numbers of devices whose points are all in series of weak scaling is left out: the cases agree
-    in their global batch size by chance, such as 1n1d with 64 and 1n2d with 32 samples per device.
+    A series with only two numbers of devices is left out if all its points are in series of weak scaling as well. Such
+    cases agree in their global batch size by chance, such as 1n1d with 64 and 1n2d with 32 samples per device.
 
     Args:
         workloads: The `strong_workloads` of the cases.

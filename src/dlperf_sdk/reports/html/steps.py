@@ -22,8 +22,8 @@ _MOST_UNREAD = 20
 def section(results: Sequence[Result]) -> Section:
     """Return the section on step times, with a plot for each model and batch size.
 
-    It has no items if nothing was measured. Records are read of as many of the newest results as a plot can show.
-    Errors in reading them are shown.
+    It has no items if nothing was measured. If there are more results than a plot can show, only the newest are
+    plotted, and only their records are read. Errors in reading records are shown.
     """
     title = "Step times"
     measured = [item for item in zip(names(results), results, strict=True) if item[1].repeats]

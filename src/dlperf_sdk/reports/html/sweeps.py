@@ -26,10 +26,10 @@ MEMORY = "peak-device-memory"
 
 
 def sections(merged: Sequence[Merged], memory: Mapping[str, Metric] | None = None) -> list[Section]:
-    """Return a section on sweeps for each model that has one; a single section for one model or more than four.
+    """Return the sections on sweeps: one per model if two to four models have sweeps, else one for all models.
 
     A section has the best batch sizes and, for each swept size, topology and precision, a plot of throughput and
-    one of memory. Without sweeps, the only section has no items.
+    one of memory. If no model has sweeps, the section has no items.
 
     Args:
         merged: The merged cases.
@@ -130,7 +130,7 @@ def _best(cases: Sequence[Case]) -> str:
 
 
 def memory_of(results: Iterable[Result]) -> dict[str, Metric]:
-    """Return the id of each result with a peak device memory → that metric."""
+    """Return the peak device memory of each result that has this metric, by the result's id."""
     return {result.id: metric for result in results if (metric := result.metric(MEMORY))}
 
 
