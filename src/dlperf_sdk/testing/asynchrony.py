@@ -21,10 +21,10 @@ BLOCKING = "the clock is 'blocking': a step is done when `step` returns, so ther
 class Asynchrony(Training):
     """Tests of a worker's clock, in each cell of one replica and of two.
 
-    Each cell is tried, since a compiler has its own `step`, and replicas may wait for each other. Two replicas whose
-    clock is "blocking" are skipped: work that continues after their steps shows with one replica as well. Times are
-    measured up to three times, and one plausible measurement is enough. Each test is also skipped where its case
-    cannot run: see `FrameworkSubject`.
+    A compiler may replace `step`, and replicas may wait for each other. Therefore every cell is tested. Cells of two
+    replicas whose clock is "blocking" are skipped: work that continues after a step is detected with one replica.
+    Times are measured up to three times, and one plausible measurement is enough. Each test is also skipped where its
+    case cannot run: see `FrameworkSubject`.
     """
 
     def test_nothing_changes_after_synchronize(self, any_cell: Cell) -> None:
@@ -76,8 +76,8 @@ class Asynchrony(Training):
     def test_synchronize_waits(self, any_cell: Cell) -> None:
         """All steps are done when `synchronize` returns, on every rank.
 
-        The losses can then be read at once, and with the clock "event" the device's events last no longer than the
-        host waited. Skipped as `test_step_does_not_synchronize`.
+        After that, reading the losses takes hardly any time. With the clock "event", the time between the device's
+        events is at most the time that the host waited. Skipped as `test_step_does_not_synchronize`.
         """
         spec = self.spec_of(any_cell)
         for rank, times in enumerate(self._times(spec)):
@@ -93,9 +93,10 @@ class Asynchrony(Training):
                 )
 
     def test_a_blocking_step_is_done_when_it_returns(self, cell: Cell) -> None:
-        """With the clock "blocking", at most 40 % of one step's time is left when the last step returns.
+        """With the clock "blocking", hardly any work is left when the last step returns.
 
-        That is the time of `synchronize` and of reading the losses. Skipped with another clock.
+        `synchronize` and reading the losses together take at most 40 % of the time of one step. Skipped with another
+        clock.
         """
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]

@@ -66,7 +66,7 @@ class DeclaredCapabilities(FrameworkSubject):
     def test_accumulation_is_one_step(self) -> None:
         """A step of two micro-batches counts as one step and takes all samples of the batch; the run is valid.
 
-        If the plugin does not declare accumulation, it is refused with Unsupported instead.
+        If the plugin does not declare accumulation, planning must refuse the case with Unsupported.
         """
         model = self.models_to_test()[0]
         if not self.plugin.capabilities.accumulation:

@@ -34,7 +34,7 @@ SINGLE, PAIR = "1n1d", "1n2d"
 
 @frozen
 class Cell:
-    """One cell of the matrix: a precision, a compiler and a strategy, for one model or the first of several."""
+    """One cell of the matrix: a precision, a compiler and a strategy, for the first accepted model of some."""
 
     models: tuple[str, ...]
     """The models to choose from, in order of preference; the first one that the plugin does not refuse is taken."""
@@ -108,7 +108,10 @@ def list_pair_cells(models: tuple[str, ...], capabilities: Capabilities) -> tupl
 
 
 def select_covering(cells: Iterable[Cell]) -> frozenset[Cell]:
-    """Return the cells, taken in turn, that add a value of a field; together they have all values of all fields."""
+    """Return a subset of the cells that has every value of every field at least once.
+
+    A cell is in it if one of its values is in no cell before it.
+    """
     values: set[tuple[str, Any]] = set()
     chosen = set()
     for cell in cells:

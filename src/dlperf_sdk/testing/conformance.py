@@ -45,10 +45,10 @@ class Conformance:
         return {}
 
     def combinations(self) -> Collection[Any]:
-        """Return the values of `axes` that only combine settings of other values.
+        """Return the values of `axes` that repeat settings of other values in a new combination.
 
         Their tests get the marker `pairwise`: `pytest -m "not pairwise"` leaves them out. The base class returns
-        none.
+        an empty tuple.
         """
         return ()
 

@@ -81,7 +81,7 @@ def list_live_processes(mark: str) -> list[str]:
 
 @frozen
 class Shared:
-    """The identity of a file in shared memory: a file made anew under the same path has another."""
+    """The identity of a file in shared memory. A new file under the same path has another identity."""
 
     path: str
     number: int

@@ -29,15 +29,15 @@ class Following(FrameworkSubject):
         self._check_follows(self.spec_of(cell))
 
     def test_replicas_follow_the_reference(self, pair: Cell) -> None:
-        """Two replicas pass parity; that they are equal would not prove it, as both can be wrong in the same way."""
+        """Two replicas pass parity. Replicas that are merely equal could both be wrong in the same way."""
         self._check_follows(self.spec_of(pair))
 
     def test_it_follows_the_models_other_references(self, model: str) -> None:
         """One replica in fp32 passes parity with each further case of the model's reference.
 
-        These cases show what that of ordinary runs cannot, such as first gradients behind a gamma of zero. The
-        full-size case is left to `dlperf verify --case full`. The workers have as many threads as in ordinary runs.
-        Skipped if the reference has no further case.
+        These cases cover what the case of ordinary runs does not, such as first gradients behind a gamma of zero. The
+        full-size case is not run here, but by `dlperf verify --case full`. The workers have as many threads as in
+        ordinary runs. Skipped if the reference has no further case.
         """
         references = self.registry.model(model).references
         cases = (

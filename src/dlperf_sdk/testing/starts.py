@@ -26,7 +26,7 @@ from dlperf_sdk.worker.conformance import ANSWERS, PARITY
 
 @frozen
 class Outcome:
-    """What a start of workers gave: their records or a failure, and their logs."""
+    """Outcome of a start of workers: their records or a failure, and their logs."""
 
     records: tuple[Mapping[str, Any], ...]
     """The trainers' records in the order of their ranks, as JSON objects; empty after a failure."""
@@ -110,7 +110,7 @@ def check_case(
 ) -> tuple[Result, tuple[Answer, ...], Parity | None]:
     """Measure a case, ask its trainers the suite's questions, and run parity, all in one start of its workers.
 
-    The parity is not stored in the cache: a process that has measured before is no evidence for ordinary runs.
+    The parity is not stored in the cache: the parity run of an ordinary case takes place in new processes.
 
     Args:
         case: The case, begun and not yet prepared; it is measured and concluded here.
@@ -118,9 +118,9 @@ def check_case(
         reference_case: The case of the model's reference for parity.
 
     Returns:
-        The result; the answers in the order of the ranks; and the parity. After a failure there are no answers, and
-        the parity is None. There are no answers either where the suite asks nothing: two replicas with the clock
-        "blocking".
+        The result; the answers in the order of the ranks; and the parity. If the case failed, the answers are empty
+        and the parity is None. The answers are also empty for two replicas with the clock "blocking", to which the
+        suite has no questions.
     """
     parity: ParityRun | Parity | None = None
     with case.record_failures():

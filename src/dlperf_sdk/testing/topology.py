@@ -76,9 +76,9 @@ class TopologyConformance(Conformance):
         )
 
     def test_commands_are_pure(self) -> None:
-        """`commands` returns the same non-empty commands twice.
+        """Two calls of `commands` return the same non-empty commands, which name the job's ID or its bundle.
 
-        They consist of strings and name the job's ID or its bundle. That they start nothing is not checked.
+        Each word of a command is a string. The test does not check that `commands` starts nothing.
         """
         job = self._job("conformance", Path("/nowhere/case.pyz"), self.nodes)
         commands = self.plugin.commands(job)

@@ -111,11 +111,9 @@ class Training(FrameworkSubject):
     def test_loss_handles_read_late_are_the_right_losses(self, cell: Cell) -> None:
         """A loss handle gives the same value when it is read again after more steps.
 
-        The losses also match those of another run of the case.
-
-        The first loss must equal that of the other run within the precision's tolerance, and each later loss must
-        belong to its own step: see `is_loss_of`. Runs of one case part in narrow formats, since training amplifies
-        the rounding of sums in another order. Fails if all losses are equal.
+        The losses also match those of another run of the case: the first one within the precision's tolerance, each
+        later one as `is_loss_of` defines. The later tolerance is larger, because in narrow formats training amplifies
+        differences in the order of summation. The losses must differ from step to step.
         """
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]
@@ -138,7 +136,8 @@ class Training(FrameworkSubject):
     def test_the_window_goes_on_where_the_first_steps_ended(self, cell: Cell) -> None:
         """The losses of warm-up and window match those of further steps on the canonical batch.
 
-        `synthetic` repeats that batch, whole. A match is defined by `is_loss_of`.
+        The data source `synthetic` must therefore yield the complete canonical batch in every step. `is_loss_of`
+        defines when two losses match.
         """
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]

@@ -37,8 +37,8 @@ class WorkerHalf(FrameworkSubject):
     def test_it_compiles_on_the_oldest_python_it_declares(self) -> None:
         """Each file has the syntax of the oldest Python that the plugin's environments allow.
 
-        Files that the agent imports, because they define `processes`, have the syntax of Python 3.7. The newest
-        Python checks this; `test_the_oldest_python_that_is_here_compiles_it` uses the old one.
+        Files that the agent imports, because they define `processes`, have the syntax of Python 3.7. The running
+        Python parses the files; `test_the_oldest_python_that_is_here_compiles_it` uses the oldest one.
         """
         for model in self.models_to_test():
             for file, (content, oldest) in self._list_imported_files(model).items():
