@@ -148,7 +148,7 @@ def key(value: Any) -> str:
 def differing_facts(group: Iterable[Case]) -> set[str]:
     """Return the names of the facts in which the cases of a group differ.
 
-    A fact that only some of the cases state differs.
+    A fact that only some of the cases state is one of them.
     """
     group = tuple(group)
     names = {name for case in group for name in case.facts}
@@ -159,7 +159,7 @@ def require_fact(name: str, group: Iterable[Case]) -> str:
     """Return the name unchanged, after a check that at least one case of the group states a fact of that name.
 
     Raises:
-        UnknownName: no case does.
+        UnknownName: no case states such a fact.
     """
     names = {fact_name for case in group for fact_name in case.facts}
     if name not in names:

@@ -59,7 +59,7 @@ def compare(
     Args:
         a: The measurement whose throughput is divided.
         b: The measurement that it is divided by.
-        factors: Names of the facts that the comparison is of.
+        factors: Names of the facts that the comparison is about, and that may differ.
         footnoted: True to list reasons against the comparison in its `reasons` instead of raising `NotComparable`.
 
     Raises:

@@ -99,7 +99,7 @@ def cost(
       otherwise watts × devices ÷ throughput.
     - Money per million samples for the energy: joules ÷ 3,600,000 × price of a kWh × 1,000,000.
 
-    A cost falls as the throughput rises: the lower end of its interval comes from the upper end of the throughput's.
+    The lower end of a cost's interval is computed from the upper end of the throughput's interval, and vice versa.
 
     Args:
         source: The case.
@@ -109,8 +109,9 @@ def cost(
         currency: Currency of `per_kwh`, as three capital letters; None: that of `price`, else USD.
 
     Raises:
-        AnalysisError: the source has no valid throughput or a measured energy that is none, a number is not above
-            0, the currency is not three capital letters, or two different currencies are given.
+        AnalysisError: the source has no valid throughput; its measured energy is negative, not finite or not in
+            joules; an argument is not above 0; the currency is not three capital letters; or two different
+            currencies are given.
     """
     case = Case.from_source(source)
     for name, value in (("per_kwh", per_kwh), ("watts", watts)):

@@ -112,11 +112,11 @@ def effect(
     levels: Sequence[Any] | None = None,
     pairs_are_units: bool = False,
 ) -> Effect:
-    """Compute the ratios of throughputs between two values of a factor, over pairs with everything else equal.
+    """Compute the ratios of throughputs between two values of a factor, over pairs that are equal in other facts.
 
-    The cases of a pair agree in all identifying facts that vary among the cases, except those that the factor
-    determines (a machine that has only one kind of GPU); these are reported as confounded. If the factor is
-    `framework`, the framework's version and a layout that it chose may differ.
+    The two cases of a pair agree in all identifying facts, with two exceptions. A fact that has a single value for
+    each of the factor's two values may differ, such as the machine if each GPU is in another one. Such facts are
+    reported as confounded. If the factor is `framework`, the framework's version and a layout that it chose may differ.
 
     Args:
         sources: The cases. Those with other values of the factor are ignored.
@@ -127,8 +127,8 @@ def effect(
 
     Raises:
         UnknownName: no case has a fact named `factor`.
-        AnalysisError: a source has no valid throughput, the levels are not two values of the factor, no cases pair,
-            several cases are the same side of a pair, or the throughputs have different units.
+        AnalysisError: a source has no valid throughput, the levels are not two values of the factor, there is no
+            pair, several cases are the same side of a pair, or the throughputs have different units.
     """
     all_cases = cases(sources)
     require_fact(factor, all_cases)

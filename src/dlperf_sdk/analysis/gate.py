@@ -57,12 +57,11 @@ def gate(
 
     A regression is a case that is slower by at least `minimum_effect` in the Hodges-Lehmann ratio, and whose
     one-sided exact rank-sum test, adjusted by Holm's procedure for all cases compared, is significant at `level`.
-    A case is unchanged if two one-sided tests at `level` show that its ratio is within 1 ± `minimum_effect`, and
-    not slower if only the lower of them does.
+    A case is not slower if a one-sided test at `level` shows that its ratio is above 1 - `minimum_effect`. It is
+    unchanged if a second one shows that the ratio is also below 1 + `minimum_effect`.
 
-    The units of the test are runs, each with its median, if both sides have enough runs of the case for a
-    significant test with the versions and settings of the newest run. Otherwise the units are the repeats of the
-    newest run.
+    The units of the test are the medians of runs, if each side has enough runs for a significant test. Only runs with
+    the versions and settings of the side's newest run count. Otherwise the units are the repeats of the newest run.
 
     Args:
         baseline: The results before the change; several runs of a case are allowed, copies of a run count once.

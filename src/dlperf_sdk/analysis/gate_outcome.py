@@ -72,7 +72,7 @@ class Gate:
 
     @property
     def missing(self) -> tuple[Decision, ...]:
-        """Decisions on the cases that lack a number unexpectedly."""
+        """Decisions on the cases that lack a number, without those that are missing as expected."""
         return tuple(
             decision
             for decision in self.decisions

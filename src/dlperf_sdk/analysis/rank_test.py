@@ -215,7 +215,7 @@ def hodges_lehmann_shift(a: Sequence[float], b: Sequence[float], level: float = 
 def smallest_p(a: int, b: int, alternative: Alternative = "two-sided") -> float:
     """Return the smallest p-value that `mann_whitney_p` can give for samples of `a` and `b` values.
 
-    With three values on each side and two sides it is 0.1.
+    For two samples of three values, the smallest two-sided p-value is 0.1.
     """
     return min(1.0, (2 if alternative == "two-sided" else 1) / math.comb(a + b, a))
 
