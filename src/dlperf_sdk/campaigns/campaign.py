@@ -105,7 +105,7 @@ class Block:
 
 @frozen(kw_only=True)
 class Excluded:
-    """A predicate of cases to leave out, for the campaign as a whole."""
+    """A predicate that selects cases to leave out, from all matrices of the campaign."""
 
     when: Predicate
     location: str = ""
@@ -163,8 +163,8 @@ class CampaignCase:
 def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = None) -> Iterator[CampaignCase]:
     """Yield the cases of a campaign in order; of cases with equal specs only the first.
 
-    Cases of a campaign file are checked here, after everything is merged. No value in the file may decide what is
-    executed or read, wherever it stands and however it is written.
+    For a campaign file, each complete case is checked: no field may have a value that decides what is executed or
+    read, whichever part of the file sets it.
 
     Args:
         campaign: The campaign.

@@ -75,7 +75,7 @@ class CampaignDirectory:
     def set_aside(self, id: str, attempt: int | None = None) -> Path:
         """Move a run, or one attempt of it, to a new folder in `set-aside`, and return the new path.
 
-        What was moved no longer counts, and nothing of it is lost.
+        The campaign no longer takes the moved files into account. None of them is deleted.
 
         Args:
             id: Id of the case.

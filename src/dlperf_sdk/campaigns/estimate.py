@@ -24,7 +24,10 @@ _PROBE: dict[str, Any] = {**SHORT, "target": None, "max_repeats": None}
 
 
 def default_seconds(spec: RunSpec) -> float:
-    """Return the estimated seconds of one repeat of a case of which nothing similar has been measured."""
+    """Return the estimated seconds of one repeat of a case, from its numbers of steps alone.
+
+    It is for a case without repeats in a campaign without repeats of similar cases.
+    """
     protocol = spec.resolved_protocol()
     return START + STEP * (protocol.canonical_steps + protocol.warmup + protocol.steps)
 
@@ -61,12 +64,12 @@ def extra_repeats(progress: CaseProgress, settings: Settings) -> float:
 
 
 def total_seconds(cases: Iterable[CampaignCase], known: Iterable[CaseProgress], settings: Settings) -> float:
-    """Return the estimated seconds of a campaign of these cases from its start.
+    """Return the estimated duration in seconds of a campaign that has not started.
 
     Args:
         cases: The cases to measure.
-        known: Cases of other campaigns. A case with an equal spec takes the time of the repeats there; the others
-            are estimated as `remaining_seconds` describes, with all of these as known.
+        known: Measured cases, which may be of other campaigns. Their repeats are used as `remaining_seconds`
+            describes; those of a case with an equal spec count as the case's own.
         settings: The settings of the campaign.
     """
     before = list(known)

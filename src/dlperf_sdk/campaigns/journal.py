@@ -71,7 +71,7 @@ class Journal:
     def append(self, event: str, **details: Any) -> dict[str, Any]:
         """Append an entry, and return it once it is on the disk.
 
-        An incomplete last line is removed first, and so is the entry itself if writing fails.
+        An incomplete last line is removed before. If writing fails, the new entry is removed as well.
 
         Args:
             event: Kind of the entry.

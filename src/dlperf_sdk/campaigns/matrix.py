@@ -153,9 +153,9 @@ class Matrix:
             yield fields
 
     def number_cases(self) -> Iterator[tuple[dict[str, Any], int | None]]:
-        """Yield the fields of each case that is not excluded, in the order of `__iter__`.
+        """Yield (fields, index) for each case that is not excluded, in the order of `__iter__`.
 
-        The second value is the index of its entry of `include`; None for a combination.
+        The index is that of the case's entry in `include`; None for a case that is a combination of `axes` and `zip`.
         """
         for fields, number in self._combine():
             changed = apply_overrides(fields, self.overrides)

@@ -39,13 +39,15 @@ def cancel_orphaned_jobs(
     Args:
         pending: The cases that are not concluded.
         registry: The plugins.
-        on_cancel: Function that is called with the label and state of jobs that are being cancelled, with each
-            job once.
+        on_cancel: Function that is called with `LABEL (STATE)` of each job that is being cancelled. Each job is
+            reported once.
         timeout: Maximum seconds until all jobs have ended.
 
     Raises:
         StoreError: a job is left after the timeout, or a launcher does not answer.
-        UnknownName, PluginError, SpecError: a launcher or one of its options no longer exists or works.
+        UnknownName: a launcher or one of its options no longer exists.
+        PluginError: a launcher does not work.
+        SpecError: an option of a launcher has an impossible value.
     """
     deadline, reported = time.monotonic() + timeout, set[str]()
     for launcher, options, ids in _group_by_launcher(pending, registry):
