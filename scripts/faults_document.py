@@ -14,22 +14,23 @@ HEAD = """\
 This page lists deliberate faults in plugins and trainers, and the check that detects each of them. Use it to judge
 what the conformance suite and the verdicts of a run can detect.
 
-Each fault changes a few lines of a correct implementation (`tests/faults/`). The named test or verdict must detect it
-with a message that contains the text in the last column, and every correct implementation must pass. `make test` runs
-the faults that take no time, `make test-long` all others; both print the score. `scripts/faults_document.py`
-generates this page.
+Each fault changes a few lines of a correct implementation (`tests/faults/`). The test or verdict in the third column
+must detect it with a message that contains the text in the last column, and every correct implementation must pass.
+Steps are counted from 0. `make test` runs the faults that need no training, `make test-long` all others; both print how
+many were detected. `scripts/faults_document.py` generates this page.
 
 """
 TAIL = """\
 
 ## Faults that no check detects
 
-- A worker half that behaves correctly only while it is checked: it recognizes the parity program or the sizes of a
-  reference case, or leaves out work in the window and does it again after the reset, while its state and its losses
-  change.
-- In the window, what moves the losses of the audit by less than 5 %: a small tensor without updates, no weight decay,
-  coarser arithmetic; and batches that were loaded before the window.
-- A step of the window that trains on another batch than it was given, or right labels with other images or tokens.
+- A worker half that behaves correctly only while it is checked: for example, it recognizes the parity program or
+  the sizes of a reference case; or it leaves out work in the window, works correctly again after the reset, and its
+  state and losses change all the same.
+- In the window, a fault that changes the losses after the reset by less than 5 %: a small tensor without updates, no
+  weight decay, coarser arithmetic. Batches that were loaded before the window.
+- A step of the window that trains on another batch than the loader returned, or on correct labels with other images
+  or tokens.
 - A worker half that falsifies its record in fields other than the window's length, shortens that length by little
   more than a second, or reports wrong phases to its agent.
 - Gradient accumulation that is computed as one large batch.
@@ -39,7 +40,7 @@ TAIL = """\
 - Dropout at another rate, in other places, or with masks that are drawn once.
 - Compiler errors in a narrow precision at some sizes only, or with several threads (BERT in fp32 is checked at a
   width of 768 with all cores).
-- A `synchronize` that waits for the loss alone, where the clock does not use events.
+- A `synchronize` that waits for the loss only, if the runtime's clock does not use events.
 - Files left outside TMPDIR and /dev/shm, and System V shared memory.
 - A framework's own out-of-memory error on a device other than a CPU, or where NumPy or the interpreter raises one
   first.
@@ -50,33 +51,41 @@ TAIL = """\
 These require reading the worker half.
 """
 PARTS = (
-    ("Caught by the conformance suite", "tests of `dlperf_sdk.testing`; toy plugins", faults.BY_CONFORMANCE),
-    ("Caught by a verdict of every run", "verdicts of `run()`; toy plugins, two replicas", faults.BY_VERDICT),
     (
-        "Caught by verifying the window",
+        "Detected by the conformance suite",
+        "tests of `dlperf_sdk.testing`; toy plugins",
+        faults.BY_CONFORMANCE,
+    ),
+    (
+        "Detected by a verdict of every run",
+        "verdicts of `run()`; toy plugins, two replicas",
+        faults.BY_VERDICT,
+    ),
+    (
+        "Detected by verifying the window",
         "the verdict `window-verified` of every run; toy plugins, two replicas and two repeats (thread: 1 and 3)",
         faults.BY_WINDOW,
     ),
     (
-        "Caught by verifying the window: torch",
+        "Detected by verifying the window: torch",
         "the verdict `window-verified` of every run; small cases of the models",
         faults.BY_WINDOW_OF_TORCH,
     ),
     (
-        "Caught by the agent in every run",
+        "Detected by the agent in every run",
         "the kind of the failure; toy plugins, windows of some seconds",
         faults.BY_AGENT,
     ),
-    ("Caught by parity", "toy plugins, two replicas", faults.BY_PARITY),
-    ("Caught by parity: torch", "one replica, the references' case `small`", faults.BY_TRAJECTORY),
-    ("Caught by parity: torch, two replicas", "two replicas over gloo", faults.BY_PAIR),
+    ("Detected by parity", "toy plugins, two replicas", faults.BY_PARITY),
+    ("Detected by parity: torch", "one replica, the references' case `small`", faults.BY_TRAJECTORY),
+    ("Detected by parity: torch, two replicas", "two replicas over gloo", faults.BY_PAIR),
     (
-        "Caught by the conformance suite: torch",
-        "the references' other cases, in which every convolution has a gradient at once, and accumulation",
+        "Detected by the conformance suite: torch",
+        "other reference cases: every convolution has a gradient from the first step on; gradient accumulation",
         faults.BY_OTHER_CASES,
     ),
 )
-"""Heading, what the faults are tested with, and the faults."""
+"""Heading, conditions of the tests, and the faults."""
 
 
 def document() -> str:
@@ -85,12 +94,12 @@ def document() -> str:
     return HEAD + f"{len(faults.ALL)} faults.\n\n" + "\n".join(parts) + TAIL
 
 
-def _part(title: str, how: str, rows: tuple[faults.Fault, ...]) -> str:
-    lines = [f"| {row.what} | `{row.plugin}` | `{row.by}` | {row.said} |" for row in rows]
+def _part(title: str, conditions: str, rows: tuple[faults.Fault, ...]) -> str:
+    lines = [f"| {row.description} | `{row.plugin}` | `{row.detector}` | {row.message} |" for row in rows]
     head = [
         f"## {title}",
         "",
-        f"{how[0].upper()}{how[1:]}.",
+        f"{conditions[0].upper()}{conditions[1:]}.",
         "",
         "| fault | planted in | detected by | message |",
     ]

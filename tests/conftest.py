@@ -58,20 +58,20 @@ def without_reference(monkeypatch) -> None:
 
 @pytest.fixture
 def planted_fault(record_property) -> None:
-    """Mark a test that checks a planted fault (`tests/faults`), for the score."""
+    """Mark a test as one of a planted fault (`tests/faults`), to be counted in the summary."""
     record_property("planted_fault", True)
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
-    """The score of the planted faults, where some were tried."""
-    tried = [
+    """Print how many planted faults were detected, if any were tested."""
+    tested = [
         report
         for reports in terminalreporter.stats.values()
         for report in reports
         if getattr(report, "when", None) == "call" and dict(report.user_properties).get("planted_fault")
     ]
-    if tried:
-        caught = sum(report.passed for report in tried)
+    if tested:
+        detected = sum(report.passed for report in tested)
         terminalreporter.write_line(
-            f"planted faults: {caught} caught of {len(tried)} tried (docs/explanation/faults.md)"
+            f"planted faults: {detected} of {len(tested)} detected (docs/explanation/faults.md)"
         )

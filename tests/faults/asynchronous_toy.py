@@ -1,7 +1,7 @@
-"""NumPy on a device that works by itself: `step` hands its work to a thread and returns, `synchronize` waits.
+"""NumPy on an asynchronous device: `step` enqueues its work in a thread and returns, `synchronize` waits for it.
 
-Each step takes the device some milliseconds whatever the machine does meanwhile, so that a host that waits where it
-must not, or does not where it must, can be seen.
+Each step occupies the device for at least 20 ms on any machine, so that a wait in the wrong place, or a missing one,
+shows in the times.
 """
 
 import itertools
@@ -14,7 +14,7 @@ from dlperf_numpy import worker
 from dlperf_sdk.worker import interface
 
 BUSY = 0.02
-"""Seconds that the device takes for a step."""
+"""Seconds for which a step occupies the device, in addition to its computation."""
 
 
 class Runtime(worker.Runtime):
@@ -44,7 +44,7 @@ class Runtime(worker.Runtime):
 
 
 class EventRuntime(Runtime):
-    """The same device, which keeps time itself."""
+    """The device, with events."""
 
     clock = "event"
 
@@ -71,7 +71,7 @@ class Linear(worker.Linear):
         return (super().step(batch) if self.graph is None else self.captured(batch)).loss
 
     def captured(self, batch):
-        """The same step into memory that was taken once, as graphs are replayed."""
+        """Return the step, computed into one preallocated buffer, as a replayed graph does."""
         np.matmul(batch["x"], self.weights["weight"].T, out=self.graph)
         loss, slope = self.loss(self.graph, batch["y"])
         rate, gradient = self.request.optimizer["learning_rate"], slope.T @ batch["x"] / len(slope)
@@ -85,8 +85,8 @@ class Linear(worker.Linear):
         return [float(loss.result())]
 
 
-class GivesUpCompiled(worker.Linear):
-    """Right: it says of one compiler that it has nothing for this machine."""
+class CompilerUnsupported(worker.Linear):
+    """Correct: reports that the machine cannot run the compiler."""
 
     def __init__(self, runtime, request, process):
         if request.compiler == "graph":
@@ -94,8 +94,8 @@ class GivesUpCompiled(worker.Linear):
         super().__init__(runtime, request, process)
 
 
-class KnowsItsArena(worker.Runtime):
-    """Right: it knows what `toy_faults.FillsItsArena` raises."""
+class RecognizesArenaError(worker.Runtime):
+    """Correct: recognizes the error that `toy_faults.FillsArena` raises."""
 
     def is_out_of_memory(self, error):
         return super().is_out_of_memory(error) or "arena is full" in str(error)

@@ -4,6 +4,6 @@ import numpy
 from dlperf_numpy.framework import NumPy
 
 
-class Imports(NumPy):
-    name = "imports"
+class ControllerImportsFramework(NumPy):
+    name = "controller-imports-framework"
     version = numpy.__version__

@@ -3,8 +3,8 @@
 from dlperf_numpy.framework import NumPy
 
 
-class ImportsToRefuse(NumPy):
-    name = "imports-to-refuse"
+class RefusalImportsFramework(NumPy):
+    name = "refusal-imports-framework"
 
     def explain_refusal(self, spec, options):
         import numpy

@@ -1,21 +1,21 @@
-"""NumPy, right in its first eight steps: what parity and the first losses look at; or also behind a reset."""
+"""Trainers that are correct in their first eight steps only, which parity checks, or also after a reset."""
 
 from dlperf_numpy import worker
 
 
-class FromTheNinthStep(worker.Linear):
-    """Takes eight right steps; `go_wrong` takes the others."""
+class FaultFromStep8(worker.Linear):
+    """Takes eight correct steps; `go_wrong` takes the others."""
 
     def train(self, batch, rate):
         return super().train(batch, rate) if self.steps <= 8 else self.go_wrong(batch, rate)
 
     def evaluate(self, batch):
-        """Return the loss, and leave the weights."""
+        """Return the loss without an update."""
         return self.loss(batch["x"] @ self.weights["weight"].T, batch["y"])[0]
 
 
-class UntilTheReset(FromTheNinthStep):
-    """Goes wrong from the ninth step on, and takes eight right steps again behind the reset."""
+class FaultUntilReset(FaultFromStep8):
+    """Takes eight correct steps at the start and after a reset; `go_wrong` takes the others."""
 
     def reset(self):
         super().reset()

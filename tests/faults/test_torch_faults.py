@@ -95,7 +95,7 @@ def test_the_right_one_passes(name, answers):
 def test_parity_catches(fault, answers):
     actual = compared(fault.plugin, answers[fault.plugin])
     assert actual.outcome == "fail", actual
-    assert fault.said in actual.detail, actual.detail
+    assert fault.message in actual.detail, actual.detail
 
 
 @pytest.mark.usefixtures("planted_fault")
@@ -104,7 +104,7 @@ def test_parity_catches_in_company(fault):
     suite = controller.suite_of(fault)
     actual = suite.parity_of(suite.spec(fault.model, topology="1n2d"))
     assert actual.outcome == "fail", actual
-    assert fault.said in actual.detail, actual.detail
+    assert fault.message in actual.detail, actual.detail
 
 
 @pytest.mark.usefixtures("planted_fault", "without_reference")
@@ -118,9 +118,9 @@ def test_the_window_is_verified(fault, tmp_path):
         {"images": samples.write_images, "text": samples.write_sentences}[given["data"]](tmp_path)
         fields["data"] = f"{given['data']}:{tmp_path}"
     result = suite.run_case(suite.spec(fault.model, warmup=4, steps=4, **fields))
-    actual = verdict(result, fault.by)
+    actual = verdict(result, fault.detector)
     assert actual.outcome == "fail", actual
-    assert fault.said in actual.detail, actual
+    assert fault.message in actual.detail, actual
 
 
 @pytest.mark.usefixtures("planted_fault")
@@ -128,5 +128,5 @@ def test_the_window_is_verified(fault, tmp_path):
 def test_the_other_cases_catch(fault, tmp_path):
     suite = controller.suite_of(fault)
     suite.test_it_follows_the_reference(Cell((fault.model,)))  # which is why there are others
-    with pytest.raises(AssertionError, match=fault.said):
-        fault.hold(suite, tmp_path)
+    with pytest.raises(AssertionError, match=fault.message):
+        fault.run_detector(suite, tmp_path)

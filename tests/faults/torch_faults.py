@@ -1,8 +1,8 @@
-"""torch trainers that are wrong, each a few lines over the right one; and a program that follows all of them.
+"""Faulty torch trainers, each a few changed lines of a correct one, and a program that records the parity steps of all.
 
     python -I torch_faults.py DIRECTORY
 
-In the framework's environment, in one process: starting torch anew for each would take longer than all of them.
+It runs in torch's environment, all trainers in one process, because starting torch for each would take longer.
 """
 
 import itertools
@@ -96,13 +96,13 @@ def decays_everywhere(trainer):
         group["weight_decay"] = trainer.request.optimizer["weight_decay"]
 
 
-class DecaysEverywhere(resnet50.ResNet50Trainer):
+class DecaysEveryParameter(resnet50.ResNet50Trainer):
     def __init__(self, *given):
         super().__init__(*given)
         decays_everywhere(self)
 
 
-class EverySecondBackward(resnet50.ResNet50Trainer):
+class BackwardEverySecondStep(resnet50.ResNet50Trainer):
     def update(self):
         self.turn = not getattr(self, "turn", False)
         if self.turn:
@@ -192,7 +192,7 @@ class CoupledDecay(bert_base.BertBaseTrainer):
             group["decoupled_weight_decay"] = False
 
 
-class BertDecaysEverywhere(bert_base.BertBaseTrainer):
+class DecaysEveryParameterBert(bert_base.BertBaseTrainer):
     def __init__(self, *given):
         super().__init__(*given)
         decays_everywhere(self)
@@ -227,7 +227,7 @@ class SilentlyFp32(bert_base.BertBaseTrainer):
         return torch.autocast("cpu", enabled=False)
 
 
-# -- the window: right in the first steps, wrong from the ninth step on
+# -- the window: correct to step 7, faulty from step 8 on
 
 
 class ForwardOnlyResNet(resnet50.ResNet50Trainer):
@@ -235,7 +235,7 @@ class ForwardOnlyResNet(resnet50.ResNet50Trainer):
         return super().train(batch, rate) if self.steps <= 8 else self.forward(batch).detach()
 
 
-class EvaluatesEverySecond(resnet50.ResNet50Trainer):
+class BatchNormEvalEverySecondStep(resnet50.ResNet50Trainer):
     def train(self, batch, rate):
         if self.steps <= 8:
             return super().train(batch, rate)
@@ -245,63 +245,63 @@ class EvaluatesEverySecond(resnet50.ResNet50Trainer):
         return super().train(batch, rate) if self.steps % 2 else self.forward(batch).detach()
 
 
-class UpdatesEveryFourth(resnet50.ResNet50Trainer):
-    """Takes right steps again behind a reset."""
+class BackwardEveryFourthStep(resnet50.ResNet50Trainer):
+    """Takes eight correct steps at the start and after a reset."""
 
     def train(self, batch, rate):
-        wrong = self.steps - self.first_step > 8 and self.steps % 4
-        return self.forward(batch).detach() if wrong else super().train(batch, rate)
+        skips = self.steps - self.first_step > 8 and self.steps % 4
+        return self.forward(batch).detach() if skips else super().train(batch, rate)
 
 
-class RateOfZeroResNet(resnet50.ResNet50Trainer):
+class ZeroLearningRateResNet(resnet50.ResNet50Trainer):
     def train(self, batch, rate):
         return super().train(batch, rate if self.steps <= 8 else 0.0)
 
 
-class EverySecondOfBert(bert_base.BertBaseTrainer):
+class ForwardOnlyEverySecondStepBert(bert_base.BertBaseTrainer):
     def train(self, batch, rate):
-        wrong = self.steps > 8 and self.steps % 2
-        return self.forward(batch).detach() if wrong else super().train(batch, rate)
+        skips = self.steps > 8 and self.steps % 2
+        return self.forward(batch).detach() if skips else super().train(batch, rate)
 
 
-class FreezesTheWords(bert_base.BertBaseTrainer):
+class FrozenWordEmbeddings(bert_base.BertBaseTrainer):
     def train(self, batch, rate):
         self.network.embeddings.word.weight.requires_grad_(self.steps <= 8)
         return super().train(batch, rate)
 
 
-class EvaluatesBert(bert_base.BertBaseTrainer):
+class EvalModeBert(bert_base.BertBaseTrainer):
     def train(self, batch, rate):
         self.network.train(self.steps <= 8)
         return super().train(batch, rate)
 
 
-# -- the data source: right canonical batches, and others behind them
+# -- the data source: canonical batches first, other batches after them
 
 
-class RepeatsItsFirstImages(resnet50.ResNet50Trainer):
+class RepeatedFirstImages(resnet50.ResNet50Trainer):
     def batches(self):
         return itertools.repeat(next(super().batches()))
 
 
-class RepeatsItsFirstText(bert_base.BertBaseTrainer):
+class RepeatedFirstText(bert_base.BertBaseTrainer):
     def batches(self):
         return itertools.repeat(next(super().batches()))
 
 
-class RepeatsTheWarmUp(bert_base.BertBaseTrainer):
+class RepeatedWarmUpText(bert_base.BertBaseTrainer):
     def batches(self):
         return itertools.cycle(itertools.islice(super().batches(), self.request.protocol["warmup"]))
 
 
-class OneShardOfText(bert_base.BertBaseTrainer):
+class SameTextOnBothReplicas(bert_base.BertBaseTrainer):
     def load(self, dataset):
         self.loaders = [self.loader(dataset(self.request, 0, self.layout), self.request, 0)]
         return (self.receive([batch]) for batch in self.loaders[0])
 
 
 def follow_all(directory):
-    """What each trainer of `plan.json` leaves, in `answers.json`."""
+    """Write the parity records of each trainer in `plan.json` to `answers.json`."""
     from dlperf_sdk.worker import parity
     from dlperf_sdk.worker.processes import Cluster, Node, one_per_device
     from dlperf_sdk.worker.progress import Progress

@@ -1,4 +1,4 @@
-"""Worker halves that are wrong, each a few lines over a right one: the NumPy example, or the asynchronous toy."""
+"""Faulty worker halves. Each changes a few lines of a correct one: the NumPy example, or the asynchronous toy."""
 
 import itertools
 import json
@@ -15,28 +15,28 @@ from dlperf_numpy import worker
 from dlperf_sdk.worker import canonical, clocks, loop
 from dlperf_sdk.worker.interface import Step, Unsupported
 
-# -- time: over the asynchronous toy
+# -- timing; changes of the asynchronous toy
 
 
-class NeverWaits(asynchronous_toy.Runtime):
+class NoSynchronization(asynchronous_toy.Runtime):
     def synchronize(self):
         pass
 
 
-class AlwaysWaits(asynchronous_toy.Linear):
+class SynchronizesEveryStep(asynchronous_toy.Linear):
     def step(self, batch):
         step = super().step(batch)
         self.runtime.synchronize()
         return step
 
 
-class NeverWaitsCompiled(asynchronous_toy.Runtime):
+class NoSynchronizationCompiled(asynchronous_toy.Runtime):
     def synchronize(self):
         if self.request.compiler == "none":
             super().synchronize()
 
 
-class AlwaysWaitsCompiled(asynchronous_toy.Linear):
+class SynchronizesEveryStepCompiled(asynchronous_toy.Linear):
     def step(self, batch):
         step = super().step(batch)
         if self.graph is not None:
@@ -44,13 +44,13 @@ class AlwaysWaitsCompiled(asynchronous_toy.Linear):
         return step
 
 
-class NeverWaitsInCompany(asynchronous_toy.Runtime):
+class NoSynchronizationTwoReplicas(asynchronous_toy.Runtime):
     def synchronize(self):
         if not self.peers:
             super().synchronize()
 
 
-class AlwaysWaitsInCompany(asynchronous_toy.Linear):
+class SynchronizesEveryStepTwoReplicas(asynchronous_toy.Linear):
     def step(self, batch):
         step = super().step(batch)
         if self.runtime.peers:
@@ -58,29 +58,29 @@ class AlwaysWaitsInCompany(asynchronous_toy.Linear):
         return step
 
 
-class WaitsOnOneRank(asynchronous_toy.Runtime):
+class SynchronizesOnRank0Only(asynchronous_toy.Runtime):
     def synchronize(self):
         if self.process.rank == 0:
             super().synchronize()
 
 
-class WaitsForTheLoss(asynchronous_toy.EventRuntime):
-    """It waits for what `step` hands out, and not for what the device does after it."""
+class SynchronizesLossOnly(asynchronous_toy.EventRuntime):
+    """`synchronize` waits for the loss that `step` returned, but not for the work after it."""
 
     def synchronize(self):
         if self.last is not None:
             self.loss.result()
 
 
-class WorksBehindTheLoss(asynchronous_toy.Linear):
+class WorksAfterLoss(asynchronous_toy.Linear):
     def step(self, batch):
         self.runtime.loss = super().step(batch).loss
         self.runtime.enqueue(time.sleep, asynchronous_toy.BUSY)
         return Step(self.runtime.loss, len(batch["x"]))
 
 
-class SaysBlocking(asynchronous_toy.Runtime):
-    """Where a step goes on behind the call, and nobody waits for it."""
+class BlockingClockWithoutSynchronization(asynchronous_toy.Runtime):
+    """Declares the clock `blocking` on an asynchronous device, and never waits."""
 
     clock = "blocking"
 
@@ -88,14 +88,14 @@ class SaysBlocking(asynchronous_toy.Runtime):
         pass
 
 
-class SaysBlockingAndWaits(asynchronous_toy.Runtime):
-    """It waits where it is asked to, and calls steps done that are not."""
+class BlockingClock(asynchronous_toy.Runtime):
+    """Declares the clock `blocking` on an asynchronous device, and waits in `synchronize`."""
 
     clock = "blocking"
 
 
-class BlockingUntilTheLoss(asynchronous_toy.Linear):
-    """Each step waits for its loss; twice as much goes on behind it."""
+class WaitsForLossOnly(asynchronous_toy.Linear):
+    """Each step waits for its loss, and leaves twice as much work enqueued."""
 
     def step(self, batch):
         loss = super().step(batch).loss
@@ -104,13 +104,13 @@ class BlockingUntilTheLoss(asynchronous_toy.Linear):
         return Step(loss, len(batch["x"]))
 
 
-class Blocking(asynchronous_toy.Runtime):
-    """It keeps what it says: and the device waits for the host between steps."""
+class TrueBlockingClock(asynchronous_toy.Runtime):
+    """The clock `blocking`; with `SynchronizesEveryStep` it is true."""
 
     clock = "blocking"
 
 
-class BeforeTheOptimizer(asynchronous_toy.Linear):
+class ReturnsBeforeOptimizer(asynchronous_toy.Linear):
     def step(self, batch):
         handle = self.runtime.enqueue(self.forward, batch)
         self.runtime.queue.submit(self.work, batch)
@@ -120,7 +120,7 @@ class BeforeTheOptimizer(asynchronous_toy.Linear):
         return self.loss(batch["x"] @ self.weights["weight"].T, batch["y"])[0]
 
 
-class OneBufferForAllLosses(asynchronous_toy.Linear):
+class SharedLossBuffer(asynchronous_toy.Linear):
     def work(self, batch):
         self.newest = super().work(batch)
         return self.newest
@@ -130,7 +130,7 @@ class OneBufferForAllLosses(asynchronous_toy.Linear):
         return [float(self.newest)]
 
 
-class OneBufferForAllLossesCompiled(asynchronous_toy.Linear):
+class SharedLossBufferCompiled(asynchronous_toy.Linear):
     def captured(self, batch):
         step = super().captured(batch)
         self.buffer = step.loss
@@ -141,7 +141,7 @@ class OneBufferForAllLossesCompiled(asynchronous_toy.Linear):
         return actual if self.graph is None else [float(self.buffer)]
 
 
-class HalfTheRateCompiled(asynchronous_toy.Linear):
+class HalfLearningRateCompiled(asynchronous_toy.Linear):
     def captured(self, batch):
         rate = self.request.optimizer["learning_rate"]
         stored, self.request.optimizer["learning_rate"] = rate, rate / 2
@@ -151,26 +151,26 @@ class HalfTheRateCompiled(asynchronous_toy.Linear):
             self.request.optimizer["learning_rate"] = stored
 
 
-class AloneWhenCompiled(asynchronous_toy.Runtime):
+class NoExchangeCompiled(asynchronous_toy.Runtime):
     def mean(self, array):
         return array if self.request.compiler == "graph" else super().mean(array)
 
 
-class NoMemory(asynchronous_toy.Runtime):
+class ZeroDeviceMemory(asynchronous_toy.Runtime):
     def peak_memory(self):
         return 0
 
 
-# -- replicas: over the example
+# -- replicas; changes of the example
 
 
-class Unsynchronized(worker.Runtime):
+class NoExchange(worker.Runtime):
     def mean(self, array):
         return array
 
 
-class MeetsInPairs(worker.Runtime):
-    """Ranks 2k and 2k + 1 exchange with each other and with nobody else, as all-reduce over a wrong group does."""
+class ExchangeInPairs(worker.Runtime):
+    """Ranks 2k and 2k + 1 exchange gradients only with each other, as in an all-reduce over the wrong group."""
 
     def start(self):
         node, rank = self.cluster.nodes[0], self.process.rank
@@ -180,25 +180,25 @@ class MeetsInPairs(worker.Runtime):
         super().start()
 
 
-class FirstOfAll(worker.Runtime):
+class GradientsOfFirstReplica(worker.Runtime):
     def mean(self, array):
         ours = array if self.process.rank == 0 else np.zeros_like(array)
         return super().mean(ours) * np.float32(self.cluster.world_size)
 
 
-class Summed(worker.Runtime):
+class GradientsSummedOverReplicas(worker.Runtime):
     def mean(self, array):
         return super().mean(array) * np.float32(self.cluster.world_size)
 
 
-class AlwaysMeets(worker.Runtime):
+class IndependentReplicasSynchronized(worker.Runtime):
     def start(self):
         self.request = self.request._replace(strategy="all_reduce")
         super().start()
 
 
-class MeetsWhenWaitedFor(worker.Runtime):
-    """The replicas' weights meet, and only where somebody waits: after every step that is the same for plain SGD."""
+class ExchangeAtSynchronize(worker.Runtime):
+    """Averages the weights in `synchronize` only. Done after every step, plain SGD would give the same weights."""
 
     def mean(self, array):
         return array
@@ -208,32 +208,32 @@ class MeetsWhenWaitedFor(worker.Runtime):
         weights["weight"] = super().mean(weights["weight"]).copy()
 
 
-class PostponesTheExchange(worker.Linear):
+class ExchangeAtSynchronizeOnly(worker.Linear):
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
         runtime.trainer = self
 
 
-class OneShard(worker.Linear):
+class SameShardOnAllReplicas(worker.Linear):
     def canonical_batch(self):
         return canonical.batch(self.request.inputs, self.request.batch_size, 0, self.request.seed)
 
 
-class SmallerOnOneRank(worker.Linear):
+class SmallerBatchOnOneRank(worker.Linear):
     def step(self, batch):
         smaller = {name: values[self.process.rank :] for name, values in batch.items()}
         return super().step(smaller)._replace(samples=len(smaller["x"]))
 
 
-class SecretlySmallerOnOneRank(SmallerOnOneRank):
+class SmallerBatchOnOneRankUnreported(SmallerBatchOnOneRank):
     def step(self, batch):
         return super().step(batch)._replace(samples=self.request.batch_size)
 
 
-# -- training: over the example
+# -- training; changes of the example
 
 
-class EverySecondBackward(worker.Linear):
+class BackwardEverySecondStep(worker.Linear):
     calls = 0
 
     def step(self, batch):
@@ -243,7 +243,7 @@ class EverySecondBackward(worker.Linear):
         return Step(self.loss(batch["x"] @ self.weights["weight"].T, batch["y"])[0], len(batch["x"]))
 
 
-class HalfOfItInTheWindow(worker.Linear):
+class HalfBatchInWindow(worker.Linear):
     def batches(self):
         half = {name: values[: len(values) // 2] for name, values in self.canonical_batch().items()}
         return itertools.repeat(half)
@@ -252,26 +252,26 @@ class HalfOfItInTheWindow(worker.Linear):
         return super().step(batch)._replace(samples=self.request.batch_size)
 
 
-class SlowerInTheWindow(worker.Linear):
+class LowerLearningRateInWindow(worker.Linear):
     def batches(self):
         self.request.optimizer["learning_rate"] *= 0.9
         return super().batches()
 
 
-# -- the window: right in the first steps, wrong from the ninth step on
+# -- the window: correct to step 7, faulty from step 8 on
 
 
-class ForwardOnly(late_toy.FromTheNinthStep):
+class ForwardOnly(late_toy.FaultFromStep8):
     def go_wrong(self, batch, rate):
         return self.evaluate(batch)
 
 
-class ForwardOnlyEverySecond(late_toy.FromTheNinthStep):
+class ForwardOnlyEverySecondStep(late_toy.FaultFromStep8):
     def go_wrong(self, batch, rate):
         return self.evaluate(batch) if self.steps % 2 else worker.Linear.train(self, batch, rate)
 
 
-class ForwardOnlyAtRandom(late_toy.FromTheNinthStep):
+class ForwardOnlyAtRandom(late_toy.FaultFromStep8):
     def go_wrong(self, batch, rate):
         skips = np.random.RandomState(self.steps).random_sample() < 0.5
         return self.evaluate(batch) if skips else worker.Linear.train(self, batch, rate)
@@ -283,31 +283,31 @@ class ForwardOnlyInOneRepeat(ForwardOnly):
         return self.evaluate(batch) if second else worker.Linear.train(self, batch, rate)
 
 
-class RateOfZero(late_toy.FromTheNinthStep):
+class ZeroLearningRate(late_toy.FaultFromStep8):
     def go_wrong(self, batch, rate):
         return worker.Linear.train(self, batch, 0.0)
 
 
-class HalfTheRate(late_toy.FromTheNinthStep):
+class HalfLearningRate(late_toy.FaultFromStep8):
     def go_wrong(self, batch, rate):
         return worker.Linear.train(self, batch, rate / 2)
 
 
-class HalfTheBatch(late_toy.FromTheNinthStep):
+class HalfBatch(late_toy.FaultFromStep8):
     def go_wrong(self, batch, rate):
         return worker.Linear.train(self, {name: v[: len(v) // 2] for name, v in batch.items()}, rate)
 
 
-class StaleBatch(late_toy.FromTheNinthStep):
-    """Trains on one batch that is kept, as a graph does whose input is no longer copied."""
+class StaleBatch(late_toy.FaultFromStep8):
+    """Trains on one stored batch, as a graph does whose input is no longer copied."""
 
     def go_wrong(self, batch, rate):
         self.kept = getattr(self, "kept", {name: v[::-1] * 0.5 for name, v in batch.items()})
         return worker.Linear.train(self, self.kept, rate)
 
 
-class StaleGradient(late_toy.FromTheNinthStep):
-    """Updates with the gradient of the step before it went wrong, and computes no other."""
+class StaleGradient(late_toy.FaultFromStep8):
+    """Repeats the update of the last correct step, without a backward pass."""
 
     def train(self, batch, rate):
         before = self.weights["weight"].copy()
@@ -321,8 +321,8 @@ class StaleGradient(late_toy.FromTheNinthStep):
         return self.evaluate(batch)
 
 
-class NothingFromOneRank(late_toy.FromTheNinthStep):
-    """One rank hands zeros to the others, which saves its backward pass; the replicas stay equal."""
+class ZeroGradientsFromOneRank(late_toy.FaultFromStep8):
+    """One rank contributes zeros, which would save its backward pass; the replicas stay equal."""
 
     def go_wrong(self, batch, rate):
         whole = self.runtime.mean
@@ -334,28 +334,28 @@ class NothingFromOneRank(late_toy.FromTheNinthStep):
             self.runtime.mean = whole
 
 
-class AloneFromTheNinthStep(late_toy.FromTheNinthStep):
+class NoExchangeFromStep8(late_toy.FaultFromStep8):
     def go_wrong(self, batch, rate):
         self.runtime.mean = lambda gradient: gradient
         return worker.Linear.train(self, batch, rate)
 
 
-# -- the window: wrong from the ninth step on, and right again behind the reset
+# -- the window: faulty from step 8 on, and correct again after the reset
 
 
-class ForwardOnlyUntilTheReset(late_toy.UntilTheReset):
+class ForwardOnlyUntilReset(late_toy.FaultUntilReset):
     def go_wrong(self, batch, rate):
         return self.evaluate(batch) if self.steps % 2 else worker.Linear.train(self, batch, rate)
 
 
-class RandomlyUntilTheReset(late_toy.UntilTheReset):
+class ForwardOnlyAtRandomUntilReset(late_toy.FaultUntilReset):
     def go_wrong(self, batch, rate):
         skips = np.random.RandomState(self.steps).random_sample() < 0.7
         return self.evaluate(batch) if skips else worker.Linear.train(self, batch, rate)
 
 
-class NothingUntilTheReset(late_toy.UntilTheReset):
-    """Every second step does nothing, and hands back the loss of the step before."""
+class NoWorkUntilReset(late_toy.FaultUntilReset):
+    """Every second step does nothing, and returns the loss of the previous step."""
 
     kept = None
 
@@ -365,8 +365,8 @@ class NothingUntilTheReset(late_toy.UntilTheReset):
         return self.kept
 
 
-class WorksBehindTheWindow(asynchronous_toy.Linear):
-    """Its steps are done by a thread; whatever reads the state waits for it, and `synchronize` does not."""
+class WorksAfterWindow(asynchronous_toy.Linear):
+    """A thread does the steps' work. Reading the state waits for it; `synchronize` does not."""
 
     def work(self, batch):
         time.sleep(0.1)  # short steps are not timed
@@ -388,10 +388,10 @@ class WorksBehindTheWindow(asynchronous_toy.Linear):
         super().reset()
 
 
-# -- the data source: right canonical batches, and others behind them
+# -- the data source: canonical batches first, other batches after them
 
 
-class OtherNumbers(worker.Linear):
+class OtherSeedAfterFirstSteps(worker.Linear):
     def batches(self):
         other = canonical.batch_of(
             self.request._replace(seed=self.request.seed + 1), self.process.replicas[0]
@@ -399,25 +399,25 @@ class OtherNumbers(worker.Linear):
         return itertools.repeat(self.place([other]))
 
 
-class HalfBatches(worker.Linear):
+class HalfBatchesAfterFirstSteps(worker.Linear):
     def batches(self):
         batch = self.canonical_batch()
         return itertools.repeat({name: values[: len(values) // 2] for name, values in batch.items()})
 
 
-class OneShardForAll(worker.Linear):
+class OneShardAfterFirstSteps(worker.Linear):
     def batches(self):
         return itertools.repeat(self.place([canonical.batch_of(self.request, 0)]))
 
 
-class OwnWeights(worker.Linear):
+class NonCanonicalWeights(worker.Linear):
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
         shape = self.weights["weight"].shape
         self.weights["weight"] = np.random.RandomState(1).standard_normal(shape).astype(np.float32)
 
 
-class LossOfTheStepBefore(worker.Linear):
+class LossOfPreviousStep(worker.Linear):
     before = None
 
     def step(self, batch):
@@ -426,26 +426,26 @@ class LossOfTheStepBefore(worker.Linear):
         return step._replace(loss=loss)
 
 
-class WrongSign(worker.Linear):
+class WrongGradientSign(worker.Linear):
     def loss(self, z, y):
         loss, slope = super().loss(z, y)
         return loss, -slope
 
 
-class SumOverTheBatch(worker.Linear):
+class GradientsSummedOverBatch(worker.Linear):
     def loss(self, z, y):
         loss, slope = super().loss(z, y)
         return loss, slope * len(y)
 
 
-class TrainsInDeviation(worker.Linear):
+class DeviationTrains(worker.Linear):
     def deviation(self):
         self.step(self.canonical_batch())
         return 0.0
 
 
-class LeavesItsTrace(worker.Linear):
-    """What its evidence leaves behind is in no parameter: the steps that follow go further."""
+class DeviationChangesSteps(worker.Linear):
+    """`deviation` makes later updates larger, but changes no parameter."""
 
     further = np.float32(1.0)
 
@@ -458,8 +458,8 @@ class LeavesItsTrace(worker.Linear):
         return loss, self.further * slope
 
 
-class DropsInItsEvidence(worker.Linear):
-    """It drops, if evenly: in one of the two outputs that its evidence compares as well."""
+class DropoutInDeviation(worker.Linear):
+    """Scales the outputs instead of dropping some, also in one of the two outputs that `deviation` compares."""
 
     def loss(self, z, y):
         return super().loss(z * np.float32(1.0 - self.request.model_options["dropout"]), y)
@@ -468,22 +468,22 @@ class DropsInItsEvidence(worker.Linear):
         return self.request.model_options["dropout"]
 
 
-class AnotherName(worker.Softmax):
+class MisnamedParameter(worker.Softmax):
     def parameters(self, replica):
         yield "kernel", self.weights["weight"]
 
 
-class Transposed(worker.Softmax):
+class TransposedParameter(worker.Softmax):
     def parameters(self, replica):
         for name, values in self.weights.items():
             yield name, np.ascontiguousarray(values.T)
 
 
-# -- what is asked for: over the example
+# -- requested settings; changes of the example
 
 
-class Pretends(worker.Linear):
-    """Says the precision that the request asks for and nothing of the compiler, and does what it always does."""
+class Fp32ReportedAsRequested(worker.Linear):
+    """Trains in fp32 without a compiler, reports the requested precision, and does not report the compiler."""
 
     precisions = {**worker.Linear.precisions, "amp-bf16": worker.Linear.precisions["fp32"]}
 
@@ -491,8 +491,8 @@ class Pretends(worker.Linear):
         return {"precision": self.request.precision}
 
 
-class FabricatesItsEvidence(worker.Linear):
-    """Writes down what a right plugin finds."""
+class ConstantEvidence(worker.Linear):
+    """Returns the evidence of a correct plugin as constants."""
 
     def deviation(self):
         return 0.0
@@ -501,8 +501,8 @@ class FabricatesItsEvidence(worker.Linear):
         return {"precision": "fp32", "compiler": "none"}
 
 
-class EchoesThePrecision(worker.Linear):
-    """Trains in fp32 whatever is asked for, and says what is asked for."""
+class EchoedPrecision(worker.Linear):
+    """Trains in fp32, and reports the requested precision."""
 
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request._replace(precision="fp32"), process)
@@ -512,39 +512,39 @@ class EchoesThePrecision(worker.Linear):
         return {"precision": self.echo}
 
 
-class EchoesTheCompiler(worker.Linear):
+class EchoedCompiler(worker.Linear):
     def observed(self):
         return dict(super().observed(), compiler=self.request.compiler)
 
 
-class NeverCompiles(worker.Linear):
-    """Compiles nothing, whatever is asked for, and says so."""
+class ReportsNoCompiler(worker.Linear):
+    """Compiles nothing, and reports this."""
 
     def observed(self):
         return dict(super().observed(), compiler="none")
 
 
-# -- ending: over the example
+# -- the end of a worker; changes of the example
 
 
-class WritesPastItsRecord(worker.Runtime):
+class BytesAfterRecord(worker.Runtime):
     def stop(self):
         with Path("../record.json").open("a") as file:
             file.write(json.dumps({"more": 1}))
 
 
-class LeavesAFile(worker.Runtime):
+class LeftoverFile(worker.Runtime):
     def stop(self):
         os.close(tempfile.mkstemp()[0])
 
 
-class LeavesSharedMemory(worker.Runtime):
+class LeftoverSharedMemory(worker.Runtime):
     def stop(self):
         os.close(tempfile.mkstemp(prefix="dlperf-planted-", dir="/dev/shm")[0])
 
 
-class LeavesWhatFedIt(worker.Linear):
-    """With one source, and only there."""
+class LeftoverFileOfSource(worker.Linear):
+    """With the source `synthetic-host` only."""
 
     def batches(self):
         if self.request.data["source"] == "synthetic-host":
@@ -552,8 +552,8 @@ class LeavesWhatFedIt(worker.Linear):
         return super().batches()
 
 
-class FillsItsArena(worker.Linear):
-    """Like a framework with an allocator of its own, whose errors are of a kind of their own."""
+class FillsArena(worker.Linear):
+    """Like a framework whose allocator raises errors of its own type."""
 
     def step(self, batch):
         try:
@@ -563,8 +563,8 @@ class FillsItsArena(worker.Linear):
         return super().step(batch)
 
 
-class RewritesItsRecord(asynchronous_toy.Runtime):
-    """Three times as fast, once it is over."""
+class RewrittenRecord(asynchronous_toy.Runtime):
+    """Writes a record that is three times as fast, when the run is over."""
 
     def stop(self):
         super().stop()
@@ -576,21 +576,21 @@ class RewritesItsRecord(asynchronous_toy.Runtime):
         path.write_text(json.dumps(record))
 
 
-class SlowsTheClock(asynchronous_toy.Runtime):
-    """The interpreter's own, which the loop reads: a third of a second in each."""
+class SlowClock(asynchronous_toy.Runtime):
+    """Slows the clock that the step loop reads to a third of its speed."""
 
     def start(self):
         loop.monotonic = clocks.monotonic = lambda: time.monotonic() / 3
         super().start()
 
 
-class GivesUp(worker.Linear):
-    """Says of every case that this machine cannot do it."""
+class EveryCaseUnsupported(worker.Linear):
+    """Reports every case as unsupported on this machine."""
 
     def __init__(self, runtime, request, process):
         raise Unsupported("this processor has no products of that kind; choose another")
 
 
-class OutOfMemoryAlways(worker.Runtime):
+class EveryErrorOutOfMemory(worker.Runtime):
     def is_out_of_memory(self, error):
         return True

@@ -1,4 +1,4 @@
-"""Controller halves of the toy plugins, right and wrong: a name, and what differs from the right one."""
+"""Controller halves of the toy plugins: the correct ones, and the faulty ones as differences from them."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ LOCK = Path(__file__).with_name("old-lock.txt")
 
 
 class Asynchronous(NumPy):
-    """NumPy on a device that works by itself."""
+    """NumPy on an asynchronous device."""
 
     name = "asynchronous"
     runtime = "asynchronous_toy:Runtime"
@@ -22,32 +22,32 @@ class Asynchronous(NumPy):
 
 
 class Events(Asynchronous):
-    """The same, on a device with events."""
+    """NumPy on an asynchronous device that records events."""
 
     name = "events"
     runtime = "asynchronous_toy:EventRuntime"
 
 
 class Narrow(NumPy):
-    """Declares a compiler that not every machine can use: this one cannot."""
+    """Declares a compiler that this machine cannot run."""
 
     name = "narrow"
-    trainers = {"linear": "asynchronous_toy:GivesUpCompiled"}
+    trainers = {"linear": "asynchronous_toy:CompilerUnsupported"}
     packages = ("dlperf_numpy", "asynchronous_toy")
     capabilities = attrs.evolve(CAN, compilers={"none", "graph"})
 
 
 class Arena(NumPy):
-    """Takes memory in its steps, and knows its own error for when there is none."""
+    """Allocates memory in its steps, and recognizes its own out-of-memory error."""
 
     name = "arena"
-    runtime = "asynchronous_toy:KnowsItsArena"
-    trainers = {"linear": "toy_faults:FillsItsArena"}
+    runtime = "asynchronous_toy:RecognizesArenaError"
+    trainers = {"linear": "toy_faults:FillsArena"}
     packages = ("dlperf_numpy", "asynchronous_toy", "late_toy")
 
 
 class Dropping(Linear):
-    """With an option that the toys' trainers do not know."""
+    """A model with an option that the toys' trainers ignore."""
 
     name = "dropping"
     references = None
@@ -57,8 +57,8 @@ class Dropping(Linear):
         dropout: float = 0.0
 
 
-def with_threads_of_their_own(cluster):
-    """Processes whose plugin says how many threads they have."""
+def with_own_thread_count(cluster):
+    """Return processes whose plugin sets their number of threads."""
     return [
         process._replace(variables={**process.variables, "OMP_NUM_THREADS": "2"})
         for process in one_per_device(cluster)
@@ -87,116 +87,126 @@ def runtime(name):
     return {"runtime": f"toy_faults:{name}"}
 
 
-WRONG = {
-    "never-waits": (Asynchronous, runtime("NeverWaits")),
-    "always-waits": (Asynchronous, linear("AlwaysWaits")),
-    "waits-and-says-so": (Asynchronous, runtime("Blocking") | linear("AlwaysWaits")),
-    "never-waits-compiled": (Asynchronous, runtime("NeverWaitsCompiled")),
-    "always-waits-compiled": (Asynchronous, linear("AlwaysWaitsCompiled")),
-    "never-waits-in-company": (Asynchronous, runtime("NeverWaitsInCompany")),
-    "always-waits-in-company": (Asynchronous, linear("AlwaysWaitsInCompany")),
-    "waits-on-one-rank": (Asynchronous, runtime("WaitsOnOneRank")),
-    "one-buffer-compiled": (Asynchronous, linear("OneBufferForAllLossesCompiled")),
-    "half-the-rate-compiled": (Asynchronous, linear("HalfTheRateCompiled")),
-    "alone-when-compiled": (Asynchronous, runtime("AloneWhenCompiled")),
-    "waits-for-the-loss": (Events, runtime("WaitsForTheLoss") | linear("WorksBehindTheLoss")),
-    "says-blocking": (Asynchronous, runtime("SaysBlocking")),
-    "blocking-until-the-loss": (
+FAULTY = {
+    "no-synchronization": (Asynchronous, runtime("NoSynchronization")),
+    "synchronizes-every-step": (Asynchronous, linear("SynchronizesEveryStep")),
+    "synchronizes-with-blocking-clock": (
         Asynchronous,
-        runtime("SaysBlockingAndWaits") | linear("BlockingUntilTheLoss"),
+        runtime("TrueBlockingClock") | linear("SynchronizesEveryStep"),
     ),
-    "before-the-optimizer": (Asynchronous, linear("BeforeTheOptimizer")),
-    "one-buffer": (Asynchronous, linear("OneBufferForAllLosses")),
-    "no-memory": (Asynchronous, runtime("NoMemory")),
-    "unsynchronized": (NumPy, runtime("Unsynchronized")),
-    "meets-in-pairs": (NumPy, runtime("MeetsInPairs")),
-    "first-of-all": (NumPy, runtime("FirstOfAll")),
-    "summed": (NumPy, runtime("Summed")),
-    "postpones-the-exchange": (NumPy, runtime("MeetsWhenWaitedFor") | linear("PostponesTheExchange")),
-    "always-meets": (NumPy, runtime("AlwaysMeets")),
-    "one-shard": (NumPy, linear("OneShard")),
-    "smaller-on-one-rank": (NumPy, linear("SmallerOnOneRank")),
-    "secretly-smaller": (NumPy, linear("SecretlySmallerOnOneRank")),
-    "every-second-backward": (NumPy, linear("EverySecondBackward")),
-    "half-in-the-window": (NumPy, linear("HalfOfItInTheWindow")),
-    "slower-in-the-window": (NumPy, linear("SlowerInTheWindow")),
+    "no-synchronization-compiled": (Asynchronous, runtime("NoSynchronizationCompiled")),
+    "synchronizes-every-step-compiled": (Asynchronous, linear("SynchronizesEveryStepCompiled")),
+    "no-synchronization-two-replicas": (Asynchronous, runtime("NoSynchronizationTwoReplicas")),
+    "synchronizes-every-step-two-replicas": (Asynchronous, linear("SynchronizesEveryStepTwoReplicas")),
+    "synchronizes-on-rank-0-only": (Asynchronous, runtime("SynchronizesOnRank0Only")),
+    "shared-loss-buffer-compiled": (Asynchronous, linear("SharedLossBufferCompiled")),
+    "half-learning-rate-compiled": (Asynchronous, linear("HalfLearningRateCompiled")),
+    "no-exchange-compiled": (Asynchronous, runtime("NoExchangeCompiled")),
+    "synchronizes-loss-only": (Events, runtime("SynchronizesLossOnly") | linear("WorksAfterLoss")),
+    "blocking-clock-but-asynchronous": (Asynchronous, runtime("BlockingClockWithoutSynchronization")),
+    "blocking-clock-loss-only": (
+        Asynchronous,
+        runtime("BlockingClock") | linear("WaitsForLossOnly"),
+    ),
+    "returns-before-optimizer": (Asynchronous, linear("ReturnsBeforeOptimizer")),
+    "shared-loss-buffer": (Asynchronous, linear("SharedLossBuffer")),
+    "zero-device-memory": (Asynchronous, runtime("ZeroDeviceMemory")),
+    "no-exchange": (NumPy, runtime("NoExchange")),
+    "exchange-in-pairs": (NumPy, runtime("ExchangeInPairs")),
+    "gradients-of-first-replica": (NumPy, runtime("GradientsOfFirstReplica")),
+    "gradients-summed-over-replicas": (NumPy, runtime("GradientsSummedOverReplicas")),
+    "exchange-at-synchronize-only": (
+        NumPy,
+        runtime("ExchangeAtSynchronize") | linear("ExchangeAtSynchronizeOnly"),
+    ),
+    "independent-replicas-synchronized": (NumPy, runtime("IndependentReplicasSynchronized")),
+    "same-shard-on-all-replicas": (NumPy, linear("SameShardOnAllReplicas")),
+    "smaller-batch-on-one-rank": (NumPy, linear("SmallerBatchOnOneRank")),
+    "smaller-batch-on-one-rank-unreported": (NumPy, linear("SmallerBatchOnOneRankUnreported")),
+    "backward-every-second-step": (NumPy, linear("BackwardEverySecondStep")),
+    "half-batch-in-window": (NumPy, linear("HalfBatchInWindow")),
+    "lower-learning-rate-in-window": (NumPy, linear("LowerLearningRateInWindow")),
     "forward-only": (NumPy, linear("ForwardOnly")),
-    "forward-only-every-second": (NumPy, linear("ForwardOnlyEverySecond")),
+    "forward-only-every-second-step": (NumPy, linear("ForwardOnlyEverySecondStep")),
     "forward-only-at-random": (NumPy, linear("ForwardOnlyAtRandom")),
     "forward-only-in-one-repeat": (NumPy, linear("ForwardOnlyInOneRepeat")),
-    "rate-of-zero": (NumPy, linear("RateOfZero")),
-    "half-the-rate": (NumPy, linear("HalfTheRate")),
-    "half-the-batch": (NumPy, linear("HalfTheBatch")),
+    "zero-learning-rate": (NumPy, linear("ZeroLearningRate")),
+    "half-learning-rate": (NumPy, linear("HalfLearningRate")),
+    "half-batch": (NumPy, linear("HalfBatch")),
     "stale-batch": (NumPy, linear("StaleBatch")),
     "stale-gradient": (NumPy, linear("StaleGradient")),
-    "nothing-from-one-rank": (NumPy, linear("NothingFromOneRank")),
-    "alone-from-the-ninth-step": (NumPy, linear("AloneFromTheNinthStep")),
-    "forward-only-until-the-reset": (NumPy, linear("ForwardOnlyUntilTheReset")),
-    "randomly-until-the-reset": (NumPy, linear("RandomlyUntilTheReset")),
-    "nothing-until-the-reset": (NumPy, linear("NothingUntilTheReset")),
-    "works-behind-the-window": (Asynchronous, runtime("SaysBlocking") | linear("WorksBehindTheWindow")),
-    "other-numbers": (NumPy, linear("OtherNumbers")),
-    "half-batches": (NumPy, linear("HalfBatches")),
-    "one-shard-for-all": (NumPy, linear("OneShardForAll")),
-    "leaves-out-dropout": (NumPy, {"trainers": {"dropping": "dlperf_numpy.worker:Linear"}}),
-    "drops-in-its-evidence": (NumPy, {"trainers": {"dropping": "toy_faults:DropsInItsEvidence"}}),
-    "own-weights": (NumPy, linear("OwnWeights")),
-    "loss-of-the-step-before": (NumPy, linear("LossOfTheStepBefore")),
-    "wrong-sign": (NumPy, linear("WrongSign")),
-    "sum-over-the-batch": (NumPy, linear("SumOverTheBatch")),
-    "trains-in-deviation": (NumPy, linear("TrainsInDeviation")),
-    "leaves-its-trace": (NumPy, linear("LeavesItsTrace")),
-    "another-name": (NumPy, softmax("AnotherName")),
-    "transposed": (NumPy, softmax("Transposed")),
-    "pretends": (
+    "zero-gradients-from-one-rank": (NumPy, linear("ZeroGradientsFromOneRank")),
+    "no-exchange-from-step-8": (NumPy, linear("NoExchangeFromStep8")),
+    "forward-only-until-reset": (NumPy, linear("ForwardOnlyUntilReset")),
+    "forward-only-at-random-until-reset": (NumPy, linear("ForwardOnlyAtRandomUntilReset")),
+    "no-work-until-reset": (NumPy, linear("NoWorkUntilReset")),
+    "works-after-window": (
+        Asynchronous,
+        runtime("BlockingClockWithoutSynchronization") | linear("WorksAfterWindow"),
+    ),
+    "other-seed-after-first-steps": (NumPy, linear("OtherSeedAfterFirstSteps")),
+    "half-batches-after-first-steps": (NumPy, linear("HalfBatchesAfterFirstSteps")),
+    "one-shard-after-first-steps": (NumPy, linear("OneShardAfterFirstSteps")),
+    "no-dropout": (NumPy, {"trainers": {"dropping": "dlperf_numpy.worker:Linear"}}),
+    "dropout-in-deviation": (NumPy, {"trainers": {"dropping": "toy_faults:DropoutInDeviation"}}),
+    "non-canonical-weights": (NumPy, linear("NonCanonicalWeights")),
+    "loss-of-previous-step": (NumPy, linear("LossOfPreviousStep")),
+    "wrong-gradient-sign": (NumPy, linear("WrongGradientSign")),
+    "gradients-summed-over-batch": (NumPy, linear("GradientsSummedOverBatch")),
+    "deviation-trains": (NumPy, linear("DeviationTrains")),
+    "deviation-changes-steps": (NumPy, linear("DeviationChangesSteps")),
+    "misnamed-parameter": (NumPy, softmax("MisnamedParameter")),
+    "transposed-parameter": (NumPy, softmax("TransposedParameter")),
+    "fp32-reported-as-requested": (
         NumPy,
-        linear("Pretends")
+        linear("Fp32ReportedAsRequested")
         | {"capabilities": attrs.evolve(CAN, precisions={"fp32", "amp-bf16"}, compilers={"none", "graph"})},
     ),
-    "fabricates-its-evidence": (NumPy, linear("FabricatesItsEvidence")),
-    "echoes-the-precision": (NumPy, linear("EchoesThePrecision")),
-    "echoes-the-compiler": (
+    "constant-evidence": (NumPy, linear("ConstantEvidence")),
+    "echoed-precision": (NumPy, linear("EchoedPrecision")),
+    "echoed-compiler": (
         NumPy,
-        linear("EchoesTheCompiler") | {"capabilities": attrs.evolve(CAN, compilers={"none", "graph"})},
+        linear("EchoedCompiler") | {"capabilities": attrs.evolve(CAN, compilers={"none", "graph"})},
     ),
-    "never-compiles": (
+    "reports-no-compiler": (
         NumPy,
-        linear("NeverCompiles") | {"capabilities": attrs.evolve(CAN, compilers={"none", "graph"})},
+        linear("ReportsNoCompiler") | {"capabilities": attrs.evolve(CAN, compilers={"none", "graph"})},
     ),
-    "past-its-record": (NumPy, runtime("WritesPastItsRecord")),
-    "leaves-a-file": (NumPy, runtime("LeavesAFile")),
-    "leaves-shared-memory": (NumPy, runtime("LeavesSharedMemory")),
-    "leaves-what-fed-it": (
+    "bytes-after-record": (NumPy, runtime("BytesAfterRecord")),
+    "leftover-file": (NumPy, runtime("LeftoverFile")),
+    "leftover-shared-memory": (NumPy, runtime("LeftoverSharedMemory")),
+    "leftover-file-of-source": (
         NumPy,
-        linear("LeavesWhatFedIt") | {"capabilities": attrs.evolve(CAN, data={"synthetic", "synthetic-host"})},
+        linear("LeftoverFileOfSource")
+        | {"capabilities": attrs.evolve(CAN, data={"synthetic", "synthetic-host"})},
     ),
-    "has-its-own-words": (NumPy, linear("FillsItsArena")),
-    "rewrites-its-record": (Asynchronous, runtime("RewritesItsRecord")),
-    "slows-the-clock": (Asynchronous, runtime("SlowsTheClock")),
-    "each-for-itself": (
+    "unrecognized-memory-error": (NumPy, linear("FillsArena")),
+    "rewritten-record": (Asynchronous, runtime("RewrittenRecord")),
+    "slow-clock": (Asynchronous, runtime("SlowClock")),
+    "asynchronous-without-exchange": (
         NumPy,
         {"capabilities": attrs.evolve(CAN, strategies={"all_reduce", "parameter_server_async"})},
     ),
-    "gives-up": (NumPy, linear("GivesUp")),
-    "out-of-memory-always": (NumPy, runtime("OutOfMemoryAlways")),
-    "newer-than-declared": (NumPy, {"trainers": {"linear": "newer_than_declared:Linear"}}),
-    "newer-relatively": (NumPy, {"trainers": {"linear": "newer_relatively:Linear"}}),
-    "imports-the-core": (NumPy, {"trainers": {"linear": "imports_the_core:Linear"}}),
-    "refuses-in-a-word": (NumPy, {"explain_refusal": lambda self, spec, options: "no"}),
-    "refuses-altogether": (
+    "every-case-unsupported": (NumPy, linear("EveryCaseUnsupported")),
+    "every-error-out-of-memory": (NumPy, runtime("EveryErrorOutOfMemory")),
+    "syntax-too-new": (NumPy, {"trainers": {"linear": "newer_than_declared:Linear"}}),
+    "syntax-too-new-in-relative-import": (NumPy, {"trainers": {"linear": "newer_relatively:Linear"}}),
+    "worker-imports-core": (NumPy, {"trainers": {"linear": "imports_the_core:Linear"}}),
+    "refusal-without-reason": (NumPy, {"explain_refusal": lambda self, spec, options: "no"}),
+    "refuses-declared-compiler": (
         NumPy,
         {"capabilities": attrs.evolve(CAN, compilers={"none", "graph"}), "explain_refusal": only_large},
     ),
-    "old-lock": (NumPy, {"environment": locked}),
+    "lock-outside-requirements": (NumPy, {"environment": locked}),
 }
-"""Name → the right plugin, and the attributes in which the wrong one differs."""
+"""Name of a faulty plugin → the correct plugin, and the attributes that differ."""
 
-RIGHT = (Asynchronous, Events, Narrow, Arena)
-FRAMEWORKS = {right.name: right for right in RIGHT} | {
+CORRECT = (Asynchronous, Events, Narrow, Arena)
+FRAMEWORKS = {correct.name: correct for correct in CORRECT} | {
     name: type(
         name,
-        (right,),
-        {"name": name, "packages": ("dlperf_numpy", "asynchronous_toy", "late_toy"), **differs},
+        (correct,),
+        {"name": name, "packages": ("dlperf_numpy", "asynchronous_toy", "late_toy"), **differences},
     )
-    for name, (right, differs) in WRONG.items()
+    for name, (correct, differences) in FAULTY.items()
 }
