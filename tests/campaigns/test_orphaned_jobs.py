@@ -293,7 +293,7 @@ def test_the_suite_for_launchers_catches_a_queue_that_forgets(launcher, output, 
         registry = Registry({"topologies": {"queue": launcher}})
 
     with nullcontext() if output is None else pytest.raises(AssertionError, match=re.escape(output)):
-        Suite().test_an_orphaned_job_is_found_by_its_id_and_canceled()
+        Suite().test_orphaned_job_is_canceled()
 
 
 def test_a_campaign_that_begins_has_left_nothing(tmp_path, queue):

@@ -1,4 +1,4 @@
-"""The table of the planted faults: complete, and the page in the docs is made of it."""
+"""The table of planted faults is complete, and the page in the docs is generated from it."""
 
 import inspect
 from pathlib import Path
@@ -23,19 +23,19 @@ def test_the_page_is_current():
     )
 
 
-def test_there_are_enough_and_no_two_are_the_same():
+def test_faults_are_many_and_distinct():
     assert len(faults.ALL) >= LEAST
     assert len({(fault.plugin, fault.detector, fault.message) for fault in faults.ALL}) == len(faults.ALL)
 
 
 @pytest.mark.parametrize("fault", faults.BY_CONFORMANCE, ids=lambda fault: fault.detector)
-def test_what_catches_it_is_a_test_of_the_suite(fault):
+def test_detector_is_a_test_of_the_suite(fault):
     assert inspect.isfunction(getattr(FrameworkConformance, fault.detector))
 
 
-def test_no_wrong_plugin_is_left_out():
+def test_every_faulty_plugin_is_in_the_table():
     planted = {fault.plugin for fault in faults.ALL}
-    assert set(toy_frameworks.WRONG) <= planted
-    named = str(toy_frameworks.WRONG)
+    assert set(toy_frameworks.FAULTY) <= planted
+    named = str(toy_frameworks.FAULTY)
     mine = [name for name, cls in vars(toy_faults).items() if getattr(cls, "__module__", "") == "toy_faults"]
     assert not [name for name in mine if f":{name}'" not in named]

@@ -127,6 +127,6 @@ def test_the_window_is_verified(fault, tmp_path):
 @pytest.mark.parametrize("fault", BY_OTHER_CASES, ids=lambda fault: fault.plugin)
 def test_the_other_cases_catch(fault, tmp_path):
     suite = controller.suite_of(fault)
-    suite.test_it_follows_the_reference(Cell((fault.model,)))  # which is why there are others
+    suite.test_follows_reference(Cell((fault.model,)))  # which is why there are others
     with pytest.raises(AssertionError, match=fault.message):
         fault.run_detector(suite, tmp_path)

@@ -112,10 +112,10 @@ REASON = "not on this machine: .* instructions for this processor; choose none"
 @pytest.mark.parametrize(
     ("test", "cell"),
     [
-        ("test_it_trains", SINGLE),
-        ("test_the_worker_answers", SINGLE),
-        ("test_it_follows_the_reference", SINGLE),
-        ("test_replicas_follow_the_reference", PAIR),
+        ("test_trains", SINGLE),
+        ("test_worker_answers", SINGLE),
+        ("test_follows_reference", SINGLE),
+        ("test_replicas_follow_reference", PAIR),
     ],
 )
 def test_value_unsupported_on_this_machine_is_skipped_with_reason(test, cell, monkeypatch):
@@ -123,10 +123,10 @@ def test_value_unsupported_on_this_machine_is_skipped_with_reason(test, cell, mo
     suite = suite_of("narrow")
     with pytest.raises(pytest.skip.Exception, match=REASON):
         getattr(suite, test)(cell)
-    if test == "test_it_trains":
+    if test == "test_trains":
         monkeypatch.setattr("dlperf_sdk.testing.subject.ask", None)
         monkeypatch.setattr("dlperf_sdk.testing.subject.Case", None)
-        for other in (suite.test_the_worker_answers, suite.test_it_follows_the_reference):
+        for other in (suite.test_worker_answers, suite.test_follows_reference):
             with pytest.raises(pytest.skip.Exception, match=REASON):
                 other(cell)
 
@@ -140,31 +140,31 @@ def test_workers_have_one_thread_unless_their_plugin_gives_them_a_number(monkeyp
 
 def test_one_start_serves_all_tests_of_a_cell(monkeypatch):
     suite, cell = suite_of("narrow"), Cell(("linear",))
-    suite.test_it_trains(cell)
+    suite.test_trains(cell)
     monkeypatch.setattr("dlperf_sdk.testing.subject.ask", None)
     monkeypatch.setattr("dlperf_sdk.testing.subject.Case", None)
-    suite.test_the_worker_answers(cell)
-    suite.test_it_follows_the_reference(cell)
+    suite.test_worker_answers(cell)
+    suite.test_follows_reference(cell)
 
 
 def test_leftovers_of_one_source_show_with_that_source_only():
-    suite_of("leftover-file-of-source").test_it_leaves_nothing_behind()
+    suite_of("leftover-file-of-source").test_no_files_or_processes_are_left()
 
 
 def test_framework_recognizes_its_own_out_of_memory_error():
-    suite_of("arena").test_its_own_error_is_told_as_memory_running_out()
+    suite_of("arena").test_own_out_of_memory_error_is_recognized()
 
 
 def test_steps_that_fit_in_memory_are_skipped():
     with pytest.raises(pytest.skip.Exception, match="find room in what little memory"):
-        suite_of("narrow").test_its_own_error_is_told_as_memory_running_out()
+        suite_of("narrow").test_own_out_of_memory_error_is_recognized()
 
 
 def test_value_refused_for_the_tested_models_is_skipped():
     suite = suite_of("refuses-declared-compiler")
     type(suite).models = ("linear",)
     with pytest.raises(pytest.skip.Exception, match="may be for models that are not tried"):
-        suite.test_it_refuses_nothing_altogether_that_it_declares("compiler")
+        suite.test_declared_values_are_not_always_refused("compiler")
 
 
 @pytest.mark.long
@@ -213,4 +213,4 @@ def test_parity_detects_fault(fault):
     assert actual.outcome == "fail", actual
     assert fault.message in actual.detail, actual
     with pytest.raises(AssertionError, match="What to change"):
-        suite.test_replicas_follow_the_reference(Cell(("linear",), strategy="all_reduce"))
+        suite.test_replicas_follow_reference(Cell(("linear",), strategy="all_reduce"))

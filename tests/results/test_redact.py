@@ -116,7 +116,7 @@ def test_what_only_looks_like_a_name_stays():
     assert "file:///home/user/wheels" in shared.environment.lock
 
 
-def test_it_is_pure():
+def test_measurement_is_pure():
     one = full()
     before = repr(one)
     assert repr(redact_result(one)) == repr(redact_result(one))

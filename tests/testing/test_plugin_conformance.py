@@ -85,7 +85,7 @@ def test_a_measurer_that_changes_the_records_is_caught(monkeypatch):
     suite = TestThroughput()
     monkeypatch.setattr(TestThroughput, "plugin", Careless())
     with pytest.raises(AssertionError, match="changed the records"):
-        suite.test_it_is_pure()
+        suite.test_measurement_is_pure()
     TestThroughput._cache.clear()
 
 
@@ -172,7 +172,7 @@ def pytested(tmp_path, **bodies):
 
 def test_a_known_gap_whose_test_fails_is_none(tmp_path):
     body = (
-        "    known_gaps = {'test_the_arithmetic_is_positive': 'nobody has counted yet'}\n"
+        "    known_gaps = {'test_flops_are_positive': 'nobody has counted yet'}\n"
         "    @property\n    def plugin(self):\n"
         "        found = super().plugin\n        found.flops = lambda options: ()\n        return found\n"
     )
@@ -183,7 +183,7 @@ def test_a_known_gap_whose_test_fails_is_none(tmp_path):
 
 def test_what_must_fail_does_and_says_why(tmp_path):
     """A known gap whose test passes, a gap that names no test, and a failure, which advises and shows the values."""
-    passes = "    known_gaps = {'test_its_options_have_defaults': 'not yet'}\n"
+    passes = "    known_gaps = {'test_options_have_defaults': 'not yet'}\n"
     names_nothing = "    known_gaps = {'test_nothing': 'a typing error'}\n"
     advises = (
         "    @property\n    def plugin(self):\n        from attrs import evolve\n"
@@ -212,7 +212,16 @@ def checked(capsys, *words):
 
 def test_check_prints_a_line_per_check_and_says_which_one_runs(capsys):
     code, output = checked(
-        capsys, "numpy", "--only", "canonical", "--only", "compiles", "--set", "features=4"
+        capsys,
+        "numpy",
+        "--only",
+        "canonical",
+        "--only",
+        "compiler_is",
+        "--only",
+        "oldest",
+        "--set",
+        "features=4",
     )
     lines = output.out.splitlines()
     assert code == 0
@@ -233,29 +242,37 @@ def test_only_takes_words_in_names_and_no_expressions(capsys):
 
 def test_check_leaves_out_what_is_skipped_and_resumes_after_what_has_passed(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path))
-    words = ("numpy", "--only", "imports_nothing", "--only", "refuses", "--only", "compiles")
-    code, output = checked(capsys, *words, "--skip", "refuses", "--resume")
+    words = ("numpy", "--only", "imports_nothing", "--only", "refused", "--only", "compiles")
+    code, output = checked(capsys, *words, "--skip", "refused", "--resume")
     assert code == 0
     assert "no check of this plugin with the same arguments to resume" in " ".join(output.err.split())
-    assert "test_it_imports_nothing" in output.out and "refuses" not in output.out
+    assert "imports_nothing" in output.out and "refused" not in output.out
     code, output = checked(capsys, *words, "--resume")
     assert code == 0
-    assert "test_it_imports_nothing" not in output.out and "refuses" in output.out
+    assert "imports_nothing" not in output.out and "refused" in output.out
     assert output.out.splitlines()[-1].endswith(" had passed before")
-    assert "test_it_imports_nothing" in checked(capsys, *words)[1].out  # without --resume all are run
+    assert "imports_nothing" in checked(capsys, *words)[1].out  # without --resume all are run
     _, output = checked(capsys, *words, "--batch-size", "2", "--resume")
-    assert "test_it_imports_nothing" in output.out  # other arguments, another check
+    assert "imports_nothing" in output.out  # other arguments, another check
 
 
 def test_check_as_json_and_a_failure_sets_the_exit_code(capsys, tmp_path, monkeypatch):
     code, output = checked(
-        capsys, "numpy", "--only", "imports_nothing", "--only", "memory_that", "--models", "linear", "--json"
+        capsys,
+        "numpy",
+        "--only",
+        "imports_nothing",
+        "--only",
+        "out_of_memory_is",
+        "--models",
+        "linear",
+        "--json",
     )
     document = json.loads(output.out)
     assert code == document["exit_code"] == 0
     assert {check["name"] for check in document["checks"]} == {
-        "test_it_imports_nothing_of_the_core",
-        "test_memory_that_runs_out_is_told_from_other_errors[linear]",
+        "test_worker_half_imports_nothing_of_core",
+        "test_out_of_memory_is_distinguished_from_other_errors[linear]",
     }
     entry = {"dlperf_sdk.frameworks": {"missing": "missing_module:Missing"}}
     module = (
@@ -264,7 +281,7 @@ def test_check_as_json_and_a_failure_sets_the_exit_code(capsys, tmp_path, monkey
     )
     distribution(tmp_path, "dlperf-missing", entry, {"missing_module": module})
     monkeypatch.syspath_prepend(tmp_path)
-    code, output = checked(capsys, "missing", "--only", "what_it_names", "--json")
+    code, output = checked(capsys, "missing", "--only", "declared_names", "--json")
     failed = json.loads(output.out)
     assert code == failed["exit_code"] == 1
     assert failed["counts"] == {"pass": 0, "fail": 1, "skipped": 0}
@@ -301,14 +318,12 @@ def test_check_of_what_cannot_be_meant_starts_nothing(capsys, words, output):
 
 
 def test_the_options_of_check_reach_the_suites(capsys):
-    assert checked(capsys, "linear", "--only", "arithmetic", "--set", "features=3")[0] == 0
+    assert checked(capsys, "linear", "--only", "flops", "--set", "features=3")[0] == 0
     code, output = checked(capsys, "flops", "--only", "pure", "--model", "softmax")
-    assert code == 0 and "test_it_is_pure" in output.out
+    assert code == 0 and "test_measurement_is_pure" in output.out
 
 
-CHECK = (
-    "import sys; from dlperf_sdk.cli import main; sys.exit(main(['check', 'throughput', '--only', 'it_is']))"
-)
+CHECK = "import sys; from dlperf_sdk.cli import main; sys.exit(main(['check', 'throughput', '--only', 'measurement']))"
 
 
 def test_check_says_that_its_output_cannot_be_written():
@@ -395,22 +410,20 @@ def test_a_new_plugin_fails_only_where_it_has_to_be_filled_in(tmp_path):
         assert f" {method}(): " in left
     assert (left.count("resnet50.py"), left.count("bert_base.py")) == (4, 3)
     # What needs a worker is not judged yet, and says why: nothing passes that was not tried.
-    unjudged = [
-        check for check in checks if check["name"].startswith(("test_it_trains", "test_the_worker_answers"))
-    ]
+    unjudged = [check for check in checks if check["name"].startswith(("test_trains", "test_worker_answers"))]
     assert len(unjudged) == 4
     for check in unjudged:
         assert check["outcome"] == "skipped" and "FILL IN: import the framework" in check["detail"]
     passed = {check["name"].partition("[")[0] for check in checks if check["outcome"] == "pass"}
     assert passed >= {
-        "test_the_plugin_loads",
-        "test_it_imports_no_framework",
-        "test_its_requirements_can_be_read",
-        "test_what_it_names_is_in_its_files",
-        "test_what_it_does_not_declare_is_refused",
-        "test_what_it_refuses_it_says_in_a_sentence",
-        "test_it_compiles_on_the_oldest_python_it_declares",
-        "test_it_imports_nothing_of_the_core",
+        "test_plugin_loads",
+        "test_controller_half_imports_no_framework",
+        "test_requirements_are_valid",
+        "test_declared_names_exist",
+        "test_undeclared_values_are_refused",
+        "test_refused_values_have_a_reason",
+        "test_worker_half_parses_on_oldest_python",
+        "test_worker_half_imports_nothing_of_core",
     }
 
 

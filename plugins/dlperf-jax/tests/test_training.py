@@ -139,7 +139,7 @@ def test_an_overflow_is_skipped_and_changes_nothing(make_trainer):
     assert any((snapshot()[0][name] != values).any() for name, values in before.items())
 
 
-def test_accumulation_is_one_step(make_trainer):
+def test_gradient_accumulation_is_one_step(make_trainer):
     """Clipped by the norm of all micro-batches' gradients."""
     numbers = {"optimizer": {**ADAMW, "policy": "constant", "learning_rate": 1e-2}}
     whole, parts = (make_trainer("bert-base", accumulation=count, **numbers) for count in (1, 2))

@@ -97,7 +97,7 @@ def test_a_graph_trains_as_the_imperative_network_does(make_trainer):
     assert (graph.observed()["compiler"], plain.observed()["compiler"]) == ("graph", "none")
 
 
-def test_accumulation_is_one_step(make_trainer):
+def test_gradient_accumulation_is_one_step(make_trainer):
     whole, parts = make_trainer("bert-base"), make_trainer("bert-base", accumulation=2)
     assert losses(parts, 4) == pytest.approx(losses(whole, 4), rel=1e-6)
     assert parts.step(parts.canonical_batch()).samples == 4

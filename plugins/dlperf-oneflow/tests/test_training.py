@@ -118,7 +118,7 @@ def test_a_graphs_clip_is_at_work(make_trainer):
     assert actual != pytest.approx(losses(free, 3), rel=1e-3)
 
 
-def test_accumulation_is_one_step(make_trainer):
+def test_gradient_accumulation_is_one_step(make_trainer):
     """Clipped by the norm of all micro-batches' gradients."""
     whole, parts = (make_trainer("bert-base", optimizer=ADAMW, accumulation=n) for n in (1, 2))
     assert losses(parts, 4) == pytest.approx(losses(whole, 4), rel=1e-6)

@@ -65,7 +65,7 @@ def test_replicas_in_a_narrow_precision_are_equal(answers, precision):
     assert min(answer[precision]["deviation"] for answer in answers) > 1e-4
 
 
-def test_independent_replicas_do_not_meet(answers):
+def test_independent_replicas_exchange_nothing(answers):
     first, second = replicas(answers, "independent")
     assert first["digest"] != second["digest"]
     assert "strategy" not in answers[0]["independent"]["observed"]

@@ -143,7 +143,7 @@ def test_weights_that_are_not_float16_are_seen(make_trainer):
 
 
 @pytest.mark.parametrize(("model", "dropout"), [("resnet50", None), ("bert-base", 0.1)])
-def test_deviation_leaves_no_trace(make_trainer, model, dropout):
+def test_deviation_has_no_side_effects(make_trainer, model, dropout):
     options = {} if dropout is None else {"dropout": dropout}
     trainer, other = make_trainer(model, options=options), make_trainer(model, options=options)
     before = {name: value.clone() for name, value in trainer.network.state_dict().items()}
@@ -165,7 +165,7 @@ def test_dropout_is_on_while_training(make_trainer):
     assert not torch.equal(first, second)
 
 
-def test_accumulation_is_one_step(make_trainer):
+def test_gradient_accumulation_is_one_step(make_trainer):
     whole = make_trainer("bert-base")
     parts = make_trainer("bert-base", accumulation=2)
     assert losses(parts, 4) == pytest.approx(losses(whole, 4), rel=1e-6)

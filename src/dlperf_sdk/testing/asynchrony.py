@@ -37,7 +37,7 @@ class Asynchrony(Training):
             "wait in `synchronize` for all that `step` has enqueued, the optimizer's update included, on every device",
         )
 
-    def test_an_accelerator_works_by_itself(self, any_cell: Cell) -> None:
+    def test_accelerator_is_asynchronous(self, any_cell: Cell) -> None:
         """On a device other than a CPU, the clock of no rank is "blocking". Skipped on a CPU."""
         device = device_of(self.device, self.plugin)
         if device == "cpu":
@@ -92,7 +92,7 @@ class Asynchrony(Training):
                     )
                 )
 
-    def test_a_blocking_step_is_done_when_it_returns(self, cell: Cell) -> None:
+    def test_blocking_step_completes_before_returning(self, cell: Cell) -> None:
         """With the clock "blocking", hardly any work is left when the last step returns.
 
         `synchronize` and reading the losses together take at most 40 % of the time of one step. Skipped with another

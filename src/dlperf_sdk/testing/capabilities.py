@@ -26,7 +26,7 @@ class DeclaredCapabilities(FrameworkSubject):
     cannot run: see `FrameworkSubject`.
     """
 
-    def test_the_requested_precision_is_in_effect(self, cell: Cell) -> None:
+    def test_requested_precision_is_in_effect(self, cell: Cell) -> None:
         """The verdict `precision-effective` passes: the outputs deviate from fp32 within the precision's bounds."""
         spec = self.spec_of(cell)
         judgement = verdict(self.require_valid_result(spec), "precision-effective")
@@ -37,15 +37,15 @@ class DeclaredCapabilities(FrameworkSubject):
             "type was really at work",
         )
 
-    def test_the_compiler_compiles(self, compiler: str) -> None:
+    def test_requested_compiler_is_in_effect(self, compiler: str) -> None:
         """The run is valid, and its record has the requested compiler as the observed one."""
         self._check_observed(self.select_accepted_spec(compiler=compiler), "compiler", compiler)
 
-    def test_the_layout_is_in_effect(self, layout: str) -> None:
+    def test_requested_layout_is_in_effect(self, layout: str) -> None:
         """The run is valid, and its record has the requested layout of images as the observed one."""
         self._check_observed(self.select_accepted_spec(layout=layout), "layout", layout)
 
-    def test_the_source_feeds_it(self, source: str) -> None:
+    def test_trains_from_data_source(self, source: str) -> None:
         """The run with the data source is valid, and leaves no process, temporary file or shared memory behind.
 
         Skipped if none of the models takes the source, or if the source needs a module that is not installed.
@@ -63,7 +63,7 @@ class DeclaredCapabilities(FrameworkSubject):
                 )
             )
 
-    def test_accumulation_is_one_step(self) -> None:
+    def test_gradient_accumulation_is_one_step(self) -> None:
         """A step of two micro-batches counts as one step and takes all samples of the batch; the run is valid.
 
         If the plugin does not declare accumulation, planning must refuse the case with Unsupported.

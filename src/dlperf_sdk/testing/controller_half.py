@@ -65,7 +65,7 @@ refuses. Its arguments come as JSON on standard input.
 class ControllerHalf(FrameworkSubject):
     """Tests of the half of a framework plugin that the core imports. They need no installed framework."""
 
-    def test_the_plugin_loads(self) -> None:
+    def test_plugin_loads(self) -> None:
         """The plugin loads under its name, implements an installed model, and declares the plainest values.
 
         These are fp32, no compiler, the layout `auto`, and the default data source.
@@ -101,7 +101,7 @@ class ControllerHalf(FrameworkSubject):
             "one that always compiles",
         )
 
-    def test_it_imports_no_framework(self) -> None:
+    def test_controller_half_imports_no_framework(self) -> None:
         """The controller half works in a fresh interpreter that cannot import the modules of the plugin's requirements.
 
         It does not import the worker half either.
@@ -133,7 +133,7 @@ class ControllerHalf(FrameworkSubject):
             "as 'module:attribute'",
         )
 
-    def test_its_requirements_can_be_read(self) -> None:
+    def test_requirements_are_valid(self) -> None:
         """Each environment is an `EnvironmentSpec` with requirements, and allows a Python from 3.7 on.
 
         Its lock, if any, fits the requirements: it has a version of each required package that the requirement
@@ -162,7 +162,7 @@ class ControllerHalf(FrameworkSubject):
                 "write a range such as '>=3.9,<3.13'",
             )
 
-    def test_what_it_names_is_in_its_files(self) -> None:
+    def test_declared_names_exist(self) -> None:
         """In each model's plainest case, the bundle has the files that the plan names.
 
         These are the files of the runtime, of the trainer, and of the function that lists the processes.
@@ -180,7 +180,7 @@ class ControllerHalf(FrameworkSubject):
                 )
 
     @pytest.mark.parametrize("kind", sorted(VOCABULARY))
-    def test_what_it_does_not_declare_is_refused(self, kind: str) -> None:
+    def test_undeclared_values_are_refused(self, kind: str) -> None:
         """Each value that the core knows and the plugin does not declare is refused with Unsupported by the plan."""
         model = self.models_to_test()[0]
         for value in sorted(VOCABULARY[kind] - _declared(self.plugin.capabilities, kind)):
@@ -192,7 +192,7 @@ class ControllerHalf(FrameworkSubject):
             )
 
     @pytest.mark.parametrize("kind", sorted(VOCABULARY))
-    def test_it_refuses_nothing_altogether_that_it_declares(self, kind: str) -> None:
+    def test_declared_values_are_not_always_refused(self, kind: str) -> None:
         """Each declared value is accepted with at least one device and one model.
 
         The device need not be on this machine. Skipped if models that the suite does not try might accept a refused
@@ -211,7 +211,7 @@ class ControllerHalf(FrameworkSubject):
                 "samples, raise `batch_size` (`--batch-size`)",
             )
 
-    def test_what_it_refuses_it_says_in_a_sentence(self) -> None:
+    def test_refused_values_have_a_reason(self) -> None:
         """`explain_refusal` returns None, or a string of more than three words.
 
         It is called for each model with each pair of declared values.

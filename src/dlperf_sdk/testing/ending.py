@@ -38,7 +38,7 @@ class Ending(Training):
     Each test is skipped where its case cannot run: see `FrameworkSubject`.
     """
 
-    def test_memory_that_runs_out_is_told_from_other_errors(self, model: str) -> None:
+    def test_out_of_memory_is_distinguished_from_other_errors(self, model: str) -> None:
         """`is_out_of_memory` is true for MemoryError, and false for three other errors that the suite makes."""
         answers = self._answer(model)["out_of_memory"]
         misjudged = [
@@ -52,7 +52,7 @@ class Ending(Training):
             "look for the framework's own exception, or the words it uses, and hand the rest to super()",
         )
 
-    def test_its_own_error_is_told_as_memory_running_out(self) -> None:
+    def test_own_out_of_memory_error_is_recognized(self) -> None:
         """A step for which there is no memory ends with a failure of the kind `out-of-memory`.
 
         If the framework ends the process instead, the log must have words that the core takes for running out of
@@ -84,18 +84,18 @@ class Ending(Training):
             return
         pytest.skip(f"steps of {spec.batch_size} samples find room in what little memory is left to them")
 
-    def test_it_leaves_nothing_behind(self) -> None:
+    def test_no_files_or_processes_are_left(self) -> None:
         """A valid run of two replicas leaves no process, no file in TMPDIR, and no shared memory behind.
 
         The strategy is one that keeps replicas equal, or else `independent`. Data sources have a test of their own,
-        `test_the_source_feeds_it`.
+        `test_trains_from_data_source`.
         """
         supported = sorted(self.plugin.capabilities.strategies)
         equal = [name for name in supported if STRATEGIES[name].keeps_replicas_equal]
         pair = {"topology": "1n2d", "strategy": (equal or [INDEPENDENT])[0]}
         check_leftovers(lambda env: self.require_valid_result(self.select_accepted_spec(env=env, **pair)))
 
-    def test_a_killed_rank_is_a_typed_failure(self) -> None:
+    def test_killed_rank_is_a_typed_failure(self) -> None:
         """If rank 1 is killed in the window, the failure has the kind `crashed` and rank 1, and no process is left.
 
         Skipped if no strategy with synchronous replicas, on one node or two, has a second process.

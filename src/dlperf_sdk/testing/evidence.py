@@ -20,7 +20,7 @@ class Evidence(Training):
     They are also skipped where the case cannot run: see `FrameworkSubject`.
     """
 
-    def test_the_deviation_follows_the_weights(self, cell: Cell) -> None:
+    def test_deviation_depends_on_weights(self, cell: Cell) -> None:
         """`deviation` is no finite number if all weights are NaN; a trainer that raises an error for them passes."""
         finite = self._evidence(cell)["finite"]
         assert not finite, advice(
@@ -29,7 +29,7 @@ class Evidence(Training):
             "compute both outputs of `deviation` from the trainer's own weights, in every call",
         )
 
-    def test_the_observed_settings_do_not_repeat_the_request(self, cell: Cell) -> None:
+    def test_observed_settings_are_not_copied_from_request(self, cell: Cell) -> None:
         """`observed` does not repeat the name of a precision or compiler that does not exist; a refusal passes."""
         claims = self._evidence(cell)["claims"]
         repeated = [name for name in ("precision", "compiler") if claims.get(name) == NO_SETTING]

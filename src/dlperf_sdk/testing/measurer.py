@@ -55,7 +55,7 @@ class MeasurerConformance(Conformance):
         loaded: Measurer = self.registry.load("measurers", self.measurer)
         return loaded
 
-    def test_it_is_pure(self) -> None:
+    def test_measurement_is_pure(self) -> None:
         """Two calls of `summarize` return the same metrics, and leave the measured data unchanged."""
         measured = self._measure()
         before = copy.deepcopy(measured)
@@ -67,7 +67,7 @@ class MeasurerConformance(Conformance):
         )
         assert before == measured, "the plugin changed the records"
 
-    def test_its_metrics_can_be_read(self) -> None:
+    def test_metrics_are_valid(self) -> None:
         """Each metric has a unique name, a unit, a finite value, and either no values of repeats or one per repeat."""
         measured = self._measure()
         metrics = self.plugin.summarize(measured)
@@ -82,7 +82,7 @@ class MeasurerConformance(Conformance):
         names = [metric.name for metric in metrics]
         assert len(set(names)) == len(names), f"two metrics share a name: {names}"
 
-    def test_what_nobody_measured_is_absent(self) -> None:
+    def test_unmeasured_metrics_are_absent(self) -> None:
         """For a case without repeats, `summarize` returns an empty tuple."""
         empty = attrs.evolve(self._measure(), repeats=())
         metrics = self.plugin.summarize(empty)
@@ -101,7 +101,7 @@ class MeasurerConformance(Conformance):
                 "make metrics with `dlperf_sdk.measurers.series`",
             )
 
-    def test_its_samplers_parse_as_python_3_7(self) -> None:
+    def test_samplers_parse_as_python_3_7(self) -> None:
         """Each sampler's module exists and has the syntax of Python 3.7, which nodes may have.
 
         Its imports are not checked. Skipped if the measurer has no samplers.

@@ -47,7 +47,7 @@ class ModelConformance(Conformance):
         """Return the values of `options` to try: an empty mapping, and `model_options` if that is not empty."""
         return {"options": [{}, *([self.model_options] if self.model_options else [])]}
 
-    def test_the_manifest_can_be_drawn(self, options: Mapping[str, Scalar]) -> None:
+    def test_weights_can_be_drawn(self, options: Mapping[str, Scalar]) -> None:
         """Parameters have unique names and no empty shapes, and the `init` of each gives finite numbers.
 
         Parameters larger than `TENSOR_BYTES` are not drawn.
@@ -68,7 +68,7 @@ class ModelConformance(Conformance):
                     f"{entry['name']} is filled with {entry['init']}: not finite"
                 )
 
-    def test_the_batch_can_be_drawn(self, options: Mapping[str, Scalar]) -> None:
+    def test_batch_can_be_drawn(self, options: Mapping[str, Scalar]) -> None:
         """Each input can be drawn in its shape and type, and at least one input differs between two shards."""
         inputs = [entry_to_dict(entry) for entry in self.plugin.inputs(self._chosen(options))]
         first, second = (canonical.batch(inputs, 2, shard, 0) for shard in (0, 1))
@@ -82,7 +82,7 @@ class ModelConformance(Conformance):
             assert first[entry["name"]].shape == (2, *entry["shape"])
             assert str(first[entry["name"]].dtype) == entry["dtype"]
 
-    def test_the_arithmetic_is_positive(self, options: Mapping[str, Scalar]) -> None:
+    def test_flops_are_positive(self, options: Mapping[str, Scalar]) -> None:
         """The model has FLOP terms; each has a positive number of multiply-accumulates, and 2 or 3 passes."""
         terms = self.plugin.flops(self._chosen(options))
         assert terms, "the model has no arithmetic: MFU and FLOP/s cannot be computed"
@@ -93,14 +93,14 @@ class ModelConformance(Conformance):
                 "count the forward pass per sample; 3 passes, or 2 where the input needs no gradient",
             )
 
-    def test_the_optimizer_says_where_its_numbers_are_published(self, options: Mapping[str, Scalar]) -> None:
+    def test_optimizer_cites_its_source(self, options: Mapping[str, Scalar]) -> None:
         """For batches of 1, 32 and 65536 samples, the optimizer has a kind, a positive learning rate and a source."""
         for batch in (1, 32, 65536):
             optimizer = self.plugin.optimizer(self._chosen(options), batch)
             assert optimizer.kind and optimizer.source, f"{optimizer} has no kind, or no source"
             assert (optimizer.numbers.get("learning_rate") or 0.0) > 0.0, f"{optimizer} has no learning rate"
 
-    def test_its_options_have_defaults(self) -> None:
+    def test_options_have_defaults(self) -> None:
         """Each option of the model has a default, so that `dlperf run FRAMEWORK MODEL` needs no `--set`."""
         for field in attrs.fields(self.plugin.Options):
             assert field.default is not attrs.NOTHING, advice(
@@ -109,7 +109,7 @@ class ModelConformance(Conformance):
                 "give it the published value",
             )
 
-    def test_its_page_says_what_is_computed(self) -> None:
+    def test_description_states_the_computation(self) -> None:
         """The docstrings of the model's class and of its module have ten words or more together.
 
         Authors of trainers read these docstrings to implement the model.

@@ -24,15 +24,15 @@ class Following(FrameworkSubject):
     cannot run: see `FrameworkSubject`.
     """
 
-    def test_it_follows_the_reference(self, cell: Cell) -> None:
+    def test_follows_reference(self, cell: Cell) -> None:
         """One replica, from the canonical weights on the canonical batch, passes parity."""
         self._check_follows(self.spec_of(cell))
 
-    def test_replicas_follow_the_reference(self, pair: Cell) -> None:
+    def test_replicas_follow_reference(self, pair: Cell) -> None:
         """Two replicas pass parity. Replicas that are merely equal could both be wrong in the same way."""
         self._check_follows(self.spec_of(pair))
 
-    def test_it_follows_the_models_other_references(self, model: str) -> None:
+    def test_follows_other_references(self, model: str) -> None:
         """One replica in fp32 passes parity with each further case of the model's reference.
 
         These cases cover what the case of ordinary runs does not, such as first gradients behind a gamma of zero. The
@@ -61,7 +61,7 @@ class Following(FrameworkSubject):
             self.skip_if_unfinished(row.parity.traceback)
             self._check_passed(f"{self.framework} {model}, case {case}", row.parity)
 
-    def test_accumulated_gradients_follow_the_reference(self) -> None:
+    def test_gradient_accumulation_follows_reference(self) -> None:
         """A step of two micro-batches passes parity with the reference of the whole batch.
 
         Only a model without batch norm is tried, since batch norm sees each micro-batch alone. Skipped if there is no

@@ -38,7 +38,7 @@ class Replicas(FrameworkSubject):
             "average the gradients of all replicas before every update, and keep the update itself deterministic",
         )
 
-    def test_replicas_that_wait_for_nobody_learn_from_each_other(self, pair: Cell) -> None:
+    def test_asynchronous_replicas_exchange_updates(self, pair: Cell) -> None:
         """With an asynchronous strategy, replica 0 does not have the losses of a replica that trains alone.
 
         With asynchronous updates no single trajectory is correct, but that one is wrong. Skipped with other
@@ -71,7 +71,7 @@ class Replicas(FrameworkSubject):
             "take `canonical.batch_of(request, replica)` of the global index in `process.replicas`",
         )
 
-    def test_independent_replicas_do_not_meet(self) -> None:
+    def test_independent_replicas_exchange_nothing(self) -> None:
         """With the strategy `independent`, the replicas end with different parameters.
 
         It is the control: without it, equal replicas would prove nothing. Skipped if the plugin does not declare the

@@ -16,7 +16,7 @@ class Reports(Training):
     Each test is skipped where its case cannot run: see `FrameworkSubject`.
     """
 
-    def test_the_framework_says_its_version(self, model: str) -> None:
+    def test_framework_version_is_reported(self, model: str) -> None:
         """`facts` has a `framework_version` that contains a digit."""
         version = self._answer(model)["facts"].get("framework_version")
         assert isinstance(version, str) and any(letter.isdigit() for letter in version), advice(
@@ -49,13 +49,13 @@ class Reports(Training):
             "framework cannot tell, return None, and say so in `known_gaps`",
         )
 
-    def test_a_replica_names_its_device(self, any_cell: Cell) -> None:
+    def test_replica_reports_its_device(self, any_cell: Cell) -> None:
         """Each record of the run names a device for each of its replicas."""
         for record in self.require_valid_result(self.spec_of(any_cell)).repeats[0].records:
             for replica in record.replicas:
                 assert replica.device, f"replica {replica.index} of rank {record.rank} names no device"
 
-    def test_what_was_observed_is_what_was_asked_for(self, cell: Cell) -> None:
+    def test_observed_settings_equal_requested(self, cell: Cell) -> None:
         """`observed` has the requested precision.
 
         Where it has compiler, strategy or accumulation, these are as requested.

@@ -129,7 +129,7 @@ class FrameworkSubject(Conformance):
         try:
             capabilities, models = self.plugin.capabilities, self.models_to_test()
         except DlperfError:
-            return dict.fromkeys(names, ())  # `test_the_plugin_loads` says why
+            return dict.fromkeys(names, ())  # `test_plugin_loads` says why
         return {
             "model": models,
             "compiler": sorted(capabilities.compilers - {NONE}),

@@ -92,7 +92,7 @@ class TopologyConformance(Conformance):
             "return the commands that `launch` runs for this job",
         )
 
-    def test_the_reason_of_a_refusal_is_a_sentence(self) -> None:
+    def test_refusals_are_sentences(self) -> None:
         """For 999 999 nodes, `unavailable_reason` returns None or a string of more than three words."""
         reason = self.plugin.unavailable_reason(999_999, 8, "cpu")
         assert reason is None or len(reason.split()) > 3, reason
@@ -113,7 +113,7 @@ class TopologyConformance(Conformance):
             "start one agent per node, each with its own --node",
         )
 
-    def test_a_bundle_that_does_not_start_is_reported(self) -> None:
+    def test_failed_start_is_reported(self) -> None:
         """With a broken bundle, `launch` raises Unavailable or LostNode, or its stream ends without a success."""
         with TemporaryDirectory() as folder:
             broken = Path(folder) / "broken.pyz"
@@ -130,12 +130,12 @@ class TopologyConformance(Conformance):
         ]
         assert all(event["failure"] is not None for event in ended), ended
 
-    def test_an_unknown_job_is_not_attached_to(self) -> None:
+    def test_attaching_to_an_unknown_job_fails(self) -> None:
         """`attach` raises Unavailable for a job that does not exist."""
         with pytest.raises(Unavailable):
             self.plugin.attach(f"conformance-{uuid.uuid4().hex[:8]}")
 
-    def test_an_orphaned_job_is_found_by_its_id_and_canceled(self) -> None:
+    def test_orphaned_job_is_canceled(self) -> None:
         """`cancel_orphaned_jobs` finds a job by its ID and cancels it within 60 s, and finds none under another ID.
 
         It serves a campaign that is resumed after its controller was killed. Skipped if the launcher has no queue

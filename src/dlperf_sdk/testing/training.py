@@ -23,7 +23,7 @@ class Training(FrameworkSubject):
     Each test is skipped where its case cannot run: see `FrameworkSubject`.
     """
 
-    def test_it_trains(self, cell: Cell) -> None:
+    def test_trains(self, cell: Cell) -> None:
         """The run succeeds, and each integrity verdict that applies passes.
 
         Fp32 without a compiler must not be refused.
@@ -37,7 +37,7 @@ class Training(FrameworkSubject):
         )
         self.require_valid_result(spec)
 
-    def test_the_worker_answers(self, cell: Cell) -> None:
+    def test_worker_answers(self, cell: Cell) -> None:
         """All methods of `Runtime` and `Trainer` that the suite calls return without an exception, on every rank."""
         spec = self.spec_of(cell)
         failed = self._first_failed(self.answers_of(spec))
@@ -48,7 +48,7 @@ class Training(FrameworkSubject):
             "see the docstrings of `dlperf_sdk.worker.interface`",
         )
 
-    def test_the_parameters_are_the_manifests(self, model: str) -> None:
+    def test_parameters_match_manifest(self, model: str) -> None:
         """`parameters` yields the manifest's parameters: same names, order and shapes, as float32 arrays in C order."""
         answer = self.answers_of(self.spec(model))[0]
         manifest = (
@@ -68,7 +68,7 @@ class Training(FrameworkSubject):
             "leave out what is not trained",
         )
 
-    def test_it_starts_from_the_canonical_weights(self, cell: Cell) -> None:
+    def test_starts_from_canonical_weights(self, cell: Cell) -> None:
         """Before the first step, each parameter equals its canonical weights exactly."""
         spec = self.spec_of(cell)
         different = self._values_of(spec)[0]["initial"]
@@ -80,7 +80,7 @@ class Training(FrameworkSubject):
             "transposed as the framework wants it, and let nothing initialize it afterwards",
         )
 
-    def test_deviation_leaves_no_trace(self, cell: Cell) -> None:
+    def test_deviation_has_no_side_effects(self, cell: Cell) -> None:
         """A call of `deviation` leaves the parameters as they were, bit by bit."""
         spec = self.spec_of(cell)
         assert self._values_of(spec)[0]["traceless"], advice(
@@ -108,7 +108,7 @@ class Training(FrameworkSubject):
             "return the samples of all replicas of the process: the batch size per device times its devices",
         )
 
-    def test_loss_handles_read_late_are_the_right_losses(self, cell: Cell) -> None:
+    def test_loss_handles_stay_valid(self, cell: Cell) -> None:
         """A loss handle gives the same value when it is read again after more steps.
 
         The losses also match those of another run of the case: the first one within the precision's tolerance, each
@@ -120,7 +120,7 @@ class Training(FrameworkSubject):
         early, repeated = ([losses[0] for losses in answer[key]] for key in ("losses", "losses_again"))
         result = self.result_of(spec)
         self.skip_if_unfinished(result.failure)
-        assert result.failure is None, f"`test_it_trains` says more: {result.failure}"
+        assert result.failure is None, f"`test_trains` says more: {result.failure}"
         late = list(result.repeats[0].records[0].replicas[0].canonical_losses)
         assert len(set(early)) > 1, f"the losses do not change from step to step: {early}"
         tolerance = PRECISIONS[spec.precision].loss_tolerance
@@ -133,7 +133,7 @@ class Training(FrameworkSubject):
             "return a handle with memory of its own: copy what the next step overwrites, without waiting for it",
         )
 
-    def test_the_window_goes_on_where_the_first_steps_ended(self, cell: Cell) -> None:
+    def test_window_continues_first_steps(self, cell: Cell) -> None:
         """The losses of warm-up and window match those of further steps on the canonical batch.
 
         The data source `synthetic` must therefore yield the complete canonical batch in every step. `is_loss_of`
@@ -144,7 +144,7 @@ class Training(FrameworkSubject):
         continued = [losses[0] for losses in answer["losses_further"]]
         result = self.result_of(spec)
         self.skip_if_unfinished(result.failure)
-        assert result.failure is None, f"`test_it_trains` says more: {result.failure}"
+        assert result.failure is None, f"`test_trains` says more: {result.failure}"
         replica = result.repeats[0].records[0].replicas[0]
         window = [*replica.warmup_losses, *replica.losses]
         pairs = list(zip(window, continued, strict=False))
@@ -160,7 +160,7 @@ class Training(FrameworkSubject):
             "do the same whoever calls it",
         )
 
-    def test_dropout_drops(self, model: str) -> None:
+    def test_dropout_is_in_effect(self, model: str) -> None:
         """With the option `dropout` at 0.5, the loss of the first step differs from that without dropout.
 
         The evidence of the precision must pass in both runs. Where dropout acts, and how much it drops, is not
@@ -193,7 +193,7 @@ class Training(FrameworkSubject):
         )
         return float(result.repeats[0].records[0].replicas[0].canonical_losses[0])
 
-    def test_the_loss_falls(self, cell: Cell) -> None:
+    def test_loss_falls(self, cell: Cell) -> None:
         """The verdict `loss-falls` passes: the loss falls over the steps on the canonical batch."""
         judgement = verdict(self.require_valid_result(self.spec_of(cell)), "loss-falls")
         assert judgement.outcome == PASS, advice(
@@ -212,7 +212,7 @@ class Training(FrameworkSubject):
         failed = self._first_failed(answers)
         if failed is not None:
             self.skip_if_unfinished(failed)
-            pytest.fail(f"`test_the_worker_answers` says why: {failed.splitlines()[-1]}")
+            pytest.fail(f"`test_worker_answers` says why: {failed.splitlines()[-1]}")
         return [dict(answer.values) for answer in answers]
 
     def _first_failed(self, answers: tuple[Answer, ...]) -> str | None:

@@ -34,11 +34,11 @@ class WorkerHalf(FrameworkSubject):
     They cover the models under test.
     """
 
-    def test_it_compiles_on_the_oldest_python_it_declares(self) -> None:
+    def test_worker_half_parses_on_oldest_python(self) -> None:
         """Each file has the syntax of the oldest Python that the plugin's environments allow.
 
         Files that the agent imports, because they define `processes`, have the syntax of Python 3.7. The running
-        Python parses the files; `test_the_oldest_python_that_is_here_compiles_it` uses the oldest one.
+        Python parses the files; `test_worker_half_compiles_on_oldest_installed_python` uses the oldest one.
         """
         for model in self.models_to_test():
             for file, (content, oldest) in self._list_imported_files(model).items():
@@ -54,7 +54,7 @@ class WorkerHalf(FrameworkSubject):
                         )
                     ) from error
 
-    def test_the_oldest_python_that_is_here_compiles_it(self, tmp_path: Path) -> None:
+    def test_worker_half_compiles_on_oldest_installed_python(self, tmp_path: Path) -> None:
         """The oldest Python that the plugin's environments allow compiles each file without a warning.
 
         Skipped if this machine has no interpreter of that version.
@@ -78,7 +78,7 @@ class WorkerHalf(FrameworkSubject):
             )
             assert ended.returncode == 0, ended.stderr
 
-    def test_it_imports_nothing_of_the_core(self) -> None:
+    def test_worker_half_imports_nothing_of_core(self) -> None:
         """No file imports a dependency of the core, or a module of `dlperf_sdk` outside `dlperf_sdk.worker`."""
         for model in self.models_to_test():
             for file, (content, _) in self._list_imported_files(model).items():
