@@ -76,6 +76,7 @@ BESIDE = {
     "base_trainer.py": {"numpy"},
     "due_labels.py": {"numpy"},
     "loading.py": {"numpy"},
+    "python_queue.py": {"numpy"},
     "jpeg.py": {"numpy", "PIL"},
 }
 """Files that a measured run of another trainer does not import, and what they need beside the standard library."""
@@ -90,12 +91,12 @@ def test_the_worker_is_python_3_7_and_standard_library(path):
 def framework_of(path, plugin):
     """Return the framework that a worker half is for: the plugin's, or the one at the end of its own name."""
     name = plugin.name.replace("dlperf_", "")
-    return name if name in Registry().names("frameworks") else path.stem.rpartition("_")[2]
+    return name if Registry().has_plugin("frameworks", name) else path.stem.rpartition("_")[2]
 
 
 def oldest(name):
     """Return the oldest Python that a framework's environments may have; 3.7 for what is for any framework."""
-    if name not in Registry().names("frameworks"):
+    if not Registry().has_plugin("frameworks", name):
         return 7
     framework = Registry().framework(name)
     model = next(iter(framework.trainers))
