@@ -40,23 +40,23 @@ def softmax(weights, batch):
 
 def gradients(loss, weights, batch):
     """Return the gradient of `loss(weights, batch)` for each weight, by name, from a complex step per element."""
-    found = {name: np.zeros(values.shape) for name, values in weights.items()}
+    slopes = {name: np.zeros(values.shape) for name, values in weights.items()}
     for name, values in weights.items():
         for place in np.ndindex(values.shape):
             moved = values.astype(complex)
             moved[place] += 1j * TINY
-            found[name][place] = loss({**weights, name: moved}, batch).imag / TINY
-    return found
+            slopes[name][place] = loss({**weights, name: moved}, batch).imag / TINY
+    return slopes
 
 
-def follow(model, loss, shards, meet):
+def follow(model, loss, shards, combine):
     """Return the trajectories of replicas over `STEPS` steps, one per shard, in the format of a reference.
 
     Args:
         model: The model.
         loss: Function of the weights and a batch.
         shards: The canonical shards that the replicas train on.
-        meet: Function of the replicas' gradients of a weight; it returns the gradient for the update.
+        combine: Function of a list of the replicas' gradients of one weight; it returns the gradient for the update.
 
     Returns:
         Dictionaries with the `losses` of a replica and, for the first replica only, the fingerprints of the first
@@ -71,9 +71,9 @@ def follow(model, loss, shards, meet):
     losses, updates = [], {}
     for _ in range(STEPS):
         losses.append([float(loss(weights, batch)) for batch in batches])
-        each = [gradients(loss, weights, batch) for batch in batches]
+        per_replica = [gradients(loss, weights, batch) for batch in batches]
         for name, values in weights.items():
-            weights[name] = values - rate * meet([found[name] for found in each])
+            weights[name] = values - rate * combine([slopes[name] for slopes in per_replica])
             updates.setdefault(name, canonical.fingerprint(name, weights[name], values))
     return [
         {"losses": list(column), "updates": updates if i == 0 else {}, "running_means": {}}
@@ -81,18 +81,18 @@ def follow(model, loss, shards, meet):
     ]
 
 
-def mean(found):
-    """Return the mean of the replicas' gradients."""
-    return sum(found) / len(found)
+def mean(slopes):
+    """Return the mean of a list of the replicas' gradients."""
+    return sum(slopes) / len(slopes)
 
 
 MISTAKES = {
     "gradients summed over the batch instead of averaged": (
         ("alone", "pair"),
-        lambda found: BATCH * mean(found),
+        lambda slopes: BATCH * mean(slopes),
     ),
     "gradients summed over the replicas instead of averaged": (("pair",), sum),
-    "every replica updates with the first replica's gradients": (("pair",), lambda found: found[0]),
+    "every replica updates with the first replica's gradients": (("pair",), lambda slopes: slopes[0]),
 }
 """Name of a mistake → the cases that it can be made in, and the function that it puts in the place of `mean`."""
 
@@ -109,8 +109,8 @@ def reference(model, loss):
         "alone": [follow(model, loss, [shard], mean)[0] for shard in (0, 1)],
         "pair": follow(model, loss, [0, 1], mean),
         "mistakes": [
-            {"name": name, "topology": place, "replicas": follow(model, loss, shards[place], meet)}
-            for name, (places, meet) in MISTAKES.items()
+            {"name": name, "topology": place, "replicas": follow(model, loss, shards[place], combine)}
+            for name, (places, combine) in MISTAKES.items()
             for place in places
         ],
     }

@@ -51,7 +51,7 @@ def explain_worker_failure(
     exit: Dict[str, Any],
     record: Optional[Dict[str, Any]],
     why_no_record: str,
-    recorded: Optional[Dict[str, Any]],
+    detected: Optional[Dict[str, Any]],
     kernel_killed: bool,
     limit: Optional[int],
     log: str,
@@ -74,7 +74,7 @@ def explain_worker_failure(
         exit: How the trainer ended, as `WorkerProcess.exit` returns it.
         record: The trainer's record; None if it left none that can be read.
         why_no_record: If `record` is None, the reason: a phrase that continues a sentence about the trainer.
-        recorded: The failure that the agent detected; None if it detected none.
+        detected: The failure that the agent detected; None if it detected none.
         kernel_killed: True if the kernel has killed a process for lack of memory during the attempt.
         limit: Bytes that each trainer may allocate; None without a limit.
         log: The end of the trainer's log; only read with a limit.
@@ -84,8 +84,8 @@ def explain_worker_failure(
     ok = record is not None and record.get("status") == "ok"
     if record is not None and not ok:
         why_no_record = "left a record that tells neither of success nor of how it failed"
-    if recorded is not None:
-        failed = dict(recorded)
+    if detected is not None:
+        failed = dict(detected)
     elif record is not None and record.get("status") == "failed" and isinstance(reported, dict):
         failed = dict(reported)
     elif exit["signal"] == "SIGKILL" and kernel_killed:

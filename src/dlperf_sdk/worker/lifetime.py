@@ -88,6 +88,6 @@ def skip_finalization() -> None:
     _skips.append(True)
 
 
-def is_finalized() -> bool:
+def needs_finalization() -> bool:
     """Return True if the interpreter must be finalized at exit: `skip_finalization` was not called."""
     return not _skips

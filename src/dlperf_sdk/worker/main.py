@@ -55,7 +55,7 @@ def _work(directory: str) -> int:
     """Run `worker`, and end the process with it: in the usual way, unless that would hang or abort."""
     code = worker(directory)
     if not code:
-        if lifetime.is_finalized():
+        if lifetime.needs_finalization():
             return code
         atexit._run_exitfuncs()
     # After a failure even an exit function may hang, since the peers are gone. The record is on disk.

@@ -79,10 +79,10 @@ def _one_process_per_node(spec: RunSpec) -> str | None:
             f"With {spec.strategy} every replica has a process of its own; leave one_process_per_node at false, or "
             "choose all_reduce."
         )
-    return _explain_gpu_only_option(spec) if spec.device == "cpu" else None
+    return _explain_cpu_limits(spec) if spec.device == "cpu" else None
 
 
-def _explain_gpu_only_option(spec: RunSpec) -> str | None:
+def _explain_cpu_limits(spec: RunSpec) -> str | None:
     """Return the reason why one process cannot own several CPU devices in the case; None if it can."""
     if spec.topology.nodes != 1:
         return (

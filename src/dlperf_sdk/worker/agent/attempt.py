@@ -128,10 +128,8 @@ class Attempt:
         """
         ended = [worker for worker in self.trainers if worker.ended]
         killed = bool(ended) and self._kernel_killed()  # read only after one has ended
-        service_failures = [
-            worker.detected_failure for worker in self.workers if worker.process.role == SERVICE
-        ]
-        service_failures += [
+        candidates = [worker.detected_failure for worker in self.workers if worker.process.role == SERVICE]
+        candidates += [
             failures.explain_worker_failure(
                 worker.name,
                 worker.exit(),
@@ -144,7 +142,7 @@ class Attempt:
             )
             for worker in ended
         ]
-        return [failure for failure in service_failures if failure is not None]
+        return [failure for failure in candidates if failure is not None]
 
     def is_over(self) -> bool:
         """Return True if this node has trainers and all of them have ended.

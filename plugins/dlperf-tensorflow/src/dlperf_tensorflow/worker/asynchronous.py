@@ -41,7 +41,7 @@ def _status(device):
     return {name: int(value.split()[0]) * 1024 for name, value in fields if value.endswith(" kB")}
 
 
-def address_beside(variable):
+def place_beside(variable):
     """Return the device scope in which a variable is updated: that of its own server."""
     return tf.device(variable.device)
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from dlperf_sdk.worker.sources import replace_sources
 from dlperf_tensorflow.worker import evidence
-from dlperf_tensorflow.worker.asynchronous import Scheduled, address_beside
+from dlperf_tensorflow.worker.asynchronous import Scheduled, place_beside
 from dlperf_tensorflow.worker.gradients import accumulate, split
 from dlperf_tensorflow.worker.images import load_images
 from dlperf_tensorflow.worker.loading import Loader
@@ -46,7 +46,7 @@ class TensorFlowTrainer(ReplicaState):
             self.variables = [self.weights.variables[entry["name"]] for entry in request.parameters]
             decays = [entry["decay"] for entry in request.parameters]
             self.trained = [self.weights.trained[entry["name"]] for entry in request.parameters]
-            self.place_near = address_beside if runtime.served else contextlib.nullcontext
+            self.place_near = place_beside if runtime.served else contextlib.nullcontext
             self.optimizer = optimizer_for(request.optimizer, self.variables, decays, self.place_near)
             self.scaler = DynamicScale() if self.scales_loss else ConstantScale(self.loss_scale)
         # XLA takes what one replica computes by itself; the collectives stay outside.
