@@ -54,8 +54,10 @@ class Outcome:
     def exit_code(self) -> int:
         """Exit code of the session.
 
-        0: all cases ran and no integrity verdict failed. 1: all ran and an integrity verdict failed. 4: all
-        failed. 5: some failed, or are not concluded.
+        - 0: all cases finished, and no integrity verdict failed.
+        - 1: all cases finished, and an integrity verdict failed.
+        - 4: all cases failed.
+        - 5: some cases failed or are not concluded.
         """
         statuses = [case.status for case in self.cases.values()]
         if all(status == "ok" for status in statuses):

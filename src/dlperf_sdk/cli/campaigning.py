@@ -61,7 +61,8 @@ def run(
 ) -> int:
     """Measure all cases of a campaign. Every finished repeat is on disk before the next starts.
 
-    Exit codes: 0 all cases are valid; 1 a verdict failed; 4 all cases failed; 5 some failed, or time ran out.
+    Exit codes: 0 all cases finished and are valid; 1 all cases finished, and a validity check failed; 4 all cases
+    failed; 5 some cases failed or are not finished.
     """
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
     from dlperf_sdk.campaigns.planning import plan_campaign
@@ -95,7 +96,8 @@ def resume(
 ) -> int:
     """Continue a campaign, after checking its directory.
 
-    Exit codes: 0 all cases are valid; 1 a verdict failed; 4 all cases failed; 5 some failed, or time ran out.
+    Exit codes: 0 all cases finished and are valid; 1 all cases finished, and a validity check failed; 4 all cases
+    failed; 5 some cases failed or are not finished.
     """
     from dlperf_sdk.campaigns.campaign_directory import reopen_campaign
 

@@ -120,7 +120,10 @@ def import_(
     ] = None,
     common: Common = AS_USUAL,
 ) -> int:
-    """Import logs of other programs as results: marked as imported, with their estimator, and nothing verified."""
+    """Import logs of other programs as results.
+
+    The results are marked as imported and not verified. They name the estimator of the log's program.
+    """
     from dlperf_sdk.exchange.import_logs import import_logs
     from dlperf_sdk.reports import results_table
     from dlperf_sdk.results.store import ResultStore

@@ -83,14 +83,14 @@ def gate(
     ] = None,
     common: Common = AS_USUAL,
 ) -> int:
-    """Decide for each case whether it has become slower: by significance, and by a minimum effect.
+    """Decide for each case whether it is significantly slower than before, by a minimum effect or more.
 
     `dlperf gate CASES --against BASELINE` measures both sides now, in pairs of random order: differences between days
-    affect both sides alike. `dlperf gate BASELINE CANDIDATE` compares runs that are there.
+    affect both sides alike. `dlperf gate BASELINE CANDIDATE` compares existing runs.
 
-    Exit codes: 1 a case is slower or no longer works; 2 specs differ, or nothing was comparable; 5 incomplete: a case
-    is missing on a side, or a result could not be read; 6 inconclusive: the repeats of a case neither show nor rule out
-    a slowdown by the minimum effect.
+    The exit code is the first of these that applies. 1: a case is slower or no longer works. 2: specs differ, or
+    nothing was comparable. 6, inconclusive: the repeats of a case neither show nor rule out a slowdown by the minimum
+    effect. 5, incomplete: a case is missing on a side, or a result could not be read.
     """
     from dlperf_sdk.analysis.gate_outcome import UNFINISHED
     from dlperf_sdk.cli import github

@@ -20,7 +20,8 @@ _ITEM = re.compile(r"\s*[-*•] ")
 def page_of(model: Model) -> str:
     """Return the docstring that describes a model.
 
-    It is that of the module if the module defines no other model, else that of the class; empty without any.
+    It is the module's docstring if the module has one and defines no other model, else that of the class. The result
+    is empty if there is none.
     """
     cls = type(model)
     module = sys.modules[cls.__module__]

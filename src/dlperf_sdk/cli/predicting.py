@@ -32,11 +32,12 @@ def predict(
 ) -> int:
     """Predict the throughput of a larger topology from measured smaller ones and from published series.
 
-    Two numbers of nodes with the devices per node of the topology must be measured; within one node, two numbers of
-    devices. Of several runs of a case the newest counts. The interval holds nine of ten throughputs of published
-    series; a note states noise of the measurements that it does not cover.
+    For a topology of several nodes, two smaller numbers of nodes must be measured, with the same number of devices per
+    node. For a topology of one node, two smaller numbers of devices must be measured. If a case has several runs, the
+    newest is used. The interval is calibrated so that it contains nine of ten throughputs of published series. It does
+    not cover the noise of your measurements: a note warns of that.
 
-    Exit codes: 2 nothing can be predicted; 5 some of the series cannot.
+    Exit codes: 2 no series can be predicted; 5 some series cannot be predicted.
     """
     from dlperf_sdk.analysis.case import Case
     from dlperf_sdk.analysis.prediction import group_by_series

@@ -119,7 +119,7 @@ def run(
     common: Common = AS_USUAL,
     **flags: Any,
 ) -> int:
-    """Measure one case: train MODEL in FRAMEWORK for a few steps, and again in new processes, several times.
+    """Measure one case: train MODEL in FRAMEWORK for a few steps, several times, each time in new processes.
 
     Flags override fields of a spec file; --set, --env and --deadline add to them. Several values with commas between
     them (`torch,paddle`, `--batch-size 2,4,8`) measure every combination, as a campaign with one table.

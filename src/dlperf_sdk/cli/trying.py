@@ -35,7 +35,7 @@ def try_(
     common: Common = AS_USUAL,
     **flags: Any,
 ) -> int:
-    """Start one worker on a small case, and show what the plugin's runtime and trainer answer, in seconds.
+    """Start one worker on a small case, and show what the plugin's runtime and trainer answer. It takes seconds.
 
     It checks the weights, a few steps on the canonical batch, their times, the batches and the evidence, and names the
     line of the plugin that fails. The models of dlperf-sdk are small unless --set changes an option. Nothing is stored.

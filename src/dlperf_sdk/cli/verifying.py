@@ -46,9 +46,9 @@ def verify(
 ) -> int:
     """Compare the first steps of each framework with the model's float64 reference, step by step.
 
-    All start from the same weights on the same batch. For one that fails, the first difference and the known error that
-    explains it are shown; with --debug, also the worker's traceback. Exit codes: 0 all passed; 1 one failed; 2 usage
-    error; 3 nothing could be compared; 5 some could not be compared.
+    All start from the same weights on the same batch. For a framework that fails, the first difference and the known
+    error that explains it are shown; with --debug, also the worker's traceback. Exit codes: 0 all passed; 1 at least
+    one failed; 2 usage error; 3 none failed, but none could be compared; 5 none failed, but some could not be compared.
     """
     from dlperf_sdk.execution import verification
     from dlperf_sdk.reports import verification as report

@@ -68,7 +68,7 @@ def exit_code(verifications: Iterable[Verification]) -> int:
     """Return the exit code of `dlperf verify`, over the rows of all verifications that are not `not-applicable`.
 
     Returns:
-        1 if any row failed; otherwise 0 if all rows passed, 3 if none passed, and 5 if only some passed.
+        1 if any row failed. Otherwise 3 if no row passed, 0 if all rows passed, and 5 if only some passed.
     """
     rows = [row for verification in verifications for row in verification.rows]
     outcomes = [row.outcome for row in rows if row.outcome != NOT_APPLICABLE]
