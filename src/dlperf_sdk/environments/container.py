@@ -37,7 +37,7 @@ class _NodeParts:
 
 
 def container_prefix(spec: RunSpec, device: str, placement_variables: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the words in front of a command that run it in the spec's container; pure.
+    """Return the words in front of a command that run it in the spec's container. Nothing is started.
 
     The container shares the node's network, host name and shared memory, so that nothing is measured through a
     bridge. An image that begins with "/" or "." is a root file system, or an Apptainer file.

@@ -123,7 +123,7 @@ def _option(key: str) -> str:
 
 
 def convert_for_uv(pip: Mapping[str, str], environ: Mapping[str, str], folder: Path) -> UvSettings:
-    """Return pip's settings as variables and arguments for uv; pure.
+    """Return pip's settings as variables and arguments for uv.
 
     What the user has set for uv itself (`UV_*`) is kept and takes precedence. Options of pip without an equivalent
     are dropped, and so are those that would change what a lock says (`constraint`, `pre`, `require-hashes`).

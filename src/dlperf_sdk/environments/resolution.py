@@ -40,7 +40,7 @@ class Resolution:
 
 
 def find_unfit_pins(pins: Sequence[str], device: str, requested: Sequence[str]) -> list[str]:
-    """Return the pins that do not belong in an environment for this kind of device; pure.
+    """Return the pins that do not belong in an environment for this kind of device.
 
     For `cpu`, these are CUDA's libraries and CUDA builds (`+cu…`), which are gigabytes. A library that a requirement
     names is excepted: some frameworks have one build for all devices, and do not start without these libraries. For

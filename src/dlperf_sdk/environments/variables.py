@@ -8,7 +8,7 @@ from dlperf_sdk.worker.variables import worker_environment
 
 
 def worker_variables(requested: Mapping[str, str | None], inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a worker started from here would see, without its launch variables; pure.
+    """Return the variables that a worker started from here would get, without its launch variables.
 
     The agents apply the same rule, `dlperf_sdk.worker.variables.worker_environment`, to the variables of their own
     nodes.

@@ -55,7 +55,8 @@ class HostOptions(AgentOptions):
         """Return the first `nodes` hosts of the list or the file, as the user wrote them, such as `user@n1`.
 
         Raises:
-            Unavailable: There are fewer, one is invalid or named twice, or the file cannot be read.
+            Unavailable: There are fewer than `nodes` hosts, a host is invalid or named twice, or the file cannot be
+                read.
         """
         listed = []
         for position, name in self._listed():
@@ -106,7 +107,7 @@ class HostLauncher(CommandLauncher):
         """Check that there are enough hosts for the nodes, and that their names are valid.
 
         Raises:
-            SpecError: There are too few hosts, one is invalid or named twice, or the file cannot be read.
+            SpecError: There are too few hosts, a host is invalid or named twice, or the file cannot be read.
         """
         try:
             options.select_hosts(nodes)

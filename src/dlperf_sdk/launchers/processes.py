@@ -34,16 +34,19 @@ _SPARE_DESCRIPTORS = 16
 def run_commands(commands: Sequence[Sequence[str]], bundle: Path) -> Iterator[Iterator[bytes]]:
     """Run commands that start agents; the context's value is an iterator over their lines.
 
-    Each command gets the bundle and then signs of life on its standard input. The iterator yields the lines of all
-    commands. It ends with the first command, whose output is agent 0's stream; the last line is then an event
-    `diagnostics` with the end of what all wrote to standard error. If another command fails and agent 0 does not
-    report it within seconds, the last line is an event `ended` with the failure.
+    Each command gets the bundle and then heartbeats on its standard input. The iterator yields the lines of all
+    commands, and ends in one of two ways:
+
+    - The first command ends. Its output is agent 0's stream. The last line is an event `diagnostics` with the end of
+      the standard error of all commands.
+    - Another command fails, and agent 0 does not report that within seconds. The last line is an event `ended` with
+      the failure.
 
     Leaving the context closes the standard inputs, which ends the agents, and kills a command that has not ended
-    after `STOP_TIMEOUT` seconds. What it has started elsewhere ends itself for lack of signs of life.
+    after `STOP_TIMEOUT` seconds. Its agents end themselves, because they no longer get heartbeats.
 
-    A command costs one descriptor, its standard input. All of them share the file of the bundle, the thread that
-    writes it, the pipe for the output of all but the first, and the file of standard error.
+    Each command needs one file descriptor, for its standard input. The commands share the file of the bundle, the
+    thread that writes the bundle, the pipe for the output of all but the first, and the file of standard error.
 
     Args:
         commands: The commands, each as its words.

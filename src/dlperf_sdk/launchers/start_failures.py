@@ -20,9 +20,10 @@ error."""
 def explain_start_failure(
     lines: Iterator[bytes], python: str, hosts: Sequence[str] = (), node: int | None = None
 ) -> Iterator[bytes]:
-    """Yield the lines of a stream; if no agent has written one, add an event `ended` if the output shows the reason.
+    """Yield the lines of a stream; if no agent started, add an event `ended` with the reason.
 
-    An event `ended` of a lost node is replaced by one that names the missing Python, if its message shows that.
+    The reason comes from the standard error in the event `diagnostics`. If that shows none, nothing is added. An event
+    `ended` of a lost node is replaced by one that names the missing Python, if its message shows that.
 
     Args:
         lines: Agent 0's stream.

@@ -49,7 +49,7 @@ _CASE = b'"event": "case"'
 
 
 def follow_job(number: str) -> Iterator[bytes]:
-    """Yield the lines of a job's stream from its beginning, also if another controller submitted the job.
+    """Yield the lines of a job's stream from its beginning, even if another controller submitted the job.
 
     While the job waits in the queue, there are events `waiting`. Once agents have started, a line comes at least
     every `SILENCE_TIMEOUT` seconds. If the job ends or falls silent before agent 0 has written `ended`, that event
@@ -109,9 +109,10 @@ def follow_job(number: str) -> Iterator[bytes]:
 
 
 def await_final_state(number: str) -> Generator[bytes, None, str]:
-    """Wait until Slurm has ended a job that it is ending, and yield heartbeats meanwhile.
+    """Wait while a job is in Slurm's state `COMPLETING`, and yield heartbeats meanwhile.
 
-    Only then Slurm reports the cause. The wait ends after 45 seconds; for a job that is not ending it takes no time.
+    Slurm reports why a job ended only after that state. The function waits at most 45 seconds, and also while Slurm
+    does not answer. For a job in another state, it returns at once.
 
     Args:
         number: The job's number.
@@ -188,8 +189,8 @@ def _start_follower(
 def acknowledge(number: str) -> None:
     """Tell a job that its stream is stored, so that it stops waiting for readers.
 
-    If the job has not finished its stream, or cannot be reached, nothing happens: it ends by itself after its option
-    `linger`.
+    If the job has not finished its stream, or cannot be reached, nothing is changed, and no error is raised. The job
+    ends in any case after the time of the launcher's option `linger`.
 
     Args:
         number: The job's number.
