@@ -27,9 +27,9 @@ from dlperf_sdk.worker.request import resolve
 
 
 def check_exists(data: DataSpec) -> None:
-    """Check that the data's folder exists, before anything is stored; a folder that is lost later fails its case.
+    """Check that the data's folder exists; data without a folder passes.
 
-    Data without a folder passes.
+    Callers do this before they store anything. If the folder is removed later, the case fails.
 
     Raises:
         SpecError: The folder does not exist, or is not a folder.

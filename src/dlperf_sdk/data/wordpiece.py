@@ -118,8 +118,8 @@ def tokenizer(pieces: Sequence[str]) -> Tokenizer:
 def train(texts: Callable[[], Iterable[str]], limit: int) -> tuple[str, ...]:
     """Make a vocabulary of at most `limit` pieces from texts.
 
-    The same texts give the same pieces: the trainer numbers characters in the order in which it meets them in a hash
-    table, and breaks ties by these numbers, so all characters are numbered beforehand.
+    The same texts always give the same pieces. The library's trainer breaks ties by its numbers of the characters, and
+    assigns these in the random order of a hash table. Therefore all characters are numbered before the training.
 
     Args:
         texts: Returns an iterable over the texts; called twice.

@@ -33,8 +33,8 @@ def format_value(value: Any) -> str:
 def replace_control_characters(text: str) -> str:
     """Return a text with `�` (U+FFFD) for each unprintable character other than newline and tab.
 
-    Texts of others cannot control a terminal then. Unprintable is what `str.isprintable` refuses: besides control
-    characters also format characters, lone surrogates, and all spaces but the ordinary one.
+    A text from another person can then not control the terminal that shows it. A character is unprintable if
+    `str.isprintable` is false: control and format characters, lone surrogates, and all spaces but the ordinary one.
     """
     if text.isprintable():
         return text

@@ -76,8 +76,7 @@ def explain(error: ValidationError, unknown: Sequence[str]) -> str:
 
     Args:
         error: The error.
-        unknown: The unknown keys that the message is about, of which the first is named; empty if that is not the
-            error.
+        unknown: The unknown keys, if the error is about such keys; the phrase names the first one. Otherwise empty.
     """
     schema: Any = error.schema
     if error.validator == "required":

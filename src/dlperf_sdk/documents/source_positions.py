@@ -69,7 +69,7 @@ def find_repeated_key(text: str) -> tuple[str | int, int]:
 def line_of_invalid_number(text: str) -> int:
     """Return the line of the first invalid number in a JSON text; 1 without one.
 
-    A number is invalid if it is NaN, infinite, or has a thousand digits.
+    A number is invalid if it is NaN, infinite, or has at least a thousand digits.
     """
     return next((line for token, line in _words(text) if _ODD.fullmatch(token)), 1)
 

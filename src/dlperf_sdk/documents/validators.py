@@ -20,7 +20,7 @@ Schema = dict[str, Any]
 
 
 def deciding_validator(root: Schema, schemas: Iterable[Schema]) -> jsonschema_rs.Draft202012Validator:
-    """Return a fast validator of plain data that only decides.
+    """Return a fast validator, which decides whether plain data is valid and does not list errors.
 
     Args:
         root: The schema.

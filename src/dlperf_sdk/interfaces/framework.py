@@ -74,8 +74,8 @@ class Capabilities:
     """Capabilities of a framework's plugin. A case that needs anything else is refused before it starts.
 
     Raises:
-        UnknownName: the core knows no precision, strategy, layout or data source of a given name, or no compiler
-            of a name that is given as text.
+        UnknownName: the core does not know the name of a precision, strategy, layout or data source, or of a compiler
+            that is given by its name instead of a `Compiler`.
     """
 
     devices: frozenset[str] = field(converter=_devices, default=frozenset({"cpu"}))
@@ -136,11 +136,11 @@ class Framework(ABC):
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return a sentence that says why the plugin cannot run a case; None if it can.
 
-        The core has already checked each capability on its own. Refuse here what only a combination lacks:
-        amp-fp16 without a GPU, or a compiler that does not support one of the models (the conformance suite tests
-        it with the others). Also refuse an option that was changed but has no effect or no support in the case;
-        otherwise two results would differ in a label only. Never refuse a model in fp32 without a compiler on one
-        device: leave that model out of `trainers`.
+        The core has already checked each capability on its own. Refuse here a combination of capabilities that the
+        plugin does not support, such as amp-fp16 without a GPU, or a compiler with one of the models. (The conformance
+        suite tests such a compiler with the other models.) Also refuse an option that has another value than the
+        default but no effect in the case: otherwise two results would differ in a label only. Never refuse a model in
+        fp32 without a compiler on one device: leave that model out of `trainers`.
 
         The base class refuses nothing.
 

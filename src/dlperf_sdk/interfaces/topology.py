@@ -66,7 +66,7 @@ class Topology(ABC):
     """Variables through which the launcher tells each agent its placement. A container receives them from its node."""
 
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Return a sentence that says why the launcher cannot place the case from this machine; None if it may.
+        """Return a sentence that says why the launcher cannot place a case from this machine; None if none is known.
 
         The base class returns None.
 
@@ -144,7 +144,7 @@ class Topology(ABC):
         """
 
     def script(self, job: Job) -> str | None:
-        """Return the batch script that those commands submit, for display; None if no script is submitted.
+        """Return the batch script that the launcher's `commands` submit, for display; None if they submit none.
 
         The script is shown without the bundle. Nothing is started or written. The base class returns None.
         """

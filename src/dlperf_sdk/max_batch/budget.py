@@ -36,8 +36,8 @@ def process_memory(plan: Plan) -> int | None:
 def host_memory(processes: int) -> int:
     """Return the bytes that each of some processes may use on this machine.
 
-    The least of these counts: the share of the free memory, the share of what each control group leaves, and the
-    soft limits RLIMIT_AS and RLIMIT_DATA. Shares are of `HEADROOM`.
+    It is the smallest of: a process's share of the free memory, its share of the memory that each control group has
+    left, and the soft limits RLIMIT_AS and RLIMIT_DATA. Only the fraction `HEADROOM` of that memory is shared out.
 
     Args:
         processes: Number of processes that run at the same time.

@@ -180,11 +180,11 @@ class ResNet50(Model):
         return (*terms, Term(f"fc: {features}→{options.num_classes}", features * options.num_classes))
 
     def optimizer(self, options: ResNet50Options, global_batch_size: int) -> Optimizer:
-        """Return SGD with momentum. The option `learning_rate` replaces both rates.
+        """Return SGD with momentum. If the option `learning_rate` is set, it is the rate of both policies.
 
-        Otherwise the rate after the warm-up is 0.256 · B / 256 for a global batch of B samples. Above 256 samples
-        that rate needs a warm-up of epochs, which a short window never leaves. So the rate of the policy `constant`
-        is the same up to B = 256, and stays at 0.256 above.
+        Otherwise, for a global batch of B samples, the policy `warmup` ends at the rate 0.256 · B / 256. The policy
+        `constant` has the same rate up to B = 256, and 0.256 above. Larger rates would need a warm-up of epochs, which
+        is far longer than a measurement.
         """
         full = 0.256 * global_batch_size / 256
         scaled_rate = 0.256 * min(global_batch_size, 256) / 256

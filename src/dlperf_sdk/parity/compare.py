@@ -75,9 +75,14 @@ def compare(
 ) -> Comparison:
     """Compare the records of a parity run with a case of a reference. The function has no side effects.
 
-    A run fails if replicas, losses or arrays are missing; if losses, first updates or running means deviate too
-    far, or less than the precision must; or if replicas differ that the strategy keeps equal. Running means are
-    not compared if the loss scaler skipped a step.
+    A run fails in each of these cases:
+
+    - Replicas, losses or arrays are missing.
+    - Losses, first updates or running means deviate from the reference by more than the tolerance.
+    - They deviate by less than the precision's rounding does, so that the precision was not in effect.
+    - Replicas differ, although the strategy keeps them equal.
+
+    Running means are not compared if the loss scaler skipped a step.
 
     Args:
         records: The record of each rank.

@@ -79,10 +79,10 @@ def largest_distances(pairs: Pairs) -> dict[str, float]:
 
 
 def combined_distance(pairs: Pairs) -> float | None:
-    """Return the relative distance of all of a replica's arrays together, the largest over the replicas.
+    """Return the relative distance of a replica's arrays, taken as one vector; the largest over the replicas.
 
-    An array that hardly changes hardly counts, so that its noise does not decide. The result is None if no array
-    is in both mappings, or if all expected norms are 0.
+    So an array counts by its norm, and the noise of an array that hardly changes has little influence. The result is
+    None if no array is in both mappings, or if all expected norms are 0.
     """
     distances: list[float] = []
     for actual, expected in pairs:
@@ -109,7 +109,7 @@ def allowed_distance(name: str, case: ReferenceCase, tolerance: Tolerance) -> fl
 def distance_in_tolerances(
     distances: Mapping[str, float], case: ReferenceCase, tolerance: Tolerance
 ) -> float:
-    """Return the largest distance as a multiple of what is allowed for that array; 0 without any array."""
+    """Return the largest quotient of an array's distance and its `allowed_distance`; 0 if there is no array."""
     return max(
         (value / allowed_distance(name, case, tolerance) for name, value in distances.items()), default=0.0
     )

@@ -67,7 +67,7 @@ def plan_parity_run(
     reference_case: str = REFERENCE_CASE,
     use_cache: bool = True,
 ) -> ParityRun | Parity:
-    """Return the parity run to launch, or a `Parity` if its evidence is cached or cannot be had.
+    """Return the parity run to launch, or a `Parity` if none has to be launched.
 
     Args:
         plan: The plan of the case that needs evidence.
@@ -79,8 +79,9 @@ def plan_parity_run(
         use_cache: True to accept the evidence of an earlier run.
 
     Returns:
-        A `Parity` without a run is `inconclusive` if the model has no usable reference for the case or if the
-        reference's case cannot be planned; `not-applicable` if the strategy has no single correct trajectory.
+        The run; or a `Parity` with one of these outcomes: `pass` from the cached evidence of an earlier run;
+        `inconclusive` if the model has no usable reference for the case or if the reference's case cannot be planned;
+        `not-applicable` if the strategy has no single correct trajectory.
 
     Raises:
         UnknownName, PluginError: the model's plugin cannot be loaded.

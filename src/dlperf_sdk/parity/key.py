@@ -34,12 +34,12 @@ def parts(plan: Plan, request: Request, prepared: PreparedEnvironment, reference
     """Return everything that parity evidence depends on, as JSON values.
 
     These are the request without its `CONTEXT`, the code in the bundle, the environment's lock and interpreter,
-    the container, the requested variables and those of `SEARCHED` as a worker gets them from this shell, the
-    launcher, the names of processor and GPUs, the plugin's distribution and version, and the reference's digest.
-    Secret values are replaced by hashes.
+    the container, the variables that the spec requests and those named in `SEARCHED`, the launcher, the names of
+    processor and GPUs, the plugin's distribution and version, and the reference's digest. Secret values are replaced
+    by hashes.
 
-    Shell and devices are those of this machine. Of nodes that a launcher places elsewhere, only the launcher is
-    known here.
+    Variables have the values that a worker on this machine would get, and devices are those of this machine. Nothing
+    is known here about nodes on other machines but the launcher.
 
     Args:
         plan: The plan of the parity run.

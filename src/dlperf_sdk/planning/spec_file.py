@@ -137,8 +137,8 @@ def check_allowed(
 ) -> None:
     """Check that run specs from a result or a campaign directory do not decide what is executed or read.
 
-    A data folder is not checked: it is read, and what is made of it stays here. A field `lock` lists distributions
-    that would be installed; it needs to be allowed.
+    A data folder is not checked, although it is read: whatever is made from the data stays with this user. A field
+    `lock` lists distributions that would be installed; it needs to be allowed.
 
     Args:
         cases: The run specs, as plain values.

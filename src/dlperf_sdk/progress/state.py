@@ -181,8 +181,8 @@ class Advance:
     def seconds_left(self, now: float) -> float | None:
         """Estimate the seconds until the smallest number of repeats is done; in a later repeat, until that one ends.
 
-        The first repeat is estimated by the parity run, which starts the same workers, until the pace of its steps
-        is known. Later repeats are estimated by the earlier ones, phase by phase.
+        Until the first repeat has a known pace, its duration is taken from the parity run, which starts the same
+        workers. Later repeats are estimated from the earlier ones, phase by phase.
 
         Args:
             now: The time on the caller's clock.

@@ -137,7 +137,7 @@ class Registry:
             group: A key of `GROUPS`.
 
         Returns:
-            The rows. A name that two distributions register has two.
+            The rows. A name that two distributions register has two rows.
         """
         installed = [row for _, row in self._installed[group]]
         extra = [

@@ -53,8 +53,8 @@ def select_plugins(spec: RunSpec, registry: Registry) -> Selection:
     Raises:
         UnknownName: there is no framework, model, launcher, option or capability of a given name.
         SpecError: an option has an impossible value, or one that does not fit the topology or the model.
-        PluginError: a plugin cannot be loaded, its code fails, or two distributions register its name. Includes
-            every installed measurer.
+        PluginError: a plugin cannot be loaded, its code fails, or two distributions register its name. The plugins
+            include every installed measurer.
         Unsupported: the framework has no trainer for the model, or its plugin cannot run the case; the message
             says what it offers.
         Unavailable: the launcher cannot place the case from this machine.

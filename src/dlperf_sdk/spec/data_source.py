@@ -43,8 +43,9 @@ class DataSource:
         """Return True if the source can feed a model with these inputs and options.
 
         Args:
-            inputs: Names of the model's inputs; they must be exactly those of the source.
-            options: Names of the model's options.
+            inputs: Names of the model's inputs. If the source has fixed inputs, the names must be exactly these.
+            options: Names of the model's options. If the source needs an option (`model_option`), it must be among
+                them.
         """
         fits = self.inputs is None or self.inputs == set(inputs)
         return fits and (self.model_option is None or self.model_option in options)

@@ -71,7 +71,7 @@ def workload(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
 
     Args:
         help: Description of the field for users.
-        default: The default; a dictionary stands for a new empty one; without a default the field is required.
+        default: The default; `{}` for a new empty dictionary per instance. Without a default, the field is required.
         attributes: `validator` and `converter` of the attrs field, and the marks of `EFFECTS`, such as
             `executes=True`.
     """

@@ -52,7 +52,7 @@ class Precision:
     def is_narrow(self) -> bool:
         """True if the precision rounds more coarsely than fp32.
 
-        Results that equal those of fp32 then prove that the precision is not in effect.
+        If a trainer's outputs equal those of fp32, such a precision is not in effect.
         """
         return self.low > 0
 

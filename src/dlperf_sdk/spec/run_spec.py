@@ -230,9 +230,9 @@ class RunSpec:
     def label(self) -> str:
         """Short name of the case: `torch resnet50 1n2d b64 amp-bf16 inductor seed=1`.
 
-        Compiler, strategy, layout, device, accumulation, seed, learning-rate policy and data source appear only
-        if they differ from the default, all given options as `NAME=VALUE`. The folder of the data source is left
-        out.
+        Compiler, strategy, layout, device, accumulation, seed, learning-rate policy and data source are left out if
+        they have the default value. All options that are set follow as `NAME=VALUE`. The folder of the data source is
+        never included.
         """
         parts = [self.framework, self.model, str(self.topology), f"b{self.batch_size}", self.precision]
         usual = attrs.fields_dict(RunSpec)
@@ -246,7 +246,7 @@ class RunSpec:
         return " ".join(parts if self.data == usual["data"].default else [*parts, self.data.source])
 
     def on_device(self, device: str) -> RunSpec:
-        """Return the spec with this kind of device, of which every name is allowed, in place of its own."""
+        """Return a copy of the spec with another kind of device; the name is not checked."""
         resolved = copy(self)  # `attrs.evolve` would validate every other field again
         object.__setattr__(resolved, "device", device)
         return resolved

@@ -12,7 +12,8 @@ class Declaration(Protocol):
     """An object with a name."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name by which a spec selects the object."""
 
 
 T = TypeVar("T", bound=Declaration)

@@ -134,9 +134,9 @@ def summary(trials: Sequence[Trial]) -> Summary:
 def attainable_ninetieth(figures: Iterable[PublishedFigure], last: int, target: int) -> float:
     """Return the smallest 90th percentile of errors that the model can reach from `last` to `target` devices of a node.
 
-    The two parameters of the model, growth = base + persistence × last growth, are chosen from a grid with all
-    figures in view. So this bounds what a fit without that knowledge can reach. The errors are absolute relative
-    errors.
+    The model is growth = base + persistence × last growth. Its two parameters are chosen from a grid so that they fit
+    the predicted figures themselves. A fit of the model to other figures cannot reach a smaller value. The errors are
+    absolute relative errors.
 
     Args:
         figures: The published figures.
