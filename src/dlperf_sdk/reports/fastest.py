@@ -31,7 +31,7 @@ def fastest_table(rankings: Sequence[Ranking]) -> Table:
     A row has the facts of the ranking, the fastest case, its throughput and its lead over the second, the other
     cases, and the cases that are not comparable.
     """
-    equal = [list_shared_facts(ranking, rankings) for ranking in rankings]
+    equal = [describe_shared_facts(ranking, rankings) for ranking in rankings]
     rows: list[tuple[Cell | str, ...]] = [
         (
             *(str(ranking.facts.get(name, "")) for name in _NAMED),
@@ -67,7 +67,7 @@ def overview_table(rankings: Sequence[Ranking]) -> Table:
     rows: dict[tuple[str, ...], dict[str, Cell]] = {}
     for ranking in rankings:
         facts = [str(ranking.facts.get(name, "")) for name in _NAMED[1:]]
-        cells = rows.setdefault((*facts, list_shared_facts(ranking, rankings)), {})
+        cells = rows.setdefault((*facts, describe_shared_facts(ranking, rankings)), {})
         cells[str(ranking.facts["topology"])] = _summarize(ranking)
     topologies = sorted(
         {ranking.entries[0].topology for ranking in rankings},
@@ -107,7 +107,7 @@ def _summarize(ranking: Ranking) -> Cell:
     return Cell(f"{first.facts.get(ranking.factor)} {value}, {_IN_PARENTHESES.sub('', text.text)}", text.tone)
 
 
-def list_shared_facts(ranking: Ranking, rankings: Iterable[Ranking]) -> str:
+def describe_shared_facts(ranking: Ranking, rankings: Iterable[Ranking]) -> str:
     """Return the facts that all cases of a ranking share and that distinguish it from its model's other rankings.
 
     The result is text. Topology, model, batch size and precision are left out. It is empty if the rankings differ in

@@ -66,7 +66,7 @@ def result_to_dict(result: Result) -> dict[str, Any]:
     return {"schema_version": RESULT_VERSION, **_fields(result)}
 
 
-def result_to_dict_beside(result: Result) -> dict[str, Any]:
+def result_to_dict_without_records(result: Result) -> dict[str, Any]:
     """Return a document of the schema `result` in which `repeats` lists attempt numbers instead of records.
 
     Records in the store are not read.
@@ -134,7 +134,7 @@ def _refuse_stored(number: int) -> Repeat:
 def result_from_dict(
     plain: Mapping[str, Any], read_attempt: Callable[[int], Repeat] = _refuse_stored
 ) -> Result:
-    """Return the result of a document: the inverse of `result_to_dict` and of `result_to_dict_beside`.
+    """Return the result of a document: the inverse of `result_to_dict` and of `result_to_dict_without_records`.
 
     Args:
         plain: The document.

@@ -30,7 +30,7 @@ from typing import Any
 from dlperf_sdk.documents import schema
 from dlperf_sdk.documents.json_values import check_plain, format_value
 from dlperf_sdk.errors import DocumentError
-from dlperf_sdk.results.convert import result_to_dict, result_to_dict_beside, to_plain
+from dlperf_sdk.results.convert import result_to_dict, result_to_dict_without_records, to_plain
 from dlperf_sdk.results.files import append, directory_of, explain_os_errors, write_whole
 from dlperf_sdk.results.result import Environment, Result
 from dlperf_sdk.results.stored_repeats import attempts_of
@@ -117,7 +117,7 @@ class RunDirectory:
         """
         numbers = attempts_of(result.repeats)
         are_unique = len(set(numbers)) == len(numbers)
-        document = result_to_dict_beside(result) if are_unique else result_to_dict(result)
+        document = result_to_dict_without_records(result) if are_unique else result_to_dict(result)
         check_plain(document, "The result")
         schema.check("result", document)
         if not are_unique:

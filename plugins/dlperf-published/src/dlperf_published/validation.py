@@ -22,7 +22,7 @@ class Trial:
     published: Case
     """The case that is predicted, with its published throughput."""
     prediction: Prediction
-    last_efficiency: float
+    throughput_at_last_efficiency: float
     """The throughput that the topology would have at the efficiency of the larger of the two smaller ones."""
 
     @property
@@ -40,8 +40,8 @@ class Trial:
 
     @property
     def plain_error(self) -> float:
-        """Relative error of `last_efficiency`; positive if it is too high."""
-        return self.last_efficiency / self.published.throughput - 1
+        """Relative error of `throughput_at_last_efficiency`; positive if it is too high."""
+        return self.throughput_at_last_efficiency / self.published.throughput - 1
 
     @property
     def covered(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Cell
-from dlperf_sdk.reports.fastest import format_excluded, lead, list_shared_facts
+from dlperf_sdk.reports.fastest import describe_shared_facts, format_excluded, lead
 from dlperf_sdk.reports.html.page import Tile
 from dlperf_sdk.reports.numbers import format_count, quantity
 from dlperf_sdk.results.result import Result
@@ -89,7 +89,7 @@ def fastest_tiles(rankings: Sequence[Ranking], at_most: int) -> tuple[Tile, ...]
         if tile_key in tiles:
             continue
         case = [tile_key[0], f"{facts['topology']}", tile_key[1], f"batch {facts['batch_size']}"]
-        case += [text for text in [list_shared_facts(ranking, rankings)] if text]
+        case += [text for text in [describe_shared_facts(ranking, rankings)] if text]
         excluded = format_excluded(ranking)
         name, note = str(first.facts.get(ranking.factor)), quantity(first.throughput, first.unit)
         if ranking.comparison.significant is False:
