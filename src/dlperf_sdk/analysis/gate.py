@@ -102,8 +102,8 @@ def gate_interleaved(
 ) -> Gate:
     """Decide for each case of an interleaved run whether the candidate is slower.
 
-    The n-th repeats of both sides ran one after the other, in random order. The outcomes are those of `gate`, by
-    the exact signed-rank test of the pairs' ratios.
+    The n-th repeats of both sides ran one after the other, in random order. The outcomes are defined as in `gate`, but
+    with the exact signed-rank test of the pairs' ratios.
 
     Args:
         pairs: For each case the result of the baseline and that of the candidate.

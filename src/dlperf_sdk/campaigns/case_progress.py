@@ -61,7 +61,10 @@ class CaseProgress:
 
     @property
     def conclusion(self) -> str:
-        """The status; `untrue` if the case ran and an integrity verdict failed, `pending` until it is concluded."""
+        """The outcome of the case in a word.
+
+        `pending` until the case is concluded, `untrue` if it finished and an integrity verdict failed, else its status.
+        """
         return "untrue" if self.status == "ok" and not self.ok else self.status or "pending"
 
     @property

@@ -29,8 +29,8 @@ def choose_next_case(
 ) -> str:
     """Return the id of the case whose repeat is taken next.
 
-    It is the first in its round's order among the cases with the fewest finished repeats. Without interleaving it
-    is the first in the first round's order that is not concluded.
+    With interleaving, it is the first case with the fewest finished repeats, in the order of the round that takes its
+    next repeat. Without interleaving, it is the first case that is not concluded, in the order of round 1.
 
     Args:
         ids: Ids of all cases.

@@ -27,7 +27,7 @@ FRAMEWORK, MODEL = "numpy", "linear"
 
 
 def members(group: str, name: str, values: Mapping[str, Any], registry: Registry) -> dict[str, Any]:
-    """Return the attributes that the conformance suite's subclass for a plugin sets: name → value.
+    """Return the attributes (name → value) to set on the conformance suite's subclass for a plugin.
 
     Args:
         group: Group of the plugin.

@@ -48,7 +48,7 @@ def cost(
     ] = RESULTS,
     common: Common = AS_USUAL,
 ) -> int:
-    """Show the cost of a million samples, and the energy per sample, measured or from given watts.
+    """Show the cost of a million samples, and the energy per sample: as measured, else computed from --watts.
 
     `dlperf cost dlperf-results --per-device-hour 2.5 --currency EUR --per-kwh 0.3`
 

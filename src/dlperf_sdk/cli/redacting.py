@@ -36,7 +36,7 @@ def make_redactor(folders: Iterable[Path]) -> Callable[[str], str]:
 
 
 def redact_local(result: Result) -> Result:
-    """Return a copy of a result that was measured from this machine, without the names of hosts and users.
+    """Return a copy of a result without the names of hosts and users, those of this machine and user included.
 
     Raises:
         DocumentError: the result's records cannot be read.

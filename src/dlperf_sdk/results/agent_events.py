@@ -49,9 +49,10 @@ def repeat_from(event: Mapping[str, Any]) -> Repeat:
 
 
 def failure_from(plain: Mapping[str, Any]) -> Failure:
-    """Return the failure that an agent's event reports, with a message that names the place and gives advice.
+    """Return the failure that an agent's event reports.
 
-    An unknown kind of failure becomes `crashed`.
+    An unknown kind of failure becomes `crashed`. If a `type` is given, and the kind is not `unsupported`, the message
+    is extended by rank, node, phase and advice.
 
     Args:
         plain: The event's `failure`: `kind` and `message`; `phase`, `node`, `rank`, `type` and `traceback` may be

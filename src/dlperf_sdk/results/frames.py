@@ -34,7 +34,7 @@ STEP_COLUMNS = (
 
 
 def to_arrow(results: Sequence[Result], per: Per = "result") -> Any:
-    """Return a `pyarrow.Table`. The metadata of each field hold its `description`.
+    """Return a `pyarrow.Table`. Each field has a `description` in its metadata.
 
     Args:
         results: The results.

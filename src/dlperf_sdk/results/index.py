@@ -67,8 +67,8 @@ class Answer:
 def query(store: ResultStore, sql: str) -> Answer:
     """Run an SQL query on the results of a store, and return the selected rows.
 
-    The query can only read the tables of the index. The index file in the store's directory is created or updated
-    first; if the directory cannot be written, an index in memory replaces it.
+    The query can only read the tables of the index, which `describe_tables` lists. The index file in the store's
+    directory is created or updated first; if the directory cannot be written, an index in memory is used instead.
 
     Raises:
         UsageError: the query is not valid, selects nothing, or would do something other than read these tables.

@@ -61,7 +61,7 @@ def metric(name: str, unit: str, repeats: Sequence[float], note: str = "") -> Me
         name: Name of the metric.
         unit: Unit of the values.
         repeats: One value per repeat, at least one. Below six repeats the interval is None.
-        note: Convention or source that readers need.
+        note: Note for readers, such as a convention or a source.
     """
     values = tuple(float(value) for value in repeats)
     low, high = estimate.median_interval(values) or (None, None)
@@ -79,7 +79,7 @@ def measured_metric(
         name: Name of the metric.
         unit: Unit of the values.
         repeats: One value per repeat; None for a repeat without a value.
-        note: Convention or source that readers need.
+        note: Note for readers, such as a convention or a source.
 
     Returns:
         A tuple of one metric, or an empty one.

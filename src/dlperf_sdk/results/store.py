@@ -68,7 +68,7 @@ def campaign_of(run_id: str) -> str | None:
 class ResultStore:
     """Results in a directory, one subdirectory per run.
 
-    The constructor does not touch the directory; it is created with the first run. Iteration loads every run.
+    The constructor does not access the directory. The first new run creates it. Iteration loads every run.
 
     Raises:
         StoreError: the directory's name is empty.

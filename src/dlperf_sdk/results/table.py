@@ -226,7 +226,7 @@ def _part(name: str, part: str) -> _Reader:
 def identifier(name: str) -> str:
     """Return a name as an identifier that needs no quotes in Python or SQL: ASCII letters, digits and underscores.
 
-    Every run of other characters becomes an underscore. A name that does not begin with a letter gets the prefix
+    Each sequence of other characters becomes one underscore. A name that does not begin with a letter gets the prefix
     `metric_`.
     """
     plain = re.sub(r"[^0-9A-Za-z_]+", "_", name)

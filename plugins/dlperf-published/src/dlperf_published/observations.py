@@ -40,7 +40,7 @@ class Observation:
 
 
 def observations(figures: Figures) -> tuple[Observation, ...]:
-    """Return the spreadsheet's observations in its order, each with what the figures show.
+    """Return the observations that the spreadsheet states, in its order, and whether its figures confirm them.
 
     Empty for collections without observations.
     """

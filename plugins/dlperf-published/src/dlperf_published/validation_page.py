@@ -45,10 +45,7 @@ def trials() -> tuple[Trial, ...]:
 
 @cache
 def attainable() -> tuple[float, float]:
-    """Return the smallest 90th percentiles that the model can reach to eight devices, from two and from four.
-
-    The devices are those of one node. See `attainable_ninetieth`.
-    """
+    """Return `attainable_ninetieth` for two predictions of eight devices of a node: from two devices, and from four."""
     return attainable_ninetieth(figures(), 2, 8), attainable_ninetieth(figures(), 4, 8)
 
 

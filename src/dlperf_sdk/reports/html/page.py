@@ -34,7 +34,7 @@ class Plot:
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """The Vega-Lite specification; it is drawn anew with each access."""
+        """The Vega-Lite specification; each access builds it again."""
         return self.draw()
 
 

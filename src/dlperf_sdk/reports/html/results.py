@@ -140,7 +140,9 @@ def _interval(metric: Metric | None, scales: Mapping[str, Scale]) -> Cell | str:
 
 
 def list_details(results: Sequence[Result], outcomes: Sequence[Cell]) -> Section:
-    """Return the section with the whole report on each result; with more than `DETAILED` results only a hint.
+    """Return the section with the whole report on each result.
+
+    With more than `DETAILED` results, the section only names the command that shows a report.
 
     Args:
         results: The results.

@@ -19,7 +19,8 @@ _MOST_LOCKS = 8
 def section(results: Sequence[Result]) -> Section:
     """Return the section on environments, machines, facts of the workers and package versions.
 
-    Each has the number of its results. The section has no items if the results state none of these.
+    Tables list the distinct environments, machines and facts, each with the number of results that have it. The
+    section has no items if the results state none of these.
     """
     environments: Counter[tuple[str, ...]] = Counter()
     machines: Counter[str] = Counter()
