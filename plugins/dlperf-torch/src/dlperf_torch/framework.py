@@ -62,9 +62,8 @@ class Torch(Framework):
         return EnvironmentSpec(_PYTHON, _REQUIREMENTS, uv_options=("--torch-backend", "auto"))
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return the reason why torch cannot run a combination of offered capabilities, or None if it can.
+        """Return a sentence that says why torch cannot run a combination of offered capabilities; None if it can.
 
-        The reason is a sentence. The plugin refuses options that have no effect or no support in the case: see
-        `explain_refused_option`.
+        The plugin refuses options that have no effect or no support in the case (`explain_refused_option`).
         """
         return explain_refused_option(options, spec)

@@ -89,9 +89,10 @@ OF_MODEL: Mapping[str, str] = {
 
 
 def explain_refused_option(options: TorchOptions, spec: RunSpec) -> str | None:
-    """Return the reason to refuse an option that is not at its default, in a sentence; None to refuse none.
+    """Return a sentence that says why an option cannot have its value; None if all options are accepted.
 
-    An option is refused if it has no effect or no support in the case. `spec.device` must not be `auto`.
+    An option that is not at its default is refused if it has no effect or no support in the case. `spec.device` must
+    not be `auto`.
     """
     for judge in (_explain_wrong_model, _training, _nccl, _cudnn, _attention, _explain_fused_batch_norm):
         if (refused := judge(options, spec)) is not None:

@@ -9,8 +9,8 @@ def processes(cluster: Cluster) -> List[Process]:
     """Return the processes of a case: a trainer per device.
 
     With the strategy `all_reduce` and several devices, each trainer has the variables that `torch.distributed` reads
-    (`env://`). They name the network interface that reaches the other nodes, for gloo and NCCL: both would guess,
-    gloo from the address of the host's name, which in a container is often none.
+    (`env://`), and variables with the network interface for gloo and NCCL. Without these, gloo takes the address to
+    which the host's name resolves; in a container, the other nodes often cannot reach it.
     """
     trainers = one_per_device(cluster)
     if cluster.strategy != "all_reduce" or len(trainers) == 1:

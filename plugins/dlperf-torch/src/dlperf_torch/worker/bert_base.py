@@ -25,7 +25,7 @@ class Embeddings(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, input_ids, segment_ids):
-        """Return the embeddings, (B, S, H), of token and segment ids, (B, S) both."""
+        """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S)."""
         position = self.position.weight[: input_ids.shape[1]]
         return self.dropout(self.norm(self.word(input_ids) + position + self.segment(segment_ids)))
 
@@ -83,8 +83,8 @@ class Layer(nn.Module):
 class MaskedLM(nn.Module):
     """The head for masked language modelling: a linear layer, GELU, layer norm, and the decoder.
 
-    The decoder's weight is that of the word embeddings. Logits are computed for a multiple of `multiple` words, and
-    cut off at V.
+    The decoder's weight is that of the word embeddings. The number of logits is rounded up to a multiple of `multiple`
+    for the computation, and the extra ones are cut off.
     """
 
     def __init__(self, words, hidden, multiple):
@@ -130,8 +130,8 @@ class Bert(nn.Module):
 def additive(attention_mask, x):
     """Return the mask that is added to attention scores: (B, S) → (B, 1, 1, S).
 
-    It is 0 where `attention_mask` is not 0, else -∞, on the device of x. Its type is the one that the scores have:
-    autocast's, or else that of x. In another type, every layer would convert it.
+    It is 0 where `attention_mask` is not 0, else -∞, and lies on the device of x. It has the type of the scores, so
+    that no layer has to convert it: autocast's type, or without autocast the type of x.
     """
     device = x.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
@@ -147,12 +147,12 @@ def gather_positions(x, positions):
 
 
 class BertBaseTrainer(TorchTrainer):
-    """The trainer of BERT-Base: predicts the masked words, and if a sequence's second part follows the first."""
+    """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the network with the sizes of the model's options, after a trial of the attention implementation.
+        """Return the network with the sizes of the model's options.
 
-        The plugin's option `attention` names the implementation.
+        First allow the attention implementation that the plugin's option `attention` names, and try it.
 
         Raises:
             Unsupported: the attention does not run with these sizes, in this precision, on the device.
@@ -187,9 +187,9 @@ class BertBaseTrainer(TorchTrainer):
     def loss(self, outputs, batch):
         """Return the sum of the losses of both heads: a float32 scalar.
 
-        The loss of words is the mean of -log p[`masked_ids`], weighted by `masked_weights`
-        (0 for predictions not in use), both (B, P). That of the next sentence is the mean of -log
-        p[`next_sentence_label`], (B,). `outputs` are the logits, (B · P, V) and (B, 2).
+        The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
+        predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
+        `outputs` are the logits, (B · P, V) and (B, 2).
         """
         words, follows = outputs
         weights = batch["masked_weights"].flatten()

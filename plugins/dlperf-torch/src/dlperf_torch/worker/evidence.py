@@ -23,7 +23,7 @@ def layout_of(value):
 def layouts_of_weights(network):
     """Return the set of the layouts, `nhwc` or `nchw`, of the weights of the network's convolutions.
 
-    Kernels of 1×1 are left out: their memory is the same in both layouts.
+    1×1 kernels are left out, because both layouts are the same for them.
     """
     return {layout_of(w) for w in network.parameters() if w.dim() == 4 and w.shape[2] > 1}
 

@@ -222,24 +222,24 @@ class _Fused(torch.autograd.Function):
 
 
 class FusedBatchNorm(BatchNorm):
-    """Batch norm in training, with the statistics of this replica's micro-batch, computed by the kernels above.
+    """Batch norm in training, with the statistics of this replica's micro-batch, computed by this module's kernels.
 
-    The running statistics are moved in place. Images that are not in `channels_last` are copied.
+    The running statistics are updated in place. Images that are not in `channels_last` are copied to it.
     """
 
     def forward(self, x):
         """Return the batch norm of x, (B, C, H, W), in x's type.
 
         Raises:
-            ValueError: x has one value per channel only.
+            ValueError: x has only one value per channel.
         """
         return self._apply_fused(x, None, relu=False)
 
     def activate(self, x, shortcut=None):
-        """Return ReLU(batch norm of x + shortcut), (B, C, H, W), in x's type; a shortcut of None adds nothing.
+        """Return ReLU(batch norm of x, plus shortcut), (B, C, H, W), in x's type; a shortcut of None adds nothing.
 
         Raises:
-            ValueError: x has one value per channel only.
+            ValueError: x has only one value per channel.
         """
         return self._apply_fused(x, shortcut, relu=True)
 

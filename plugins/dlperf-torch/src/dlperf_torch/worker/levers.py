@@ -1,6 +1,6 @@
 """Options of the plugin that change how a model is computed, not what.
 
-None of them has been measured on a GPU yet. With the defaults, the arithmetic is as the models' files write it.
+None of them has been measured on a GPU yet. With the defaults, the arithmetic is that of the models' files.
 """
 
 import importlib.util
@@ -34,7 +34,7 @@ def check(request):
 
 
 def compile_function(function, request):
-    """Return a network or function as the request's compiler makes it: compiled by inductor, or unchanged."""
+    """Return a network or function compiled by inductor, or unchanged if the request's compiler is another."""
     if request.compiler != "inductor":
         return function
     # The mode that also captures graphs would give out losses that the next step overwrites.
@@ -46,7 +46,7 @@ class BatchNorm(nn.BatchNorm2d):
     """torch's batch norm for images, with the ReLU that follows it in a network."""
 
     def activate(self, x, shortcut=None):
-        """Return ReLU(batch norm of x + shortcut), (B, C, H, W), in x's type; a shortcut of None adds nothing."""
+        """Return ReLU(batch norm of x, plus shortcut), (B, C, H, W), in x's type; a shortcut of None adds nothing."""
         x = self(x)
         if shortcut is not None:
             x = x.add_(shortcut)
@@ -62,7 +62,7 @@ class BatchNormFp32(BatchNorm):
 
 
 def apply_packed(x, layers):
-    """Return the outputs of linear layers for the same input x as a tuple, computed by one matrix product."""
+    """Return a tuple of the outputs of several linear layers for the same input x, computed by one matrix product."""
     weight = torch.cat([layer.weight for layer in layers])
     bias = torch.cat([layer.bias for layer in layers])
     return F.linear(x, weight, bias).split([len(layer.weight) for layer in layers], dim=-1)
@@ -71,8 +71,8 @@ def apply_packed(x, layers):
 def apply_padded_linear(x, weight, bias, multiple):
     """Return `F.linear(x, weight, bias)`, computed with the number of outputs rounded up to a multiple of `multiple`.
 
-    The extra outputs have zero weights and are cut off, so that results and gradients are the same; the matrix
-    product has a size that suits the hardware.
+    This gives the matrix product a size that suits the hardware. The extra outputs have zero weights and are cut off,
+    so that results and gradients stay the same.
     """
     outputs = len(weight)
     extra = -outputs % multiple
@@ -82,10 +82,10 @@ def apply_padded_linear(x, weight, bias, multiple):
 
 
 def is_rounded(dropout):
-    """Return True if cuDNN's attention would round this probability of dropout, as it is no multiple of 1/16.
+    """Return True if cuDNN's attention may round this probability of dropout: it is not a multiple of 1/16.
 
-    Some of cuDNN's kernels support multiples of 1/16 only (pytorch/pytorch, pull request 174245); from 2.12 on torch
-    gives them no other.
+    Some of cuDNN's kernels support only multiples of 1/16 (pytorch/pytorch, pull request 174245). Torch 2.12 and later
+    pass them no other probability.
     """
     return 16 * dropout != int(16 * dropout)
 
@@ -94,7 +94,8 @@ def allow_attention(name, dropout=0.0):
     """Allow one implementation of scaled dot product attention in this process, and forbid the others.
 
     Args:
-        name: A key of `ATTENTION`; or `auto`, which allows all except cuDNN's where that would round `dropout`.
+        name: A key of `ATTENTION`; or `auto`, which allows all of them, but cuDNN's only if it does not round
+            `dropout`.
         dropout: Probability of dropout.
     """
     for backend, allow in ATTENTION.items():
@@ -104,11 +105,10 @@ def allow_attention(name, dropout=0.0):
 def probe_attention(name, device, dtype, heads, tokens, size, dropout):
     """Allow only this implementation of attention in this process, and try it with a mask and dropout.
 
-    The trial runs forward and backward. `auto` is not tried, and allows several: see `allow_attention`. If the trial
-    fails, `auto` is allowed again.
+    The trial runs a forward and a backward pass. If it fails, the implementations of `auto` are allowed again.
 
     Args:
-        name: A key of `ATTENTION`, or `auto`.
+        name: A key of `ATTENTION`; or `auto`, for which `allow_attention` is called and nothing is tried.
         device: The `torch.device`.
         dtype: Data type of queries, keys and values.
         heads: Number of heads.

@@ -15,11 +15,11 @@ from dlperf_sdk.worker.batch_accounting import label_of
 class Loader(loading.Loader):
     """An endless iterator over one replica's batches: dictionaries of CPU tensors, by the input's name.
 
-    On a CPU the input that tells samples apart is a NumPy array instead.
+    On a CPU, the input that the model marks `is_label` is a NumPy array instead.
     """
 
     def open(self, dataset, draws, request):
-        """Return a DataLoader over the dataset in the order of `draws`; its processes end with this one."""
+        """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process."""
         # Loaders that are asked to end take their sockets in TMPDIR along; at the interpreter's end they are killed.
         atexit.register(_end, weakref.ref(self))
         return DataLoader(

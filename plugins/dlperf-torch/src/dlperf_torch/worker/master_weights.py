@@ -6,9 +6,10 @@ from torch.func import functional_call
 
 
 class MasterWeights:
-    """A network's parameters in float32: copies of those stored in a narrower type, and the others themselves.
+    """A network's parameters in float32, which the optimizer updates.
 
-    The constructor converts the network's parameters, except batch norm's, to `dtype`.
+    The constructor converts the network's parameters, except batch norm's, to `dtype`. If that is narrower than
+    float32, the float32 weights are copies of the converted parameters; all other weights are the network's own.
     """
 
     def __init__(self, network, dtype):
@@ -35,7 +36,7 @@ class MasterWeights:
         return functional_call(self._network, self.named, inputs)
 
     def receive_gradients(self, loss_scale):
-        """Copy the network's gradients to the float32 weights, and divide all by the constant `loss_scale`."""
+        """Copy the network's gradients to the float32 weights, and divide these gradients by `loss_scale`."""
         if self._narrow:
             torch._foreach_copy_(
                 [parameter.grad for parameter in self._masters],
@@ -45,7 +46,7 @@ class MasterWeights:
             torch._foreach_div_([master.grad for master in self.named.values()], loss_scale)
 
     def round_into_network(self):
-        """Set the network's narrower weights to the float32 ones, rounded; do nothing if there are none."""
+        """Set the network's narrower weights to the rounded float32 weights; do nothing if no weight is narrower."""
         if self._narrow:
             with torch.no_grad():
                 torch._foreach_copy_(self._narrow, self._masters)

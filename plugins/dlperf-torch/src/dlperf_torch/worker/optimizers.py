@@ -6,11 +6,11 @@ from dlperf_sdk.worker.schedule import decay_groups
 
 
 def optimizer(parameters, request):
-    """Return the framework's optimizer with the numbers of the request; the manifest decides which parameters decay.
+    """Return the framework's optimizer with the request's hyperparameters; the manifest says which parameters decay.
 
     Args:
         parameters: Parameter by the manifest's name.
-        request: The request, of which it reads `parameters`, `framework_options` and `optimizer`.
+        request: The request; `parameters`, `framework_options` and `optimizer` are read.
 
     Raises:
         ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
@@ -35,9 +35,9 @@ def optimizer(parameters, request):
 
 
 class LossScaler(torch.amp.GradScaler):
-    """torch's GradScaler, which also counts the steps that it skips, on the device, so that nothing waits.
+    """torch's GradScaler, with a count of the skipped steps: `skipped`, an int64 scalar tensor on the device.
 
-    If it is not `enabled`, it scales nothing and skips nothing. `skipped` is the count, an int64 scalar tensor.
+    The count does not wait for the device. A scaler that is not `enabled` scales nothing and skips nothing.
     """
 
     def __init__(self, device, enabled):
@@ -48,14 +48,14 @@ class LossScaler(torch.amp.GradScaler):
         self._first = self.state_dict()
 
     def reset(self):
-        """Set the loss scale, and its count of good steps, to their values before the first step; `skipped` stays."""
+        """Set the loss scale and its growth counter to their values before the first step; keep `skipped`."""
         self.load_state_dict(self._first)
         self._last = self.scale(self._unit)
 
     def update(self):
-        """Change the scale for the next step, and add 1 to `skipped` if this step was skipped.
+        """Set the scale for the next step, and add 1 to `skipped` if this step was skipped.
 
-        A skipped step halves the scale, and nothing else lowers it.
+        A skipped step is recognized by its lower scale: nothing else lowers the scale.
         """
         super().update()
         if self.is_enabled():

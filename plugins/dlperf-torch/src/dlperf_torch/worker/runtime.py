@@ -37,7 +37,7 @@ _NO_MEMORY_FOR_CODE = "could not create a primitive"
 
 
 class TorchRuntime(Runtime):
-    """One process with one device: `cpu`, or the only GPU that CUDA_VISIBLE_DEVICES lets the process see."""
+    """One process that owns one device: `cpu`, or the GPU in CUDA_VISIBLE_DEVICES."""
 
     def __init__(self, request, cluster, process):
         super().__init__(request, cluster, process)
@@ -51,7 +51,8 @@ class TorchRuntime(Runtime):
     def start(self):
         """Select the device, set seeds, threads and TF32, and join the other processes.
 
-        Collectives may wait as long as the longest phase, since workers may compile for different times.
+        The timeout of collectives is the longest of the phases' deadlines, since some workers compile for longer than
+        others.
 
         Raises:
             Unsupported: no usable GPU is found, or the GPU's compute capability is below 8.0 and the precision needs
@@ -178,8 +179,8 @@ class TorchRuntime(Runtime):
     def is_out_of_memory(self, error):
         """Return True if an exception says that memory ran out.
 
-        These are MemoryError, torch's OutOfMemoryError, and RuntimeErrors with known messages of torch and its
-        libraries. If cuDNN found no engine, the allocator's count of failures decides.
+        It is a MemoryError, torch's OutOfMemoryError, or a RuntimeError with a known message of torch or its
+        libraries. If the message says that cuDNN found no engine, return True if an allocation failed before.
         """
         if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
             return True
@@ -193,7 +194,7 @@ class TorchRuntime(Runtime):
     def stop(self):
         """Leave the process group, if there is one.
 
-        After a group was left, the process ends without finalizing the interpreter, because the group's threads may
+        If there was one, the process will end without finalizing the interpreter, because the group's threads may
         still hold Python objects: see `lifetime.skip_finalization`.
         """
         if self.syncs_gradients:

@@ -30,7 +30,7 @@ class ReplicaState(BaseTrainer):
                 yield name, values.cpu().numpy()
 
     def moments(self, replica):
-        """Yield (name, values) for each moment that the optimizer keeps for a replica; values are a NumPy array.
+        """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
         A name is PARAMETER.MOMENT, such as `fc.weight.momentum_buffer`. Values are float32 and have the layout of
         torch's parameters. AdamW keeps no moments before the first step.

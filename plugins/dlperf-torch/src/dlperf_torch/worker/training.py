@@ -61,7 +61,7 @@ class TorchTrainer(ReplicaState):
     # Batches.
 
     def stage(self, batches):
-        """Return the batches as tensors in page-locked memory, for copies that need no wait; on a CPU, unchanged."""
+        """Return the batches as tensors in page-locked memory, for asynchronous copies; on a CPU, unchanged."""
         if self.device.type != "cuda":
             return batches
         return [{name: torch.from_numpy(v).pin_memory() for name, v in batch.items()} for batch in batches]
@@ -128,7 +128,7 @@ class TorchTrainer(ReplicaState):
         self.scaler.reset()
 
     def reset(self):
-        """Return to the state before the first step, as `BaseTrainer.reset`, also in the network's narrower weights."""
+        """Return to the state before the first step (`BaseTrainer.reset`); also set the network's narrower weights."""
         super().reset()
         self.masters.round_into_network()
 
@@ -137,8 +137,8 @@ class TorchTrainer(ReplicaState):
     def outputs_and_references(self):
         """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
 
-        References are eager, from the master weights, without TF32. Outputs are computed with gradients recorded, so
-        that `step` reuses what was compiled, unless the model has dropout. The network's buffers are restored.
+        References are eager, from the master weights, without TF32. Outputs are computed with gradients recorded. If
+        the model has no dropout, `step` therefore reuses the compiled code. The network's buffers are restored.
         """
         batch = self.micro_batches(self.canonical_batch())[0]
         eager = self.request.compiler == "none"  # compiled, the layers' own outputs are hidden
@@ -156,13 +156,13 @@ class TorchTrainer(ReplicaState):
                 return outputs, self.outputs(self.masters, batch)
 
     def note_output(self, output):
-        """Add the output's data type to those seen in `deviation`; for images, also the memory layout."""
+        """Note an output's data type, as `BaseTrainer.note_output`; of images larger than 1×1, also the layout."""
         super().note_output(output)
         if output.dim() == 4 and output.shape[2:].numel() > 1:  # a single pixel lies the same in both
             self.image_layouts.add(evidence.layout_of(output))
 
     def widen(self, value):
-        """Return an output in float64, on its device."""
+        """Return an output as a float64 tensor on its device."""
         return value.double()
 
     def observe_settings(self):
