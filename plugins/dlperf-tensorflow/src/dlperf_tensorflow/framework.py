@@ -77,11 +77,13 @@ class TensorFlow(Framework):
         return EnvironmentSpec(_PYTHON, _CUDA)
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return the reason why TensorFlow cannot run a combination of offered capabilities, or None if it can.
+        """Return a sentence that says why TensorFlow cannot run a combination of offered capabilities; None if it can.
 
-        The reason is a sentence. The plugin refuses nchw on a CPU; with parameter servers GPUs, XLA, loss scaling and
-        data other than synthetic; and options that have no effect or no support in the case: see
-        `explain_refused_option`.
+        The plugin refuses:
+
+        - nchw on a CPU;
+        - GPUs, XLA, loss scaling, and data other than synthetic, if parameter servers are used;
+        - options that have no effect or no support in the case: see `explain_refused_option`.
         """
         if spec.layout == "nchw" and spec.device == "cpu":
             return "TensorFlow's max-pool on a CPU takes nhwc only; leave the layout at auto."

@@ -39,9 +39,10 @@ class TensorFlowOptions:
 
 
 def explain_refused_option(options: TensorFlowOptions, spec: RunSpec) -> str | None:
-    """Return the reason to refuse an option that is not at its default, in a sentence; None to refuse none.
+    """Return a sentence that says why an option cannot have its value; None if all options are accepted.
 
-    An option is refused if it has no effect or no support in the case. `spec.device` must not be `auto`.
+    An option that is not at its default is refused if it has no effect or no support in the case. `spec.device` must
+    not be `auto`.
     """
     if options.one_process_per_node:
         reason = _one_process_per_node(spec)

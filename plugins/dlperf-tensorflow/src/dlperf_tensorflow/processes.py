@@ -10,11 +10,13 @@ SERVE = "dlperf_tensorflow.worker.service:serve"
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the processes of a case: a trainer per device.
+    """Return the processes of a case: a trainer per device, except in two cases.
 
-    With the strategy `all_reduce` and the option `one_process_per_node` it is a trainer per node instead. With
-    `all_reduce` and several trainers, each has a TF_CONFIG with the addresses of all; on GPUs also the network
-    interface for NCCL. With `parameter_server_async` and several devices, see `plan_with_servers`.
+    With the strategy `all_reduce` and the option `one_process_per_node`, there is a trainer per node. With
+    `parameter_server_async` and several devices, the processes are those of `plan_with_servers`.
+
+    With `all_reduce` and several trainers, each has a TF_CONFIG with the addresses of all trainers, and on GPUs a
+    variable with the network interface for NCCL.
     """
     if cluster.strategy == "parameter_server_async" and cluster.world_size > 1:
         return plan_with_servers(cluster)
@@ -40,8 +42,8 @@ def plan_with_servers(cluster: Cluster) -> List[Process]:
     """Return the processes of a case with parameter servers: services, then one trainer.
 
     The services are a parameter server per node, then a computing server per device. The trainer is on node 0 and has
-    no device: it schedules functions on the computing servers, and records for all replicas. A node's ports are, in
-    this order: one for each computing server, the parameter server's, the trainer's.
+    no device: it schedules functions on the computing servers, and writes the record of all replicas. A node's ports
+    are used in this order: one for each computing server, one for the parameter server, one for the trainer.
     """
     places = [(replica.node, replica.devices[0]) for replica in one_per_device(cluster)]
     counts = [len(facts.devices) for facts in cluster.nodes]

@@ -13,7 +13,10 @@ _STATUS = "/proc/self/status"
 
 
 def join():
-    """Return the strategy of this process, the chief in TF_CONFIG, and its coordinator; wait for all servers."""
+    """Wait for all servers; return a ParameterServerStrategy and its ClusterCoordinator.
+
+    This process must be the chief in TF_CONFIG.
+    """
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver(rpc_layer="grpc")
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     return strategy, tf.distribute.coordinator.ClusterCoordinator(strategy)
@@ -42,16 +45,18 @@ def _status(device):
 
 
 def place_beside(variable):
-    """Return the device scope in which a variable is updated: that of its own server."""
+    """Return the device scope of the parameter server that holds a variable."""
     return tf.device(variable.device)
 
 
 class Scheduled:
-    """A trainer's step as functions that workers compute, with the methods of `synchronous.MirroredReplicas`.
+    """A trainer's step as one function per replica, which the workers (TensorFlow's computing servers) execute.
+
+    It has the methods of `synchronous.MirroredReplicas`.
 
     Args:
         coordinator: TensorFlow's ClusterCoordinator.
-        replica_step: Function of a batch and a rate; it does the step of one replica, and returns the loss.
+        replica_step: Function of a batch and a learning rate that runs the step of one replica and returns its loss.
         shards: The canonical batch of each replica, a dictionary of NumPy arrays.
     """
 
@@ -73,10 +78,10 @@ class Scheduled:
         """Return None, whatever the batches: the workers hold the canonical shards."""
 
     def step(self, batch, rate):
-        """Schedule one function per replica; return a list of their RemoteValues, the losses.
+        """Schedule one function per replica; return a list of RemoteValues, the replicas' losses.
 
-        Each function updates with `rate` divided by the number of replicas: together they weigh as much as one update
-        with the mean gradient. `batch` is None.
+        Each function updates the weights with `rate` divided by the number of replicas, so that the updates of one
+        step together have the size of one update with the mean gradient. `batch` is not used.
         """
         share = rate / len(self._shards)
         if share != self._rate[0]:
@@ -95,7 +100,7 @@ class Scheduled:
         return self._graph
 
     def traced_outputs(self, function, batch):
-        """Return the tensors that `function(batch)` gives for each replica's shard, one replica after the other.
+        """Return the tensors that `function` returns for each replica's shard, one replica after the other.
 
         The workers compute them in a graph. `batch` is not used.
         """

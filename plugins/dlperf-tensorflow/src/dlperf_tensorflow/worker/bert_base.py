@@ -51,7 +51,7 @@ class Embeddings(tf.Module):
         self.norm = LayerNorm(weights, "embeddings.norm")
 
     def __call__(self, input_ids, segment_ids, dtype, dropout):
-        """Return the embeddings, (B, S, H), of token and segment ids, (B, S) both.
+        """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S).
 
         `dtype` is the type of the result, and `dropout` the rate of dropout.
         """
@@ -167,7 +167,7 @@ def gelu(x):
 
 
 def apply_dropout(x, rate):
-    """Return x with elements set to 0 with the probability `rate`, and the others divided by 1 - rate.
+    """Set elements of x to 0, each with the probability `rate`, and divide the others by 1 - rate; return the result.
 
     Return x itself if the rate is 0.
     """
@@ -175,7 +175,7 @@ def apply_dropout(x, rate):
 
 
 class BertBaseTrainer(TensorFlowTrainer):
-    """The trainer of BERT-Base: predicts the masked words, and if a sequence's second part follows the first."""
+    """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
         """Return the network with the options' numbers of heads and layers; the weights give all other sizes."""
@@ -195,9 +195,9 @@ class BertBaseTrainer(TensorFlowTrainer):
     def loss(self, outputs, batch):
         """Return the sum of the losses of both heads: a float32 scalar.
 
-        The loss of words is the mean of -log p[`masked_ids`], weighted by `masked_weights`
-        (0 for predictions not in use), both (B, P). That of the next sentence is the mean of -log
-        p[`next_sentence_label`], (B,). `outputs` are the logits, (B · P, V) and (B, 2).
+        The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
+        predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
+        `outputs` are the logits, (B · P, V) and (B, 2).
         """
         words, follows = (tf.cast(logits, tf.float32) for logits in outputs)
         weights = tf.reshape(batch["masked_weights"], (-1,))

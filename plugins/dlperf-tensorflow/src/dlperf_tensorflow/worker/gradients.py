@@ -4,7 +4,7 @@ import tensorflow as tf
 
 
 def split(batch, count):
-    """Return each input of a batch, (B, …), by name, split into micro-batches: (count, B / count, …)."""
+    """Return a batch with each input, (B, …), split into `count` micro-batches: (count, B / count, …)."""
     return {
         name: tf.reshape(value, (count, value.shape[0] // count, *value.shape[1:]))
         for name, value in batch.items()
@@ -12,7 +12,7 @@ def split(batch, count):
 
 
 def accumulate(gradients_of, batch, count, variables):
-    """Return the mean loss and the mean gradients over the micro-batches of a batch, one after the other.
+    """Compute the micro-batches of a batch one after the other; return their mean loss and mean gradients.
 
     Args:
         gradients_of: Function of a micro-batch that returns its loss and a list of gradients, one per variable.

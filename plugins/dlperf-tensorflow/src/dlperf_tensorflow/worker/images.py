@@ -46,10 +46,10 @@ class JpegPipeline:
         }
 
     def keys_of(self, draws):
-        """Return lists of the batch's paths, labels and seeds, as `path`, `label` and `seed`.
+        """Return a dictionary of the lists `path`, `label` and `seed`, with one entry per sample of a batch.
 
-        `draws` are pairs of (draw, sample). A seed is a pair of numbers, of the request's seed with the replica, and
-        of the draw.
+        `draws` are the batch's pairs (draw, sample). A sample's seed is a pair of integers: one combines the request's
+        seed and the replica's index, the other is the draw.
         """
         images = self.images
         return {
@@ -59,9 +59,9 @@ class JpegPipeline:
         }
 
     def pipeline(self, keys, workers):
-        """Return the `tf.data.Dataset` of batches for a dataset of the values of `keys_of`.
+        """Return a `tf.data.Dataset` of batches from `keys`, a `tf.data.Dataset` of what `keys_of` returns.
 
-        `workers` images are decoded at a time.
+        `workers` images are decoded in parallel.
         """
         return keys.unbatch().map(self._load, workers).batch(self.request.batch_size, drop_remainder=True)
 
@@ -74,7 +74,7 @@ class JpegPipeline:
     def explain(self, draws, error):
         """Return the message for a batch that failed: it names the first image of `draws` that cannot be decoded.
 
-        If all can be decoded, it holds the message of `error`.
+        If all images can be decoded, the message is that of `error`, TensorFlow's exception.
         """
         for path in self.keys_of(draws)["path"]:
             fault = _fault(path)

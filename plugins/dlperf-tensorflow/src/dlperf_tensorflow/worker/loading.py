@@ -13,19 +13,20 @@ class Loader(loading.Loader):
 
     Its dataset is a `TokenPipeline` or a `JpegPipeline`, which both have:
 
-    - `keys_of(draws)`: the lists that describe one batch, of the types and shapes in `signature`;
-    - `pipeline(keys, workers)`: the `tf.data.Dataset` of batches for a dataset of such lists;
-    - `explain(draws, error)`: the message for a batch that failed.
+    - `keys_of(draws)`: returns the lists that describe one batch, of the types and shapes in `signature`;
+    - `pipeline(keys, workers)`: returns a `tf.data.Dataset` of batches from a `tf.data.Dataset` of such lists;
+    - `explain(draws, error)`: returns the message for a batch that failed.
     """
 
     def count_prefetched(self):
-        """Return how many batches the pipeline holds ready; it does not depend on the number of threads."""
+        """Return the number of batches that the pipeline holds ready, whatever the number of threads."""
         return loading.PREFETCH
 
     def open(self, dataset, draws, request):
         """Return the iterator of the dataset's pipeline over batches in the order of `draws`.
 
-        The pipeline has a pool of `workers` threads. An error of a batch is raised by `__next__`, as a DataError.
+        The pipeline has its own pool of `self.workers` threads. If a batch fails, `next()` of this object raises a
+        DataError.
         """
         self._dataset, self._pending = dataset, deque()
 

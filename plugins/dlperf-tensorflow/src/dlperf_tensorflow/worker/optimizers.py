@@ -13,13 +13,13 @@ GROWTH_STEPS = 2000
 
 
 def optimizer_for(numbers, variables, decays, place_near):
-    """Return the framework's optimizer with the numbers of the request; the manifest decides which parameters decay.
+    """Return the framework's optimizer with the request's hyperparameters; the manifest says which parameters decay.
 
     Args:
         numbers: `Request.optimizer`.
         variables: The trainable variables, in float32.
         decays: For each variable, True if it has weight decay.
-        place_near: Function of a variable that returns the device scope of the variable's update.
+        place_near: Function of a variable that returns the device scope in which the variable is updated.
 
     Raises:
         ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
@@ -40,7 +40,7 @@ def _zeros_like(variables):
 
 
 class Momentum:
-    """g ← g + w·θ;  v ← momentum·v + g;  θ ← θ - rate·v."""
+    """SGD with momentum and weight decay w: g ← g + w·θ;  v ← momentum·v + g;  θ ← θ - rate·v."""
 
     def __init__(self, numbers, variables, decays, place_near):
         self.momentum, self.variables, self._place_near = numbers["momentum"], variables, place_near
@@ -72,10 +72,11 @@ class Momentum:
 
 
 class AdamW:
-    """m ← β₁·m + (1 - β₁)·g;  v ← β₂·v + (1 - β₂)·g²;  θ ← θ - rate · (m̂ / (√v̂ + ε) + w·θ).
+    """Adam with decoupled weight decay w: θ ← θ - rate · (m̂ / (√v̂ + ε) + w·θ).
 
-    The kernel adds ε to √v before the bias correction; with ε·√(1 - β₂ᵗ) in place of ε it computes this formula. It
-    rounds β₁ and β₂ to float32, so the bias corrections are computed from the rounded values.
+    Here m ← β₁·m + (1 - β₁)·g and v ← β₂·v + (1 - β₂)·g²; m̂ and v̂ are corrected for bias. TensorFlow's kernel adds ε
+    to √v before the bias correction; with ε·√(1 - β₂ᵗ) in place of ε, it computes this formula. The kernel rounds β₁
+    and β₂ to float32, so the bias corrections are computed from the rounded values.
     """
 
     def __init__(self, numbers, variables, decays, place_near):
@@ -122,7 +123,7 @@ class AdamW:
 
 
 class ConstantScale:
-    """A constant loss scale; 1 for none. `skipped`, the number of skipped steps, is always 0."""
+    """A constant loss scale; a scale of 1 changes nothing. `skipped`, the number of skipped steps, is always 0."""
 
     skipped = 0
 
@@ -155,10 +156,7 @@ class DynamicScale:
         self.skipped = tf.Variable(0, trainable=False)
 
     def initial_values(self):
-        """Return (variable, value) for the scale and the count of good steps.
-
-        The value is that before the first step.
-        """
+        """Return two pairs (variable, value before the first step), for the scale and for the count of good steps."""
         return (self.scale, FIRST_SCALE), (self.good_steps, 0)
 
     def scale_loss(self, loss):
@@ -166,9 +164,9 @@ class DynamicScale:
         return loss * self.scale
 
     def update(self, gradients, apply):
-        """Call `apply` with the gradients divided by the scale; skip that if one of them is not finite.
+        """Call `apply` with the gradients divided by the scale, unless a gradient is not finite.
 
-        It also changes the scale for the next step, and counts good and skipped steps.
+        Then set the scale for the next step, and update the counts of good and of skipped steps.
         """
         gradients = [gradient / self.scale for gradient in gradients]
         finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])

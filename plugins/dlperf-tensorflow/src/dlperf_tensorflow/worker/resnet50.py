@@ -35,9 +35,9 @@ class Convolution(tf.Module):
 
 
 class BatchNorm(tf.Module):
-    """A batch norm with the statistics of this replica's micro-batch, which also moves the running statistics.
+    """A batch norm with the statistics of this replica's micro-batch, which also updates the running statistics.
 
-    `name` is the layer's in the manifest. One kernel computes both.
+    `name` is the layer's in the manifest. One kernel computes the output and the running statistics.
     """
 
     def __init__(self, weights, name):
@@ -89,7 +89,7 @@ class Bottleneck(tf.Module):
             )
 
     def __call__(self, x):
-        """Return the block's output: (B, inputs, H, W) → (B, 4 × width, H / stride, W / stride), rounded up.
+        """Return the block's output: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
 
         That is the layout `NCHW`; in `NHWC`, channels are the last axis of both.
         """
@@ -135,12 +135,12 @@ class ResNet50(tf.Module):
 
 
 def spatial(layout, spatial_axes, other_axes):
-    """Return a list with an item for each axis of images in a layout, in the layout's order.
+    """Return a list with one item per axis of images, in the order of a layout.
 
     Args:
         layout: `NCHW` or `NHWC`.
-        spatial_axes: The item for height and for width.
-        other_axes: The item for samples and for channels.
+        spatial_axes: The item for the axes H and W.
+        other_axes: The item for the axes N and C.
     """
     return (
         [other_axes, spatial_axes, spatial_axes, other_axes]
@@ -150,7 +150,7 @@ def spatial(layout, spatial_axes, other_axes):
 
 
 class ResNet50Trainer(TensorFlowTrainer):
-    """The trainer of ResNet-50: images to classes, with the cross entropy with label smoothing as its loss."""
+    """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
         """Return the network; the weights give the number of classes."""

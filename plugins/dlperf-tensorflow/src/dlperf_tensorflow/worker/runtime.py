@@ -11,10 +11,10 @@ from dlperf_tensorflow.worker.precisions import PRECISIONS
 
 
 class TensorFlowRuntime(Runtime):
-    """One process with one device or a node's worth of devices: CPUs, or the GPUs in CUDA_VISIBLE_DEVICES.
+    """One process that owns one device or all devices of its node: CPUs, or the GPUs in CUDA_VISIBLE_DEVICES.
 
-    With `parameter_server_async` and several replicas it has no device: servers compute the functions that it
-    schedules.
+    With `parameter_server_async` and several replicas the process owns no device: servers compute the functions that
+    it schedules.
     """
 
     def __init__(self, request, cluster, process):
@@ -74,8 +74,8 @@ class TensorFlowRuntime(Runtime):
     def communication(self):
         """Return the options of collectives: the implementation, the bytes per pack, and the timeout in seconds.
 
-        The implementation is NCCL on GPUs unless the option `nccl` is off, else gRPC rings. The timeout is the longest
-        phase's deadline, since workers may compile for different times. The agents enforce the tighter deadlines.
+        The implementation is NCCL on GPUs if the option `nccl` is on, else gRPC rings. The timeout is the longest of
+        the phases' deadlines, since some workers compile for longer than others. The agents enforce each deadline.
         """
         implementations = tf.distribute.experimental.CommunicationImplementation
         return tf.distribute.experimental.CommunicationOptions(
@@ -111,8 +111,8 @@ class TensorFlowRuntime(Runtime):
     def synchronize(self):
         """Wait until all steps have finished.
 
-        On GPUs the devices are waited for. If servers compute, the coordinator waits for them, their updates
-        included. On a CPU do nothing: each call has finished when it returns, collectives included.
+        If servers compute, wait for their functions, which include the updates; otherwise wait for this process's
+        GPUs. Do nothing on this process's CPUs, on which each call has finished when it returns, collectives included.
         """
         if self.served:
             self.coordinator.join()
@@ -129,9 +129,9 @@ class TensorFlowRuntime(Runtime):
         return self.strategy.experimental_local_results(handle)
 
     def wait(self, loss):
-        """Wait for the losses of a step in every replica of this process.
+        """Wait for the losses of a step of all replicas of this process.
 
-        Servers have then done the step's update as well.
+        If servers compute, they have finished the step's update as well when they return its loss.
         """
         for value in self.read_losses(loss):
             value.numpy()
@@ -155,20 +155,17 @@ class TensorFlowRuntime(Runtime):
         return sum(tf.config.experimental.get_memory_info(gpu)["peak"] for gpu in gpus) if gpus else None
 
     def peak_host_memory(self):
-        """Return the peak bytes of this process in host memory.
-
-        If servers compute, it is the largest peak of all processes of the cluster.
-        """
+        """Return the peak bytes of host memory of this process; if servers compute, the largest of all processes."""
         return asynchronous.read_max_status("VmHWM") if self.served else super().peak_host_memory()
 
     def facts(self):
         """Return facts for the record: versions, devices, threads, libraries and transport.
 
-        The keys are `framework_version`, `devices`, `threads`, `interop_threads`, `distribution`
-        (the class of the strategy) and `transport` (None without collectives); on GPUs also `compute_capability` of
-        the first, `cuda_version`, `cudnn_version` and `tensor_float_32`. If servers compute, the keys are
-        `framework_version`, `devices`, `parameter_servers`, `distribution` and `transport`; and `allocated_memory` in
-        bytes if the request limits memory.
+        The keys are `framework_version`, `devices`, `threads`, `interop_threads`, `distribution` (the class of the
+        strategy) and `transport` (None without collectives). On GPUs there are also the `compute_capability` of the
+        first, `cuda_version`, `cudnn_version` and `tensor_float_32`. If servers compute, the keys are
+        `framework_version`, `devices`, `parameter_servers`, `distribution` and `transport`; and `allocated_memory`, in
+        bytes, if the request limits memory.
         """
         if self.served:
             limited = self.request.memory_limit is not None

@@ -6,8 +6,8 @@ import os
 def serve() -> None:
     """Run the server that TF_CONFIG names, a worker or a parameter server, until the agent ends this process.
 
-    A worker has OMP_NUM_THREADS threads for computing. A parameter server has no device and no such number, so it may
-    use all cores. Both have one thread for the requests of each worker, and one more.
+    A worker computes with OMP_NUM_THREADS threads. A parameter server owns no device and has no OMP_NUM_THREADS, so it
+    may use all cores. Besides, each server has one thread per worker for the workers' requests, and one more.
     """
     import tensorflow as tf
 

@@ -27,7 +27,7 @@ class ReplicaState(BaseTrainer):
                 yield name, self.weights.copy_of(variable, replica).numpy()
 
     def moments(self, replica):
-        """Yield (name, values) for each moment that the optimizer keeps for a replica; values are a NumPy array.
+        """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
         A name is the number of the moment in the optimizer. Values have the layout of TensorFlow's parameters.
         """

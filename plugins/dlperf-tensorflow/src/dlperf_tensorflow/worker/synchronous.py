@@ -14,7 +14,7 @@ class MirroredReplicas:
 
     Args:
         strategy: The `tf.distribute.Strategy`.
-        replica_step: Function of a batch and a rate; it does the step of one replica, and returns the loss.
+        replica_step: Function of a batch and a learning rate that runs the step of one replica and returns its loss.
         kind: The kind of device, `cpu` or `cuda`.
         replicas: Global indices of this process's replicas.
     """
@@ -30,7 +30,7 @@ class MirroredReplicas:
     def place(self, batches):
         """Return the batches, one per replica, on the replicas' devices, as `strategy.run` takes them.
 
-        That is a dictionary of tensors for one replica, of per-replica values for several.
+        The result is a dictionary by the input's name: of tensors for one replica, of per-replica values for several.
         """
         placed = []
         for replica, batch in enumerate(batches):
@@ -43,18 +43,18 @@ class MirroredReplicas:
         )
 
     def step(self, batch, rate):
-        """Run one step of all replicas with the learning rate `rate`; return the handle of a loss per replica."""
+        """Run one step of all replicas with the learning rate `rate`; return the handle of the replicas' losses."""
         return self._train(batch, tf.constant(rate, tf.float32))
 
     def _one_step(self, batch, rate):
         return self._strategy.run(self._replica_step, (batch, rate))
 
     def graph(self, batch):
-        """Return the graph that `step` runs for a batch like this one."""
+        """Return the graph that `step` runs for a batch of the same shapes and types as `batch`."""
         return self._train.get_concrete_function(batch, tf.constant(0.0)).graph
 
     def traced_outputs(self, function, batch):
-        """Return the tensors that `function(batch)` gives for all replicas, traced as `step` is.
+        """Return the tensors that `function(batch)` returns for all replicas; it is traced into a graph, as `step` is.
 
         They are ordered by output, and for each output by replica.
         """
@@ -62,7 +62,7 @@ class MirroredReplicas:
         return self._of_all_replicas(traced(batch))
 
     def plain_outputs(self, function, batch):
-        """Return the tensors that `function(batch)` gives for all replicas, run eagerly without TF32.
+        """Return the tensors that `function(batch)` returns for all replicas; it runs eagerly, without TF32.
 
         Their order is that of `traced_outputs`.
         """

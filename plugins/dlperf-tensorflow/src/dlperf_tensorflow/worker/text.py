@@ -21,13 +21,13 @@ class TokenPipeline(TokenArrays):
         self.signature = tf.TensorSpec((request.batch_size,), tf.int64)
 
     def keys_of(self, draws):
-        """Return the list of the batch's samples, by index; `draws` are pairs of (draw, sample)."""
+        """Return the list of the indexes of a batch's samples; `draws` are the batch's pairs (draw, sample)."""
         return [sample for _, sample in draws]
 
     def pipeline(self, keys, workers):
-        """Return the `tf.data.Dataset` of batches for a dataset of the lists of `keys_of`.
+        """Return a `tf.data.Dataset` of batches from `keys`, a `tf.data.Dataset` of what `keys_of` returns.
 
-        `workers` batches are made at a time.
+        `workers` batches are read in parallel.
         """
         return keys.map(self._load, workers)
 

@@ -72,10 +72,9 @@ class TensorFlowTrainer(ReplicaState):
             return [{name: tf.constant(v) for name, v in batch.items()} for batch in batches]
 
     def place(self, batches):
-        """Return the batches as `step` takes them, on the replicas' devices.
+        """Return the batches as `step` takes them, on the replicas' devices; None if servers hold the batches.
 
-        That is a dictionary of tensors for one replica, of per-replica values for several; None if servers hold the
-        batches.
+        The result is a dictionary by the input's name: of tensors for one replica, of per-replica values for several.
         """
         return self._replicas.place(batches)
 
@@ -143,8 +142,8 @@ class TensorFlowTrainer(ReplicaState):
     def outputs_and_references(self):
         """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
 
-        Both are of all replicas here. Outputs are traced and compiled as in `step`. References are in float32 without
-        TF32, eager unless servers compute. Batch norm's running statistics are restored.
+        Both hold all replicas of this process. Outputs are traced and compiled as in `step`. References are in float32
+        without TF32; they are eager unless servers compute. Batch norm's running statistics are restored.
         """
         batch = self.canonical_batch()
         outputs_function = self._compiled(partial(self._first_outputs, self.network))
@@ -162,7 +161,7 @@ class TensorFlowTrainer(ReplicaState):
         return self.outputs(network, {name: value[0] for name, value in pieces.items()})
 
     def widen(self, value):
-        """Return an output in float64, a NumPy array."""
+        """Return an output as a float64 NumPy array."""
         return value.numpy().astype("float64")
 
     def observe_settings(self):

@@ -7,10 +7,10 @@ from dlperf_sdk.worker.base_trainer import ManifestError
 
 
 class Weights:
-    """The variables of networks, with the axes that TensorFlow takes, made in the scope of a strategy.
+    """The variables of one or two networks, with TensorFlow's order of axes, made in the scope of a strategy.
 
-    If `dtype` is narrower than float32, the first network gets variables of that type, and float32 master weights are
-    made for the optimizer; a second network gets the master weights.
+    If `dtype` is narrower than float32, the network that is built first gets variables of that type, and the optimizer
+    gets float32 master weights. A network that is built second gets the master weights.
 
     Args:
         parameters: `Request.parameters`.
@@ -65,7 +65,7 @@ class Weights:
         return variable
 
     def assign(self, name, values):
-        """Set every replica's copy of a parameter, and its narrower copy, to values in the manifest's layout."""
+        """Set a parameter, and its narrower variable, to values in the manifest's layout, in every local replica."""
         axes = self._axes[name]
         for variable in (self.variables[name], self.trained[name]):
             for copy in self._strategy.experimental_local_results(variable):
@@ -74,9 +74,9 @@ class Weights:
                 )
 
     def round_masters(self, place_near):
-        """Set the narrower variables to their master weights, rounded.
+        """Set the narrower variables to their rounded master weights.
 
-        `place_near` is a function of a variable that returns the device scope for that.
+        `place_near` is a function of a variable that returns the device scope in which the variable is set.
         """
         for name, variable in self.trained.items():
             if variable is not self.variables[name]:
@@ -88,9 +88,9 @@ class Weights:
         return {variable.dtype for variable in self.trained.values() if variable.shape.rank > 1}
 
     def copy_of(self, variable, replica):
-        """Return the copy of a variable that a replica of this process reads: its own, or the only one.
+        """Return the copy of a variable that a replica of this process reads: its own, or the only copy.
 
-        `replica` counts from 0 in this process. Parameter servers have the only copy for all replicas.
+        `replica` counts from 0 in this process. With parameter servers, all replicas read the only copy.
         """
         copies = self._strategy.experimental_local_results(variable)
         return copies[replica] if len(copies) > 1 else copies[0]
