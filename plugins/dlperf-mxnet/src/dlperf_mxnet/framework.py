@@ -107,10 +107,14 @@ class MXNet(Framework):
         return EnvironmentSpec(_PYTHON, ("mxnet-cu112==1.9.1", _NUMPY))
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return the reason why MXNet cannot run a combination of offered capabilities, or None if it can.
+        """Return a sentence that says why MXNet cannot run a combination of offered capabilities; None if it can.
 
-        The reason is a sentence. The plugin refuses all_reduce over several nodes, nhwc on a CPU, precisions that MXNet
-        lacks for the device, the model or accumulation, and `nccl` at false where NCCL would not be used.
+        The plugin refuses:
+
+        - all_reduce over several nodes;
+        - nhwc on a CPU;
+        - a precision that MXNet lacks on the device, for the model, or with accumulation;
+        - the option `nccl` at false, if NCCL would not be used anyway.
         """
         cpu = spec.device == "cpu"
         if spec.strategy == "all_reduce" and spec.topology.nodes > 1:

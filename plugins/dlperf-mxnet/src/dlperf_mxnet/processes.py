@@ -14,9 +14,9 @@ CPU_DEVICES = "DLPERF_MXNET_CPU_DEVICES"
 def processes(cluster: Cluster) -> List[Process]:
     """Return the processes of a case: a trainer per node, or per device with the strategy `independent`.
 
-    A node's trainer owns all its devices, as MXNet's kvstore requires. With `parameter_server` and several devices, a
-    scheduler on node 0 and a server on every node come before the trainers. These processes find each other through
-    the variables of ps-lite (`DMLC_*`).
+    The trainer of a node owns all devices of the node, as MXNet's kvstore requires. With `parameter_server` and
+    several devices, the list begins with a scheduler on node 0 and a server on every node. These services and the
+    trainers find each other through the variables of ps-lite (`DMLC_*`).
     """
     if cluster.strategy == "independent":
         return one_per_device(cluster)

@@ -4,7 +4,7 @@
 def negative_log_softmax(F, logits):
     """Return -log softmax of logits, (…, K), over the last axis, of the same shape.
 
-    The float32 log-softmax of oneDNN is off by 2e-6; given a temperature, even 1, MXNet uses its own operator
-    instead. `F` is `mx.nd` or `mx.sym`.
+    The float32 log-softmax of oneDNN is off by 2e-6. The argument `temperature`, even of 1, makes MXNet use its own
+    operator instead. `F` is `mx.nd` or `mx.sym`.
     """
     return -F.log_softmax(logits, temperature=1.0)

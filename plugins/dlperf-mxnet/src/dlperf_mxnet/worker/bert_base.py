@@ -36,7 +36,7 @@ class Embeddings(HybridBlock):
         self.dropout = nn.Dropout(dropout)
 
     def hybrid_forward(self, F, input_ids, segment_ids):
-        """Return the embeddings, (B, S, H), of token and segment ids, (B, S) both."""
+        """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S)."""
         position = self.position(F.contrib.arange_like(input_ids, axis=1)).expand_dims(0)
         x = F.broadcast_add(self.word(input_ids) + self.segment(segment_ids), position)
         return self.dropout(self.norm(x))
@@ -168,7 +168,7 @@ class Loss(HybridBlock):
 
 
 class BertBaseTrainer(MXNetTrainer):
-    """The trainer of BERT-Base: predicts the masked words, and if a sequence's second part follows the first."""
+    """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
         """Return the network with the sizes of the model's options."""
@@ -195,9 +195,9 @@ class BertBaseTrainer(MXNetTrainer):
     def loss(self, outputs, batch):
         """Return the sum of the losses of both heads: an array (1,).
 
-        The loss of words is the mean of -log p[`masked_ids`], weighted by `masked_weights`
-        (0 for predictions not in use), both (B, P). That of the next sentence is the mean of -log
-        p[`next_sentence_label`], (B,). `outputs` are the logits, (B · P, V) and (B, 2).
+        The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
+        predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
+        `outputs` are the logits, (B · P, V) and (B, 2).
         """
         return self.criterion(
             *outputs, batch["masked_ids"], batch["masked_weights"], batch["next_sentence_label"]

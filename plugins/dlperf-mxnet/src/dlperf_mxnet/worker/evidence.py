@@ -14,10 +14,7 @@ def type_of(output):
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Restore the running statistics of the network's batch norms when the context is left.
-
-    An exception in the context prevents that.
-    """
+    """Restore the running statistics of the network's batch norms when the context is left without an exception."""
     saved = [
         (parameter, [values.copy() for values in parameter.list_data()])
         for parameter in network.collect_params().values()
@@ -31,7 +28,7 @@ def preserve_state(network):
 
 
 def widen_outputs(values):
-    """Return a list of MXNet arrays, of any type with bfloat16, as float64 NumPy arrays; wait for their values."""
+    """Return a list of MXNet arrays, also of bfloat16, as float64 NumPy arrays; wait for their values."""
     return [_numbers(value.asnumpy()).astype(np.float64) for value in values]
 
 

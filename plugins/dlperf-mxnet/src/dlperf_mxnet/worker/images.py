@@ -19,7 +19,7 @@ def load_images(trainer):
 
 
 class OpenCVImages(JpegImages):
-    """The images of a request's index as batches, as `JpegImages` has them, decoded by OpenCV."""
+    """The images of a request's index as batches in the form of `JpegImages`, decoded by OpenCV."""
 
     def read(self, path, chance):
         """Return one image's pixels, cropped, resized and mirrored: a NumPy array of (H, W, 3) bytes."""

@@ -21,7 +21,7 @@ class Loader(loading.Loader):
     """
 
     def open(self, dataset, draws, request):
-        """Return a DataLoader over the dataset in the order of `draws`; its processes end with this one."""
+        """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process."""
         loader = DataLoader(
             dataset,
             batch_sampler=([keys] for keys in draws),

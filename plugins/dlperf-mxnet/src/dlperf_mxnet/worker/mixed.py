@@ -8,12 +8,12 @@ from dlperf_sdk.worker.interface import Unsupported
 
 
 def switch_on(precision):
-    """Make MXNet's operators in this process cast as `contrib.amp` defines for a precision; do nothing without casts.
+    """Make MXNet's operators cast their inputs in this process, as `contrib.amp` defines for a precision.
 
-    The change cannot be undone.
+    This cannot be undone. Do nothing for a precision that casts no weights.
 
     Raises:
-        Unsupported: the precision needs bfloat16, and oneDNN has none for this processor.
+        Unsupported: the precision needs bfloat16, which oneDNN does not support on this processor.
     """
     if not precision.casts:
         return

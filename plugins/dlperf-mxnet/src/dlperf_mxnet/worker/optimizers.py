@@ -10,12 +10,12 @@ PIECE = 1 << 18
 
 
 def updates_of(parameters, numbers, scales_loss):
-    """Return gluon's Trainer, which updates each replica's weights; it synchronizes nothing.
+    """Return a gluon Trainer, which updates each replica's weights; it does not synchronize gradients.
 
     Args:
         parameters: gluon's parameters.
         numbers: `Request.optimizer`.
-        scales_loss: True to give it a dynamic loss scaler.
+        scales_loss: True to give the Trainer a dynamic loss scaler.
 
     Raises:
         ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
@@ -35,7 +35,7 @@ def clip(updates, parameters, parts):
     Args:
         updates: gluon's Trainer.
         parameters: gluon's parameters.
-        parts: The number of micro-batches times replicas that the gradients are sums over.
+        parts: The number of terms that each gradient is a sum of: micro-batches times replicas.
     """
     updates.optimizer.rescale_grad = updates._scale / parts
     for gradients in zip(*(parameter.list_grad() for parameter in parameters)):
@@ -43,7 +43,7 @@ def clip(updates, parameters, parts):
 
 
 def arrays_of(state):
-    """Return the arrays in the optimizer's state of one parameter, as a list; empty for no state."""
+    """Return a list of the arrays in the optimizer's state of one parameter; empty if `state` is None."""
     return [] if state is None else list(state) if isinstance(state, tuple) else [state]
 
 
@@ -61,7 +61,7 @@ def reset(updates):
 
 
 def optimizer(numbers):
-    """Return the framework's optimizer with the numbers of the request; the manifest decides which parameters decay.
+    """Return the framework's optimizer with the request's hyperparameters; the manifest says which parameters decay.
 
     Args:
         numbers: `Request.optimizer`.
@@ -79,9 +79,9 @@ def optimizer(numbers):
 
 
 class SGD(mx.optimizer.SGD):
-    """v ← momentum·v + g + w·θ;  θ ← θ - rate·v.
+    """SGD with momentum and weight decay w: v ← momentum·v + g + w·θ;  θ ← θ - rate·v.
 
-    MXNet's state is -rate·v with the rate of each step, so a change of the rate has to scale the state.
+    MXNet's own SGD keeps -rate·v in place of v. When the rate changes, this class therefore scales the state.
     """
 
     def __init__(self, **numbers):
@@ -104,11 +104,11 @@ class SGD(mx.optimizer.SGD):
 
 
 class AdamW(mx.optimizer.Optimizer):
-    """Adam with bias correction and decoupled decay, and clipping by the global norm.
+    """Adam with bias correction, decoupled weight decay, and clipping by the global norm.
 
     MXNet's operator has no bias correction. With c₁ = 1 - β₁ᵗ and c₂ = 1 - β₂ᵗ, the corrected (m / c₁) / (√(v / c₂) +
-    ε) is m / (√v + ε√c₂) · √c₂ / c₁, which the operator computes. The operator has β in float32, and c is computed
-    from that β: 1 - 0.999 is off by 1.3e-5 in float32, and each update would be as well.
+    ε) equals m / (√v + ε√c₂) · √c₂ / c₁, which the operator can compute. The operator rounds β to float32, where
+    1 - 0.999 is off by 1.3e-5. c₁ and c₂ are computed from the rounded β, so that the updates are not off as well.
     """
 
     def __init__(self, beta1, beta2, epsilon, clip_norm, **numbers):
@@ -118,9 +118,9 @@ class AdamW(mx.optimizer.Optimizer):
         self._shrink = {}
 
     def clip(self, gradients):
-        """Have the next updates on this device scale gradients down to `clip_norm` if their global norm is larger.
+        """Have the next updates of one replica scale its gradients down to `clip_norm` if their norm is larger.
 
-        `gradients` are those of one replica; the norm is that of the gradients times `rescale_grad`. Nothing waits
+        `gradients` are all gradients of the replica. The norm is their global norm times `rescale_grad`. Do not wait
         for the device.
         """
         context = gradients[0].context
@@ -128,7 +128,7 @@ class AdamW(mx.optimizer.Optimizer):
         self._shrink[context] = mx.nd.minimum(self.clip_norm / norm, 1.0)
 
     def create_state(self, index, weight):
-        """Return the moments m and v of one weight, zeros of its shape."""
+        """Return the moments m and v of one weight, two arrays of zeros of its shape."""
         return tuple(mx.nd.zeros(weight.shape, weight.context, dtype=weight.dtype) for _ in range(2))
 
     def update(self, index, weight, grad, state):
@@ -155,11 +155,11 @@ class AdamW(mx.optimizer.Optimizer):
 
 
 def sum_of_squares(arrays):
-    """Return the sum of the squares of all elements of some arrays, (1,).
+    """Return the sum of the squares of all elements of some arrays, (1,), as a sum of dot products of pieces.
 
-    It adds dot products of pieces. Over the word embeddings of BERT-Base, 23 million elements of deviation 1, MXNet's
-    `multi_sum_sq` and `norm` are off by 5 %, as they add one square after another in float32, and one dot product by
-    3e-4.
+    This is more exact. For the word embeddings of BERT-Base, 23 million elements of standard deviation 1, MXNet's
+    `multi_sum_sq` and `norm` are off by 5 %, since they add one square after another in float32; a single dot product
+    is off by 3e-4.
     """
     flat = [array.reshape((-1,)) for array in arrays]
     pieces = [values[i : i + PIECE] for values in flat for i in range(0, values.size, PIECE)]

@@ -4,24 +4,28 @@ import numpy as np
 
 
 def convert_to_network_layout(values, layout):
-    """Return values of the manifest with the axes of a network in this layout, `nchw` or `nhwc`.
+    """Return a parameter's values with the axes of a network, from values with the manifest's axes.
 
-    A convolution's OIHW becomes OHWI in `nhwc`; other values are unchanged.
+    With the layout `nhwc`, a convolution's OIHW becomes OHWI; all other values are unchanged.
     """
     return values.transpose(0, 2, 3, 1) if layout == "nhwc" and values.ndim == 4 else values
 
 
 def convert_to_manifest_layout(values, layout):
-    """Return NumPy values of a parameter of a network in this layout with the manifest's axes, in C order."""
+    """Return a parameter's NumPy values with the manifest's axes, in C order, from values with a network's axes.
+
+    `layout` is the network's, `nchw` or `nhwc`: the inverse of `convert_to_network_layout`.
+    """
     return np.ascontiguousarray(
         values.transpose(0, 3, 1, 2) if layout == "nhwc" and values.ndim == 4 else values
     )
 
 
 def configure(parameters, request):
-    """Set which parameters have weight decay, and if backward passes add to gradients or overwrite them.
+    """Set for each parameter whether it has weight decay, and whether backward passes add to its gradient.
 
-    They add if the request accumulates micro-batches. `parameters` are gluon's, by the manifest's names.
+    They add to it if the request accumulates micro-batches; otherwise they overwrite it. `parameters` are gluon's, by
+    the manifest's names.
     """
     for entry in request.parameters:
         parameters[entry["name"]].wd_mult = 1.0 if entry["decay"] else 0.0

@@ -34,7 +34,7 @@ def batch_norm(channels, layout):
 def relu(F, x):
     """Return max(x, 0) for each element of x, in oneDNN's memory layout.
 
-    `F.relu` does not use oneDNN, and would have to reorder oneDNN's blocks.
+    `F.relu` does not use oneDNN: it would have to convert x from oneDNN's memory layout.
     """
     return F.Activation(x, act_type="relu")
 
@@ -42,8 +42,9 @@ def relu(F, x):
 class Bottleneck(HybridBlock):
     """A residual block: convolutions of 1×1, 3×3 and 1×1, each with batch norm, and the shortcut around them.
 
-    They have `width`, `width` and 4 × `width` channels; the block's input has `inputs`. `stride` is that of the 3×3
-    convolution. If the number of channels changes, the shortcut is a 1×1 convolution of that stride, with batch norm.
+    The convolutions return `width`, `width` and 4 × `width` channels; the block's input has `inputs` channels. `stride`
+    is the stride of the 3×3 convolution. If `inputs` is not 4 × `width`, the shortcut is a 1×1 convolution of this
+    stride, with batch norm.
     `layout` is `NCHW` or `NHWC`.
     """
 
@@ -59,7 +60,7 @@ class Bottleneck(HybridBlock):
             self.downsample.add(convolution(inputs, outputs, 1, stride, layout), batch_norm(outputs, layout))
 
     def hybrid_forward(self, F, x):
-        """Return the block's output: (B, inputs, H, W) → (B, 4 × width, H / stride, W / stride), rounded up.
+        """Return the block's output: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
 
         That is the layout `NCHW`; in `NHWC`, channels are the last axis of both.
         """
@@ -113,7 +114,7 @@ class Loss(HybridBlock):
 
 
 class ResNet50Trainer(MXNetTrainer):
-    """The trainer of ResNet-50: images to classes, with the cross entropy with label smoothing as its loss."""
+    """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
         """Return the network for the model's options, of which it needs `num_classes`."""

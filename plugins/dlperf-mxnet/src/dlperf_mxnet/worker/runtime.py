@@ -11,7 +11,7 @@ _OUT_OF_MEMORY = ("Failed to allocate CPU Memory", "cudaMalloc retry failed: out
 
 
 class MXNetRuntime(Runtime):
-    """One process and its devices: `cpu(0)`, `cpu(1)`, … or the GPUs that CUDA_VISIBLE_DEVICES lets it see."""
+    """One process that owns one or more devices: `cpu(0)`, `cpu(1)`, …, or the GPUs in CUDA_VISIBLE_DEVICES."""
 
     clock = "lagged"
 
@@ -26,9 +26,9 @@ class MXNetRuntime(Runtime):
         """Parameter → its key in the kvstore."""
 
     def start(self):
-        """Check the devices, set TF32 off and the seeds, and create the kvstore, which joins the other processes.
+        """Check the devices, turn TF32 off, set the seeds, and create the kvstore, which joins the other processes.
 
-        NVIDIA_TF32_OVERRIDE is set in this process's environment.
+        To turn TF32 off, NVIDIA_TF32_OVERRIDE is set in this process's environment.
 
         Raises:
             Unsupported: there are fewer usable GPUs than the process needs.
@@ -55,8 +55,8 @@ class MXNetRuntime(Runtime):
     def seed(self):
         """Seed each device's generators with the request's seed plus the replica's global index.
 
-        Return True on a CPU. Return False on a GPU: its several generators take turns, and seeding does not reset
-        whose turn it is.
+        Return True on a CPU. Return False on a GPU, which has several generators that take turns: seeding does not
+        reset which of them is next.
         """
         for context, replica in zip(self.contexts, self.process.replicas):
             mx.random.seed(self.request.seed + replica, ctx=context)
@@ -76,8 +76,8 @@ class MXNetRuntime(Runtime):
     def sum_gradients(self, parameters):
         """Sum the gradients of parameters over all replicas, in place; return the number of replicas in the sum.
 
-        Without a kvstore this does nothing and returns 1. Each parameter is pushed to the kvstore and pulled from it
-        by itself, the last layers' first. Parameter servers only sum: the replicas update.
+        Without a kvstore, do nothing and return 1. One gradient after another is pushed to the kvstore and pulled from
+        it, those of the last layers first. Parameter servers only sum gradients; the replicas update the weights.
 
         Args:
             parameters: gluon's parameters, in the same order in every call.
@@ -101,7 +101,7 @@ class MXNetRuntime(Runtime):
         return "parameter_server" if self.kvstore.type.startswith("dist") else "all_reduce"
 
     def synchronize(self):
-        """Wait until MXNet's engine has done everything that was handed to it.
+        """Wait until MXNet's engine has executed all enqueued operations.
 
         Raises:
             MXNetError: an operation failed.
@@ -117,8 +117,8 @@ class MXNetRuntime(Runtime):
     def facts(self):
         """Return facts for the record: versions, devices, threads, libraries and transport.
 
-        The keys are `framework_version`, `devices`, `features`, `engine` and `transport` (None without a kvstore); on
-        GPUs also `device_memory` of the first in bytes, and `tf32_override`.
+        The keys are `framework_version`, `devices`, `features`, `engine` and `transport` (None without a kvstore). On
+        GPUs there are also the `device_memory` of the first, in bytes, and `tf32_override`.
         """
         report = {
             "framework_version": mx.__version__,
@@ -142,6 +142,6 @@ class MXNetRuntime(Runtime):
         return isinstance(error, mx.MXNetError) and any(message in str(error) for message in _OUT_OF_MEMORY)
 
     def stop(self):
-        """Wait for the engine, and leave the kvstore; when the last trainer has left, scheduler and servers end."""
+        """Wait for the engine, and leave the kvstore. Scheduler and servers end after the last trainer has left."""
         mx.nd.waitall()
         self.kvstore = None

@@ -2,8 +2,8 @@
 
 
 def serve() -> None:
-    """Run the role that `DMLC_ROLE` names until the last trainer has left.
+    """Run the role that `DMLC_ROLE` names until the last trainer has left, then end the process.
 
-    MXNet does so while it is imported, and then ends the process.
+    The import of MXNet does both.
     """
     import mxnet  # noqa: F401

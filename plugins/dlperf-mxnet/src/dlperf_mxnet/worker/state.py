@@ -35,7 +35,7 @@ class ReplicaState(BaseTrainer):
                 yield name, parameter.list_data()[replica].asnumpy()
 
     def moments(self, replica):
-        """Yield (name, values) for each moment that the optimizer keeps for a replica; values are a NumPy array.
+        """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
         A name is PARAMETER.NUMBER, with gluon's name of the parameter and the number of the moment. Values have the
         layout of the network's parameters.

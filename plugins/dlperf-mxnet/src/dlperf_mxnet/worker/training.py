@@ -77,11 +77,11 @@ class MXNetTrainer(ReplicaState):
         ]
 
     def slice_batch(self, batch, start, stop):
-        """Return the samples from `start` to `stop` of each replica's batch."""
+        """Return the samples `start` to `stop` - 1 of each replica's batch."""
         return [{name: values[start:stop] for name, values in shard.items()} for shard in batch]
 
     def labels(self, batch):
-        """Return each replica's labels, on its device; None if no input of the model tells samples apart."""
+        """Return each replica's labels, on its device; None if the model marks no input `is_label`."""
         return None if self.label_name is None else [shard[self.label_name] for shard in batch]
 
     def read_labels(self, labels):
@@ -91,11 +91,10 @@ class MXNetTrainer(ReplicaState):
     # The step.
 
     def train(self, batch, rate):
-        """Run one step with the learning rate `rate`; return the handle of the losses.
+        """Enqueue one step with the learning rate `rate`; return the handle of the losses.
 
         The handle is a pair of lists with an array per replica: the loss, and an element of the first parameter after
-        the update, for which `Runtime.wait` waits. The engine works on after this returns, except where a loss scaler
-        checks the gradients.
+        the update, for which `Runtime.wait` waits. With a loss scaler, this waits until the gradients were checked.
         """
         losses = super().train(batch, rate)
         # The first parameter's update is the last that the engine does: its gradient comes last.
@@ -112,7 +111,10 @@ class MXNetTrainer(ReplicaState):
                 parameter.zero_grad()
 
     def backward(self, piece, parts, is_last):
-        """Add the gradients of one micro-batch of every replica; return each replica's loss divided by `parts`."""
+        """Compute the gradients of one micro-batch of every replica; return each replica's loss divided by `parts`.
+
+        They are added to those of the step's other micro-batches, if there are any.
+        """
         with autograd.record():
             losses = [self.loss(self.outputs(self.network, shard), shard) for shard in piece]
             if self.scales_loss:
@@ -150,8 +152,8 @@ class MXNetTrainer(ReplicaState):
     def outputs_and_references(self):
         """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
 
-        Both are of the process's first replica. Outputs come from the network that `step` calls. References are from
-        its constructor, before mixed precision. Batch norm's running statistics are restored.
+        Both are those of the process's first replica. Outputs come from the network that `step` calls. References were
+        computed in the constructor, before mixed precision. Batch norm's running statistics are restored.
         """
         with evidence.preserve_state(self.network):
             outputs = self._first_outputs(self.network, self.canonical_batch())
