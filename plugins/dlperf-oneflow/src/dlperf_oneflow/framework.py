@@ -84,9 +84,9 @@ class OneFlow(Framework):
     Options: ClassVar[type[Any]] = OneFlowOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment, with a lock; device, strategy and model make no difference.
+        """Return the environment, with a lock; `device`, `strategy` and `model` make no difference.
 
-        OneFlow has one build for CPUs and GPUs.
+        OneFlow has the same build for CPUs and GPUs.
         """
         return EnvironmentSpec(
             python=_PYTHON,
@@ -95,9 +95,9 @@ class OneFlow(Framework):
         )
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return the reason why OneFlow cannot run a combination of offered capabilities, or None if it can.
+        """Return a sentence that says why OneFlow cannot run a combination of offered capabilities; None if it can.
 
-        The reason is a sentence. The plugin refuses the compiler graph with accumulation.
+        The plugin refuses the compiler graph with accumulation.
         """
         if spec.compiler == "graph" and spec.accumulation != 1:
             return (

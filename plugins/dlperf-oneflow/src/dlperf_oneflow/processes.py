@@ -9,8 +9,8 @@ def processes(cluster: Cluster) -> List[Process]:
     """Return the processes of a case: a trainer per device.
 
     With the strategy `all_reduce` and several devices, each trainer has the variables that OneFlow reads when it is
-    imported. OneFlow counts ranks per host, so nodes with the same host are one node to it. Each process sees all
-    GPUs of its host, because OneFlow gives rank r the GPU of its LOCAL_RANK.
+    imported. LOCAL_RANK counts the ranks of a host, even if several nodes are on one host. On GPUs,
+    CUDA_VISIBLE_DEVICES names all GPUs of the case on the host, since OneFlow takes the GPU with the index LOCAL_RANK.
     """
     trainers = one_per_device(cluster)
     if cluster.strategy != "all_reduce" or len(trainers) == 1:

@@ -28,7 +28,7 @@ class Embeddings(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, input_ids, segment_ids):
-        """Return the embeddings, (B, S, H), of token and segment ids, (B, S) both."""
+        """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S)."""
         position = self.position.weight[: input_ids.shape[1]]
         return self.dropout(self.norm(self.word(input_ids) + position + self.segment(segment_ids)))
 
@@ -139,7 +139,7 @@ def gather_positions(x, positions):
 
 
 class BertBaseTrainer(OneFlowTrainer):
-    """The trainer of BERT-Base: predicts the masked words, and if a sequence's second part follows the first."""
+    """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
         """Return the network with the sizes of the model's options."""
@@ -161,10 +161,10 @@ class BertBaseTrainer(OneFlowTrainer):
     def loss(self, outputs, batch):
         """Return the sum of the losses of both heads: a float32 scalar.
 
-        The loss of words is the mean of -log p[`masked_ids`], weighted by `masked_weights`
-        (0 for predictions not in use), both (B, P). That of the next sentence is the mean of -log
-        p[`next_sentence_label`], (B,). `outputs` are the logits, (B · P, V) and (B, 2). Where a batch holds the
-        samples of `replicas` replicas, it is the mean of the replicas' losses.
+        The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
+        predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
+        `outputs` are the logits, (B · P, V) and (B, 2). If the batch holds the samples of several replicas
+        (`self.replicas`), the result is the mean of the replicas' losses.
         """
         words, follows = outputs
         # A row for each replica whose predictions are in this batch: they are not all in use on each as often.

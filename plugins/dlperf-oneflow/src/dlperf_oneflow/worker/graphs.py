@@ -18,7 +18,7 @@ def placement(device, replicas):
 
 
 def spread(batch, placement):
-    """Return one global batch over a placement, in which each replica's batch is its part; no sample is moved."""
+    """Return a global batch whose part on each replica is that replica's `batch`; no sample is copied to another."""
     return {
         name: value.to_global(placement=placement, sbp=flow.sbp.split(0)) for name, value in batch.items()
     }
@@ -32,8 +32,8 @@ def to_local(value):
 class TrainingGraph(nn.Graph):
     """The forward pass, backward pass and update of a `OneFlowTrainer` as one static graph, with OneFlow's fusions.
 
-    Its learning rate follows a schedule inside the graph if the policy is `warmup`. Called with the model's inputs in
-    the manifest's order, it returns the loss.
+    Call it with the model's inputs in the order of `Request.inputs`; it runs one step and returns the loss. If the
+    policy is `warmup`, the graph contains the learning rate schedule.
     """
 
     def __init__(self, trainer):
@@ -48,15 +48,15 @@ class TrainingGraph(nn.Graph):
         self.add_optimizer(trainer.optimizer, lr_sch=scheduler)
 
     def moments(self):
-        """Yield (name, tensor) for the state that OneFlow keeps in the graph, under the graph's own names."""
+        """Yield (name, tensor) for each tensor of the graph's state, under the graph's own names."""
         for name, value in self.state_dict().items():
             if isinstance(value, flow.Tensor):
                 yield name, value
 
     def build(self, *values):
-        """Return the loss of the model's inputs, given in the manifest's order.
+        """Return the loss for the model's inputs, given in the order of `Request.inputs`; add the backward pass.
 
-        The backward pass, clipping and update become parts of the graph. OneFlow calls this when it traces the graph.
+        OneFlow calls this when it traces the graph, to which clipping and the update belong as well.
         """
         batch = dict(zip(self.trainer.names, values))
         loss = self.trainer.loss(self.trainer.outputs(self.network, batch), batch)
@@ -80,7 +80,7 @@ class EvidenceGraph(nn.Graph):
         _fuse(self.config)
 
     def build(self, *values):
-        """Return the logits, one tensor per head, of the model's inputs, given in the manifest's order.
+        """Return the logits, one tensor per head, for the model's inputs, given in the order of `Request.inputs`.
 
         OneFlow calls this when it traces the graph.
         """

@@ -16,7 +16,7 @@ class Loader(loading.Loader):
     """An endless iterator over one replica's batches: dictionaries of NumPy arrays, by the input's name."""
 
     def open(self, dataset, draws, request):
-        """Return a DataLoader over the dataset in the order of `draws`; its processes end with this one."""
+        """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process."""
         return DataLoader(
             dataset,
             batch_size=None,

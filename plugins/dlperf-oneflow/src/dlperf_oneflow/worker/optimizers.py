@@ -7,11 +7,11 @@ from dlperf_sdk.worker.schedule import decay_groups
 
 
 def optimizer(parameters, request):
-    """Return the framework's optimizer with the numbers of the request; the manifest decides which parameters decay.
+    """Return the framework's optimizer with the request's hyperparameters; the manifest says which parameters decay.
 
     Args:
         parameters: Parameter by the manifest's name.
-        request: The request, of which it reads `parameters` and `optimizer`.
+        request: The request; `parameters` and `optimizer` are read.
 
     Raises:
         ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
@@ -33,11 +33,11 @@ def optimizer(parameters, request):
 
 
 def moments(optimizer, graph):
-    """Yield (name, tensor) for each moment that an optimizer keeps.
+    """Yield (name, tensor) for each moment of the optimizer.
 
     Args:
-        optimizer: OneFlow's optimizer, which keeps the moments of eager training.
-        graph: The `TrainingGraph`, which keeps those of a graph under its own names; None for eager training.
+        optimizer: OneFlow's optimizer, which holds the moments in eager training; names are NUMBER.MOMENT.
+        graph: The `TrainingGraph`, whose `moments` are returned instead; None for eager training.
     """
     if graph is not None:
         yield from graph.moments()
@@ -48,14 +48,14 @@ def moments(optimizer, graph):
 
 
 def warm_up(optimizer, numbers):
-    """Return a graph's learning rate schedule with the warm-up of `dlperf_sdk.worker.schedule`.
+    """Return a learning rate schedule for a graph: the warm-up of `dlperf_sdk.worker.schedule`.
 
-    In W warm-up steps the factor of the rate is (step + 1) / W, at most 1. OneFlow's line from 1 / W to 1 takes W - 1
-    steps.
+    The factor of the rate is min(1, (step + 1) / W) for W = `warmup_steps`. OneFlow's linear schedule begins at 1 / W
+    and reaches 1 after W - 1 steps.
 
     Args:
         optimizer: OneFlow's optimizer.
-        numbers: `Request.optimizer`, of which it reads `warmup_steps`.
+        numbers: `Request.optimizer`; `warmup_steps` is read.
     """
     steps = numbers["warmup_steps"]
     return flow.optim.lr_scheduler.WarmUpLR(
@@ -64,9 +64,9 @@ def warm_up(optimizer, numbers):
 
 
 def clip_(parameters, norm):
-    """Clip the parameters' gradients in place by their global norm, without waiting for the device.
+    """Clip the parameters' gradients in place to the global norm `norm`, without waiting for the device.
 
-    g ← g · min(1, norm / ‖g‖).
+    Each gradient is multiplied by min(1, norm / ‖g‖), where ‖g‖ is the norm of all gradients together.
     """
     gradients = [parameter.grad for parameter in parameters]
     squares = flow.stack([(gradient * gradient).sum() for gradient in gradients])

@@ -31,8 +31,9 @@ def batch_norm(channels):
 class Bottleneck(nn.Module):
     """A residual block: convolutions of 1×1, 3×3 and 1×1, each with batch norm, and the shortcut around them.
 
-    They have `width`, `width` and 4 × `width` channels; the block's input has `inputs`. `stride` is that of the 3×3
-    convolution. If the number of channels changes, the shortcut is a 1×1 convolution of that stride, with batch norm.
+    The convolutions return `width`, `width` and 4 × `width` channels; the block's input has `inputs` channels. `stride`
+    is the stride of the 3×3 convolution. If `inputs` is not 4 × `width`, the shortcut is a 1×1 convolution of this
+    stride, with batch norm.
     """
 
     def __init__(self, inputs, width, stride):
@@ -46,7 +47,7 @@ class Bottleneck(nn.Module):
             self.downsample = nn.Sequential(convolution(inputs, outputs, 1, stride), batch_norm(outputs))
 
     def forward(self, x):
-        """Return the block's output: (B, inputs, H, W) → (B, 4 × width, H / stride, W / stride), rounded up."""
+        """Return the block's output: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉)."""
         shortcut = x if self.downsample is None else self.downsample(x)
         x = F.relu(self.bn1(self.conv1(x)))  # in place, a step took 4 % longer on a CPU
         x = F.relu(self.bn2(self.conv2(x)))
@@ -77,7 +78,7 @@ class ResNet50(nn.Module):
 
 
 class ResNet50Trainer(OneFlowTrainer):
-    """The trainer of ResNet-50: images to classes, with the cross entropy with label smoothing as its loss."""
+    """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
         """Return the network for the model's options, of which it needs `num_classes`."""

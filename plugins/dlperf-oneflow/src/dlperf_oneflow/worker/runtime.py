@@ -13,7 +13,7 @@ _OUT_OF_MEMORY = ("out of memory", "OutOfMemory", "std::bad_alloc", "Cannot allo
 
 
 class OneFlowRuntime(Runtime):
-    """One process with one device: `cpu`, or the GPU whose index is the process's LOCAL_RANK."""
+    """One process that owns one device: `cpu`, or the GPU whose index is the process's LOCAL_RANK."""
 
     clock = "lagged"
 
@@ -28,11 +28,11 @@ class OneFlowRuntime(Runtime):
     def start(self):
         """Check the device and the number of processes, and set TF32 and the seed.
 
-        Importing OneFlow has joined the other processes. The seed is the request's plus the replica's global index.
-        NVIDIA_TF32_OVERRIDE is set in this process's environment.
+        The import of OneFlow has already joined the other processes. The seed is the request's plus the replica's
+        global index. To turn TF32 on or off, NVIDIA_TF32_OVERRIDE is set in this process's environment.
 
         Raises:
-            Unsupported: no usable GPU is found, or OneFlow sees another number of processes than the case has.
+            Unsupported: no usable GPU is found, or OneFlow has not joined as many processes as the case has.
         """
         request = self.request
         precision = precision_named(request.precision, PRECISIONS)
@@ -51,7 +51,7 @@ class OneFlowRuntime(Runtime):
         flow.manual_seed(request.seed + self.replica)
 
     def synchronize(self):
-        """Wait until OneFlow's virtual machine has done everything that was handed to it."""
+        """Wait until OneFlow's virtual machine has executed all enqueued operations."""
         flow._oneflow_internal.eager.Sync()
 
     def wait(self, loss):

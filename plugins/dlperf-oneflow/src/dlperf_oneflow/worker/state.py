@@ -33,10 +33,10 @@ class ReplicaState(BaseTrainer):
                 yield name, to_local(values).numpy()
 
     def moments(self, replica):
-        """Yield (name, values) for each moment that the optimizer keeps for a replica; values are a NumPy array.
+        """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
-        A name is NUMBER.MOMENT, with the number of the parameter in the optimizer; in a graph it is the graph's own
-        name. The count of updates, which a graph keeps among the moments and shows as zero, is left out.
+        A name is NUMBER.MOMENT, with the number of the parameter in the optimizer; a graph has names of its own. The
+        graph's count of updates is left out: OneFlow keeps it among the moments, but it reads as zero.
         """
         for name, values in moments(self.optimizer, self.graph):
             if not name.startswith("System-"):

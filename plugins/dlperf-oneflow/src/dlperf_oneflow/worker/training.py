@@ -18,7 +18,7 @@ from dlperf_oneflow.worker.state import ReplicaState
 class OneFlowTrainer(ReplicaState):
     """One replica of a network, and its training. A model implements `build`, `outputs` and `loss`.
 
-    If `replicas` replicas share a batch, `loss` must be the mean of their losses.
+    If a batch holds the samples of several replicas (`self.replicas`), `loss` must return the mean of their losses.
     """
 
     precisions, loader = PRECISIONS, Loader
@@ -56,7 +56,7 @@ class OneFlowTrainer(ReplicaState):
     def place(self, batches):
         """Return this replica's batch of NumPy arrays as tensors on its device, by the input's name.
 
-        If replicas are synchronized in a graph, these are global tensors, of which the batch is this replica's part.
+        If a graph synchronizes the replicas, these are global tensors, and the batch is this replica's part of them.
         """
         (batch,) = batches
         placed = {name: flow.from_numpy(values).to(self.device) for name, values in batch.items()}
@@ -90,7 +90,7 @@ class OneFlowTrainer(ReplicaState):
             group["lr"] = rate
 
     def clear_gradients(self):
-        """Set gradients to zero, not to None: DistributedDataParallel adds to the gradients in its buckets."""
+        """Set gradients to zero, not to None, since DistributedDataParallel adds to the gradients in its buckets."""
         self.optimizer.zero_grad()
 
     def forward(self, piece):
@@ -98,7 +98,7 @@ class OneFlowTrainer(ReplicaState):
         return self.loss(self.outputs(self.network, piece), piece)
 
     def update(self):
-        """Clip the gradients and update all weights; average accumulated gradients over the replicas first."""
+        """Average accumulated gradients over the replicas, clip the gradients, and update all weights."""
         if self.averages_at_the_end:
             self._average()
         clip = self.request.optimizer.get("clip_norm")
@@ -117,7 +117,7 @@ class OneFlowTrainer(ReplicaState):
         """Set the moments and the count of updates to zero.
 
         Raises:
-            NotImplementedError: the case has a graph and a warm-up, whose schedule cannot be restarted.
+            NotImplementedError: the case has a graph and the policy `warmup`: the graph's schedule cannot be restarted.
         """
         if self.graph is not None and self.request.optimizer["policy"] == "warmup":
             raise NotImplementedError("the schedule of a graph cannot be begun again")
@@ -134,8 +134,8 @@ class OneFlowTrainer(ReplicaState):
     def outputs_and_references(self):
         """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
 
-        Outputs come from the network that `step` calls, in a graph of their own if `step` uses one; references are
-        eager. The network's buffers are restored.
+        Outputs come from the network that `step` calls; if `step` uses a graph, they are computed in another graph
+        with the same fusions. References are eager. The network's buffers are restored.
         """
         batch = self.micro_batches(self.canonical_batch())[0]
         with evidence.preserve_state(self.network):
@@ -149,7 +149,7 @@ class OneFlowTrainer(ReplicaState):
                 return outputs, self.outputs(self.network, batch)
 
     def widen(self, value):
-        """Return this replica's part of an output in float64, a NumPy array."""
+        """Return this replica's part of an output as a float64 NumPy array."""
         return to_local(value).detach().numpy().astype(np.float64)
 
     def observe_settings(self):
