@@ -94,10 +94,12 @@ class Paddle(Framework):
         return EnvironmentSpec(_PYTHON, _CUDA, uv_options=("--extra-index-url", _CUDA_INDEX))
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return the reason why Paddle cannot run a combination of offered capabilities, or None if it can.
+        """Return a sentence that says why Paddle cannot run a combination of offered capabilities; None if it can.
 
-        The reason is a sentence. On a CPU the plugin refuses every precision but fp32, and the compiler cinn; and
-        `comm_buffer_mb` where no gradients are averaged.
+        The plugin refuses:
+
+        - on a CPU, every precision but fp32, and the compiler cinn;
+        - a changed `comm_buffer_mb` if no gradients are averaged.
         """
         if not spec.syncs_gradients and options.comm_buffer_mb != PaddleOptions().comm_buffer_mb:
             return (

@@ -9,8 +9,8 @@ def processes(cluster: Cluster) -> List[Process]:
     """Return the processes of a case: a trainer per device.
 
     With the strategy `all_reduce` and several devices, each trainer has the variables that
-    `paddle.distributed.init_parallel_env` reads. Each trainer has an endpoint of its own, and the master has another.
-    The variables name the backend, nccl or gloo, since Paddle would not choose gloo on a CPU.
+    `paddle.distributed.init_parallel_env` reads. Each trainer has one endpoint, and the master has another. The
+    variables name the backend, nccl or gloo, because Paddle would not choose gloo on a CPU.
     """
     trainers = one_per_device(cluster)
     if cluster.strategy != "all_reduce" or len(trainers) == 1:

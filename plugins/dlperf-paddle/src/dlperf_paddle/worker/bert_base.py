@@ -23,7 +23,7 @@ class Embeddings(nn.Layer):
         self.norm = nn.LayerNorm(hidden, epsilon=LAYER_NORM_EPSILON)
 
     def forward(self, input_ids, segment_ids, dropout):
-        """Return the embeddings, (B, S, H), of token and segment ids, (B, S) both.
+        """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S).
 
         `dropout` is the rate of dropout.
         """
@@ -131,7 +131,7 @@ def gather_positions(x, positions):
 
 
 class BertBaseTrainer(PaddleTrainer):
-    """The trainer of BERT-Base: predicts the masked words, and if a sequence's second part follows the first."""
+    """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
         """Return the network with the sizes of the model's options."""
@@ -156,9 +156,9 @@ class BertBaseTrainer(PaddleTrainer):
     def loss(self, outputs, batch):
         """Return the sum of the losses of both heads: a float32 scalar.
 
-        The loss of words is the mean of -log p[`masked_ids`], weighted by `masked_weights`
-        (0 for predictions not in use), both (B, P). That of the next sentence is the mean of -log
-        p[`next_sentence_label`], (B,). `outputs` are the logits, (B · P, V) and (B, 2).
+        The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
+        predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
+        `outputs` are the logits, (B · P, V) and (B, 2).
         """
         words, follows = (logits.astype("float32") for logits in outputs)
         weights = batch["masked_weights"].flatten()

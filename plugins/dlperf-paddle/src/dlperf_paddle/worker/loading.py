@@ -19,7 +19,7 @@ class Loader(loading.Loader):
     """
 
     def open(self, dataset, draws, request):
-        """Return a DataLoader over the dataset in the order of `draws`; its processes end with this one."""
+        """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process."""
         return paddle.io.DataLoader(
             _Batches(dataset),
             batch_sampler=_Single(draws),

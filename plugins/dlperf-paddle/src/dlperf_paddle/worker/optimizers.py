@@ -8,11 +8,11 @@ from dlperf_sdk.worker.schedule import decay_groups
 
 
 def optimizer(parameters, request):
-    """Return the framework's optimizer with the numbers of the request; the manifest decides which parameters decay.
+    """Return the framework's optimizer with the request's hyperparameters; the manifest says which parameters decay.
 
     Args:
         parameters: Parameter by the manifest's name.
-        request: The request, of which it reads `parameters` and `optimizer`.
+        request: The request; `parameters` and `optimizer` are read.
 
     Raises:
         ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
@@ -48,8 +48,8 @@ def optimizer(parameters, request):
 def rounding_of_adamw(beta1, beta2):
     """Yield, for step t = 1, 2, …, the factor of the learning rate that corrects the rounding of Paddle's AdamW.
 
-    It is the exact √(1 - β₂ᵗ) / (1 - β₁ᵗ) divided by Paddle's. Paddle computes βᵗ in float32: its 1 - 0.999³ is off
-    by 1.3e-5, and each update by half as much. The rounding of β itself cancels.
+    The factor is the exact value of √(1 - β₂ᵗ) / (1 - β₁ᵗ) divided by Paddle's value. Paddle computes βᵗ in float32:
+    its 1 - 0.999³ is off by 1.3e-5, and an update by half as much. The rounding of β itself needs no correction.
     """
     betas = np.array([beta1, beta2], np.float32)
     exact, rounded = betas.astype(np.float64), betas.copy()

@@ -23,7 +23,7 @@ def convolution(inputs, outputs, kernel, stride, layout):
 def batch_norm(channels, layout):
     """Return a batch norm of `channels` channels, which uses the statistics of this replica's micro-batch.
 
-    `layout` is `NCHW` or `NHWC`. Paddle's momentum is the share of the old statistics.
+    `layout` is `NCHW` or `NHWC`. Paddle's momentum is the weight of the old running statistics.
     """
     return nn.BatchNorm2D(
         channels, momentum=1 - BATCH_NORM_MOMENTUM, epsilon=BATCH_NORM_EPSILON, data_format=layout
@@ -33,8 +33,9 @@ def batch_norm(channels, layout):
 class Bottleneck(nn.Layer):
     """A residual block: convolutions of 1×1, 3×3 and 1×1, each with batch norm, and the shortcut around them.
 
-    They have `width`, `width` and 4 × `width` channels; the block's input has `inputs`. `stride` is that of the 3×3
-    convolution. If the number of channels changes, the shortcut is a 1×1 convolution of that stride, with batch norm.
+    The convolutions return `width`, `width` and 4 × `width` channels; the block's input has `inputs` channels. `stride`
+    is the stride of the 3×3 convolution. If `inputs` is not 4 × `width`, the shortcut is a 1×1 convolution of this
+    stride, with batch norm.
     `layout` is `NCHW` or `NHWC`.
     """
 
@@ -51,7 +52,7 @@ class Bottleneck(nn.Layer):
             )
 
     def forward(self, x):
-        """Return the block's output: (B, inputs, H, W) → (B, 4 × width, H / stride, W / stride), rounded up.
+        """Return the block's output: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
 
         That is the layout `NCHW`; in `NHWC`, channels are the last axis of both.
         """
@@ -92,7 +93,7 @@ class ResNet50(nn.Layer):
 
 
 class ResNet50Trainer(PaddleTrainer):
-    """The trainer of ResNet-50: images to classes, with the cross entropy with label smoothing as its loss."""
+    """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
         """Return the network for the model's options, of which it needs `num_classes`."""

@@ -12,7 +12,7 @@ from dlperf_sdk.worker.precision import precision_named
 
 
 class PaddleRuntime(Runtime):
-    """One process with one device: `cpu`, or the only GPU that CUDA_VISIBLE_DEVICES lets the process see."""
+    """One process that owns one device: `cpu`, or the GPU in CUDA_VISIBLE_DEVICES."""
 
     def __init__(self, request, cluster, process):
         super().__init__(request, cluster, process)
@@ -27,7 +27,7 @@ class PaddleRuntime(Runtime):
 
         Raises:
             Unsupported: no usable GPU is found; the GPU's compute capability is below 8.0 and the precision needs
-                TF32 or bfloat16; or the compiler is cinn, and this build of Paddle lacks it.
+                TF32 or bfloat16; or the compiler is cinn, which this build of Paddle lacks.
         """
         request = self.request
         if request.device == "cuda":

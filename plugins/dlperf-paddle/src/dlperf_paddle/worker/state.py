@@ -34,7 +34,7 @@ class ReplicaState(BaseTrainer):
                 yield name[: -len("_mean")] + "running_mean", values.numpy()
 
     def moments(self, replica):
-        """Yield (name, values) for each moment that the optimizer keeps for a replica; values are a NumPy array.
+        """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
         A name is PARAMETER.MOMENT, with Paddle's name of the moment. Values have the layout of Paddle's parameters.
         """

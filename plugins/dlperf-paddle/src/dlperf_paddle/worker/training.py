@@ -22,8 +22,8 @@ COMPILED = {"graph": None, "cinn": "CINN"}
 class PaddleTrainer(ReplicaState):
     """One replica of a network, and its training. A model implements `build`, `outputs` and `loss`.
 
-    The network must take the rate of dropout, `self.dropout`, as an argument: for equal arguments `to_static` reuses
-    what it has compiled, even if an attribute of a layer has changed.
+    The network must take the rate of dropout, `self.dropout`, as an argument. `to_static` compiles again only for
+    other arguments, and would not notice that an attribute of a layer has changed.
     """
 
     precisions, loader = PRECISIONS, Loader
@@ -154,11 +154,11 @@ class PaddleTrainer(ReplicaState):
                 return outputs, self.outputs(self.network, batch)
 
     def note_output(self, output):
-        """Add the name of the output's data type, such as `float32`, to those seen in `deviation`."""
+        """Note the name of an output's data type, such as `float32`, as `BaseTrainer.note_output`."""
         self.product_types.append(str(output.dtype).rpartition(".")[2])
 
     def widen(self, value):
-        """Return an output in float64, on its device."""
+        """Return an output as a float64 tensor on its device."""
         return value.astype("float64")
 
     def observe_settings(self):
