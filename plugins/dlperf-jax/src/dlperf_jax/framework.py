@@ -67,9 +67,8 @@ class Jax(Framework):
         return EnvironmentSpec(_PYTHON, _CUDA)
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return the reason why JAX cannot run a combination of offered capabilities, or None if it can.
+        """Return a sentence that says why JAX cannot run a combination of offered capabilities; None if it can.
 
-        The reason is a sentence. The plugin refuses options that have no effect in the case: see
-        `explain_refused_option`.
+        The plugin refuses options that have no effect in the case (`explain_refused_option`).
         """
         return explain_refused_option(options, spec)

@@ -27,9 +27,10 @@ class JaxOptions:
 
 
 def explain_refused_option(options: JaxOptions, spec: RunSpec) -> str | None:
-    """Return the reason to refuse an option that is not at its default, in a sentence; None to refuse none.
+    """Return a sentence that says why an option cannot have its value; None if all options are accepted.
 
-    An option is refused if it has no effect or no support in the case. `spec.device` must not be `auto`.
+    An option that is not at its default is refused if it has no effect or no support in the case. `spec.device` must
+    not be `auto`.
     """
     if not options.one_process_per_node:
         return None

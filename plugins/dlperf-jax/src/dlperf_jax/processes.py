@@ -6,11 +6,12 @@ from dlperf_sdk.worker.processes import Cluster, Process, one_per_device, one_pe
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the processes of a case: a trainer per device.
+    """Return the processes of a case: a trainer per device, except in one case.
 
-    With the strategy `all_reduce` and the option `one_process_per_node` it is a trainer per node instead. With
-    `all_reduce` and several trainers, each has the variables of `jax.distributed`. On GPUs they name the network
-    interface for NCCL; on CPUs the worker gives gloo its node's address.
+    With the strategy `all_reduce` and the option `one_process_per_node`, there is a trainer per node.
+
+    With `all_reduce` and several trainers, each has the variables of `jax.distributed`, and on GPUs a variable with the
+    network interface for NCCL. On CPUs the worker itself gives gloo its node's address.
     """
     if cluster.strategy != "all_reduce":
         return one_per_device(cluster)

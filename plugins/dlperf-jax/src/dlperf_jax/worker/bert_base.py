@@ -19,7 +19,10 @@ gelu = partial(jax.nn.gelu, approximate=False)
 
 
 def layer_norm(scope, name, x):
-    """Return the layer norm of this name of x over the last axis, in x's type; it is computed in float32."""
+    """Apply the layer norm with this name in the manifest to the last axis of x; return the result in x's type.
+
+    It is computed in float32.
+    """
     values = x.astype(jnp.float32)
     centered = values - values.mean(-1, keepdims=True)
     normal = centered * lax.rsqrt(jnp.square(centered).mean(-1, keepdims=True) + LAYER_NORM_EPSILON)
@@ -28,10 +31,10 @@ def layer_norm(scope, name, x):
 
 
 def embed(scope, input_ids, segment_ids):
-    """Return the embeddings, (B, S, H), of token and segment ids, (B, S) both.
+    """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S).
 
-    They are the sums of the embeddings of words, positions and segments, then layer norm and dropout; their type is
-    that of `scope`.
+    They are the sums of the embeddings of words, positions and segments, after layer norm and dropout, in the type
+    of `scope`.
     """
     words, positions, segments = (
         scope["embeddings.%s.weight" % kind] for kind in ("word", "position", "segment")
@@ -41,10 +44,11 @@ def embed(scope, input_ids, segment_ids):
 
 
 def attention(scope, name, x, mask, heads):
-    """Return the output, (B, S, H), of self-attention of x, (B, S, H), then dropout, the residual sum and layer norm.
+    """Return the block's output, (B, S, H), for x, (B, S, H).
 
-    `name` is the block's in the manifest; `heads` is the number of heads. `mask`, (B, 1, 1, S), is added to the
-    scores: 0 for keys that get attention, -∞ for the others.
+    The block is self-attention with `heads` heads, then dropout, the residual sum and layer norm. `name` is the
+    block's in the manifest. `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the
+    others.
     """
     query, key, value = (
         linear(scope, "%s.%s" % (name, part), x).reshape(*x.shape[:2], heads, -1)
@@ -57,10 +61,11 @@ def attention(scope, name, x, mask, heads):
 
 
 def layer(scope, name, x, mask, heads):
-    """Return the output, (B, S, H), of one layer of the encoder: attention, then the feed-forward block.
+    """Return the layer's output, (B, S, H), for x, (B, S, H).
 
-    x is (B, S, H). `name` is the layer's in the manifest, such as `encoder.0`. `mask`, (B, 1, 1, S), is added to the
-    scores: 0 for keys that get attention, -∞ for the others.
+    The layer is attention with `heads` heads, then the feed-forward block with its residual sum and layer norm. `name`
+    is the layer's in the manifest, such as `encoder.0`. `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that
+    get attention, -∞ for the others.
     """
     x = attention(scope, name + ".attention", x, mask, heads)
     hidden = gelu(linear(scope, name + ".intermediate", x))
@@ -94,7 +99,7 @@ def bert(scope, input_ids, segment_ids, attention_mask, masked_positions, heads,
 
 
 class BertBaseTrainer(JaxTrainer):
-    """The trainer of BERT-Base: predicts the masked words, and if a sequence's second part follows the first."""
+    """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
         """Return the network, a function of a scope and the inputs, with the options' numbers of heads and layers.
@@ -111,9 +116,9 @@ class BertBaseTrainer(JaxTrainer):
     def loss(self, outputs, batch):
         """Return the sum of the losses of both heads: a float32 scalar.
 
-        The loss of words is the mean of -log p[`masked_ids`], weighted by `masked_weights`
-        (0 for predictions not in use), both (B, P). That of the next sentence is the mean of -log
-        p[`next_sentence_label`], (B,). `outputs` are the logits, (B · P, V) and (B, 2).
+        The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
+        predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
+        `outputs` are the logits, (B · P, V) and (B, 2).
         """
         words, follows = outputs
         weights = batch["masked_weights"].reshape(-1)

@@ -12,15 +12,15 @@ from dlperf_jax.worker.replicas import SPLIT
 
 
 def join(device, host, timeout):
-    """Join the other processes, which the variables of `dlperf_jax.processes` name.
+    """Join the other processes, as the variables of `dlperf_jax.processes` describe them.
 
-    On a CPU this also replaces JAX's CPU client by one whose gloo listens at `host`.
+    On a CPU, also replace JAX's CPU client by one whose gloo listens at `host`.
 
     Args:
         device: The kind of device.
         host: This node's address.
-        timeout: Seconds to wait for the others at the start, and without a sign of life of a process later. Workers
-            may compile for different times; the agents enforce the tighter deadlines.
+        timeout: Seconds to wait for the other processes at the start; and seconds without a heartbeat, after which a
+            process counts as lost. It must allow for workers that compile for longer than others.
     """
     jax.distributed.initialize(
         num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
@@ -37,9 +37,9 @@ def join(device, host, timeout):
 
 
 def connect(replicas, timeout):
-    """Open gloo's connections as soon as all processes are here; wait for them up to `timeout` seconds.
+    """Wait up to `timeout` seconds until all processes have called this, then open gloo's connections.
 
-    Without it gloo would connect in the first collective, and wait only 30 seconds for processes that may still
+    Otherwise gloo would connect in the first collective, where it waits only 30 seconds for processes that may still
     compile. `replicas` is the `Replicas` of the case.
     """
     zeros = replicas.place([np.zeros(1, np.float32)] * len(replicas.local_devices), SPLIT)

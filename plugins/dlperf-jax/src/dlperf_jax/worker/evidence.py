@@ -22,10 +22,10 @@ def find_products(jaxpr):
 
 
 def name_layouts(products):
-    """Return the set of the layouts, `nchw` or `nhwc`, of the images that convolutions take.
+    """Return the set of the layouts, `nchw` or `nhwc`, of the images that the convolutions among `products` take.
 
-    Other equations of `products` are ignored, and so is the gradient of a kernel: a convolution over images whose
-    channels take the place of the samples.
+    `products` are equations, as `find_products` yields them. A convolution that computes a kernel's gradient is
+    ignored: its images have the axes of channels and samples exchanged.
     """
     names = {(0, 3, 1, 2): "nhwc", (0, 1, 2, 3): "nchw"}
     specs = {

@@ -9,11 +9,11 @@ from dlperf_sdk.worker import loading
 class Loader(loading.Loader):
     """An endless iterator over one replica's batches: dictionaries of NumPy arrays, by the input's name.
 
-    Threads make them: JAX has no loader of its own, and its threads do not survive a fork.
+    Threads make the batches. JAX has no loader, and processes cannot be forked, since JAX's threads do not survive it.
     """
 
     def open(self, dataset, draws, request):
-        """Yield the dataset's batches in the order of `draws`, while threads make up to `prefetched` further ones."""
+        """Yield the dataset's batches in the order of `draws`, while threads make up to `self.prefetched` more."""
         pool, pending = ThreadPoolExecutor(self.workers), deque()
         try:
             for keys in draws:

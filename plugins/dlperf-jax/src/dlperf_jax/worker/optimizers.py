@@ -14,9 +14,9 @@ scalers."""
 
 
 def optimizer_for(numbers, decays):
-    """Return the framework's optimizer with the numbers of the request; the manifest decides which parameters decay.
+    """Return the framework's optimizer with the request's hyperparameters; the manifest says which parameters decay.
 
-    It is an optax transformation. The caller multiplies its updates by -rate.
+    It is an optax transformation. The caller must multiply its updates by -rate.
 
     Args:
         numbers: `Request.optimizer`.
@@ -39,9 +39,9 @@ def optimizer_for(numbers, decays):
 def scale_by_adam(beta1, beta2, epsilon):
     """Return the optax transformation of gradients to Adam's m̂ / (√v̂ + ε).
 
-    Its state is that of `optax.scale_by_adam`. optax computes βᵗ in float32, so its bias corrections 1 - βᵗ are off
-    by 1e-5 in the first steps. BERT's loss then deviates by 6e-6 after two steps, and by 1e-7 with the corrections
-    here.
+    Its state is that of `optax.scale_by_adam`, and only the bias corrections 1 - βᵗ differ. optax computes βᵗ in
+    float32, which puts them off by 1e-5 in the first steps, and BERT's loss after two steps by 6e-6. With the
+    corrections here, the loss is off by 1e-7.
     """
 
     def update(gradients, state, params=None):
@@ -56,22 +56,22 @@ def scale_by_adam(beta1, beta2, epsilon):
 
 
 class LossScale:
-    """A loss scale: constant, or halved if a gradient is not finite and doubled after `GROWTH_STEPS` good steps.
+    """The loss scale: constant, or halved if a gradient is not finite and doubled after `GROWTH_STEPS` good steps.
 
-    It keeps no state itself: the trainer passes and stores the state. `constant` is the scale if it is not
-    `is_dynamic`.
+    `is_dynamic` selects the second policy; otherwise the scale is always `constant`. The object has no state: the
+    trainer stores the state, and passes it.
     """
 
     def __init__(self, constant, is_dynamic):
         self._constant, self._is_dynamic = constant, is_dynamic
 
     def initial_state(self):
-        """Return the state before the first step: `scale`, the number of `good_steps`, and that of `skipped` steps."""
+        """Return the state before the first step: `scale`, and the numbers of steps `good_steps` and `skipped`."""
         scale = FIRST_SCALE if self._is_dynamic else self._constant
         return {"scale": np.float32(scale), "good_steps": np.int32(0), "skipped": np.int32(0)}
 
     def update(self, state, gradients, new, old):
-        """Return the next state, and the value to continue with: `old` if a gradient is not finite, else `new`.
+        """Return the next state, and the tree to continue with: `old` if a gradient is not finite, else `new`.
 
         A constant scale always continues with `new`.
 

@@ -24,11 +24,11 @@ class Replicas:
         """This process's devices, in the order of its replicas."""
 
     def place(self, values, spec):
-        """Return one array over all replicas, in memory of its own.
+        """Return one array over all replicas, in new memory.
 
         Args:
-            values: An array for each replica of this process, in order: parts of the result with `SPLIT`, equal
-                copies of it with `COPIED`. Parts have the same shape.
+            values: An array for each replica of this process, in order; all of the same shape. With `SPLIT`, each is
+                the replica's part of the result; with `COPIED`, each is the replica's copy of it.
             spec: `SPLIT` or `COPIED`.
         """
         parts = [
@@ -48,19 +48,19 @@ class Replicas:
         """Return a compiled function that runs `function` on every replica.
 
         Args:
-            function: Computes for one replica.
-            inputs: For each argument, or part of it, `COPIED` or `SPLIT`.
+            function: A function of one replica's arrays.
+            inputs: For each argument, or each part of one, `COPIED` or `SPLIT`.
             outputs: The same for the results.
-            donates: Indices of the arguments whose memory the results may take; these arguments are lost.
+            donates: Indices of the arguments whose memory the results may take; they cannot be used after a call.
         """
         mapped = jax.shard_map(function, mesh=self.mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
         return jax.jit(mapped, donate_argnums=donates)
 
     def average(self, values):
-        """Return the means of values, a tree of arrays, over the replicas; to be called inside a program.
+        """Return a tree of arrays averaged over the replicas; call this only inside the function of a program.
 
-        On CPUs all values are averaged as one array, since XLA runs CPUs' collectives one after another. XLA combines
-        those of GPUs itself.
+        On CPUs, all arrays are joined and averaged in one collective, since XLA runs several of them one after another.
+        On GPUs, XLA combines them itself.
         """
         if self.mesh.size == 1 or self.local_devices[0].platform != "cpu":
             return lax.pmean(values, AXIS)

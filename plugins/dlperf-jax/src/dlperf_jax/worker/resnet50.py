@@ -15,9 +15,10 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(scope, name, x, stride=1):
-    """Return the output of the convolution of this name for x, (B, H, W, C); it has no bias.
+    """Apply the convolution with this name in the manifest to x, (B, H, W, C); return its output.
 
-    Zeros pad each side by half the kernel's size, rounded down. The kernel is HWIO, and is cast to x's type.
+    It has no bias. Zeros pad each side by half the kernel's size, rounded down. The kernel is HWIO, and is cast to x's
+    type.
     """
     kernel = scope[name + ".weight"].astype(x.dtype)
     pad = kernel.shape[0] // 2
@@ -27,9 +28,9 @@ def convolution(scope, name, x, stride=1):
 
 
 def batch_norm(scope, name, x):
-    """Return the output of the batch norm of this name for x, (B, H, W, C), in x's type.
+    """Apply the batch norm with this name in the manifest to x, (B, H, W, C); return its output in x's type.
 
-    It uses the statistics of this replica's micro-batch, in float32, and moves the running statistics in `scope`.
+    It uses the statistics of this replica's micro-batch, in float32, and updates the running statistics in `scope`.
     """
     values = x.astype(jnp.float32)
     mean = values.mean((0, 1, 2))
@@ -41,11 +42,11 @@ def batch_norm(scope, name, x):
 
 
 def bottleneck(scope, name, x, stride, projects):
-    """Return the output of a residual block: (B, H, W, inputs) → (B, H / stride, W / stride, 4 × width), rounded up.
+    """Return the output of a residual block: (B, H, W, inputs) → (B, ⌈H / stride⌉, ⌈W / stride⌉, 4 × width).
 
-    Convolutions of 1×1, 3×3 and 1×1, each with batch norm, and the shortcut around them. `name` is the block's in the
-    manifest, such as `layer1.0`; the weights give the channels. `stride` is that of the 3×3 convolution. If
-    `projects`, the shortcut is a 1×1 convolution of that stride, with batch norm.
+    The block has convolutions of 1×1, 3×3 and 1×1, each with batch norm, and the shortcut around them. `name` is the
+    block's in the manifest, such as `layer1.0`; the weights give the channels. `stride` is the stride of the 3×3
+    convolution. If `projects`, the shortcut is a 1×1 convolution of this stride, with batch norm.
     """
     shortcut = x
     if projects:
@@ -58,7 +59,7 @@ def bottleneck(scope, name, x, stride, projects):
 
 
 def max_pool(x):
-    """Return the maxima of windows of 3×3 with stride 2: (B, H, W, C) → (B, H / 2, W / 2, C), rounded up.
+    """Return the maxima of windows of 3×3 with stride 2: (B, H, W, C) → (B, ⌈H / 2⌉, ⌈W / 2⌉, C).
 
     Each side is padded by one with -∞.
     """
@@ -82,7 +83,7 @@ def resnet50(scope, images):
 
 
 class ResNet50Trainer(JaxTrainer):
-    """The trainer of ResNet-50: images to classes, with the cross entropy with label smoothing as its loss."""
+    """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
         """Return the network, a function of a scope and images; the weights give the number of classes."""

@@ -19,7 +19,7 @@ from dlperf_sdk.worker.precision import precision_named
 
 
 class JaxRuntime(Runtime):
-    """One process with one device or a node's worth of devices: CPUs, or the GPUs in CUDA_VISIBLE_DEVICES."""
+    """One process that owns one device or all devices of its node: CPUs, or the GPUs in CUDA_VISIBLE_DEVICES."""
 
     clock = "lagged"
 
@@ -38,11 +38,11 @@ class JaxRuntime(Runtime):
     def start(self):
         """Select the devices, set threads, arithmetic and the cache of compiled programs, and join the other processes.
 
-        On a CPU, NPROC and XLA_FLAGS are set in this process's environment. Collectives may wait as long as the
-        longest phase, since workers may compile for different times.
+        On a CPU, NPROC and XLA_FLAGS are set in this process's environment. The timeout of collectives is the longest
+        of the phases' deadlines, since some workers compile for longer than others.
 
         Raises:
-            Unsupported: JAX cannot use the kind of device or finds too few, or a GPU's compute capability is below
+            Unsupported: JAX cannot use devices of the kind, or finds too few; or a GPU's compute capability is below
                 8.0 and the precision needs TF32 or bfloat16.
         """
         count, patience = len(self.process.devices), int(max(self.request.deadlines.values()))
@@ -97,7 +97,7 @@ class JaxRuntime(Runtime):
                     )
 
     def synchronize(self):
-        """Wait until the newest step has finished; all results of one program are finished together."""
+        """Wait until the newest step has finished, its update included."""
         jax.block_until_ready(self.newest)
 
     def wait(self, loss):
@@ -108,8 +108,8 @@ class JaxRuntime(Runtime):
     def trace(self, path):
         """Record with JAX's profiler while the context lasts; write `path` at its end.
 
-        The file is in Chrome's trace format. Nothing is written after an exception. The profiler's own files are in a
-        temporary folder beside `path`, which is removed.
+        The file is in Chrome's trace format. Nothing is written after an exception. The profiler writes its own files
+        into a temporary folder beside `path`, which is removed.
         """
         with TemporaryDirectory(dir=os.path.dirname(path)) as folder:
             with jax.profiler.trace(folder):
@@ -122,8 +122,8 @@ class JaxRuntime(Runtime):
         """Return facts for the record: versions, devices, threads, libraries and transport.
 
         The keys are `framework_version`, `jaxlib_version`, `devices`, `platform_version` and `transport` (None
-        without collectives, `memory` within one process on a CPU); on a CPU also `threads`; on GPUs
-        `compute_capability` and `device_memory` of the first, in bytes.
+        without collectives, `memory` within one process on a CPU). On a CPU there are also the `threads`; on GPUs, the
+        `compute_capability` of the first and its `device_memory` in bytes.
         """
         devices = jax.local_devices()
         report = {
@@ -159,7 +159,7 @@ class JaxRuntime(Runtime):
         return isinstance(error, MemoryError)
 
     def stop(self):
-        """Leave the other processes, if there are any."""
+        """Leave `jax.distributed`, if the case has several processes."""
         if self.is_distributed:
             distributed.leave()
 

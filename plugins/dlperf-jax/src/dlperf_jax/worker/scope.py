@@ -9,8 +9,8 @@ from dlperf_sdk.worker.base_trainer import ManifestError
 class Scope:
     """Weights by the manifest's names, running statistics, and dropout, for one call of a network.
 
-    A network reads weights with `scope[name]`. After the call, `names` holds the names that were read, and
-    `statistics` the new running statistics.
+    A network reads weights with `scope[name]`. After the call, `names` is the set of the names that were read, and
+    `statistics` holds the new running statistics.
 
     Args:
         weights: Parameter's name → array.
@@ -41,13 +41,13 @@ class Scope:
     def move_statistic(self, name, initial, value, momentum):
         """Set a running statistic to (1 - momentum) · its old value + momentum · `value`.
 
-        If there is no old value, each element of it is `initial`.
+        At the first call for a name, every element of the old value is `initial`.
         """
         before = self.statistics.get(name, jnp.full_like(value, initial))
         self.statistics[name] = (1 - momentum) * before + momentum * value
 
     def dropout(self, x):
-        """Return x with elements set to 0 with the rate of dropout, and the others divided by 1 - rate.
+        """Set elements of x to 0, each with the rate of dropout, and divide the others by 1 - rate; return the result.
 
         Return x itself if the rate is 0. Each call draws with a new key.
         """
@@ -59,9 +59,9 @@ class Scope:
 
 
 def linear(scope, name, x):
-    """Return x · Wᵀ + b over the last axis, in x's type, with the weight and bias of the layer of this name.
+    """Return x · Wᵀ + b over the last axis, in x's type; W and b belong to the layer with this name in the manifest.
 
-    W is (out, in) as in the manifest; XLA needs no transposition for that.
+    W is (out, in), as in the manifest; XLA needs no transposition for that.
     """
     product = jnp.einsum("...i,oi->...o", x, scope[name + ".weight"].astype(x.dtype))
     return product + scope[name + ".bias"].astype(x.dtype)

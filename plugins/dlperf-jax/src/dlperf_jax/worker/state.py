@@ -43,7 +43,7 @@ class ReplicaState(BaseTrainer):
                 yield name, self.replicas.read(value)[replica]
 
     def moments(self, replica):
-        """Yield (name, values) for each moment that the optimizer keeps for a replica; values are a NumPy array.
+        """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
         A name is the path in the state of optax. Values have the layout of this plugin's parameters: kernels are
         HWIO.
@@ -83,7 +83,7 @@ class ReplicaState(BaseTrainer):
     def reset_optimizer(self):
         """Set moments, counts, the loss scale and the dropout keys to their values before the first step.
 
-        Moments and counts are zero then. A replica's key is made of the request's seed plus the replica's global
+        Moments and counts become zero. A replica's key is made from the request's seed plus the replica's global
         index.
         """
         shapes = jax.eval_shape(self.optimizer.init, self.state["weights"])

@@ -55,7 +55,7 @@ class JaxTrainer(ReplicaState):
     # Batches.
 
     def place(self, batches):
-        """Return the replicas' batches on their devices, joined along the first axis, by the input's name."""
+        """Return one batch over the replicas' devices: their batches joined along the first axis, by input name."""
         return {name: self.replicas.place([batch[name] for batch in batches], SPLIT) for name in batches[0]}
 
     def read_labels(self, labels):
@@ -65,7 +65,10 @@ class JaxTrainer(ReplicaState):
     # The step: one program, micro-batches included.
 
     def train(self, batch, rate):
-        """Enqueue one step of all replicas, compiled in the first call; return the handle of a loss per replica."""
+        """Enqueue one step of all replicas; return the handle of the replicas' losses.
+
+        The first call compiles the step.
+        """
         if self._step is None:
             self._step = self._traced.lower().compile()
         self.state, loss = self._step(self.state, batch, np.float32(rate))
@@ -142,8 +145,8 @@ class JaxTrainer(ReplicaState):
     def outputs_and_references(self):
         """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
 
-        Both are NumPy arrays of all replicas here. References are from the master weights in float32 without TF32.
-        The running statistics do not change.
+        Both hold NumPy arrays of all replicas of this process. References are computed from the master weights, in
+        float32 without TF32. The running statistics do not change.
         """
         batch = self.canonical_batch()
         outputs = self._outputs(self.precision, batch)
@@ -162,7 +165,7 @@ class JaxTrainer(ReplicaState):
         return [part for result in results for part in self.replicas.read(result)]
 
     def widen(self, value):
-        """Return an output in float64, a NumPy array."""
+        """Return an output as a float64 NumPy array."""
         return value.astype(np.float64)
 
     def observe_settings(self):
