@@ -38,20 +38,26 @@ class Run:
     problem: str
     """Failure, or failed verdicts; empty if the run is valid."""
     throughput: float | None
-    """None if it is not valid."""
+    """Throughput in the history's unit; None if the run is not valid."""
     low: float | None
+    """Lower end of the throughput's interval; None without an interval."""
     high: float | None
+    """Upper end of the throughput's interval; None without an interval."""
     versions: Mapping[str, str]
     """Versions of the framework and of dlperf-sdk, by the names of `VERSIONS`."""
     labels: Mapping[str, str]
 
     @property
     def day(self) -> str:
-        """The day of its start, in UTC."""
+        """The day on which the run started, in UTC: `2026-03-14`."""
         return self.started_at[:10]
 
     def value(self, order: str) -> str | None:
-        """Return the time, the version or the label by which runs are put in order; None if the run has none."""
+        """Return what the run's position in a history depends on; None if the run does not have it.
+
+        Args:
+            order: `time`, one of `VERSIONS`, or the name of a label; the start, version or label is returned.
+        """
         if order == TIME:
             return self.started_at
         return self.versions.get(order, self.labels.get(order))
@@ -105,7 +111,7 @@ class History:
     changes: tuple[Change, ...]
     """One fewer than levels."""
     omitted: int
-    """Number of runs left out: older ones, and those without the label."""
+    """Number of runs left out: older ones, and those without the version or label of `order`."""
 
     @property
     def valid(self) -> tuple[Run, ...]:
@@ -114,20 +120,24 @@ class History:
 
     @property
     def newest(self) -> Run:
-        """The run that started last."""
+        """The run that started last. The history must have at least one run."""
         return max(self.runs, key=lambda run: run.started_at)
 
 
 def load_histories(store: ResultStore, order: str = TIME) -> tuple[History, ...]:
-    """Return the histories of all cases in a store, by name.
+    """Return the histories of all cases in a store, sorted by name.
+
+    A case has one history for each hardware, unit and estimator of its runs. A history has no runs if none of them has
+    the label of `order`.
 
     Args:
         store: The results.
-        order: Order of the runs: `time`, one of `VERSIONS`, or the name of a label. Runs without it are left out.
+        order: Order of the runs: `time`; one of `VERSIONS`; or the name of a label, whose values are in the order of
+            their first runs. Runs without the version or label are left out.
 
     Raises:
         StoreError: the store cannot be read.
-        UnknownName: no run has such a label.
+        UnknownName: `order` is none of these, and no run has such a label.
     """
     answer = query(store, "SELECT * FROM results")
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -168,7 +178,13 @@ def _split(rows: Sequence[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
 
 
 def make_history(rows: Sequence[Mapping[str, Any]], order: str = TIME) -> History:
-    """Return the history of a case from its rows of the index, which share the columns that make a case."""
+    """Return the history of a case from rows of the index.
+
+    Args:
+        rows: Rows of the table `results`, at least one, in any order. They belong to one case, hardware, unit and
+            estimator; a failed run may lack the last three.
+        order: Order of the runs, as in `load_histories`.
+    """
     shared = {
         name: next((row[name] for row in rows if row.get(name) is not None), "")
         for name in (*_CASE, *_ESTIMATE)

@@ -49,8 +49,8 @@ def history(
 ) -> int:
     """Show the throughput of a case over time or versions, and where its level changed.
 
-    One case is shown in full, several as a table. Change points are found in the ranks of the valid runs' throughputs,
-    so that outliers do not matter.
+    One case is shown in full; several cases are shown as a table. Change points are computed from the ranks of the
+    valid runs' throughputs, so that a single unusual run is no change.
     """
     from dlperf_sdk.analysis.history import load_histories
     from dlperf_sdk.reports import history as blocks

@@ -39,8 +39,8 @@ def site(
 ) -> int:
     """Write a static site: all cases with search, a page per case with its history and changes, and reports on runs.
 
-    The pages need no server and no network: open index.html, or put the directory on any web server. Written again, it
-    is replaced.
+    The pages need no server and no network: open index.html, or put the directory on any web server. If the directory
+    has a site already, that site is replaced.
     """
     import attrs
 

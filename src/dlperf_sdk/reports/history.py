@@ -22,7 +22,10 @@ _NEWEST = 10
 
 
 def history_page(history: History) -> list[Block]:
-    """Return the blocks on one case."""
+    """Return the page of one case as blocks: a summary, a sparkline, the levels, and the newest runs.
+
+    The history must have at least one run.
+    """
     valid = history.valid
     blocks: list[Block] = [Heading(history.name, summarize_changes(history)), Labels(list_summary(history))]
     if valid:
@@ -39,7 +42,7 @@ def history_page(history: History) -> list[Block]:
 
 
 def overview(histories: Sequence[History]) -> list[Block]:
-    """Return a table with a row per case."""
+    """Return a table with a row per history, each of which must have at least one run, and a hint."""
     # A column with one value for all cases is left out.
     differs = len({history.hardware for history in histories}) > 1
     columns = (
@@ -70,7 +73,7 @@ def overview(histories: Sequence[History]) -> list[Block]:
 
 
 def list_summary(history: History) -> tuple[tuple[str, Cell | str], ...]:
-    """Return labeled lines on a history."""
+    """Return pairs of a label and a text: the hardware, the numbers and range of runs, the newest run, and the key."""
     first, last = history.runs[0], history.runs[-1]
     failed = len(history.runs) - len(history.valid)
     counts = [format_count(len(history.runs), "run")]
@@ -91,7 +94,7 @@ def list_summary(history: History) -> tuple[tuple[str, Cell | str], ...]:
 
 
 def summarize_changes(history: History) -> Cell:
-    """Return the number of changes, and the last one."""
+    """Return the number of changes, and the size and day of the last one, as a cell."""
     if not history.changes:
         return Cell("no change", "quiet")
     last = format_change(history.changes[-1])
@@ -99,12 +102,12 @@ def summarize_changes(history: History) -> Cell:
 
 
 def format_change(change: Change) -> Cell:
-    """Return a change's size and day: `−3.1 % on 2026-03-14`."""
+    """Format a change's size, and the day of the first run after it: `−3.1 % on 2026-03-14`."""
     return Cell(f"{change.percent} on {change.after.day}", "bad" if change.ratio < 1 else "good")
 
 
 def format_newest(history: History) -> Cell:
-    """Return the throughput of the newest run, or its problem."""
+    """Format the throughput of the newest run; if that run is not valid, return its problem."""
     newest = history.newest
     if newest.throughput is None:
         return Cell(newest.problem, "bad")
@@ -112,22 +115,22 @@ def format_newest(history: History) -> Cell:
 
 
 def short_line(history: History) -> str:
-    """Return a short sparkline of all valid runs."""
+    """Return a sparkline of the throughputs of all valid runs, at most 12 characters wide."""
     return sparkline([run.throughput or 0.0 for run in history.valid], _SHORT_WIDTH)
 
 
 def format_time(run: Run) -> str:
-    """Return the start of a run: `2026-03-14 10:15`, in UTC."""
+    """Format the start of a run, in UTC: `2026-03-14 10:15`."""
     return run.started_at[:16].replace("T", " ")
 
 
 def describe_order(history: History) -> str:
-    """Return what the runs are in order of, for a sentence."""
+    """Return the name of the runs' order as words for a sentence, such as `framework version`."""
     return history.order.replace("_", " ")
 
 
 def levels_table(history: History) -> Table:
-    """Return a row per level: its runs, its throughput, and what changed at its start."""
+    """Return a table with a row per level: its first and last run, its throughput, and the change at its start."""
     scale = common_scale([level.throughput for level in history.levels], history.unit)
     columns = (
         Column("from", whole=True),
@@ -157,7 +160,7 @@ def levels_table(history: History) -> Table:
 
 
 def runs_table(history: History, runs: Sequence[Run]) -> Table:
-    """Return a row per run, failed ones included, in their order."""
+    """Return a table with a row for each of some runs of a history, failed ones included, in the given order."""
     values = [run.throughput for run in runs if run.throughput is not None]
     scale = common_scale(values or [1.0], history.unit)
     columns = (

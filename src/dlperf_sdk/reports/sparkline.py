@@ -13,7 +13,12 @@ _LEAST_SPAN = 0.05
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """Return a block per value, of heights between the least and the largest; medians where there are more values."""
+    """Return a line of block characters whose heights show the values; empty without values.
+
+    Args:
+        values: Positive numbers.
+        width: Maximum number of characters. If there are more values, each character shows the median of some.
+    """
     if not values:
         return ""
     bins = min(width, len(values))
@@ -26,7 +31,13 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def mark_positions(positions: Sequence[int], count: int, width: int) -> str:
-    """Return a line with `^` below the blocks of these positions in a sparkline of `count` values."""
+    """Return a line to print below a sparkline, with `^` under the characters of some values.
+
+    Args:
+        positions: Indexes of the values to mark.
+        count: Number of values of the sparkline.
+        width: The sparkline's `width`.
+    """
     bins = min(width, count)
     edges = [round(count * place / bins) for place in range(bins + 1)] if bins else []
     return "".join(

@@ -18,12 +18,15 @@ def identity(spec: RunSpec) -> str:
 
 
 def window(spec: RunSpec) -> str:
-    """Describe the steps that a repeat measures: first steps are slower than later ones."""
+    """Return a phrase that identifies a repeat's window: the number of its steps, and of those before it.
+
+    The throughputs of different windows are not compared, because first steps are slower than later ones.
+    """
     protocol = spec.resolved_protocol()
     before = protocol.canonical_steps + protocol.warmup
     return f"{protocol.steps} measured steps after {before} others"
 
 
 def case_key(spec: RunSpec) -> str:
-    """Return a key of 12 hexadecimal digits that runs share whose case and measured window are the same."""
+    """Return a key of 12 hexadecimal digits, which is equal for runs of the same case with the same window."""
     return hashlib.sha256(f"{identity(spec)} {window(spec)}".encode()).hexdigest()[:12]

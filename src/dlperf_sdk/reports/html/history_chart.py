@@ -12,8 +12,13 @@ _LEVEL_COLOR = COLORS[1]
 def history(rows: Rows, y_title: str, x_title: str, *, over_time: bool) -> dict[str, Any]:
     """Return the Vega-Lite document of a history.
 
-    Rows have `at` (a time in UTC, or a position if not `over_time`), `value`, `level`, `segment` (the number of the
-    level), `size`, `place`, `run` and `differs`, the last four for the tooltip.
+    Args:
+        rows: A row per valid run, at least one, with `at` (the start in UTC, or the position of the run), `value` (the
+            throughput), `level` (the throughput of its level) and `segment` (the number of its level). `size`, `place`,
+            `run` and `differs` are texts for the tooltip.
+        y_title: Title of the vertical axis.
+        x_title: Name of the runs' order; not used with `over_time`.
+        over_time: True if `at` is a time.
     """
     import altair as alt
 

@@ -39,17 +39,20 @@ def write_site(
     reports: int = 3,
     redact: Callable[[Result], Result] | None = None,
 ) -> Site:
-    """Write the site on a store's results to a directory, which is new, empty or has a site, and return its size.
+    """Write the site on a store's results to a directory, and return its size.
 
     Args:
         store: The results.
-        output: The directory. Pages of an earlier site that do not belong to this one are removed.
-        reports: Newest runs of each case that get a report. The runs on both sides of a change get one, too.
+        output: The directory: new, empty, or with an earlier site. Pages of the earlier site that do not belong to the
+            new one are removed.
+        reports: Number of the newest runs of each case that get a report. The runs on both sides of a change get one,
+            too.
         redact: Function that replaces what must not be published in a result; None leaves results as they are.
 
     Raises:
-        UsageError: the directory has files that are no site, or the extra `report` is not installed.
-        StoreError: there are no results, or the directory cannot be written.
+        UsageError: the directory has files that are no site, a folder in it is a symbolic link, or the extra `report`
+            is not installed.
+        StoreError: there are no results, the store cannot be read, or the directory cannot be written.
     """
     render.require()
     histories = load_histories(store)

@@ -15,7 +15,12 @@ _MOST_UNREADABLE = 100
 
 
 def index_page(histories: Sequence[History], unreadable: Sequence[tuple[str, str]] = ()) -> Page:
-    """Return the page with a row per case and a row per change; `unreadable` has names of runs and reasons."""
+    """Return the first page, with a row per history, a row per change, and the unreadable results.
+
+    Args:
+        histories: The histories, each with at least one run.
+        unreadable: (name, reason) of each run that cannot be read.
+    """
     count = sum(len(history.runs) for history in histories)
     states = [_state(history) for history in histories]
     changes = [(history, change) for history in histories for change in history.changes]
