@@ -13,8 +13,8 @@ def order_round(ids: Sequence[str], seed: int, number: int, adjacent: int = 1) -
         ids: Ids of all cases.
         seed: The campaign's seed.
         number: Number of the round, counted from 1.
-        adjacent: Size of the groups of consecutive cases that stay together. Groups are shuffled, and each group
-            in itself.
+        adjacent: Size of the groups of consecutive cases that stay together. The groups are shuffled, and so are the
+            cases within each group.
     """
     source = random.Random(f"dlperf-campaign {seed} {number}")  # noqa: S311 - an order, no secret
     groups = [list(ids[first : first + adjacent]) for first in range(0, len(ids), adjacent)]

@@ -49,7 +49,7 @@ def redact_local(result: Result) -> Result:
 def write_redacted(matches: Matches, selection: Iterable[str], output: Path) -> Callable[[str], str]:
     """Replace the results and errors of a lookup by redacted ones; return a function that redacts messages about them.
 
-    The directories of results are dropped, and folders in messages are removed.
+    In the lookup, the directory of each result becomes None, and folders are removed from messages.
 
     Args:
         matches: The lookup, which is changed.

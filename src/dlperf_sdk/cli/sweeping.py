@@ -44,7 +44,7 @@ def has_several(case: str, model: str | None, flags: dict[str, Any]) -> bool:
 
 
 def make_sweep(case: str, model: str | None, flags: dict[str, Any], *, trace: bool = False) -> Campaign:
-    """Return the campaign of all combinations of the values.
+    """Return the campaign of all combinations of the values in a command's arguments and flags.
 
     Args:
         case: A framework's name, several separated by commas, or the path of a spec file.

@@ -39,7 +39,7 @@ def list_file_errors(
 def gather_errors(errors: list[str]) -> Iterator[None]:
     """Return a context in which a `CampaignError` is suppressed, and its lines are appended to `errors`.
 
-    Further mistakes can then be found.
+    So the caller can continue and collect all mistakes of a file.
     """
     try:
         yield

@@ -49,7 +49,7 @@ def make_given_environment(
 
 
 def probe_named_interpreter(python: str, variables: Mapping[str, str]) -> tuple[Path, probe.Interpreter]:
-    """Return the path of an interpreter that the user names, not resolved, and what it is.
+    """Return the path of an interpreter that the user names, without resolving links, and its version and kind.
 
     Args:
         python: A program, a command on PATH, or the folder of a virtual environment.

@@ -22,8 +22,8 @@ _SYMPTOMS = (
 def add_repair_advice(failure: Failure, environment: PreparedEnvironment | None) -> Failure:
     """Return a failure with commands that check and repair the environment, if damaged files may have caused it.
 
-    That is so if a worker of a managed environment failed at its start with an exception such as SyntaxError or
-    ImportError. Any other failure is returned unchanged.
+    Damaged files are assumed possible if a worker of a managed environment failed at its start with an exception such
+    as SyntaxError or ImportError. Any other failure is returned unchanged.
 
     Args:
         failure: The failure.

@@ -74,7 +74,7 @@ def _options(_: Any, __: Any, value: Mapping[str, Scalar]) -> None:
 
 @frozen(kw_only=True)
 class PublishedFigure:
-    """One published throughput. A field that a run spec has, too, has the same meaning and the same role.
+    """One published throughput. A field that exists in run specs as well has the same meaning and role as there.
 
     Raises:
         UnknownName: an option is none of `OPTION_ROLES`.

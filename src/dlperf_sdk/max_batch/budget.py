@@ -17,11 +17,11 @@ HEADROOM = 0.9
 def process_memory(plan: Plan) -> int | None:
     """Return the bytes that one process of a case may take.
 
-    For `cuda` it is the memory of the smallest GPU here. For `cpu` it is the case's `memory_limit`, or else this
-    machine's share.
+    For `cuda` it is the memory of the smallest GPU of this machine. For `cpu` it is the case's `memory_limit` or, if
+    that is None, the `host_memory` of each process.
 
     Returns:
-        The bytes; None if only a probe can tell.
+        The bytes; None for another kind of device, or if the memory of the GPUs is unknown.
     """
     spec = plan.spec
     if plan.device == "cuda":

@@ -44,8 +44,8 @@ def begin_case(
 ) -> Case:
     """Find the largest batch size that fits, and begin the case with it.
 
-    If none was found, the case has that failure. A note tells how the size was found. The arguments are those of
-    `Case.begin`.
+    If the search fails, its failure is recorded as that of the case. A note on the result describes the search. The
+    arguments are those of `Case.begin`.
 
     Raises:
         UsageError: The case cannot be understood, or the store cannot be written.

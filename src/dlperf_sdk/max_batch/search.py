@@ -48,13 +48,17 @@ def resolution(size: int) -> int:
 def find_max_batch(probe: Callable[[int], Probe], budget: int | None, maximum: int) -> SearchResult:
     """Search for the largest size from 1 to `maximum` that fits, to within `resolution`.
 
-    Peak memory is close to linear in the batch size: the peaks of two sizes give a line, and the line and the budget
-    give a guess. A probe at the guess and one beside it usually settle the search. Every probe that fits improves
-    the line. A small size says little about the slope, since building the model may take more than the first samples
-    do: if the first guess is too large, three quarters of it are tried next, where the line is better. Without a
-    budget, or if the line does not help, sizes are doubled, and then the interval is divided at its geometric mean.
-    At the limit the same size may fit once and not again. So a size that was found is tried once more at the end, and
-    lowered until it fits again; 1 is not tried again. The search for the limit stops after `MAX_PROBES` probes.
+    - Prediction: peak memory is close to linear in the batch size. A line through the peaks of two sizes that fit
+      predicts the size at which the budget is reached. Usually, a probe at that size and one at the next end the
+      search. Each probe that fits improves the line.
+    - Small sizes: building the model may take more memory than the first samples, so two small sizes give a wrong
+      slope. Therefore, if the first predicted size does not fit, three quarters of it are tried next.
+    - Without a budget, or if the predictions do not help: sizes are doubled until one does not fit. Then the interval
+      is divided at its geometric mean.
+    - Confirmation: near the limit, the same size may fit once and not again. Therefore the result is tried once more
+      at the end, and lowered until it fits again. The size 1 is not tried again.
+
+    The search stops after `MAX_PROBES` probes, not counting the confirmation.
 
     Args:
         probe: Called with a size; tries it and returns the outcome.

@@ -164,7 +164,10 @@ class Advance:
 
     @property
     def pace(self) -> float | None:
-        """Steps per second in the current phase, from the reports so far; None if it is not known."""
+        """Steps per second in the current phase, from the first to the last report.
+
+        None for a phase other than `warmup` and `measure`, and until the reports are `SURE` seconds apart.
+        """
         if self.phase not in STEPPED or self._first is None or self._last is None:
             return None
         seconds, steps = self._last[0] - self._first[0], self._last[1] - self._first[1]

@@ -148,11 +148,11 @@ class Registry:
         return tuple(sorted(set(installed + extra), key=lambda row: (row.name, row.distribution)))
 
     def listed_rows(self, group: str) -> tuple[Row, ...]:
-        """Return the rows of a group that lists show: those that are not private."""
+        """Return the rows of a group's plugins, without the private ones."""
         return tuple(row for row in self.rows(group) if not row.is_private)
 
     def names(self, group: str) -> tuple[str, ...]:
-        """Return the distinct names of the plugins that lists show in a group, sorted; nothing is imported."""
+        """Return the distinct names of a group's plugins, sorted, without private ones; nothing is imported."""
         return tuple(sorted({row.name for row in self.listed_rows(group)}))
 
     def has_plugin(self, group: str, name: str) -> bool:

@@ -91,7 +91,7 @@ class Notes:
 
 @frozen
 class Verbatim:
-    """Lines that are shown unchanged, such as those of a script, without line breaks of their own."""
+    """Text that is shown unchanged, such as a script. Long lines are not wrapped."""
 
     text: str
     title: str = ""

@@ -78,7 +78,7 @@ def is_busy(error: Unavailable) -> bool:
 
 
 def query_job(number: str) -> dict[str, str]:
-    """Return the fields that `scontrol` prints about a job by name: `JobState`, `JobName`, `BatchHost` and others.
+    """Return the fields that `scontrol` prints about a job: field name (`JobState`, `BatchHost`, …) → text.
 
     If Slurm's controller is busy, ask a second time after two seconds.
 

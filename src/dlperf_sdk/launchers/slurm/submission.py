@@ -75,7 +75,7 @@ def sbatch_command(job: Job) -> tuple[str, ...]:
 
 
 def batch_script(step: Sequence[str], linger_seconds: int, bundle: bytes) -> str:
-    """Return the batch script, a Python program of which no shell reads anything.
+    """Return the batch script. It is a Python program, and no shell interprets any part of it.
 
     Args:
         step: The command that starts the agents.

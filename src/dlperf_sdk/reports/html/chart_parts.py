@@ -234,7 +234,7 @@ def tooltip_of(rows: Rows, **named: str) -> list[altair.Tooltip]:
 
 
 def height_of(rows: Rows) -> int:
-    """Return the height in pixels of a plot that shows each distinct `label` of the rows at a height of its own."""
+    """Return the height in pixels of a plot with a horizontal band for each distinct `label` of the rows."""
     return _STEP * len({text(row["label"]) for row in rows})
 
 
