@@ -170,7 +170,7 @@ def adjust_effects(effects: Sequence[Effect]) -> tuple[Effect, ...]:
     """Return the effects with wider intervals and larger p-values, so that all of them hold at 95 % together.
 
     The p-values are multiplied by the number of effects that have an interval (Bonferroni), up to 1. An effect whose
-    units or repeats are too few for the stricter level loses its interval: `low`, `high` and `significant` are then
+    units or repeats are too few for the stricter level loses its interval: its `low`, `high` and `significant` become
     None. An interval that remains excludes 1 exactly where the test is significant. The given effects stay unchanged.
     """
     tested = max(1, sum(effect.low is not None for effect in effects))

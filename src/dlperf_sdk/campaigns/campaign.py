@@ -172,8 +172,8 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
         registry: The plugins; None: those that are installed.
 
     Raises:
-        CampaignError: a case has an impossible value, or one that a file may not set; or there are too many
-            cases, or none. The message begins with `FILE:LINE` if it is known.
+        CampaignError: a case has an impossible value, or one that a file may not set; or the campaign has no case
+            or too many. The message begins with `FILE:LINE` if it is known.
     """
     settings, digests = campaign.settings, set[str]()
     plugins = registry or Registry()

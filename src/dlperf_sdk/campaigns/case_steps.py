@@ -105,7 +105,7 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
 def record_own_failures(case: Case) -> Iterator[None]:
     """Return a context in which a `UsageError` or a `PluginError` becomes the failure of the case.
 
-    The campaign's other cases can then continue.
+    So the campaign's other cases continue.
 
     Raises:
         StoreError: the store cannot be written; later cases could not be written either.

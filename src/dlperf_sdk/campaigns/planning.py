@@ -69,8 +69,8 @@ def plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[E
 
     Raises:
         CampaignError: a case or a predicate has an invalid value or an unknown name; something that a case needs
-            is missing and the settings do not skip it; or there are too many cases, or none. The message begins
-            with `FILE:LINE` if it is known.
+            is missing and the settings do not skip such cases; or the campaign has no case or too many. The message
+            begins with `FILE:LINE` if it is known.
         PluginError: a plugin that a case needs does not work, and the settings do not skip such cases.
     """
     check_predicates(campaign, registry)

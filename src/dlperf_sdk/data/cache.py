@@ -42,7 +42,7 @@ def directory() -> Path:
 def write(path: Path, content: bytes) -> None:
     """Write a file in one step, so that a reader sees all of it or nothing. Only its owner can read it.
 
-    An existing file is replaced. Raises OSError if the file cannot be written; then nothing of it is left.
+    An existing file is replaced. Raises OSError if the file cannot be written, and leaves no part of it.
     """
     # mkstemp creates the file with mode 0600.
     number, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

@@ -94,7 +94,7 @@ def tokenize(
     """Convert documents to token numbers.
 
     A sentence of more than `longest` tokens is split into sentences of at most that length. Empty sentences, and
-    documents without any other, are left out.
+    documents that have no other sentence, are left out.
 
     Args:
         texts: The documents, each a sequence of sentences.

@@ -82,7 +82,7 @@ def list_unlisted_packages(
         declared: The plugin's specification, whose lock, or else requirements, name the known distributions.
 
     Returns:
-        `name==version` of each. Empty if a managed environment with the same lock exists: then nothing is installed.
+        `name==version` of each. Empty if a managed environment with the same lock exists, which would be used.
 
     Raises:
         DocumentError: The lock is not in that format.

@@ -94,7 +94,7 @@ class Topology(ABC):
     def has_queue(self) -> bool:
         """Return True if each launch submits a job that may wait in a queue.
 
-        The parity run then shares the job of the run. The base class returns False.
+        If so, the parity run shares the job of the run. The base class returns False.
         """
         return False
 
@@ -119,8 +119,8 @@ class Topology(ABC):
         """Cancel the jobs that earlier controllers left in the queue, and return those that still exist.
 
         A controller that was killed may not have stored the queue's identifier of its job. Therefore jobs are
-        found by their `Job.id`, among those of the same user. The caller repeats the call until the result is
-        empty: then no such job exists or can appear. The base class, for launchers without a queue, returns an
+        found by their `Job.id`, among those of the same user. An empty result means that no such job exists or can
+        appear; the caller repeats the call until then. The base class, for launchers without a queue, returns an
         empty mapping.
 
         Args:

@@ -34,8 +34,8 @@ _SPARE_DESCRIPTORS = 16
 def run_commands(commands: Sequence[Sequence[str]], bundle: Path) -> Iterator[Iterator[bytes]]:
     """Run commands that start agents; the context's value is an iterator over their lines.
 
-    Each command gets the bundle and then heartbeats on its standard input. The iterator yields the lines of all
-    commands, and ends in one of two ways:
+    Each command gets the bundle and then a sign of life every few seconds on its standard input. The iterator yields
+    the lines of all commands, and ends in one of two ways:
 
     - The first command ends. Its output is agent 0's stream. The last line is an event `diagnostics` with the end of
       the standard error of all commands.
@@ -43,7 +43,7 @@ def run_commands(commands: Sequence[Sequence[str]], bundle: Path) -> Iterator[It
       the failure.
 
     Leaving the context closes the standard inputs, which ends the agents, and kills a command that has not ended
-    after `STOP_TIMEOUT` seconds. Its agents end themselves, because they no longer get heartbeats.
+    after `STOP_TIMEOUT` seconds. Its agents end themselves, because they no longer get signs of life.
 
     Each command needs one file descriptor, for its standard input. The commands share the file of the bundle, the
     thread that writes the bundle, the pipe for the output of all but the first, and the file of standard error.

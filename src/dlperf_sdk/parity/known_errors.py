@@ -32,7 +32,7 @@ def list_followed_errors(
         case: The case of the reference.
         tolerance: The tolerances for the precision.
         syncs_gradients: True if the replicas synchronize their gradients.
-        skipped: True if a loss scaler skipped steps; running means are then not compared.
+        skipped: True if a loss scaler skipped steps; in this case, running means are not compared.
     """
     known: list[tuple[str, tuple[Trajectory, ...]]] = [
         (mistake.name, mistake.replicas)

@@ -89,8 +89,8 @@ class Advance:
     def record_stage(self, stage: str, now: float) -> None:
         """Handle a line of progress of a stage outside the repeats.
 
-        Only the parity run is timed: `parity` becomes the time from the first line of the stage `parity` to the next
-        line of another stage. All other lines change nothing.
+        Only the parity run is timed: the attribute `parity` becomes the seconds from the first line of the stage
+        `parity` to the next line of another stage. Other lines have no effect.
 
         Args:
             stage: The stage, such as `parity`.

@@ -116,7 +116,7 @@ def watching(progress: ProgressOption) -> Iterator[list[Any]]:
         progress: The option; see `ProgressOption`.
 
     Raises:
-        UsageError: It has none of the possible values.
+        UsageError: The option has none of the possible values.
     """
     if callable(progress):
         yield [Caller(progress)]

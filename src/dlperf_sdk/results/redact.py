@@ -49,7 +49,7 @@ def redact_result(result: Result, hosts: Iterable[str] = (), users: Iterable[str
     Args:
         result: The result. Its records are read.
         hosts: Names of hosts to replace besides those that the result is known to hold.
-        users: Names of users to replace, likewise.
+        users: Names of users to replace besides those that the result is known to hold.
 
     Raises:
         DocumentError: the result's records cannot be read.

@@ -178,7 +178,7 @@ def batch_size(instance: Any, attribute: Any, value: Any) -> None:
     """Validate a batch size: a whole number from 1 to `MOST_SAMPLES`, or the text `max`.
 
     Raises:
-        SpecError: the value is neither.
+        SpecError: the value is neither such a number nor `max`.
     """
     if value == MAX_BATCH:
         return

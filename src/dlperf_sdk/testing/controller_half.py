@@ -181,7 +181,7 @@ class ControllerHalf(FrameworkSubject):
 
     @pytest.mark.parametrize("kind", sorted(VOCABULARY))
     def test_undeclared_values_are_refused(self, kind: str) -> None:
-        """Each value that the core knows and the plugin does not declare is refused with Unsupported by the plan."""
+        """Planning refuses each value that the core knows and the plugin does not declare, with Unsupported."""
         model = self.models_to_test()[0]
         for value in sorted(VOCABULARY[kind] - _declared(self.plugin.capabilities, kind)):
             refused = self.refusal(self.spec(model, **_requested_fields(kind, value)))

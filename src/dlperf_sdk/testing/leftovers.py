@@ -25,7 +25,7 @@ PATIENCE = 5.0
 def check_leftovers(run: Callable[[Mapping[str, str]], object]) -> None:
     """Call a run, and fail the test if it leaves a process, a file in TMPDIR, or shared memory that no process uses.
 
-    If shared memory is left, the run is called a second time, because it may belong to another program.
+    If shared memory is left, the run is called a second time, because that memory may belong to another program.
 
     Args:
         run: Called with environment variables for all processes of the run. It raises an exception if the run fails.
@@ -91,7 +91,7 @@ class Shared:
 
 
 def list_shared_memory() -> frozenset[Shared]:
-    """Return the files in shared memory that belong to this user, without those that vanish meanwhile."""
+    """Return the files in shared memory that belong to this user, without those that are removed during the call."""
     files = set()
     for folder, _, names in os.walk(SHARED):
         for name in names:

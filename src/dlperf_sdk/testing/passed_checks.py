@@ -40,7 +40,7 @@ class PassedChecks:
     def record(self, name: str, *, passed: bool) -> None:
         """Add the test of this name to `names` if it passed, or remove it, and write the file.
 
-        An error of the file system is ignored: the tests are then repeated next time.
+        An error of the file system is ignored. Its only consequence is that the next check repeats the test.
         """
         self.names = [other for other in self.names if other != name] + [name] * passed
         document = {"arguments": self._arguments, "passed": self.names}

@@ -16,7 +16,8 @@ def protocol_deviations(figures: Figures) -> tuple[Disagreement, ...]:
     """Return a disagreement for each document and each deviating value of the protocol; empty if no figure deviates.
 
     The values are the window (warm-up and measured steps) and the number of repeats. Each disagreement counts the
-    figures. A value that a document does not state is no deviation. A source that prescribes no protocol has none.
+    figures. A value that a document does not state is no deviation. A source that prescribes no protocol has no
+    deviations.
     """
     protocol = _PRESCRIBED.get(figures.collection)
     if protocol is None:
