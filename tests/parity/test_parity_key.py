@@ -243,6 +243,7 @@ class TestSpecs:
         {"deadlines": {"step": 30.0}},
         {"on_busy": "wait"},
         {"memory_limit": 2**32},
+        {"labels": {"commit": "1f3a9c"}},
     ]
     BY_WHAT_IS_INSTALLED: ClassVar[set[str]] = {"framework", "model", "python"}
     """Fields that reach the key as code, lock and interpreter."""
