@@ -131,7 +131,7 @@ def test_a_spec_and_a_file_measure_the_same_facts(tmp_path, kept):
         (({"framework": "numpy", "model": "linear"}, "linear"), {}, UsageError, "already names its model"),
     ],
 )
-def test_what_cannot_be_understood_is_raised_and_leaves_nothing(
+def test_invalid_arguments_are_raised_and_leave_nothing(
     tmp_path, monkeypatch, arguments, fields, error, output
 ):
     monkeypatch.chdir(tmp_path)
@@ -196,7 +196,7 @@ def test_the_store_holds_everything(kept):
     assert [attempt.repeat for attempt in store.recover(result.id).attempts] == list(result.repeats)
 
 
-def test_without_a_store_nothing_is_kept(tmp_path, monkeypatch):
+def test_nothing_is_kept_without_a_store(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
@@ -219,7 +219,7 @@ def _numpy(lock):
     return next(line for line in lock.splitlines() if line.startswith("numpy=="))
 
 
-def test_what_has_no_environment_cannot_be_run_again():
+def test_result_without_an_environment_cannot_be_rerun():
     refused = run("numpy", "linear", precision="amp-bf16", store=None)
     with pytest.raises(UsageError, match="has no environment to repeat it in"):
         rerun(refused, store=None)
@@ -299,7 +299,7 @@ def test_a_folder_where_none_belongs_is_refused_at_once(tmp_path, data):
 
 
 @pytest.mark.usefixtures("without_reference")
-def test_a_case_that_fails_on_the_way_keeps_what_was_measured(tmp_path):
+def test_failing_case_keeps_its_finished_repeats(tmp_path):
     """The second repeat hangs; the first is a result with an exit code of its own."""
     result = run(
         "faulty",
@@ -347,7 +347,7 @@ def test_each_fault_is_caught_by_its_verdict(fault, topology, verdict):
     assert failed == {verdict}
 
 
-def test_the_samples_are_counted_and_not_what_a_trainer_says():
+def test_samples_are_counted_and_not_taken_from_the_trainer():
     result = run("faulty", "linear", options={"fault": "fewer-samples"}, store=None, **QUICK)
     assert result.ok, result.verdicts
     counted = result.spec.global_batch_size * result.spec.resolved_protocol().steps
@@ -418,7 +418,7 @@ def test_services_are_part_of_a_run(tmp_path):
 
 
 @pytest.mark.usefixtures("without_reference")
-def test_an_adaptive_run_stops_when_it_knows_enough():
+def test_adaptive_run_stops_at_its_target():
     fields = {**QUICK, "target": 0.5, "repeats": 6, "max_repeats": 12}
     result = run("faulty", "linear", store=None, protocol="adaptive", options={"fault": "slow"}, **fields)
     assert result.status == "ok"
@@ -433,7 +433,7 @@ def test_an_adaptive_run_stops_when_it_knows_enough():
 
 
 @pytest.mark.usefixtures("without_reference")
-def test_an_adaptive_run_says_what_it_did_not_reach():
+def test_adaptive_run_reports_a_missed_target():
     result = run(
         "faulty",
         "linear",
@@ -576,7 +576,7 @@ def test_a_record_that_is_refused_ends_the_run(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["a file", "read-only"])
-def test_a_store_that_cannot_be_written_is_said_before_anything_starts(tmp_path, place):
+def test_unwritable_store_is_reported_before_anything_starts(tmp_path, place):
     store = tmp_path / "store"
     if place == "a file":
         store.write_text("")
@@ -726,7 +726,7 @@ def test_a_folder_for_temporary_files_removed_during_a_run_is_named(tmp_path, mo
     assert len(result.repeats) == 1
 
 
-def test_ctrl_c_keeps_what_has_finished_and_leaves_nothing_running(tmp_path):
+def test_ctrl_c_keeps_finished_repeats_and_leaves_no_process(tmp_path):
     with controller(tmp_path, after=["progress", "2", "measure"]) as process:
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 99
@@ -756,7 +756,7 @@ def test_a_controller_that_is_killed_loses_no_finished_repeat(tmp_path):
     assert gone(str(tmp_path))
 
 
-def test_the_spec_is_kept_before_the_environment_is_made(tmp_path, monkeypatch):
+def test_spec_is_stored_before_the_environment_is_created(tmp_path, monkeypatch):
     """To make an environment takes minutes, and a controller may die in them."""
 
     def die(*_, **__):

@@ -66,7 +66,7 @@ def test_it_is_explained(path):
     assert explained > LEAST_SHARE * lines_of_code(path)
 
 
-def test_the_references_are_what_their_script_makes(tmp_path):
+def test_references_equal_their_scripts_output(tmp_path):
     script = (EXAMPLE / "references.py").read_text(encoding="utf-8")
     place = 'PLACE = Path(__file__).parent / "src" / "dlperf_numpy" / "references"'
     assert place in script

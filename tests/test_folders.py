@@ -37,7 +37,7 @@ def test_a_named_folder_is_the_cache(monkeypatch, tmp_path):
     assert folders.cache() == tmp_path
 
 
-def test_every_cache_lies_in_the_same_folder(monkeypatch, tmp_path):
+def test_all_caches_are_in_one_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("DLPERF_CACHE_DIR", "~/kept")
     monkeypatch.chdir(tmp_path)
@@ -49,7 +49,7 @@ def test_every_cache_lies_in_the_same_folder(monkeypatch, tmp_path):
     assert not (tmp_path / "~").exists()
 
 
-def test_without_a_name_it_is_in_the_users_cache(monkeypatch, tmp_path):
+def test_default_folder_is_in_the_users_cache(monkeypatch, tmp_path):
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -57,7 +57,7 @@ def test_without_a_name_it_is_in_the_users_cache(monkeypatch, tmp_path):
     assert folders.home(os.environ) == tmp_path
 
 
-def test_nobody_has_no_home_and_no_cache(nobody, tmp_path):
+def test_user_without_a_home_has_no_cache(nobody, tmp_path):
     assert folders.home(os.environ) is None
     assert folders.expand_home("~/x") == Path("~/x")
     with pytest.raises(Unavailable, match="Set DLPERF_CACHE_DIR"):
@@ -74,7 +74,7 @@ def test_nobody_has_no_home_and_no_cache(nobody, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nobody_finds_interpreters_and_pips_settings_all_the_same(nobody, tmp_path, monkeypatch):
+def test_user_without_a_home_finds_interpreters_and_pip_settings(nobody, tmp_path, monkeypatch):
     assert interpreters.find(">=3.11", os.environ).version.major == 3
     (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://index.test/simple\n")
     assert pip_settings.read({}, tmp_path, tmp_path)["index-url"] == "https://index.test/simple"
@@ -82,7 +82,7 @@ def test_nobody_finds_interpreters_and_pips_settings_all_the_same(nobody, tmp_pa
     assert all(place.is_absolute() for place in places)
 
 
-def test_nobody_can_measure(nobody, tmp_path):
+def test_user_without_a_home_can_measure(nobody, tmp_path):
     result = run("numpy", "linear", batch_size=4, warmup=1, steps=5, repeats=1, store=tmp_path / "kept")
     assert result.status == "ok", result.failure
 

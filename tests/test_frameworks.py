@@ -54,18 +54,18 @@ def true_number(framework, model, topology, **fields):
 
 @pytest.mark.parametrize("model", SMALL)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_a_true_number_of_every_framework(framework, model):
+def test_every_framework_gives_a_valid_result(framework, model):
     true_number(framework, model, "1n2d")
 
 
 @pytest.mark.parametrize("framework", [name for name in FRAMEWORKS if name != "mxnet"])
-def test_a_true_number_over_two_nodes(framework):
+def test_two_nodes_give_a_valid_result(framework):
     """MXNet's way between nodes are its servers, below."""
     true_number(framework, "bert-base", "2n1d")
 
 
 @pytest.mark.parametrize("model", SMALL)
-def test_mxnet_s_servers_sum_what_two_workers_push(model):
+def test_mxnet_servers_sum_the_gradients_of_two_workers(model):
     """One process owns the devices of a node, so only over two nodes do the servers have anything to sum."""
     result = true_number("mxnet", model, "2n1d", strategy="parameter_server")
     assert [record.rank for record in result.repeats[0].records] == [0, 1]
@@ -75,7 +75,7 @@ def test_mxnet_s_servers_sum_what_two_workers_push(model):
     ("framework", "compiler"),
     [("tensorflow", "xla"), ("mxnet", "graph"), ("oneflow", "graph"), ("paddle", "graph")],
 )
-def test_what_users_compile_follows_the_reference(framework, compiler):
+def test_compiled_training_follows_the_reference(framework, compiler):
     """With all cores, and at the size of `small`: conformance compiles a smaller network, for one thread."""
     (actual,) = verify([framework], "bert-base", compiler=compiler)
     (row,) = actual.rows

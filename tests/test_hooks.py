@@ -83,7 +83,7 @@ _LETTERS = {
 }
 
 
-def test_what_observers_are_told(observed):
+def test_observers_receive_all_events(observed):
     result, message, _ = observed
     by_name = {name: [arguments for told_name, arguments in message if told_name == name] for name in HOOKS}
     assert by_name["dlperf_run_started"][0]["plan"].spec == result.spec
@@ -96,7 +96,7 @@ def test_what_observers_are_told(observed):
     assert by_name["dlperf_result"][0]["result"] is result
 
 
-def test_a_failing_observer_is_told_of_once_and_left_out(observed):
+def test_failing_observer_is_reported_once_and_removed(observed):
     result, message, warned = observed
     assert result.ok
     assert len(warned) == 1
@@ -107,14 +107,14 @@ def test_a_failing_observer_is_told_of_once_and_left_out(observed):
     assert message[-1][0] == "dlperf_result"
 
 
-def test_a_refused_case_is_told_of():
+def test_refused_case_reaches_observers():
     messages = []
     result = run("numpy", "linear", precision="amp-bf16", observers=[recorder(messages)], store=None)
     assert [name for name, _ in messages] == ["dlperf_error", "dlperf_result"]
     assert messages[0][1]["failure"] == result.failure
 
 
-def test_a_failed_repeat_is_told_of():
+def test_failed_repeat_reaches_observers():
     messages = []
     run("faulty", "linear", options={"fault": "exception"}, observers=[recorder(messages)], **QUICK)
     names = [name for name, _ in messages]
@@ -193,7 +193,7 @@ def install(tmp_path, monkeypatch):
         sys.modules.pop(module, None)
 
 
-def test_observers_are_found_by_entry_point_and_all_of_a_name_listen(install):
+def test_observers_are_loaded_by_entry_point_including_equal_names(install):
     install("one-notifier", NOTIFIER)
     install("other-notifier", NOTIFIER)
     Observers.load().notify("dlperf_error", run_id="x", failure=None)
@@ -220,7 +220,7 @@ def test_a_broken_installed_observer_ends_no_run(install):
 
 
 @pytest.mark.parametrize("name", HOOKS)
-def test_every_hook_says_when_it_fires(name):
+def test_every_hook_documents_when_it_is_called(name):
     doc = inspect.getdoc(getattr(Hooks, name))
     assert re.search(r"\b[Ff]ires\b", doc), doc
 

@@ -90,11 +90,11 @@ def test_summaries_of_functions_begin_with_a_verb():
     assert not wrong, "\n".join(wrong)
 
 
-def test_names_are_no_riddles():
+def test_names_are_plain():
     wrong = [f"{place} {name}" for place, name, _ in definitions() if name.strip("_") in RIDDLES]
     assert not wrong, "\n".join(wrong)
 
 
-def test_the_checks_find_what_they_are_for():
+def test_language_checks_detect_violations():
     assert not {"What", "Whether", "The", "A", "Returns", "Result"} & VERBS
     assert len(definitions()) > 10_000 and len(SOURCES) > 300

@@ -131,7 +131,7 @@ def imported_at_once(tree: ast.Module) -> set[tuple[str, str]]:
     }
 
 
-def test_what_runs_in_a_frameworks_interpreter_needs_python_310_only() -> None:
+def test_modules_for_framework_interpreters_need_python_310_only() -> None:
     """Plugins' own tests and benchmarks import these modules there, and one framework has no later Python."""
     observed, left = set(), ["dlperf_sdk.harness.in_process"]
     while left:

@@ -42,7 +42,7 @@ def test_relative_links_lead_to_files():
 
 @pytest.mark.framework
 @pytest.mark.timeout(1200)
-def test_the_command_prints_what_the_readme_shows(tmp_path):
+def test_command_prints_the_output_in_the_readme(tmp_path):
     execute(MEASURE, tmp_path)
 
 

@@ -42,7 +42,7 @@ def integrity(result):
 # Conformance has one replica of synthetic data; two devices are fed like one, each by its own process.
 @pytest.mark.parametrize(("topology", "source"), [("1n2d", "synthetic"), ("1n1d", "real"), ("2n1d", "real")])
 @pytest.mark.parametrize("model", ["resnet50", "bert-base"])
-def test_a_true_number(model, topology, source, real, tmp_path):
+def test_torch_gives_a_valid_result(model, topology, source, real, tmp_path):
     data = real[model] if source == "real" else "synthetic"
     result = run("torch", model, topology=topology, data=data, store=tmp_path, options=SMALL[model], **SHORT)
     assert result.status == "ok", result.failure
@@ -65,7 +65,7 @@ def test_verify_from_the_command_line():
 
 
 @pytest.mark.long
-def test_what_users_compile_follows_the_reference():
+def test_compiled_training_follows_the_reference():
     """With all cores, and at the size of `small`: conformance compiles a smaller network, for one thread."""
     (actual,) = verify(["torch"], "bert-base", compiler="inductor")
     (row,) = actual.rows
@@ -138,7 +138,7 @@ def test_out_of_memory_under_a_limit(tmp_path):
 
 
 @pytest.mark.long
-def test_interrupting_a_run_leaves_nothing_behind(tmp_path):
+def test_interrupted_run_leaves_nothing(tmp_path):
     command = [
         sys.executable,
         "-m",

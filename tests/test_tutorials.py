@@ -27,7 +27,7 @@ def follow(name: str, folder: Path, programs: Path = PROGRAMS, kind: str = "tuto
         execute(block, folder, programs)
 
 
-def test_every_block_says_how_it_is_executed():
+def test_every_code_block_is_marked_for_execution():
     pages = [page for page in TUTORIALS.glob("*.md") if page.name != "index.md"]
     assert pages
     for page in pages:

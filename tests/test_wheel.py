@@ -66,7 +66,7 @@ def test_the_wheel_has_the_templates_of_the_report(unpacked):
     assert {path.name: path.read_bytes() for path in shipped.iterdir()} == data
 
 
-def test_the_wheel_has_what_plugin_authors_need(unpacked):
+def test_wheel_has_the_files_for_plugin_authors(unpacked):
     shipped, source = unpacked / "dlperf_sdk", ROOT / "src" / "dlperf_sdk"
     templates = {path.name for path in (source / "skeleton" / "templates").iterdir()}
     assert {path.name for path in (shipped / "skeleton" / "templates").iterdir()} == templates

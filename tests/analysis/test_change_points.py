@@ -64,7 +64,7 @@ def test_few_or_equal_values_have_no_change(values):
     assert find_change_points(values) == ()
 
 
-def test_outliers_are_no_change_and_hide_none():
+def test_outliers_neither_cause_nor_hide_a_change():
     values = steps([1.0, 0.95], 25)
     values[10], values[11], values[40] = 0.1, 5.0, 30.0
     assert find_change_points(values) == (25,)

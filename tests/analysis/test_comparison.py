@@ -80,7 +80,7 @@ samples = st.lists(st.integers(1, 5).map(float), min_size=1, max_size=5)
 
 @settings(deadline=None)
 @given(samples, samples)
-def test_the_two_sided_p_value_is_what_enumeration_says(a, b):
+def test_two_sided_p_value_equals_enumeration(a, b):
     """Equal values in the order that says least for a difference, of all their orders."""
     order = range(len(a) + len(b))
     sums = [sum(chosen) for chosen in itertools.combinations(order, len(a))]
@@ -139,7 +139,7 @@ def test_an_impossible_throughput_is_refused(value):
         Case.from_source(a_result(metrics=(Metric("throughput", "img/s", value),)))
 
 
-def test_a_result_that_does_not_stand_is_no_case():
+def test_invalid_result_is_not_compared():
     with pytest.raises(AnalysisError, match="has no throughput"):
         Case.from_source(a_result(metrics=()))
     verdicts = (Verdict("replicas-equal", "integrity", "fail", "They are not."),)
@@ -150,7 +150,7 @@ def test_a_result_that_does_not_stand_is_no_case():
 # -- scaling
 
 
-def test_weak_and_strong_scaling_are_told_apart():
+def test_weak_and_strong_scaling_are_distinguished():
     one, many = a_case(100), a_case(300, topology="1n4d")
     split = a_case(200, topology="1n4d", batch_size=8)
     among = [one, many, split]
@@ -197,7 +197,7 @@ def test_every_published_speedup_has_its_baseline():
 # -- effects
 
 
-def test_an_effect_pairs_what_is_equal_otherwise():
+def test_effect_pairs_cases_that_are_equal_otherwise():
     many = [
         a_case(speed * (2 if precision == "amp-bf16" else 1), topology=topology, precision=precision)
         for speed, topology in [(100, "1n1d"), (190, "1n2d"), (370, "1n4d")]
@@ -267,7 +267,7 @@ def test_effects_that_are_shown_together_are_adjusted_together():
     assert adjust_effects([]) == ()
 
 
-def test_an_effect_names_what_cannot_be_told_apart_from_it():
+def test_effect_names_confounded_factors():
     table = Registry().collection("tf-cnn-2017").figures
     actual = effect(table, factor="hardware", levels=("Tesla P100", "Tesla K80"), pairs_are_units=True)
     assert actual.confounded == ("machine",)
@@ -277,7 +277,7 @@ def test_an_effect_names_what_cannot_be_told_apart_from_it():
     assert actual.significant
 
 
-def test_what_does_not_pair_is_refused():
+def test_cases_without_pairs_are_refused():
     with pytest.raises(UnknownName, match="Did you mean 'precision'"):
         effect([a_case()], factor="precison")
     with pytest.raises(AnalysisError, match="has 1 values here"):
@@ -322,7 +322,7 @@ def test_two_of_one_workload_are_compared_and_tested():
         ({"data": "images"}, "data: synthetic against images"),
     ],
 )
-def test_what_is_not_comparable_is_refused_by_default_and_footnoted_on_request(other, reason):
+def test_incomparable_cases_are_refused_or_footnoted_on_request(other, reason):
     with pytest.raises(NotComparable, match=reason) as caught:
         compare(a_case(), a_case(**other))
     assert caught.value.reasons == (reason,)
@@ -330,7 +330,7 @@ def test_what_is_not_comparable_is_refused_by_default_and_footnoted_on_request(o
     assert compare(a_case(), a_case(**other), factors=tuple(other)).reasons == ()
 
 
-def test_what_only_one_states_is_a_footnote():
+def test_setting_stated_by_one_case_only_is_a_footnote():
     actual = compare(a_case(clip_norm=1.0), a_case())
     assert actual.footnotes == ("clip_norm: 1.0 against not stated",)
 
@@ -395,7 +395,7 @@ def test_version_and_default_layout_belong_to_the_framework():
     assert (len(estimate.pairs), estimate.confounded, estimate.holding) == (1, (), ())
 
 
-def test_a_layout_that_was_asked_for_is_a_reason():
+def test_requested_layout_is_a_reason_against_comparison():
     torch, _ = two_frameworks("nchw")
     _, tensorflow = two_frameworks("nhwc")
     assert compare(torch, tensorflow, footnoted=True).reasons == ("layout: nchw against nhwc",)

@@ -38,7 +38,7 @@ def test_a_node_has_its_price_whatever_is_in_it():
     assert actual.unit == "USD per million samples"
 
 
-def test_measured_energy_comes_before_given_watts():
+def test_measured_energy_takes_precedence_over_stated_watts():
     device = Metric(
         "device-energy-per-sample", "J", 2.0, repeats=tuple(1.7 + 0.1 * step for step in range(7))
     )
@@ -52,7 +52,7 @@ def test_measured_energy_comes_before_given_watts():
     assert actual.energy_price.unit == "EUR per million samples"
 
 
-def test_given_watts_are_said_to_be_given():
+def test_stated_watts_are_labeled_as_stated():
     actual = cost(result(), watts=206.0)
     assert actual.energy.value == pytest.approx(412 / 103)
     assert actual.energy.low == pytest.approx(412 / 106)
@@ -60,7 +60,7 @@ def test_given_watts_are_said_to_be_given():
     assert actual.energy_price is None
 
 
-def test_what_is_not_known_is_none():
+def test_unknown_values_are_none():
     actual = cost(result(), price=Price(per_device_hour=1), per_kwh=0.3)
     assert actual.energy is None and actual.energy_price is None
 
@@ -80,7 +80,7 @@ def test_a_published_figure_has_a_cost_too():
 
 
 @given(st.floats(1e-3, 1e6), st.floats(1e-3, 1e6))
-def test_what_the_samples_cost_is_what_the_hour_costs(amount, rate):
+def test_sample_cost_matches_hourly_cost(amount, rate):
     case = a_result(metrics=(Metric("throughput", "img/s", rate),))
     actual = cost(case, price=Price(per_device_hour=amount))
     assert actual.price.value * rate * 3600 / 1e6 == pytest.approx(2 * amount)
@@ -116,7 +116,7 @@ def test_a_price_is_one_price_in_one_currency():
         result(Metric("device-energy-per-sample", "J", math.nan)),
     ],
 )
-def test_what_has_no_true_throughput_has_no_cost(broken):
+def test_result_without_valid_throughput_has_no_cost(broken):
     with pytest.raises(AnalysisError):
         cost(broken, price=Price(per_device_hour=1))
 
@@ -138,7 +138,7 @@ def test_the_command(dlperf, stored):
     assert code == 2 and "above 0" in err
 
 
-def test_the_command_tells_of_what_has_no_cost(dlperf, stored):
+def test_command_lists_results_without_cost(dlperf, stored):
     stored(metrics=())
     code, out, err = dlperf("cost", "--per-device-hour", "1", "--json")
     assert code == 5

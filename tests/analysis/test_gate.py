@@ -106,7 +106,7 @@ def test_the_interval_is_there_from_four_against_four():
 @pytest.mark.parametrize(
     ("sizes", "cut", "confidence"), [((4, 4), 1, 34 / 35), ((5, 7), 6, 0.952), ((7, 7), 9, 0.962)]
 )
-def test_the_interval_holds_the_truth_as_often_as_it_says(sizes, cut, confidence):
+def test_interval_has_its_stated_coverage(sizes, cut, confidence):
     """The critical values are those of the textbook's table; a wider interval would say less than the test."""
     chance = random.Random(1)
     draw = lambda n: [math.exp(chance.gauss(0, 0.02)) for _ in range(n)]  # noqa: E731
@@ -137,7 +137,7 @@ def test_the_signed_rank_test_counts_all_signs(ratios):
     st.sampled_from([0.05, 0.1, 0.3]),
     st.floats(0.6, 1.7),
 )
-def test_the_interval_of_pairs_excludes_what_their_test_rejects(ratios, level, ratio):
+def test_paired_interval_excludes_what_the_paired_test_rejects(ratios, level, ratio):
     test = SignedRank(ratios)
     shift = test.shift(level)
     if shift.low is None:
@@ -147,7 +147,7 @@ def test_the_interval_of_pairs_excludes_what_their_test_rejects(ratios, level, r
         assert shift.low <= shift.ratio <= shift.high
 
 
-def test_pairs_are_judged_right_under_drift_and_autocorrelation():
+def test_paired_decisions_hold_under_drift_and_autocorrelation():
     """Their order is random, so the level holds for any course of the machine's speed."""
     chance, alarms, covered, total = random.Random(8), 0, 0, 400
     for _ in range(total):
@@ -265,7 +265,7 @@ def follows(run):
     return sum((x - middle) * (y - middle) for x, y in itertools.pairwise(run)) / spread
 
 
-def test_what_is_simulated_is_like_what_was_measured():
+def test_simulated_noise_resembles_measured_noise():
     """The real runs have what makes a naive test fail: neighboring steps are alike, and some are spikes."""
     assert all(len(run) >= 200 for run in REAL)
     assert sum(max(run) > 1.1 * statistics.median(run) for run in REAL) >= 6
@@ -313,7 +313,7 @@ def test_false_alarms_are_as_rare_in_any_noise(noise):
         ("calm and overloaded", 12, 0.9),
     ],
 )
-def test_five_percent_are_found(noise, repeats, power):
+def test_five_percent_slowdown_is_detected(noise, repeats, power):
     """Windows of a hundred steps. Where repeats differ by 4 %, seven are few; the page on campaigns has the table."""
     chance, total, found = random.Random(2), 200, 0
     for _ in range(total):
@@ -383,7 +383,7 @@ def test_interleaved_repeats_are_compared_in_pairs():
         gate_interleaved([])
 
 
-def test_the_sides_of_a_pair_may_differ_in_what_was_asked_for():
+def test_sides_of_a_pair_may_differ_in_requested_settings():
     before, after = results_with(FAST), results_with(SLOW, fields={"compiler": "inductor"})
     assert decide([before], [after]).decisions[0].outcome == "refused"
     (decision,) = gate_interleaved([(before, after)]).decisions
@@ -419,7 +419,7 @@ def test_runs_are_the_units_where_there_are_enough():
     assert decide(before, runs_of([90, 91, 89.5])).decisions[0].outcome == "regression"
 
 
-def test_runs_of_other_versions_are_no_units():
+def test_runs_of_other_versions_are_not_units():
     import attrs
 
     before, after = runs_of([100, 98, 102, 101]), runs_of([99, 101.5, 97, 100.5])
@@ -435,7 +435,7 @@ def test_few_repeats_say_how_many_would_do():
     assert decision.detail.endswith("Measure at least 3 repeats per side.")
 
 
-def test_an_inconclusive_case_says_how_many_repeats_would_tell():
+def test_inconclusive_case_states_the_required_repeats():
     before, after = NOISY, [95.0, 98, 92, 100.5, 93, 96.5, 97]
     (decision,) = decide([results_with(before)], [results_with(after)]).decisions
     assert decision.outcome == "inconclusive"
@@ -519,7 +519,7 @@ def test_unlike_specs_are_refused():
     assert "batch_size 32 against 64" in decision.detail
 
 
-def test_what_was_not_run_alike_is_refused():
+def test_cases_run_with_different_protocols_are_refused():
     from result_samples import fact
 
     other = results_with(SLOW)
@@ -679,7 +679,7 @@ def stores(tmp_path):
     )
 
 
-def test_the_command_says_it_to_people_and_to_machines(stores, tmp_path, capfd):
+def test_command_prints_text_and_json(stores, tmp_path, capfd):
     junit, markdown = tmp_path / "gate.xml", tmp_path / "gate.md"
     assert main(["gate", *stores, "--junit", str(junit), "--markdown", str(markdown)]) == 1
     said = capfd.readouterr().out
@@ -698,7 +698,7 @@ def test_the_command_says_it_to_people_and_to_machines(stores, tmp_path, capfd):
     assert "1 of 1 cases compared." in capfd.readouterr().out
 
 
-def test_a_result_that_cannot_be_read_is_told(stores, capfd):
+def test_unreadable_result_is_reported(stores, capfd):
     """With one left out, what remains may pass, and not all of what was asked for has."""
     (Path(stores[1]) / "run-1" / "result.json").write_text('{"id": ')
     (Path(stores[1]) / "run-2" / "result.json").unlink()

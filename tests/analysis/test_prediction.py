@@ -36,7 +36,7 @@ def test_names_play_no_part():
     assert (ours.throughput, ours.low, ours.high) == (theirs.throughput, theirs.low, theirs.high)
 
 
-def test_the_prediction_lies_between_standing_still_and_losing_as_much_again():
+def test_prediction_lies_between_constant_efficiency_and_repeated_loss():
     actual = predict(SERIES, "4n8d")
     assert 0.115 < actual.step_time < 0.125 + 0.1 * 0.025
     assert actual.low < actual.throughput < actual.high
@@ -44,7 +44,7 @@ def test_the_prediction_lies_between_standing_still_and_losing_as_much_again():
     assert (str(actual.measured), actual.doublings, actual.notes) == ("2n8d", 1.0, ())
 
 
-def test_the_further_the_wider_and_it_says_so():
+def test_interval_widens_with_distance_and_the_note_says_so():
     near, far = predict(SERIES, "4n8d"), predict(SERIES, "128n8d")
     assert math.log(far.high / far.low) == pytest.approx(6 * math.log(near.high / near.low))
     assert far.doublings == 6
@@ -83,7 +83,7 @@ def test_it_is_never_worse_than_the_last_efficiency():
     assert model.slower == pytest.approx(0, abs=1e-9) == model.faster
 
 
-def test_a_superlinear_series_is_not_predicted_to_go_on():
+def test_superlinear_speedup_is_not_extrapolated():
     actual = predict(a_series({"1n1d": 0.1, "1n8d": 0.105, "2n8d": 0.1}), "4n8d")
     assert actual.step_time >= 0.1
 
@@ -117,7 +117,7 @@ def test_noise_that_the_interval_does_not_cover_is_noted(repeats, note):
     assert [text.startswith(note) for text in notes] == ([True] if note else [])
 
 
-def test_a_series_of_the_reference_is_left_out_of_it():
+def test_series_of_the_reference_is_left_out_when_it_is_predicted():
     table = REFERENCE.filter(framework="mxnet", implementation="gluon-nlp", batch_size=64)
     series = table.filter(precision="fp32", topology=("1n1d", "1n8d", "2n8d"))
     own = {(figure.source.document, figure.source.line) for figure in table.filter(precision="fp32")}

@@ -18,7 +18,7 @@ def result(framework: str, rate: float, **fields):
     return attrs.evolve(created, metrics=(throughput,))
 
 
-def test_a_run_of_another_precision_is_no_rival_and_is_named():
+def test_run_of_another_precision_is_excluded_and_named():
     results = [
         result("torch", 100),
         result("oneflow", 120),
@@ -36,7 +36,7 @@ def test_a_run_of_another_precision_is_no_rival_and_is_named():
     "fields",
     [{"data": "synthetic-host"}, {"topology": "1n2d", "strategy": "independent"}, {"model": "vgg16"}],
 )
-def test_other_data_replicas_that_do_not_meet_and_other_models_are_not_ranked(fields):
+def test_other_data_independent_replicas_and_other_models_are_not_ranked(fields):
     alike = {"topology": fields.get("topology", "1n1d")}
     (ranking,) = rankings(
         [result("torch", 100, **alike), result("oneflow", 90, **alike), result("mxnet", 900, **fields)]
@@ -52,7 +52,7 @@ def test_of_each_framework_the_fastest_case_is_ranked():
     assert ranking.comparison.significant
 
 
-def test_one_framework_alone_is_not_the_fastest():
+def test_single_framework_is_not_called_fastest():
     assert rankings([]) == ()
     assert rankings([result("torch", 100), result("torch", 110, batch_size=64)]) == ()
 

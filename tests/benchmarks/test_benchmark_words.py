@@ -31,7 +31,7 @@ SPEC.loader.exec_module(paired)
         ),
     ],
 )
-def test_the_sentence_says_the_direction(median, interval, output):
+def test_sentence_states_the_direction(median, interval, output):
     assert paired.in_words({"median": median, "interval": list(interval)}) == output
 
 

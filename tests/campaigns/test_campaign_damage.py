@@ -80,7 +80,7 @@ def test_a_directory_that_fails_in_the_middle_ends_the_campaign_which_can_be_res
     assert resume(directory).exit_code == 0
 
 
-def test_ctrl_c_stays_what_it_is_where_nothing_can_be_written(tmp_path):
+def test_ctrl_c_is_reported_when_nothing_can_be_written(tmp_path):
     directory = tmp_path / "it"
 
     class Saboteur:
@@ -132,7 +132,7 @@ def test_an_attempt_that_is_gone_is_taken_again(copy):
     is_settled(copy)
 
 
-def test_a_result_that_is_not_what_its_records_give_is_made_again(copy):
+def test_result_that_contradicts_its_records_is_recomputed(copy):
     run = first_run(copy)
     before = json.loads((run / "result.json").read_text())["metrics"]
 
@@ -257,7 +257,7 @@ def test_a_damaged_line_of_the_journal_is_skipped_and_rebuilt_from_the_attempts(
     assert {(item.finished, item.ok, item.status) for item in progress} == {(2, True, "ok")}
 
 
-def test_a_line_of_the_journal_that_is_no_json_is_reported(copy):
+def test_journal_line_that_is_not_json_is_reported(copy):
     journal = copy / "journal.jsonl"
     journal.write_bytes(b"\0\0{\n" + journal.read_bytes())
     (output,) = [entry["text"] for entry in events_of_resuming(copy) if entry["event"] == "problem"]
@@ -285,7 +285,7 @@ def test_a_journal_that_is_a_pipe_is_refused(copy):
     ],
     ids=str,
 )
-def test_a_campaign_whose_values_are_of_other_types_is_refused(copy, change):
+def test_campaign_with_values_of_wrong_types_is_refused(copy, change):
     altered(copy / "campaign.json", lambda document: document.update(change))
     with pytest.raises(DocumentError, match=r"campaign\.json does not say what a campaign consists of"):
         open_campaign(copy)
@@ -308,7 +308,7 @@ def test_a_lock_that_may_only_be_read_is_seen(copy):
     assert not any(opened)
 
 
-def test_versions_that_were_noted_and_cannot_be_read_stop_nobody(tmp_path):
+def test_unreadable_recorded_versions_do_not_stop_a_campaign(tmp_path):
     path = tmp_path / "environment.json"
     assert read_environment(path) == {}
     path.write_text('{"lock": "a==1"')

@@ -47,7 +47,7 @@ def test_validate_and_export_take_a_campaign(done, capfd):
     assert main(["cost", str(directory), "--per-device-hour", "1", "--json"]) == 0
 
 
-def test_a_campaign_that_has_not_begun_says_so(tmp_path, capfd):
+def test_campaign_that_has_not_begun_is_reported_as_such(tmp_path, capfd):
     kept_with(tmp_path / "it", small(seed=[1]))
     assert main(["report", str(tmp_path / "it")]) == 2
     assert "has begun no run yet" in " ".join(capfd.readouterr().err.split())
@@ -55,7 +55,7 @@ def test_a_campaign_that_has_not_begun_says_so(tmp_path, capfd):
     assert "holds no runs" in " ".join(capfd.readouterr().err.split())
 
 
-def test_what_a_killed_controller_left_is_interrupted_and_not_under_way(tmp_path, capfd):
+def test_case_of_a_killed_controller_is_interrupted(tmp_path, capfd):
     matrix = Matrix(
         fields={**SMALL, "framework": "faulty", "options": {"fault": "hang-step"}}, axes={"seed": [1, 2, 3]}
     )

@@ -58,7 +58,7 @@ overrides:
 # -- what a file means
 
 
-def test_axes_are_crossed_zips_go_together_and_the_rest_is_as_said(tmp_path):
+def test_axes_are_crossed_and_zips_are_paired(tmp_path):
     actual = specs(file.load_campaign(written(tmp_path, BASE)))
     output = [
         (item.framework, item.batch_size, str(item.topology), item.seed, dict(item.options))
@@ -146,7 +146,7 @@ def test_an_axis_may_be_an_option(tmp_path):
     ]
 
 
-def test_what_extends_a_file_has_the_last_word(tmp_path):
+def test_extending_file_overrides_the_extended_one(tmp_path):
     written(tmp_path, BASE + "order: {seed: 5}\nretry: {crashed: 3}\n", "base.yaml")
     text = """
 name: more
@@ -304,7 +304,7 @@ def test_any_value_is_a_predicate_or_is_refused(plain, fields):
     assert actual.holds({"framework": "numpy", "model": "linear", **fields}) in (True, False)
 
 
-def test_every_field_that_holds_one_value_can_be_asked_for():
+def test_every_scalar_field_can_be_used_in_a_predicate():
     case = RunSpec(framework="numpy", model="linear", topology="2n3d@local")
     plain = {name: value for name, value in case.to_dict().items() if name != "schema_version"}
     assert set(KINDS) - {"nodes", "devices", "devices_per_node", "launcher"} == set(FIELDS) - {
@@ -455,7 +455,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_each_mistake_is_told_with_its_line(tmp_path, mistake):
+def test_each_mistake_is_reported_with_its_line(tmp_path, mistake):
     text, line, output = MISTAKES[mistake]
     path = written(tmp_path, text)
     with pytest.raises(CampaignError, match=output) as caught:
@@ -463,7 +463,7 @@ def test_each_mistake_is_told_with_its_line(tmp_path, mistake):
     assert str(caught.value).startswith(f"{path}:{line}: "), caught.value
 
 
-def test_all_that_the_schema_finds_wrong_is_told_in_the_order_of_the_file(tmp_path):
+def test_schema_errors_are_reported_in_file_order(tmp_path):
     path = written(
         tmp_path,
         "name: a\nfeilds: {model: linear}\naxes:\n  framework: [numpy]\n  batch_size: [4, four]\n"
@@ -488,7 +488,7 @@ def test_all_that_the_schema_finds_wrong_is_told_in_the_order_of_the_file(tmp_pa
         assert output in line
 
 
-def test_predicates_axes_and_folders_that_are_wrong_are_told_together(tmp_path):
+def test_mistakes_in_predicates_axes_and_folders_are_reported_together(tmp_path):
     path = written(
         tmp_path,
         "name: a\nfields: {model: linear}\nmatrices:\n  - axes: {framework: [numpy], precison: [fp32]}\n"
@@ -501,7 +501,7 @@ def test_predicates_axes_and_folders_that_are_wrong_are_told_together(tmp_path):
     assert [line.split(": ")[0] for line in message] == [f"{path}:{n}" for n in (4, 6, 8, 11)]
 
 
-def test_of_many_mistakes_ten_are_told_and_the_rest_counted(tmp_path):
+def test_ten_mistakes_are_listed_and_the_rest_counted(tmp_path):
     keys = "".join(f"key{i}: 1\n" for i in range(13))
     path = written(tmp_path, f"name: a\naxes: {{framework: [numpy]}}\n{keys}")
     with pytest.raises(CampaignError) as caught:
@@ -511,7 +511,7 @@ def test_of_many_mistakes_ten_are_told_and_the_rest_counted(tmp_path):
     assert message[10:] == ["And 3 more."]
 
 
-def test_the_command_line_tells_each_mistake_in_a_line(tmp_path, capfd):
+def test_command_prints_one_line_per_mistake(tmp_path, capfd):
     path = written(tmp_path, "name: a\naxes:\n  framework: []\nfeilds: {}\n")
     assert main(["plan", str(path)]) == 2
     lines_of_it = capfd.readouterr().err.splitlines()
@@ -540,7 +540,7 @@ def test_files_that_extend_each_other_in_a_circle(tmp_path):
         file.load_campaign(tmp_path / "a.yaml")
 
 
-def test_what_two_files_extend_is_there_once(tmp_path):
+def test_file_extended_twice_is_included_once(tmp_path):
     written(tmp_path, BASE + "order: {seed: 5}\n", "base.yaml")
     written(tmp_path, "name: b\nextends: [base.yaml]\noverrides: [{set: {steps: 7}}]\n", "b.yaml")
     written(tmp_path, "name: c\nextends: [base.yaml]\nexclude: [{seed: 2}]\n", "c.yaml")
@@ -582,7 +582,7 @@ exclude: [{accumulation: 3}]
 """
 
 
-def test_each_case_says_where_it_comes_from_and_what_is_refused_by_which_line(tmp_path, capfd):
+def test_each_case_and_refusal_has_its_line(tmp_path, capfd):
     path = written(tmp_path, WHERE)
     _, entries = planning.plan_campaign(file.load_campaign(path), REGISTRY)
     assert [(entry.location.rpartition(":")[2], entry.refusal is None) for entry in entries] == [
@@ -604,7 +604,7 @@ def test_each_case_says_where_it_comes_from_and_what_is_refused_by_which_line(tm
         ("options.packed_qkv", (True, 1), "must be true or false"),
     ],
 )
-def test_a_mistake_in_one_value_of_an_axis_is_told_though_another_is_fine(tmp_path, field, values, output):
+def test_mistake_in_one_of_several_axis_values_is_reported(tmp_path, field, values, output):
     text = "name: a\nfields: {framework: torch, model: bert-base, topology: 1n2d}\naxes:\n  %s: %s\n"
     for axis in (values, values[::-1]):
         path = written(tmp_path, text % (field, json.dumps(axis)))
@@ -612,13 +612,13 @@ def test_a_mistake_in_one_value_of_an_axis_is_told_though_another_is_fine(tmp_pa
             planning.plan_campaign(file.load_campaign(path), REGISTRY)
 
 
-def test_an_impossible_included_case_is_told_with_its_line(tmp_path):
+def test_impossible_included_case_is_reported_with_its_line(tmp_path):
     path = written(tmp_path, WHERE.replace("exclude: [{accumulation: 3}]\n", ""))
     with pytest.raises(CampaignError, match=r"case.yaml:12: .*cannot be split"):
         planning.plan_campaign(file.load_campaign(path), REGISTRY)
 
 
-def test_what_is_not_installed_can_be_skipped(tmp_path):
+def test_plugins_that_are_not_installed_can_be_skipped(tmp_path):
     text = "name: a\nmissing: skip\nfields: {model: linear}\naxes: {framework: [numpy, caffe]}\n"
     _, entries = planning.plan_campaign(file.load_campaign(written(tmp_path, text)), REGISTRY)
     assert [None if entry.refusal is None else entry.refusal[0] for entry in entries] == [None, "missing"]
@@ -627,12 +627,12 @@ def test_what_is_not_installed_can_be_skipped(tmp_path):
 @pytest.mark.parametrize(
     "text", ["- 1\n", "name: [\n", "name: a\nname: b\n", "!!python/object:os.system {}\n"]
 )
-def test_what_is_no_document_is_refused(tmp_path, text):
+def test_text_that_is_not_a_document_is_refused(tmp_path, text):
     with pytest.raises(DocumentError):
         file.load_campaign(written(tmp_path, text))
 
 
-def test_the_schema_knows_every_field_and_every_setting():
+def test_schema_has_every_field_and_setting():
     document = schema.load("campaign")
     assert list(document["$defs"]["fields"]["properties"]) == list(FIELDS)
     assert list(document["$defs"]["axes"]["properties"]) == list(FIELDS)
@@ -655,7 +655,7 @@ def test_a_file_may_name_its_schema_for_editors(tmp_path):
         assert file.load_campaign(written(tmp_path, text, name)).size == 1
 
 
-def test_the_schema_for_editors_needs_no_other_and_says_the_same(capsys):
+def test_editor_schema_is_self_contained_and_equivalent(capsys):
     import yaml
     from jsonschema import Draft202012Validator
 
@@ -785,7 +785,7 @@ def test_the_presets_are_listed_with_their_sizes(capsys):
     ("data", "met"),
     [("synthetic", {"all_reduce", "parameter_server_async"}), ("images:photos", {"all_reduce"})],
 )
-def test_the_preset_tf_cnn_2017_asks_for_what_can_be_run_on_several_devices(tmp_path, data, met):
+def test_preset_tf_cnn_2017_runs_on_several_devices(tmp_path, data, met):
     (tmp_path / "photos").mkdir()
     text = (
         f"name: a\nextends: ['preset:tf-cnn-2017']\noverrides: [{{set: {{device: cpu, data: '{data}'}}}}]\n"
@@ -829,7 +829,7 @@ def _case(item, precision):
     return item.framework, item.model, str(item.topology), item.batch_size, precision, item.compiler
 
 
-def test_the_preset_dlperf_v1_measures_what_the_source_measured():
+def test_preset_dlperf_v1_measures_the_cases_of_its_source():
     """Real data, which the source used, and synthetic data; BERT with and without gradient clipping."""
     campaign = specs(file.load_campaign("preset:dlperf-v1"))
     sources = {(item.model, item.data.source) for item in campaign}
@@ -860,7 +860,7 @@ def test_a_preset_s_data_are_in_the_current_directory_and_skipped_where_missing(
 
 
 @pytest.mark.parametrize("text", ["name: x\naxis:\n  seed: [1, 2]\n", "name: x\nfields: {}\naxis: {}\n"])
-def test_plan_knows_a_campaign_by_any_of_its_keys(text, tmp_path, capsys):
+def test_plan_recognizes_a_campaign_by_any_of_its_keys(text, tmp_path, capsys):
     path = tmp_path / "mistyped.yaml"
     path.write_text(text)
     assert main(["plan", str(path)]) == 2

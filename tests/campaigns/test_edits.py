@@ -87,18 +87,18 @@ def test_a_campaign_without_a_file_has_none_that_was_edited(tmp_path):
         ("order:", "cooldown: 5\norder:", "the setting cooldown is 5 instead of 0.0."),
     ],
 )
-def test_what_was_edited_is_said(tmp_path, was, is_, output):
+def test_edits_are_described(tmp_path, was, is_, output):
     assert edited(tmp_path, FILE, FILE.replace(was, is_)) == [
         f"FILE was edited since the start: {output}",
         GOES_ON,
     ]
 
 
-def test_what_was_given_on_the_command_line_is_no_edit(tmp_path):
+def test_command_line_settings_are_not_edits(tmp_path):
     assert edited(tmp_path, FILE, FILE.replace("seed: 3}", "seed: 4}"), seed=5) == []
 
 
-def test_what_was_left_out_at_the_start_is_known(tmp_path):
+def test_cases_skipped_at_the_start_are_not_edits(tmp_path):
     more = FILE.replace("[numpy]", "[numpy, nobody-has-this]") + "missing: skip\n"
     assert edited(tmp_path, more, more) == []
 
@@ -109,7 +109,7 @@ def test_of_many_cases_the_first_are_named(tmp_path):
     assert output.endswith("; and 29 more).")
 
 
-def test_a_preset_and_a_file_that_it_is_extended_by(tmp_path):
+def test_edit_of_a_file_that_extends_another_is_described(tmp_path):
     (tmp_path / "base.yaml").write_text(FILE)
     output = edited(
         tmp_path, "name: top\nextends: [base.yaml]\n", "name: top\nextends: [base.yaml]\ncooldown: 5\n"
@@ -121,7 +121,7 @@ def test_a_preset_and_a_file_that_it_is_extended_by(tmp_path):
 @pytest.mark.parametrize(
     ("after", "why"), [(None, "cannot be read"), ("name: [", "FILE"), ("name: x\n", "has no case")]
 )
-def test_a_file_that_is_gone_or_broken_stops_nobody(tmp_path, after, why):
+def test_missing_or_invalid_file_does_not_stop_resuming(tmp_path, after, why):
     (output,) = edited(tmp_path, FILE, after)
     assert output.startswith("FILE cannot be read as a campaign any more: ")
     assert why in output
@@ -151,7 +151,7 @@ def test_every_case_that_differs_is_counted_once(one, other):
     assert counts["new"] + changed == sum(item not in before for item in now)
 
 
-def test_resuming_says_what_was_edited_and_measures_what_was_asked_for(tmp_path, capfd):
+def test_resuming_describes_edits_and_measures_the_original_cases(tmp_path, capfd):
     path, directory = tmp_path / "matrix.yaml", tmp_path / "it"
     path.write_text(FILE.replace(", amp-fp16", ""))
     assert main(["campaign", "run", str(path), "--output", str(directory), "-q"]) == 0

@@ -96,7 +96,7 @@ def test_a_baseline_is_an_environment_a_file_or_fields(case, tmp_path):
         ({"protocol": "adaptive"}, "adaptive protocol"),
     ],
 )
-def test_sides_that_are_no_pair_are_refused_before_anything_is_measured(changes, output):
+def test_sides_that_do_not_pair_are_refused_before_measuring(changes, output):
     with pytest.raises(UsageError, match=output):
         make_interleaved([SPEC], [attrs.evolve(SPEC, **changes)], Settings())
 

@@ -72,7 +72,7 @@ def test_of_several_that_begin_at_once_in_one_directory_one_has_it(tmp_path):
     assert sum("There is a campaign" in outcome for outcome in outcomes) == len(planned) - 1
 
 
-def test_a_directory_in_which_another_is_about_to_begin_is_left_alone(tmp_path):
+def test_directory_about_to_be_used_by_another_controller_is_left_alone(tmp_path):
     what = make_campaign(small())
     stamp, entries = planning.plan_campaign(what, Registry())
     (tmp_path / "it").mkdir()
@@ -82,7 +82,7 @@ def test_a_directory_in_which_another_is_about_to_begin_is_left_alone(tmp_path):
     create_campaign(tmp_path / "it", what, entries, stamp)
 
 
-def test_whoever_looks_at_a_campaign_keeps_nobody_from_it(tmp_path):
+def test_reading_a_campaign_does_not_block_others(tmp_path):
     """A look holds the lock for a moment, shared."""
     path = tmp_path / "lock"
     looked = threading.Event()
@@ -103,7 +103,7 @@ def test_whoever_looks_at_a_campaign_keeps_nobody_from_it(tmp_path):
 
 
 @pytest.mark.parametrize("cases", ['{"a": 1}', '[{"id": "x", "from": "", "spec": []}]', "7"])
-def test_a_directory_that_says_nonsense_is_refused(tmp_path, cases):
+def test_directory_with_invalid_content_is_refused(tmp_path, cases):
     kept_with(tmp_path / "it", small())
     document = json.loads((tmp_path / "it" / "campaign.json").read_text())
     document["cases"] = json.loads(cases)
@@ -205,7 +205,7 @@ def queued(directory, registry, **axes):
     return campaign
 
 
-def test_what_a_killed_controller_left_in_a_queue_is_ended_before_anything_is_measured(tmp_path, queue):
+def test_queued_jobs_of_a_killed_controller_are_canceled_before_measuring(tmp_path, queue):
     stored = queued(tmp_path / "it", queue.plugins, batch_size=[4, 8])
     pending, concluded = (case.id for case in stored.cases)
     stored.journal.append("concluded", case=concluded, status="crashed", ok=True)
@@ -227,7 +227,7 @@ def test_what_a_killed_controller_left_in_a_queue_is_ended_before_anything_is_me
     assert received[:2] == entries[1:3]
 
 
-def test_each_of_a_launchers_options_is_asked_for_what_was_submitted_with_it(tmp_path, queue):
+def test_orphaned_jobs_are_looked_up_for_each_set_of_launcher_options(tmp_path, queue):
     """A queue may be chosen by an option."""
     lanes = [{"lane": "fast"}, {"lane": "slow"}]
     stored = queued(tmp_path / "it", queue.plugins, options=lanes, batch_size=[2, 4])
@@ -296,7 +296,7 @@ def test_the_suite_for_launchers_catches_a_queue_that_forgets(launcher, output, 
         Suite().test_orphaned_job_is_canceled()
 
 
-def test_a_campaign_that_begins_has_left_nothing(tmp_path, queue):
+def test_new_campaign_has_no_orphaned_jobs(tmp_path, queue):
     queue.answers = [AssertionError("there was no controller before")]
     matrix = Matrix(fields={**SMALL, "topology": "1n1d@queue"}, axes={"framework": ["numpy"]})
     assert campaign(matrix, tmp_path / "it", registry=queue.plugins).exit_code == 0
@@ -304,7 +304,7 @@ def test_a_campaign_that_begins_has_left_nothing(tmp_path, queue):
 
 
 @pytest.mark.usefixtures("_short_timeout")
-def test_what_does_not_go_is_named_and_nothing_is_measured_beside_it(tmp_path, queue):
+def test_jobs_that_cannot_be_canceled_are_named_and_stop_the_campaign(tmp_path, queue):
     stored = queued(tmp_path / "it", queue.plugins)
     queue.answers = [{"job 7": "RUNNING"}]
     with pytest.raises(
@@ -319,7 +319,7 @@ def test_what_does_not_go_is_named_and_nothing_is_measured_beside_it(tmp_path, q
 
 
 @pytest.mark.usefixtures("_short_timeout")
-def test_a_launcher_that_does_not_answer_is_no_empty_queue(tmp_path, queue):
+def test_launcher_without_an_answer_is_not_an_empty_queue(tmp_path, queue):
     stored = queued(tmp_path / "it", queue.plugins)
     queue.answers = [Unavailable("Nobody is at home.")]
     output = r"left jobs in the queue of queue, which does not answer: Nobody is at home\. Two attempts"
@@ -365,7 +365,7 @@ def test_a_wait_for_a_quiet_machine_ends_with_the_session(tmp_path, monkeypatch)
 # -- company on a device
 
 
-def test_who_else_computed_on_a_device_is_told_by_what_its_agent_saw():
+def test_other_processes_on_a_device_are_reported_by_its_agent():
     alone = gauge("processes", "GPU-0", (1.0,) * 5, 99.0, 1.0)
     before = gauge("processes", "GPU-1", (3.0, 1.0, 1.0, 1.0, 1.0), 99.0, 1.0)  # the window is 100 to 102
     meanwhile = gauge("processes", "GPU-2", (1.0, 1.0, 3.0, 1.0, 1.0), 99.0, 1.0)

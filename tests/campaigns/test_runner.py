@@ -87,7 +87,7 @@ def test_junk_in_a_journal_costs_nothing_else(tmp_path, junk):
     assert [entry["event"] for entry in journal.read()] == ["one", "two"]
 
 
-def test_a_full_disk_is_said_and_leaves_no_half_line(tmp_path):
+def test_full_disk_is_reported_and_leaves_no_partial_line(tmp_path):
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full here")
     (tmp_path / "journal.jsonl").symlink_to("/dev/full")
@@ -98,7 +98,7 @@ def test_a_full_disk_is_said_and_leaves_no_half_line(tmp_path):
 # -- what is executed
 
 
-def test_a_campaign_on_the_disk_executes_what_its_user_allows(tmp_path):
+def test_campaign_directory_executes_only_allowed_programs(tmp_path):
     asked_for = make_campaign(
         Matrix(fields={**SMALL, "repeats": 1, "env": {"MINE": "1"}}, axes={"framework": ["numpy"]})
     )
@@ -114,7 +114,7 @@ def test_a_campaign_on_the_disk_executes_what_its_user_allows(tmp_path):
 # -- the estimate
 
 
-def test_the_estimate_follows_what_comes_in():
+def test_estimate_follows_finished_attempts():
     cases = list(expand_cases(make_campaign(small(batch_size=[4, 8], seed=[1, 2])), "s"))
     progress = read_progress(cases, [])
     assert estimate.remaining_seconds(progress.values(), Settings()) == pytest.approx(
@@ -137,7 +137,7 @@ def test_the_estimate_follows_what_comes_in():
     assert estimate.remaining_seconds([CaseProgress(cases[0], status="timeout")], Settings()) == 0
 
 
-def test_a_plan_s_time_follows_what_another_campaign_took():
+def test_planned_time_follows_another_campaigns_durations():
     cases = list(expand_cases(make_campaign(small(batch_size=[4, 8])), "s"))
     assert estimate.total_seconds(cases, [], Settings()) == pytest.approx(
         4 * estimate.default_seconds(cases[0].spec)
@@ -266,7 +266,7 @@ def test_a_crash_is_tried_again_and_running_out_of_memory_is_not(done):
     assert sorted(path.name for path in attempts.iterdir()) == ["1", "2"]
 
 
-def test_the_journal_tells_all_of_it_and_the_order_is_the_seed_s(done):
+def test_journal_is_complete_and_order_follows_the_seed(done):
     outcome, directory, received = done
     entries = entries_of(directory)
     assert [entry["event"] for entry in entries] == [entry["event"] for entry in received]
@@ -285,14 +285,14 @@ def test_its_directory_is_its_owner_s_and_holds_ordinary_runs(done):
     }
 
 
-def test_resuming_what_is_complete_changes_nothing(done):
+def test_resuming_a_complete_campaign_changes_nothing(done):
     _, directory, _ = done
     before = {path: path.read_bytes() for path in (directory / "runs").rglob("*") if path.is_file()}
     assert resume(directory).exit_code == 5
     assert {path: path.read_bytes() for path in (directory / "runs").rglob("*") if path.is_file()} == before
 
 
-def test_status_says_how_far_it_is(done, capfd):
+def test_status_reports_progress(done, capfd):
     _, directory, _ = done
     assert main(["campaign", "status", str(directory), "--json"]) == 0
     output = json.loads(capfd.readouterr().out)
@@ -339,7 +339,7 @@ def damaged(directory, done):
     return directory
 
 
-def test_what_changed_since_is_said_and_noted(tmp_path, done):
+def test_changes_since_the_last_session_are_reported_and_recorded(tmp_path, done):
     directory = damaged(tmp_path / "it", done)
     lines = (directory / "journal.jsonl").read_text().splitlines()
     session = json.loads(lines[0])
@@ -366,7 +366,7 @@ def test_what_changed_since_is_said_and_noted(tmp_path, done):
 
 
 @pytest.mark.long
-def test_what_is_damaged_is_measured_again(tmp_path, done):
+def test_damaged_attempts_are_measured_again(tmp_path, done):
     directory = damaged(tmp_path / "it", done)
     fine = [item.case.id for item in done[0].cases.values() if item.status == "ok"]
     (directory / "runs" / fine[0] / "result.json").write_text("{")
@@ -427,7 +427,7 @@ def test_attempts_of_another_spec_are_set_aside_and_measured_again(tmp_path, don
 
 
 @pytest.mark.long
-def test_failed_cases_are_tried_again_when_that_is_asked_for(tmp_path, done):
+def test_failed_cases_are_retried_on_request(tmp_path, done):
     directory = damaged(tmp_path / "it", done)
     before = {id: item.status for id, item in done[0].cases.items()}
     received = events_of_resuming(directory, retry=["out-of-memory"])
@@ -458,7 +458,7 @@ def test_a_retry_that_was_killed_is_gone_on_with(tmp_path, done):
         assert [entry["case"] for entry in received if entry["event"] == event] == [failed]
 
 
-def test_the_command_tries_again_and_knows_the_kinds(tmp_path, done, capfd):
+def test_command_retries_failures_of_known_kinds(tmp_path, done, capfd):
     directory = damaged(tmp_path / "it", done)
     assert main(["campaign", "resume", str(directory), "--retry", "unsupported", "out-of-memory"]) == 5
     assert capfd.readouterr().err.count("Tried again, as was asked for") == 2
@@ -485,7 +485,7 @@ def test_a_case_may_take_only_so_long(tmp_path):
 
 
 @pytest.mark.long
-def test_the_whole_may_take_only_so_long_and_goes_on_later(tmp_path):
+def test_campaign_limit_stops_the_campaign_which_can_be_resumed(tmp_path):
     matrix = Matrix(fields={**SMALL, "repeats": 1}, axes={"framework": ["numpy"], "seed": [1, 2]})
     outcome = campaign(matrix, tmp_path / "it", campaign_limit=0.01)
     assert (outcome.ended, outcome.exit_code) == ("time-limit", 5)
@@ -521,7 +521,7 @@ def test_a_neighbor_is_noticed():
 
 
 @pytest.mark.long
-def test_what_we_do_ourselves_is_no_neighbor():
+def test_own_processes_are_not_counted_as_other_load():
     before = machine_load.take_snapshot()
     burn = "import time; end = time.process_time() + 1\nwhile time.process_time() < end: pass"
     subprocess.run([sys.executable, "-c", burn], check=True)
@@ -542,7 +542,7 @@ def sampled(**rates):
     )
 
 
-def test_what_others_used_on_other_nodes_is_what_their_agents_saw():
+def test_load_on_other_nodes_is_what_their_agents_measured():
     one = {"busy0": 3.0, "idle0": 1.0, "steal0": 0.0, "own0": 3.0}
     other = {"busy1": 3.0, "idle1": 1.0, "steal1": 0.0, "own1": 1.0}
     measured = repeat(series=sampled(**one, **other))
@@ -558,7 +558,7 @@ def test_what_others_used_on_other_nodes_is_what_their_agents_saw():
     assert "50 % of the cores of node 1" in machine_load.describe_node_load(1, 0.5, "During attempt 2")
 
 
-def test_an_agent_tells_its_own_work_from_that_of_others(done):
+def test_agent_separates_its_own_load_from_other_load(done):
     """The real thing: the agent's series of a repeat, seen as if it were another machine's."""
     outcome, _, _ = done
     result = next(item for item in outcome.results() if item.status == "ok")
@@ -575,7 +575,7 @@ def test_an_agent_tells_its_own_work_from_that_of_others(done):
 
 
 @pytest.mark.long
-def test_load_on_another_node_and_company_on_a_device_are_noted(tmp_path, monkeypatch):
+def test_load_on_another_node_and_other_processes_on_a_device_are_noted(tmp_path, monkeypatch):
     """Its agent, and nobody else, can tell: the controller is made to take itself for another machine."""
     real = host_info.describe_host
     monkeypatch.setattr(
@@ -700,7 +700,7 @@ def test_a_campaign_that_is_killed_ends_as_one_that_is_not(tmp_path):
     assert len(set(ended)) == len(ended)
 
 
-def test_ctrl_c_ends_everything_and_the_command_says_how_to_go_on(tmp_path):
+def test_ctrl_c_ends_everything_and_prints_how_to_resume(tmp_path):
     path = tmp_path / "matrix.yaml"
     fields = json.dumps({**SMALL, "framework": "faulty", "options": {"fault": "hang-step"}})
     path.write_text(f"name: mine\nfields: {fields}\naxes: {{seed: [1, 2]}}\n")

@@ -60,14 +60,14 @@ def drawn(observed):
     return observed.console.file.getvalue().splitlines()
 
 
-def test_what_is_ended_in_a_queue_is_told_in_one_line(kept):
+def test_canceled_jobs_are_reported_in_one_line(kept):
     observed = shown(kept)
     observed.apply(kept.journal.append("ending-left", jobs=["job 7 (RUNNING)", "job 8 (PENDING)"]))
     output = "Ending what an earlier controller left in the queue: job 7 (RUNNING), job 8 (PENDING).\n"
     assert observed.console.file.getvalue() == output
 
 
-def test_what_a_queue_waits_for_is_told_while_a_repeat_is_under_way(kept):
+def test_queue_reason_is_shown_during_a_repeat(kept):
     observed = shown(kept)
     first = kept.cases[0].id
     happened(kept, observed, "attempt-started", case=first, attempt=1)
@@ -86,7 +86,7 @@ def test_no_line_of_the_live_view_wraps(kept, width):
     assert all(len(line) <= width for line in lines)
 
 
-def test_the_live_view_tells_the_whole_the_case_at_hand_and_what_it_does(kept):
+def test_live_view_shows_campaign_case_and_phase(kept):
     observed = shown(kept, 200, live=True)
     _, second = measured(kept, observed)
     text = "\n".join(drawn(observed)[-3:])
@@ -105,7 +105,7 @@ def test_the_live_view_tells_the_whole_the_case_at_hand_and_what_it_does(kept):
     assert "1 of 2 cases, 75 %, 1 failed" in text
 
 
-def test_what_was_done_before_a_resume_is_counted(kept):
+def test_cases_done_before_a_resume_are_counted(kept):
     observed = shown(kept)
     measured(kept, observed)
     later = shown(kept, 200, live=True)

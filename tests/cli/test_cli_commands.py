@@ -25,7 +25,7 @@ from dlperf_sdk.results.store import ResultStore
 @pytest.mark.parametrize(
     "words", [[], ["--help"], *([name, "--help"] for name in ("run", "plan", "list", "doctor"))]
 )
-def test_help_tells_the_exit_codes(dlperf, words):
+def test_help_lists_the_exit_codes(dlperf, words):
     code, out, err = dlperf(*words)
     assert (code, err) == (0, "")
     assert " ".join(EXIT_CODES.split()) in " ".join(out.split())
@@ -41,7 +41,7 @@ def test_paragraphs_of_help_fill_the_width_of_the_terminal(dlperf, monkeypatch):
             assert len(line.rstrip()) + 1 + len(following.split()[0]) > 60
 
 
-def test_the_exit_codes_are_all_told():
+def test_all_exit_codes_are_documented():
     assert re.findall(r"\b\d+\b", EXIT_CODES) == ["0", "1", "2", "3", "4", "5", "6", "130"]
 
 
@@ -164,7 +164,7 @@ def test_debug_shows_the_traceback(dlperf):
     assert err.splitlines()[-1].startswith("Error: topology")
 
 
-def test_a_fault_of_ours_is_said_to_be_one(dlperf, monkeypatch):
+def test_internal_error_is_reported_as_a_fault_of_dlperf(dlperf, monkeypatch):
     def broken(*_, **__):
         raise ZeroDivisionError("by nothing")
 
@@ -175,7 +175,7 @@ def test_a_fault_of_ours_is_said_to_be_one(dlperf, monkeypatch):
     assert "--debug" in err
 
 
-def test_what_is_printed_cannot_steer_the_terminal(dlperf):
+def test_output_has_no_terminal_escape_sequences(dlperf):
     err = dlperf("run", "numpy", "linear", "--topology", "\x1b[31m\x07")[2]
     assert "\x1b" not in err
     assert "\x07" not in err
@@ -262,7 +262,7 @@ def test_json_is_the_result_and_nothing_else(dlperf, tmp_path):
     assert "repeat 1 of 2" in err
 
 
-def test_redact_leaves_the_host_out_of_what_is_handed_out(dlperf, tmp_path):
+def test_redact_removes_the_host_from_output(dlperf, tmp_path):
     host = os.uname().nodename
     assert len(host) > 1, "this host has no name that could be left out"
     words = ["run", *ONE, "--redact", "--env", f"WHO={host}"]
@@ -276,7 +276,7 @@ def test_redact_leaves_the_host_out_of_what_is_handed_out(dlperf, tmp_path):
     assert host in (directory / "result.json").read_text()
 
 
-def test_a_failed_integrity_verdict_is_exit_code_1_and_said(dlperf):
+def test_failed_integrity_verdict_is_exit_code_1_and_reported(dlperf):
     words = ["faulty", *ONE[1:], "--topology", "1n2d", "--set", "fault=drift", "--set", "rank=1"]
     code, out, err = dlperf("run", *words, "--quiet")
     assert code == 1
@@ -285,7 +285,7 @@ def test_a_failed_integrity_verdict_is_exit_code_1_and_said(dlperf):
     assert "Traceback" not in err
 
 
-def test_a_crash_is_exit_code_4_and_told_on_both_streams(dlperf):
+def test_crash_is_exit_code_4_and_reported_on_both_streams(dlperf):
     code, out, err = dlperf("run", "faulty", *CASE[1:], "--set", "fault=sigkill", "--quiet")
     assert code == 4
     assert "failed: crashed" in out
@@ -302,7 +302,7 @@ def test_the_traceback_of_a_worker_is_shown_on_request(dlperf):
     assert "Traceback" in err
 
 
-def test_rerun_measures_the_same_case_again_in_what_its_lock_describes(dlperf, monkeypatch):
+def test_rerun_measures_the_case_in_the_locked_environment(dlperf, monkeypatch):
     from dlperf_sdk import environments
     from dlperf_sdk.registry.plugins import Registry
 
@@ -323,7 +323,7 @@ def test_rerun_measures_the_same_case_again_in_what_its_lock_describes(dlperf, m
     assert again["id"] != first["id"]
 
 
-def test_rerun_executes_of_a_file_what_is_allowed(dlperf, stored, tmp_path):
+def test_rerun_executes_only_allowed_programs_of_a_file(dlperf, stored, tmp_path):
     result = stored()
     path = tmp_path / "dlperf-results" / result.id / "result.json"
     document = json.loads(path.read_text())
@@ -341,7 +341,7 @@ def test_rerun_executes_of_a_file_what_is_allowed(dlperf, stored, tmp_path):
     assert [item.name for item in (tmp_path / "dlperf-results").iterdir()] == [result.id]
 
 
-def test_rerun_installs_what_the_plugin_has_itself_or_what_is_allowed(dlperf, stored, tmp_path):
+def test_rerun_installs_only_locked_or_allowed_packages(dlperf, stored, tmp_path):
     result = stored()
     path = tmp_path / "dlperf-results" / result.id / "result.json"
     document = json.loads(path.read_text())
@@ -416,7 +416,7 @@ def test_describe_a_model(dlperf):
         assert words in out
 
 
-def test_describe_a_model_to_whoever_writes_its_trainer(dlperf):
+def test_describe_model_for_authors_of_trainers(dlperf):
     """What is computed, to the epsilon and the layout, and every parameter."""
     document = json.loads(dlperf("describe", "bert-base", "--set", "layers=1", "--json")[1])
     assert len(document["manifest"]) == document["tensors"] == 30
@@ -444,7 +444,7 @@ def test_describe_a_model_to_whoever_writes_its_trainer(dlperf):
     assert bias == ["masked_lm.norm.bias", "768", "constant", "value", "0", "no"]
 
 
-def test_describe_a_model_whose_module_holds_others_as_well(dlperf):
+def test_describe_model_from_a_module_with_several_models(dlperf):
     document = json.loads(dlperf("describe", "softmax", "--json")[1])
     assert document["page"].startswith("Softmax regression: z = x Wᵀ")
 
@@ -548,7 +548,7 @@ def test_doctor_exits_with_3_and_advice_where_something_is_broken(dlperf, tmp_pa
 
 
 @pytest.mark.parametrize(("load", "outcome"), [([0.1, 0, 0], "ok"), ([3.0, 0, 0], "advice")])
-def test_a_busy_machine_is_told_from_a_quiet_one(load, outcome):
+def test_busy_machine_is_distinguished_from_a_quiet_one(load, outcome):
     (finding,) = doctor._load(load, 4)
     assert finding.outcome == outcome
 
@@ -583,7 +583,7 @@ def test_env_list_and_remove_one_that_is_half_made(dlperf, tmp_path):
     assert not folder.exists()
 
 
-def test_env_create_says_what_it_came_to(dlperf):
+def test_env_create_reports_its_outcome(dlperf):
     code, out, err = dlperf("env", "create", "numpy", "--json")
     assert code == 0
     assert json.loads(out)["kind"] == "running"
@@ -594,7 +594,7 @@ def test_env_create_says_what_it_came_to(dlperf):
 # -- validate
 
 
-def test_validate_tells_the_kinds_apart(dlperf, measured, tmp_path):
+def test_validate_recognizes_the_kinds_of_documents(dlperf, measured, tmp_path):
     spec = {"framework": "numpy", "model": "linear"}
     (tmp_path / "spec.yaml").write_text("framework: numpy\nmodel: linear\n")
     (tmp_path / "spec.json").write_text(json.dumps(spec))
@@ -635,7 +635,7 @@ def test_validate_a_request(dlperf, tmp_path):
         ('{"framework": "numpy", "model": "linear", "schema_version": "9.0"}', "9.0"),
     ],
 )
-def test_validate_says_what_is_wrong(dlperf, tmp_path, content, output):
+def test_validate_reports_violations(dlperf, tmp_path, content, output):
     (tmp_path / "file.json").write_text(content)
     code, out, err = dlperf("validate", "file.json")
     assert (code, out) == (2, "")
@@ -670,7 +670,7 @@ def test_report_on_an_empty_directory(dlperf, tmp_path):
     assert "empty holds no runs" in err
 
 
-def test_report_goes_on_beside_a_corrupt_result(dlperf, stored, tmp_path):
+def test_report_continues_after_a_corrupt_result(dlperf, stored, tmp_path):
     good, bad = stored(id="good"), stored(id="bad")
     (tmp_path / "dlperf-results" / bad.id / "result.json").write_text('{"schema_version": "1.0"')
     code, out, err = dlperf("report")
@@ -683,7 +683,7 @@ def test_report_goes_on_beside_a_corrupt_result(dlperf, stored, tmp_path):
     assert good.id not in err
 
 
-def test_report_of_a_run_without_a_result_says_what_finished(dlperf, measured):
+def test_report_of_an_unfinished_run_lists_finished_repeats(dlperf, measured):
     (measured / "result.json").unlink()
     code, out, _ = dlperf("report")
     assert code == 5
@@ -752,7 +752,7 @@ def test_nohup_keeps_sighup_ignored(monkeypatch):
 
 
 @pytest.mark.parametrize("words", [["--json"], ["--json", "--unknown"]])
-def test_what_a_plugin_prints_under_json_goes_to_standard_error(words):
+def test_output_of_a_plugin_under_json_goes_to_standard_error(words):
     """Printed by Python, and by a program that inherits standard output."""
     script = (
         "import os, sys\n"

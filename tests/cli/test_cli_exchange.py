@@ -24,7 +24,7 @@ def test_export_prints_a_table(dlperf, stored):
     ("to", "begins"),
     [("csv", b"id,"), ("parquet", b"PAR1"), ("markdown", b"## resnet50"), ("mllog", b":::MLLOG {")],
 )
-def test_export_writes_a_file_for_others_as_the_umask_says(dlperf, stored, to, begins, tmp_path):
+def test_export_file_follows_the_umask(dlperf, stored, to, begins, tmp_path):
     stored()
     umask = os.umask(0o027)
     os.umask(umask)
@@ -56,7 +56,7 @@ def test_export_redacts(dlperf, stored):
         assert "secrethost" not in dlperf("export", "--to", to, "--redact")[1]
 
 
-def test_export_says_where_it_cannot_write(dlperf, stored):
+def test_export_names_the_unwritable_path(dlperf, stored):
     stored()
     code, _, err = dlperf("export", "--to", "csv", "-o", "no/such/place.csv")
     assert code == 2 and "cannot be written" in err
@@ -85,7 +85,7 @@ def test_import_makes_a_result_that_report_shows(dlperf, tmp_path):
     assert ",elapsed-between-lines," in out
 
 
-def test_import_refuses_what_it_cannot_read(dlperf, tmp_path):
+def test_import_refuses_unreadable_logs(dlperf, tmp_path):
     (tmp_path / "run.log").write_text("words\n")
     for words, output in (
         (["tf-cnn-benchmark", "run.log"], "Did you mean 'tf-cnn-benchmarks'"),

@@ -34,7 +34,7 @@ def test_every_field_of_the_spec_has_a_flag_and_no_flag_is_without_a_field(comma
     assert set(parameters(command)) - own == fields
 
 
-def test_a_flag_that_is_not_given_leaves_its_field_alone():
+def test_omitted_flag_leaves_its_field_unchanged():
     assert flags.collect_fields({"batch_size": None, "options": None, "steps": 0}) == {"steps": 0}
 
 
@@ -57,7 +57,7 @@ def test_numbers_come_back(number):
 
 
 @given(st.text())
-def test_any_text_is_read_and_what_is_no_number_and_no_word_stays_itself(text):
+def test_flag_values_are_parsed_as_numbers_booleans_or_text(text):
     scalar = flags.parse_scalar(text)
     if isinstance(scalar, str):
         assert scalar == text
@@ -92,12 +92,12 @@ def test_any_text_is_read_and_what_is_no_number_and_no_word_stays_itself(text):
         ("1e999", math.inf),
     ],
 )
-def test_what_stands_behind_the_equals_sign(text, value):
+def test_value_is_the_text_after_the_equals_sign(text, value):
     scalar = flags.parse_scalar(text)
     assert (type(scalar), scalar) == (type(value), value)
 
 
-def test_a_number_with_too_many_digits_is_no_crash():
+def test_number_with_too_many_digits_is_refused():
     digits = "9" * 5000
     scalar = flags.parse_scalar(digits)
     assert scalar == math.inf  # and the spec refuses what is not finite
@@ -117,7 +117,7 @@ def test_entries_hold_each_name_once(field, data):
 
 
 @pytest.mark.parametrize("field", sorted(TEXTS))
-def test_a_name_that_is_given_twice_is_refused(field):
+def test_name_set_twice_is_refused(field):
     with pytest.raises(SpecError, match=r"--\w+ gives 'step' twice"):
         flags.parse_entries(field, ["step=1", "step=2"])
 
@@ -223,7 +223,7 @@ def test_an_option_that_is_a_text_is_taken_as_it_was_typed(a_slurm, value):
     assert spec.options == {"features": 4, "time_limit": value}
 
 
-def test_an_option_of_a_file_that_is_no_text_stays_a_mistake(a_slurm, tmp_path):
+def test_file_option_that_is_not_text_is_refused(a_slurm, tmp_path):
     from dlperf_sdk.cli import main
 
     case = tmp_path / "case.toml"
@@ -242,7 +242,7 @@ class Spec:
 
 
 @pytest.mark.parametrize(("words", "value"), [(["--profiles"], True), ([], None)])
-def test_a_field_that_is_true_or_false_is_a_flag_without_a_value(monkeypatch, words, value):
+def test_boolean_field_is_a_flag_without_a_value(monkeypatch, words, value):
     monkeypatch.setattr(flags, "RunSpec", Spec)
 
     def command(**given):

@@ -62,7 +62,7 @@ def test_a_history_as_json_has_changes_by_runs(dlperf, days):
         (["--store", "elsewhere"], "no results in elsewhere"),
     ],
 )
-def test_what_cannot_be_shown_is_said_with_advice(dlperf, days, words, message):
+def test_missing_history_is_reported_with_advice(dlperf, days, words, message):
     code, out, err = dlperf("history", *words)
     assert code in (2, 3)
     assert out == ""

@@ -122,14 +122,14 @@ def test_a_reader_that_goes_away_ends_nothing(words):
 
 
 @pytest.mark.parametrize("words", [["list"], ["--help"], ["list", "--json"]])
-def test_a_full_disk_is_said(words):
+def test_full_disk_is_reported(words):
     with Path("/dev/full").open("w") as full:
         done = dlperf(*words, stdout=full, stderr=subprocess.PIPE, capture_output=False)
     assert done.returncode == 2
     assert done.stderr == "Error: Standard output cannot be written: No space left on device.\n"
 
 
-def test_closed_streams_do_not_end_up_in_somebody_elses_file():
+def test_closed_streams_are_not_replaced_by_other_files():
     line = " ".join(["exec", '"$0"', '"$@"', ">&-", "2>&-", "<&-"])
     done = subprocess.run(["/bin/sh", "-c", line, *PROGRAM, *CASE, "--json"], timeout=60, check=False)
     assert done.returncode == 0
@@ -140,7 +140,7 @@ def test_closed_streams_do_not_end_up_in_somebody_elses_file():
         assert path.is_dir() or b"repeat 1 of 1" not in path.read_bytes()
 
 
-def test_an_encoding_without_our_signs_is_no_obstacle():
+def test_encoding_without_the_symbols_is_supported():
     done = dlperf(*CASE, env={**os.environ, "PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0
     assert done.stdout.isascii()
@@ -218,7 +218,7 @@ def test_the_table_fits_the_terminal():
         assert max(widths) <= columns
 
 
-def test_on_a_terminal_a_failure_is_said_once():
+def test_failure_is_printed_once_on_a_terminal():
     _, text = on_a_terminal("run", "faulty", *CASE[2:], "--set", "fault=sigkill", "--quiet")
     plain = " ".join(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).split())
     assert plain.count("SIGKILL") == 1

@@ -76,7 +76,7 @@ def test_markdown_of_one_result_has_the_sections_of_its_html(dlperf, stored):
     assert [heading for heading in headings if heading in sections] == sections
 
 
-def test_html_names_what_it_takes(dlperf, stored, monkeypatch):
+def test_missing_html_dependency_is_named(dlperf, stored, monkeypatch):
     stored()
     monkeypatch.setattr("dlperf_sdk.reports.html.render._NEEDED", ("not_there_at_all",))
     code, out, err = dlperf("report", "--format", "html")
@@ -85,7 +85,7 @@ def test_html_names_what_it_takes(dlperf, stored, monkeypatch):
     assert dlperf("report", "--format", "markdown")[0] == 0
 
 
-def test_html_says_what_could_not_be_read(dlperf, stored, tmp_path):
+def test_html_lists_unreadable_results(dlperf, stored, tmp_path):
     stored(id="good")
     newer = stored(id="newer")
     path = tmp_path / "dlperf-results" / newer.id / "result.json"
@@ -119,7 +119,7 @@ def test_a_redacted_report_of_names_in_a_store_does_not_say_where_that_is(dlperf
 
 @pytest.mark.parametrize("where", ["home/zoltan/res", "scratch/wilhelmina/res"])
 @pytest.mark.parametrize("named", ["{folder}", "../{relative}", "{folder}/broken"])
-def test_a_redacted_report_names_nobody_in_a_path(dlperf, stored, tmp_path, monkeypatch, where, named):
+def test_redacted_report_has_no_user_in_a_path(dlperf, stored, tmp_path, monkeypatch, where, named):
     """Also not where runs are broken, or have no result."""
     good, broken = stored(), stored(id="broken")
     folder = tmp_path / where
@@ -163,7 +163,7 @@ def test_csv_on_a_terminal_does_not_steer_it(dlperf, stored, monkeypatch):
         assert "]0;stolen" in out
 
 
-def test_json_of_a_written_report_says_where_it_is(dlperf, stored, tmp_path):
+def test_json_of_a_written_report_has_its_path(dlperf, stored, tmp_path):
     stored()
     output = json.loads(dlperf("report", "--format", "markdown", "-o", "report.md", "--json")[1])
     assert output == {"file": "report.md", "bytes": (tmp_path / "report.md").stat().st_size}
@@ -178,7 +178,7 @@ def test_json_of_a_written_report_says_where_it_is(dlperf, stored, tmp_path):
         (["--published", "tensorpak", "--format", "html"], "Did you mean 'tensorpack'?"),
     ],
 )
-def test_what_cannot_be_done_is_said(dlperf, stored, words, output):
+def test_impossible_requests_are_reported(dlperf, stored, words, output):
     stored()
     code, _, err = dlperf("report", *words)
     assert code == 2

@@ -125,7 +125,7 @@ def test_a_worker_that_crashed_is_heard(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.usefixtures("crashing")
 @pytest.mark.parametrize("words", [[], ["--json"]])
-def test_an_interruption_leaves_what_had_finished(
+def test_interruption_keeps_finished_frameworks(
     words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare = verification.environments.prepare
@@ -168,7 +168,7 @@ def test_an_interruption_leaves_what_had_finished(
         (["idle"], "idle implement none of the models"),
     ],
 )
-def test_what_cannot_be_understood_starts_nothing(
+def test_invalid_arguments_start_nothing(
     words: list[str], output: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verification.environments, "prepare", lambda *_, **__: pytest.fail("it was started"))
@@ -178,7 +178,7 @@ def test_what_cannot_be_understood_starts_nothing(
     assert "Error:" in streams.err and output in " ".join(streams.err.split())
 
 
-def test_a_plan_says_what_it_will_be_held_to(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_states_the_reference_of_parity(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "torch", "bert-base", "--topology", "1n2d"]) == 0
     assert "compared with float64" in " ".join(capsys.readouterr().out.split())
     assert main(["plan", "torch", "bert-base", "--topology", "1n3d", "--json"]) == 0

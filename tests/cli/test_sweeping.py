@@ -60,7 +60,7 @@ def test_a_spec_file_takes_several_values_by_flags(dlperf, tmp_path):
         (("run", "numpy", "linear", "--batch-size", "2,4", "--redact"), "dlperf report DIR --redact"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(dlperf, words, message):
+def test_invalid_combinations_are_refused(dlperf, words, message):
     code, out, err = dlperf(*words)
     assert (code, out) == (2, "")
     assert message in " ".join(err.split())

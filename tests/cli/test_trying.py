@@ -41,7 +41,7 @@ def test_the_answers_as_json(dlperf):
     assert len(document["answers"]["losses"]) == len(document["answers"]["changed"])
 
 
-def test_a_new_plugin_is_told_which_method_is_missing_and_where(tmp_path):
+def test_missing_method_of_a_new_plugin_is_named_with_its_file(tmp_path):
     created = skeleton.write("fresh", tmp_path)
     site = created.folder / "src"
     entry = {"dlperf_sdk.frameworks": {"fresh": "dlperf_fresh.framework:Fresh"}}

@@ -58,7 +58,7 @@ THEIRS = re.compile(
         (["--nonsense"], "--nonsense"),
     ],
 )
-def test_it_says_what_is_wrong_and_what_to_write(dlperf, words, output):
+def test_message_names_the_mistake_and_the_correction(dlperf, words, output):
     code, out, err = dlperf(*words)
     assert (code, out) == (2, "")
     assert output in err
@@ -110,7 +110,7 @@ def test_choices_are_named(dlperf):
     )
 )
 @example(["run", "", "linear"])
-def test_whatever_is_written_it_is_one_paragraph(dlperf, words):
+def test_message_is_one_paragraph(dlperf, words):
     code, out, err = dlperf(*words, "--no-such-option-at-all")
     assert (code, out) == (2, "")
     assert err.startswith("Error: ")

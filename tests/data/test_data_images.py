@@ -125,7 +125,7 @@ def test_worker_refuses_an_index_of_another_version_or_length(tmp_path):
             read(*lines)
 
 
-def test_more_classes_than_the_model_tells_apart(tmp_path):
+def test_more_classes_than_the_model_has_are_refused(tmp_path):
     data_samples.image_folder(tmp_path / "data")
     with pytest.raises(SpecError, match=r"holds 3 classes, and the model tells 2 apart\. Set num_classes=3"):
         images(tmp_path / "data", num_classes=2)
@@ -139,7 +139,7 @@ def test_more_classes_than_the_model_tells_apart(tmp_path):
         (data_samples.jpeg(data_samples.gradient(64, 64))[:400], "breaks off"),
     ],
 )
-def test_what_is_no_jpeg_is_named(tmp_path, content, message):
+def test_file_that_is_not_a_jpeg_is_named(tmp_path, content, message):
     data_samples.image_folder(tmp_path / "data")
     (tmp_path / "data" / "n02" / "bad.jpg").write_bytes(content)
     with pytest.raises(DocumentError, match=message) as caught:
@@ -147,7 +147,7 @@ def test_what_is_no_jpeg_is_named(tmp_path, content, message):
     assert "n02/bad.jpg" in str(caught.value)
 
 
-def test_bytes_behind_the_image_are_allowed(tmp_path):
+def test_bytes_after_the_image_are_allowed(tmp_path):
     (tmp_path / "data" / "a").mkdir(parents=True)
     content = data_samples.jpeg(data_samples.gradient(9, 9))
     (tmp_path / "data" / "a" / "1.jpg").write_bytes(content + bytes(9000))
@@ -189,7 +189,7 @@ def test_named_pipe_is_not_waited_on(tmp_path):
         images(tmp_path / "data")
 
 
-def test_names_with_line_breaks_and_bytes_that_are_no_utf8(tmp_path):
+def test_names_with_line_breaks_and_invalid_utf8_are_supported(tmp_path):
     content = data_samples.jpeg(data_samples.gradient(8, 8))
     folder = tmp_path / "data" / "ä\nb"
     folder.mkdir(parents=True)
@@ -255,7 +255,7 @@ def test_order_is_the_same_in_every_python_and_differs_by_epoch_and_replica():
 
 
 @given(st.integers(1, 20), st.integers(1, 7), st.integers(1, 3), st.integers(0, 99))
-def test_batches_are_full_and_count_what_was_drawn(samples, batch_size, devices, seed):
+def test_batches_are_full_and_draws_are_counted(samples, batch_size, devices, seed):
     requested = SimpleNamespace(
         data={"samples": samples}, batch_size=batch_size, nodes=2, devices_per_node=devices, seed=seed
     )

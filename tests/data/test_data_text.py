@@ -123,7 +123,7 @@ def test_pairs_fit_and_their_labels_are_true(sizes, length, seed):
 
 
 @given(st.integers(1, 60), st.integers(1, 30), st.integers(0, 1000))
-def test_masks_spare_what_is_fixed_and_remember_the_rest(size, most, seed):
+def test_masks_exclude_special_tokens_and_keep_labels(size, most, seed):
     tokens = [2, *range(100, 100 + size), 3, 200, 3]
     masked = mask(
         tokens, fixed=(2, 3), mask_token=4, words=range(300, 400), maximum=most, source=random.Random(seed)
@@ -142,7 +142,7 @@ def test_masks_spare_what_is_fixed_and_remember_the_rest(size, most, seed):
 # A folder, prepared.
 
 
-def test_sequences_are_what_bert_reads(tmp_path):
+def test_sequences_have_berts_format(tmp_path):
     data_samples.text_folder(tmp_path / "data", documents=60)
     observed = []
     data = prepared(tmp_path / "data", on_progress=lambda *report: observed.append(report))
@@ -342,7 +342,7 @@ def test_the_folders_own_vocabulary_is_used(tmp_path):
         prepared(tmp_path / "data", vocabulary_size=14)
 
 
-def test_case_is_kept_if_the_vocabulary_has_any(tmp_path):
+def test_case_is_kept_if_the_vocabulary_is_cased(tmp_path):
     cased = wordpiece.tokenizer([*_BERT_PIECES, "The", "é"])
     assert wordpiece.encode(cased, ["The the é e"]) == [[15, 6, 16, 2]]
 
@@ -394,7 +394,7 @@ def test_bad_folders(tmp_path):
         prepare(DataSpec("text", str(folder)), {}, inputs)
 
 
-def test_byte_order_marks_are_no_text(tmp_path):
+def test_byte_order_marks_are_removed(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.txt").write_bytes(b"\xef\xbb\xbfone two\r\n\r\nthree four\r\n")
     pieces = vocabulary(prepared(tmp_path / "data"))

@@ -53,7 +53,7 @@ def said(document, name="run-spec", part=""):
         ({"options": {"x": [1]}}, "$.options.x:", ["a text or a number"]),
     ],
 )
-def test_an_error_says_where_what_was_expected_and_what_was_found(change, path, words):
+def test_error_names_place_expected_and_actual_value(change, path, words):
     message = said({**SPEC, **change})
     assert path in message
     for word in words:
@@ -76,7 +76,7 @@ def test_every_pattern_is_explained_in_words():
         assert part["expected"] and not set("^[") & set(part["expected"]), part
 
 
-def test_what_is_missing_is_named():
+def test_missing_keys_are_named():
     assert "'framework', 'model' must be there" in said({"schema_version": "1.0"})
 
 
@@ -91,7 +91,7 @@ def test_a_failed_record_is_judged_as_one():
     assert "'attempt', 'rank', 'node' must be there" in said(record, "worker-record")
 
 
-def test_what_was_found_is_shortened():
+def test_long_actual_values_are_shortened():
     assert len(said({**SPEC, "batch_size": "x" * 10**6})) < 300
     assert len(said({**SPEC, "batch_size": list(range(10**5))})) < 300
 
@@ -109,7 +109,7 @@ def test_a_newer_version_asks_for_an_update():
     assert "$.schema_version" in said({**SPEC, "schema_version": "1.0 or so"})
 
 
-def test_a_newer_minor_version_is_read_while_it_uses_what_is_known():
+def test_newer_minor_version_with_known_keys_is_read():
     schema.check("run-spec", {**SPEC, "schema_version": "1.7"})
     assert "It is of version 1.7, this dlperf-sdk writes 1.0" in said(
         {**SPEC, "schema_version": "1.7", "new": 1}
@@ -272,7 +272,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_what_cannot_be_parsed_is_said_with_its_line(tmp_path, name):
+def test_syntax_error_is_reported_with_its_line(tmp_path, name):
     text, line = LINES[name]
     path = tmp_path / name
     path.write_text(text)
@@ -283,7 +283,7 @@ def test_what_cannot_be_parsed_is_said_with_its_line(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_refused(tmp_path, name):
+def test_unsupported_yaml_is_refused(tmp_path, name):
     path = tmp_path / name
     path.write_text(BAD[name])
     started = time.monotonic()
@@ -294,7 +294,7 @@ def test_what_is_refused(tmp_path, name):
     assert time.monotonic() - started < 20
 
 
-def test_yaml_scalars_mean_what_they_say(tmp_path):
+def test_yaml_scalars_have_json_types(tmp_path):
     path = tmp_path / "scalars.yaml"
     path.write_text(
         "a: [no, yes, on, 010, 0x1F, 1:30, 2020-01-01, 1_000, .inf, .nan, True, NULL, '5', '']\n"
@@ -378,7 +378,7 @@ COSTLY = {
 
 
 @pytest.mark.parametrize("name", COSTLY)
-def test_what_would_cost_too_much_is_refused_before_it_is_parsed(tmp_path, monkeypatch, name):
+def test_expensive_documents_are_refused_before_parsing(tmp_path, monkeypatch, name):
     def parse(*args, **kwargs):
         raise AssertionError("it was parsed")
 
@@ -444,7 +444,7 @@ def test_garbage_is_a_document_error_or_a_document(tmp_path, suffix, data):
         assert isinstance(load_document(path), dict)
 
 
-def test_the_loader_is_no_wider_than_the_safe_one():
+def test_loader_accepts_no_more_than_the_safe_loader():
     from dlperf_sdk.documents.yaml_subset import PlainLoader
 
     assert issubclass(PlainLoader, yaml.SafeLoader)

@@ -45,7 +45,7 @@ def subschemas(part):
 
 
 @pytest.mark.parametrize("name", schema.NAMES)
-def test_each_schema_is_a_schema_and_says_what_it_is(name):
+def test_each_schema_is_valid_and_has_a_title(name):
     document = json.loads((ROOT / "schemas" / f"{name}.schema.json").read_text(encoding="utf-8"))
     Draft202012Validator.check_schema(document)
     assert document["$schema"] == "https://json-schema.org/draft/2020-12/schema"

@@ -103,7 +103,7 @@ def test_the_regular_expression_engines_agree(pattern, data):
         assert decided == explained, json.dumps(value)
 
 
-def test_validators_agree_behind_a_reference_to_another_document():
+def test_validators_agree_across_references_to_other_documents():
     """The explaining one would match with Python's `$` there, and take a name that ends in a newline."""
     schemas = [schema.load(name) for name in schema.NAMES]
     root = {"$ref": schema.load("run-spec")["$id"]}

@@ -46,7 +46,7 @@ def jobs(stamp):
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "PENDING"])
-def test_what_a_killed_controller_left_in_the_queue_is_ended_by_the_next(bench, state):
+def test_queued_jobs_of_a_killed_controller_are_canceled_by_the_next(bench, state):
     """Four nodes, of which each job takes two: nothing but the next controller keeps a second one from running."""
     directory = bench.folder / "campaign"
     fields = {**TOY, "topology": "2n1d@slurm", "options": {"fault": "slow"}}
@@ -110,7 +110,7 @@ class Saboteur:
 
 
 @pytest.mark.parametrize("launcher", ["ssh", "mpi"])
-def test_a_campaign_goes_on_after_a_killed_rank_and_a_lost_node(bench, launcher):
+def test_campaign_continues_after_a_killed_rank_and_a_lost_node(bench, launcher):
     """In one campaign, before a case that ends well; none is tried again here."""
     options = bench.cluster.options(launcher)
     faults = [{"fault": fault, "rank": 1, **options} for fault in ("sigkill", "stubborn", "none")]

@@ -212,7 +212,7 @@ def test_a_full_disk_on_one_node(bench, launcher):
     assert "No space left" in problem["message"]
 
 
-def test_agents_and_workers_listen_on_the_chosen_address_and_ports_alone(bench, launcher):
+def test_agents_and_workers_listen_only_on_the_chosen_address_and_ports(bench, launcher):
     options = {"fault": "stubborn", "ports": "40000-40063"}
     with closing(bench.events(launcher, framework="faulty", options=options)) as stream:
         until_measuring(stream)

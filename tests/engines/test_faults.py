@@ -61,7 +61,7 @@ def test_thirty_two_ranks_at_once(bench, launcher):
     assert [record["rank"] for record in ended(events)[0]["records"]] == list(range(32))
 
 
-def test_a_stranger_who_calls_replays_and_babbles_disturbs_nobody(bench):
+def test_unauthenticated_connections_replays_and_garbage_do_not_disturb_a_run(bench):
     with closing(
         bench.events("slurm-step", framework="faulty", options={"fault": "slow"}, steps=500)
     ) as stream:
@@ -283,7 +283,7 @@ def test_slurms_own_time_limit(bench):
                 assert "time limit" in message["message"], (launcher, message)
 
 
-def test_a_campaign_in_one_allocation_goes_on_after_a_lost_node(bench):
+def test_campaign_in_one_allocation_continues_after_a_lost_node(bench):
     """Its first case loses a node; the others are measured in the same allocation."""
     bench._allocate()
     axes = {"options": [{"fault": "stubborn"}, {"fault": "none"}]}
@@ -376,7 +376,7 @@ def test_a_hosts_file_and_whom_to_log_in_as(bench):
 
 @pytest.mark.fault_matrix
 @pytest.mark.parametrize("launcher", ["ssh", "mpi"])
-def test_a_host_that_nobody_knows(bench, launcher, monkeypatch):
+def test_unknown_host_is_a_typed_failure(bench, launcher, monkeypatch):
     """By the words of real ssh, which is what mpirun calls as well unless it is told otherwise."""
     monkeypatch.setenv("OMPI_MCA_plm_rsh_agent", f"ssh -F {bench.cluster.ssh_config}")
     for hosts, node in (("nowhere,n1", 0), ("n1,nowhere", 1)):

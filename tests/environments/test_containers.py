@@ -53,14 +53,14 @@ def test_each_runner_has_its_command_line(container, line):
     assert " ".join(container_prefix(spec, "cuda", ("NODE",))) == line
 
 
-def test_what_is_not_asked_for_is_not_in_it():
+def test_container_has_only_requested_mounts_and_variables():
     spec = RunSpec(framework="numpy", model="linear", container="docker:torch")
     assert container_prefix(spec, "cpu")[-2:] == ("--ipc=host", "torch")
     assert container_prefix(RunSpec(framework="numpy", model="linear"), "cuda", ("NODE",)) == ()
 
 
 @pytest.mark.parametrize("text", ["", "infiniband", "/etc/passwd", "/dev/a,", "/dev/a b", "/dev/a:/b:rw", 3])
-def test_what_is_no_device_file(text):
+def test_path_that_is_not_a_device_file_is_refused(text):
     with pytest.raises(SpecError, match="container_devices is"):
         RunSpec(framework="numpy", model="linear", container_devices=text)
 
@@ -68,7 +68,7 @@ def test_what_is_no_device_file(text):
 @pytest.mark.parametrize(
     "text", ["torch", "podman:", "podman:--privileged", "podman:a b", 3, "podman:-x", "lxc:"]
 )
-def test_what_is_no_container(text):
+def test_invalid_container_is_refused(text):
     with pytest.raises(SpecError, match="container is"):
         RunSpec(framework="numpy", model="linear", container=text)
 
@@ -77,7 +77,7 @@ def test_what_is_no_container(text):
     ("output", "message"),
     [("", "does not start"), ("hello", "does not start"), ("{}", "invalid answer"), ("[]", "invalid answer")],
 )
-def test_a_container_whose_python_gives_no_valid_answer_is_refused(output, message):
+def test_container_with_an_invalid_python_answer_is_refused(output, message):
     """Whatever the container prints in place of the facts, the error names the command."""
     spec = EnvironmentSpec(python=">=3.7", requirements=())
     with pytest.raises(EnvironmentFailed, match=f"`/bin/sh .*{message}|{message} with `/bin/sh "):

@@ -164,7 +164,7 @@ def left() -> list[str]:
 # --- managed ------------------------------------------------------------------------------------------------
 
 
-def test_a_managed_environment_is_made_described_and_found_again(wheels: Path, tmp_path: Path) -> None:
+def test_managed_environment_is_created_described_and_reused(wheels: Path, tmp_path: Path) -> None:
     messages: list[str] = []
     created = environments.prepare("toy", spec("toyframe>=1"), "cpu", on_progress=messages.append)
     assert created.kind == "managed"
@@ -226,7 +226,7 @@ def test_an_environment_that_was_changed_is_made_anew(wheels: Path) -> None:
     assert not (site / "stranger.py").exists()
 
 
-def test_what_cannot_be_resolved_is_an_error_with_uvs_own_words_and_leaves_nothing(wheels: Path) -> None:
+def test_unresolvable_requirements_fail_with_uvs_message_and_leave_nothing(wheels: Path) -> None:
     with pytest.raises(
         EnvironmentFailed, match=r"(?s)cannot be resolved.*nosuchframe.*PIP_FIND_LINKS.*--python"
     ):
@@ -293,7 +293,7 @@ def test_ctrl_c_leaves_neither_files_nor_processes(wheels: Path, tmp_path: Path)
 
 
 @pytest.mark.long
-def test_what_a_killed_creator_leaves_is_recognized_and_made_anew(wheels: Path, tmp_path: Path) -> None:
+def test_environment_of_a_killed_creator_is_created_anew(wheels: Path, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gated(wheels, "toybuild", gate)
     with creator("toybuild") as process:
@@ -341,7 +341,7 @@ def test_cuda_packages_that_the_plugin_asks_for_by_name_are_not_refused(wheels: 
     assert "nvidia-toy-cu13==13.0" in created.lock
 
 
-def test_the_plugins_own_options_are_tried_when_the_indexes_hold_only_what_does_not_fit(
+def test_plugin_index_options_are_used_when_no_index_has_a_fitting_version(
     wheels: Path, tmp_path: Path
 ) -> None:
     cuda_frame(wheels)
@@ -399,7 +399,7 @@ def module_of(environment: environments.PreparedEnvironment, name: str) -> Path:
     return path
 
 
-def test_damaged_files_are_found_and_their_distributions_installed_again(wheels: Path) -> None:
+def test_damaged_files_are_detected_and_repaired(wheels: Path) -> None:
     created = environments.prepare("toy", spec("toyframe"), "cpu")
     name = created.path.name
     assert environments.verify(name) == ()
@@ -448,7 +448,7 @@ def test_a_record_is_damaged_in_any_way(wheels: Path) -> None:
 
 
 @pytest.mark.parametrize("function", [environments.verify, environments.repair])
-def test_what_is_no_environment_cannot_be_verified(wheels: Path, function) -> None:
+def test_folder_that_is_not_an_environment_cannot_be_verified(wheels: Path, function) -> None:
     environments.prepare("toy", spec("toyframe"), "cpu")
     with pytest.raises(UnknownName, match="managed environment"):
         function("../environments")
@@ -466,9 +466,7 @@ def test_only_environments_can_be_removed(wheels: Path, name: str) -> None:
     assert len(environments.list_environments()) == 1
 
 
-def test_a_cache_that_cannot_be_used_is_said_to_be_so(
-    wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unusable_cache_is_reported(wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "file"))
     with pytest.raises(EnvironmentFailed, match="DLPERF_CACHE_DIR"):
@@ -506,7 +504,7 @@ def test_a_lock_in_another_format_is_refused(wheels: Path, line: str) -> None:
         environments.obtain_from_lock("toy", "cpu", "3.11.7", f"toydep==2.1\n{line}\n")
 
 
-def test_a_lock_with_what_no_index_has_is_refused(wheels: Path) -> None:
+def test_lock_with_an_unavailable_version_is_refused(wheels: Path) -> None:
     with pytest.raises(EnvironmentFailed, match=r"toyframe==1\.0 came from a folder"):
         environments.obtain_from_lock("toy", "cpu", "3.11.7", "toydep==2.1\ntoyframe==1.0  # editable\n")
 
@@ -525,7 +523,7 @@ def own(wheels: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_given_interpreter_that_has_everything_is_used(own: Path) -> None:
+def test_interpreter_with_all_requirements_is_used(own: Path) -> None:
     python = own / "bin" / "python"
     for name in (str(python), str(own)):
         given = environments.prepare("toy", spec("toydep>=2", "absent ; os_name == 'nt'"), "cpu", python=name)
@@ -534,7 +532,7 @@ def test_a_given_interpreter_that_has_everything_is_used(own: Path) -> None:
     assert left() == []
 
 
-def test_what_a_given_interpreter_lacks_is_named_one_by_one(own: Path) -> None:
+def test_missing_requirements_of_an_interpreter_are_listed(own: Path) -> None:
     with pytest.raises(EnvironmentFailed) as error:
         environments.prepare("toy", spec("toydep>=3", "toyframe", "Absent_One"), "cpu", python=str(own))
     assert 'requested "toydep>=3", found "toydep 2.1"' in str(error.value)
@@ -544,7 +542,7 @@ def test_what_a_given_interpreter_lacks_is_named_one_by_one(own: Path) -> None:
         environments.prepare("toy", spec("toydep", python="==3.7.*"), "cpu", python=str(own))
 
 
-def test_a_given_interpreter_has_to_be_one(wheels: Path, tmp_path: Path) -> None:
+def test_file_that_is_not_an_interpreter_is_refused(wheels: Path, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no program")
     for name, words in (
         (str(tmp_path / "none"), "there is no such file"),
@@ -557,7 +555,7 @@ def test_a_given_interpreter_has_to_be_one(wheels: Path, tmp_path: Path) -> None
             environments.prepare("toy", spec("toydep"), "cpu", python=name)
 
 
-def test_a_given_interpreter_of_python_2_is_named_by_its_version(wheels: Path) -> None:
+def test_python_2_interpreter_is_refused_with_its_version(wheels: Path) -> None:
     python = next(Path.home().glob(".pyenv/versions/2.7*/bin/python"), None)
     if python is None:
         pytest.skip("no Python 2.7 in ~/.pyenv/versions: the message for a version that old was NOT tested")
@@ -607,7 +605,7 @@ def test_a_build_for_cpus_does_not_satisfy_on_a_gpu() -> None:
 
 
 @pytest.mark.long
-def test_a_python_3_7_environment_is_made_probed_and_given(wheels: Path) -> None:
+def test_python_3_7_environment_is_created_probed_and_used(wheels: Path) -> None:
     python = next(Path.home().glob(".pyenv/versions/3.7*/bin/python"), None)
     if python is None:
         pytest.skip("no Python 3.7 in ~/.pyenv/versions: environments of that version were NOT tested")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlperf_sdk.environments import interpreters
 
 
-def test_what_was_found_is_asked_again_and_not_searched_for(tmp_path, monkeypatch):
+def test_known_interpreters_are_probed_without_a_search(tmp_path, monkeypatch):
     python, searched = tmp_path / "python3.99", []
     search = interpreters._search
 

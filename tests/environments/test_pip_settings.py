@@ -67,7 +67,7 @@ def test_later_places_win(machine: Machine) -> None:
     assert machine.read() == {"index-url": "https://host/variable"}
 
 
-def test_what_pip_itself_reads_is_what_is_read(machine: Machine) -> None:
+def test_settings_equal_those_that_pip_reads(machine: Machine) -> None:
     """pip, where it is installed, is asked for the same places and sections."""
     if importlib.util.find_spec("pip") is None:
         pytest.skip("pip is not installed here: the reading of its files was NOT compared with pip's own")
@@ -112,7 +112,7 @@ def test_a_named_file_stands_in_for_the_users(machine: Machine) -> None:
     assert machine.read()["retries"] == "2"
 
 
-def test_a_file_that_is_no_configuration_is_named_without_its_secrets(machine: Machine) -> None:
+def test_invalid_configuration_is_named_without_its_secrets(machine: Machine) -> None:
     path = machine.write(PLACES[1], "index-url = https://me:secret@host/simple\n")
     with pytest.raises(EnvironmentFailed, match="cannot be read") as error:
         machine.read()
@@ -120,7 +120,7 @@ def test_a_file_that_is_no_configuration_is_named_without_its_secrets(machine: M
     assert "secret" not in str(error.value)
 
 
-def test_a_file_of_thousands_of_lines_is_no_configuration(machine: Machine) -> None:
+def test_very_long_configuration_is_refused(machine: Machine) -> None:
     """Its parser takes time that is quadratic in malformed lines."""
     machine.write(PLACES[1], "[global]\n" + "x\n" * 100_000)
     with pytest.raises(EnvironmentFailed, match="more than 2000 lines"):
@@ -292,7 +292,7 @@ def test_the_newest_of_the_usable_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_older_pythons_are_found_where_pyenv_keeps_them() -> None:
+def test_pythons_of_pyenv_are_detected() -> None:
     versions = [
         path.name for path in Path.home().glob(".pyenv/versions/3.*") if path.name[2:4].strip(".").isdigit()
     ]
@@ -306,12 +306,12 @@ def test_older_pythons_are_found_where_pyenv_keeps_them() -> None:
 @pytest.mark.parametrize(
     "answer", ["", "echo", "echo three cpython -", "echo 3.99.1", "echo 3.99.1 cpython - more"]
 )
-def test_what_does_not_answer_as_a_python_is_none(tmp_path: Path, answer: str) -> None:
+def test_program_that_does_not_answer_as_python_is_skipped(tmp_path: Path, answer: str) -> None:
     fake(tmp_path / "python3.99", answer)
     assert probe.probe_interpreter(tmp_path / "python3.99", {}) is None
 
 
-def test_what_an_interpreter_prints_besides_its_answer_does_no_harm(tmp_path: Path) -> None:
+def test_additional_output_of_an_interpreter_is_ignored(tmp_path: Path) -> None:
     fake(tmp_path / "python", f'echo a banner; exec {sys.executable} "$@"')
     assert probe.probe_facts(tmp_path / "python", os.environ).version == ".".join(
         map(str, sys.version_info[:3])
@@ -327,7 +327,7 @@ def test_what_an_interpreter_prints_besides_its_answer_does_no_harm(tmp_path: Pa
 # --- what fits a device -------------------------------------------------------------------------------------
 
 
-def test_cuda_packages_are_told_from_others() -> None:
+def test_cuda_packages_are_recognized() -> None:
     cuda = [
         "nvidia-nccl-cu13==2.29.7",
         "cuda-bindings==13.0",

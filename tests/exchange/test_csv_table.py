@@ -96,7 +96,7 @@ def test_no_cell_steers_a_terminal(text):
     assert [name.isidentifier() for name, value in row.items() if type(value) is float] == [True]
 
 
-def test_what_is_not_known_is_nothing_and_what_is_not_finite_is_itself():
+def test_unknown_cells_are_empty_and_non_finite_values_are_text():
     metrics = (Metric("loss", "", math.nan, -math.inf, math.inf), Metric("throughput", "img/s", 1e-300))
     result = a_result(metrics=metrics)
     text = to_csv([result, a_result(metrics=())])
@@ -108,7 +108,7 @@ def test_what_is_not_known_is_nothing_and_what_is_not_finite_is_itself():
     assert not {"0", "0.0"} & set(text.splitlines()[2].split(",")[len(table.COLUMNS) :])
 
 
-def test_a_value_is_as_observed_else_as_asked_for():
+def test_value_is_the_observed_else_the_requested_one():
     facts = (
         Fact("precision", "factor", "amp-fp16", "fp32"),
         Fact("layout", "factor", "nhwc", None),
@@ -126,7 +126,7 @@ def test_a_value_is_as_observed_else_as_asked_for():
     assert row["framework_version"] is None
 
 
-def test_a_batch_size_that_was_not_found_is_not_known():
+def test_unresolved_maximum_batch_size_is_unknown():
     (row,) = read_csv(to_csv([a_result(fields={"batch_size": "max"})]))
     assert (row["batch_size"], row["global_batch_size"]) == (None, None)
 
@@ -162,7 +162,7 @@ def test_no_results_are_a_header():
         (lambda text: text + '"open', "Line 3"),
     ],
 )
-def test_what_is_no_such_table_is_named_by_its_line(change, output):
+def test_invalid_table_is_refused_with_its_line(change, output):
     with pytest.raises(DocumentError, match=output):
         read_csv(change(to_csv([a_result()])))
 

@@ -64,7 +64,7 @@ def _parquet_reads_back_equal(results, rows):
 # -- Parquet
 
 
-def test_parquet_says_what_its_columns_are():
+def test_parquet_columns_have_descriptions():
     import pyarrow.parquet
 
     read = pyarrow.parquet.read_table(io.BytesIO(to_parquet([])))
@@ -73,13 +73,13 @@ def test_parquet_says_what_its_columns_are():
         assert field.metadata[b"description"].decode() == column.help
 
 
-def test_without_pyarrow_it_is_named(monkeypatch):
+def test_missing_pyarrow_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r"pip install pyarrow"):
         to_parquet([a_result()])
 
 
-def test_a_number_that_does_not_fit_is_said():
+def test_number_out_of_range_is_reported():
     result = a_result(fields={"topology": "999999n999999d", "batch_size": 2**31 - 1})
     with pytest.raises(UsageError, match="do not fit into an Arrow table"):
         to_parquet([result])
@@ -118,7 +118,7 @@ def test_keys_are_mlperfs_or_say_that_they_are_ours():
         assert entry["key"] in theirs or entry["key"].startswith("dlperf_"), entry["key"]
 
 
-def test_what_was_asked_has_the_time_of_the_start_and_what_was_found_that_of_the_end():
+def test_requested_settings_have_the_start_time_and_results_the_end_time():
     metrics = (Metric("throughput", "img/s", 203.5, 200.0, math.inf), Metric("loss", "", math.nan))
     entries = parsed(to_mllog([a_result(metrics=metrics)]))
     actual = {entry["key"]: entry for entry in entries}
@@ -143,6 +143,6 @@ def test_an_imported_result_claims_no_samples():
     assert "trained_samples" not in keys
 
 
-def test_what_is_no_date_is_said():
+def test_invalid_date_is_reported():
     with pytest.raises(UsageError, match="ran at 2025-99-99T00:00:00Z, which is no date"):
         to_mllog([a_result(started_at="2025-99-99T00:00:00Z")])

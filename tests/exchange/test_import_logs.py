@@ -63,7 +63,7 @@ def test_the_whole_file_has_a_checksum_though_the_importer_stops_early(log):
     assert Result.from_dict(result.to_dict()) == result
 
 
-def test_a_log_that_differs_behind_what_was_read_is_another_log(log, tmp_path):
+def test_logs_that_differ_after_the_read_part_are_different(log, tmp_path):
     other = tmp_path / "other.log"
     other.write_text("1418\nother\nlines\n")
     (result,) = import_logs("first-line", [log, other], FP32, REGISTRY)
@@ -95,7 +95,7 @@ def test_a_comparison_names_the_estimator(log):
     assert "precision" in Case.from_source(imported).facts
 
 
-def test_a_report_says_that_it_is_imported(log):
+def test_report_marks_imported_results(log):
     (imported,) = import_logs("first-line", [log], FP32, REGISTRY)
     alone = markdown.text_of(result_page.page(imported))
     assert "imported, not verified" in alone

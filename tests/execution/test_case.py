@@ -112,9 +112,7 @@ def test_an_event_that_lacks_a_field_breaks_the_protocol(case: Case) -> None:
 
 
 @pytest.mark.parametrize("consequence", [RuntimeError, Unavailable])
-def test_what_fails_during_an_interruption_is_an_interruption(
-    case: Case, consequence: type[Exception]
-) -> None:
+def test_failure_during_an_interruption_is_an_interruption(case: Case, consequence: type[Exception]) -> None:
     with pytest.raises(KeyboardInterrupt), case.record_failures():
         try:
             raise KeyboardInterrupt

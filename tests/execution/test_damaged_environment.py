@@ -36,5 +36,5 @@ def test_a_syntax_error_in_a_managed_environment_names_the_commands():
         (failure(phase="measure"), MANAGED),
     ],
 )
-def test_other_failures_are_left_as_they_are(failed, environment):
+def test_other_failures_are_unchanged(failed, environment):
     assert add_repair_advice(failed, environment) == failed

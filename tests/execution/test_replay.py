@@ -49,7 +49,7 @@ def attempt(events):
     return json.loads(json.dumps(next(event for event in events if event["event"] == "attempt-ended")))
 
 
-def test_what_comes_back_is_a_result(told, tmp_path):
+def test_replayed_stream_is_a_result(told, tmp_path):
     result = ingested(told, tmp_path)
     assert (result.status, len(result.repeats)) == ("ok", 2)
     assert result.environment.kind == "given"
@@ -77,7 +77,7 @@ def test_a_log_names_no_place_of_its_own(told, tmp_path, name):
 
 @pytest.mark.parametrize("kind", ["attempt-started", "progress", "attempt-ended", "something-else"])
 @pytest.mark.parametrize("number", [[], {}, [0], None, "0", 1e400])
-def test_an_attempt_whose_number_is_none_is_no_fault_of_ours(told, tmp_path, kind, number):
+def test_invalid_attempt_number_is_not_an_internal_error(told, tmp_path, kind, number):
     at = next(i for i, event in enumerate(told) if event["event"] == "attempt-started")
     ended = {**attempt(told), "event": kind, "attempt": number}
     result = ingested([*told[:at], ended, *told[at:]], tmp_path)
@@ -100,7 +100,7 @@ RECORDS = {
 
 
 @pytest.mark.parametrize("change", RECORDS.values(), ids=RECORDS.keys())
-def test_records_that_nobody_can_have_written_are_no_good_result(told, tmp_path, change):
+def test_impossible_records_fail_the_result(told, tmp_path, change):
     ended = attempt(told)
     ended["records"] = change(ended["records"])
     result = ingested(changed(told, "attempt-ended", **ended), tmp_path)
@@ -175,7 +175,7 @@ def test_an_event_with_an_impossible_value_is_a_failure(told, tmp_path, kind, fi
 
 
 @pytest.mark.parametrize("variables", [{"A": 1}, {"A": ["x"]}])
-def test_variables_that_are_no_texts_are_refused_before_anything_is_stored(told, tmp_path, variables):
+def test_variables_that_are_not_text_are_refused_before_storing(told, tmp_path, variables):
     spec = {**told[0]["spec"], "env": variables}
     with pytest.raises(DocumentError, match="env"):
         ingested(changed(told, "case", spec=spec), tmp_path)
@@ -202,13 +202,13 @@ def test_a_result_that_breaks_its_schema_is_not_written(told, tmp_path, monkeypa
     ],
     ids=range(8),
 )
-def test_what_is_no_stream_is_refused(tmp_path, lines):
+def test_input_that_is_not_a_stream_is_refused(tmp_path, lines):
     with pytest.raises((DocumentError, UsageError)):
         ingested(lines, tmp_path)
 
 
 @pytest.mark.parametrize("cut", [1, 3, 5, 8])
-def test_a_stream_that_stops_is_a_failed_run_that_keeps_what_had_finished(told, tmp_path, cut):
+def test_truncated_stream_is_a_failed_run_with_its_finished_repeats(told, tmp_path, cut):
     result = ingested(told[:-cut], tmp_path)
     assert result.failure is not None or len(result.repeats) == 2
     assert len(result.repeats) <= 2
@@ -228,13 +228,13 @@ def test_a_stream_is_read_from_a_regular_file_only(tmp_path):
             list(remote_runs._lines(source))
 
 
-def test_a_line_that_would_take_too_much_memory_is_refused(tmp_path):
+def test_line_that_needs_too_much_memory_is_refused(tmp_path):
     (tmp_path / "events.jsonl").write_text('{"event": [' + "{}," * 2_000_000 + "1]}\n")
     with pytest.raises(DocumentError, match="Line 1 would take .* MiB of memory"):
         list(remote_runs._lines(tmp_path / "events.jsonl"))
 
 
-def test_a_case_in_a_container_is_no_file_for_a_machine_without(tmp_path):
+def test_case_in_a_container_cannot_be_bundled(tmp_path):
     spec = RunSpec(framework="numpy", model="linear", container="podman:image")
     with pytest.raises(UsageError, match="names the container podman:image"):
         replay.pack(spec, tmp_path / "case.pyz")

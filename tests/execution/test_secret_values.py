@@ -109,7 +109,7 @@ def test_no_document_has_the_value_and_the_worker_does(place, fault):
         assert "<MY_TOKEN>" in next((place / "store").rglob("rank-0.log")).read_text()
 
 
-def test_a_plan_shows_the_name_alone():
+def test_plan_shows_only_the_name_of_a_secret():
     plan = make_plan(RunSpec(framework="numpy", model="linear", env=ENV), Registry())
     outline = planning.outline(plan)
     assert is_free_of_secrets(f"{plan!r} {json.dumps(outline.to_dict())} {text_of(outline.blocks())}")
@@ -186,7 +186,7 @@ def test_equal_values_have_equal_hashes_and_names_are_the_salt():
     assert secret_values.conceal("A", hashes["A"]) == hashes["A"]
 
 
-def test_numbers_and_short_values_are_left_as_they_are():
+def test_numbers_and_short_values_are_unchanged():
     message = {"time": 12345678, "text": "1 and 12345678", "list": ["12345678", None]}
     expected = {"time": 12345678, "text": "1 and <LONG>", "list": ["<LONG>", None]}
     assert replace_values(message, {"LONG": "12345678", "SHORT": "1"}) == expected

@@ -15,7 +15,7 @@ from dlperf_sdk.harness.in_process import SMALL as PLAIN
 SMALL = {"batch_size": 4, "canonical_steps": 2, "warmup": 1, "steps": 4, "repeats": 1}
 
 
-def test_a_trace_lies_beside_the_repeats_and_is_none_of_them(tmp_path):
+def test_trace_is_stored_beside_the_repeats_and_not_counted(tmp_path):
     fields = {**SMALL, "topology": "1n2d", "repeats": 2}
     result = run("faulty", "linear", store=tmp_path, trace=True, **fields)
     assert result.ok, result.failure
@@ -30,7 +30,7 @@ def test_a_trace_lies_beside_the_repeats_and_is_none_of_them(tmp_path):
     assert any(note.startswith("Traced apart from what was measured") for note in result.notes)
 
 
-def test_a_framework_without_a_profiler_says_so(tmp_path):
+def test_framework_without_a_profiler_is_reported(tmp_path):
     result = run("numpy", "linear", store=tmp_path, trace=True, **SMALL)
     assert result.ok
     assert any(
@@ -64,7 +64,7 @@ def test_a_campaign_traces_each_case_once(tmp_path):
         ),
     ],
 )
-def test_what_comes_back_is_checked(events, error):
+def test_returned_trace_is_checked(events, error):
     with pytest.raises(error):
         read_traces(event for event in events)
 

@@ -85,7 +85,7 @@ def compared(name, answer):
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_the_right_one_passes(name, answers):
+def test_correct_trainer_passes(name, answers):
     actual = compared(name, answers[name])
     assert actual.outcome == "pass", actual
 
@@ -100,7 +100,7 @@ def test_parity_catches(fault, answers):
 
 @pytest.mark.usefixtures("planted_fault")
 @pytest.mark.parametrize("fault", BY_PAIR, ids=lambda fault: fault.plugin)
-def test_parity_catches_in_company(fault):
+def test_parity_detects_fault_of_two_replicas(fault):
     suite = controller.suite_of(fault)
     actual = suite.parity_of(suite.spec(fault.model, topology="1n2d"))
     assert actual.outcome == "fail", actual

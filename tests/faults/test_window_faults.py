@@ -57,7 +57,7 @@ class StopsAndCannotBeReset(toy_faults.ForwardOnly):
         super().reset()
 
 
-def test_the_right_one_passes(tmp_path):
+def test_correct_trainer_passes(tmp_path):
     actual = window_of(worker.Linear, tmp_path)
     assert actual.outcome == PASS, actual
 
@@ -80,12 +80,12 @@ def test_the_right_one_passes(tmp_path):
         toy_faults.HalfBatchesAfterFirstSteps,
     ],
 )
-def test_a_wrong_one_fails(trainer, tmp_path):
+def test_faulty_trainer_fails(trainer, tmp_path):
     actual = window_of(trainer, tmp_path)
     assert actual.outcome == FAIL, actual
 
 
-def test_a_state_that_stays_fails_without_an_audit(tmp_path):
+def test_unchanged_state_fails_without_an_audit(tmp_path):
     actual = window_of(StopsAndCannotBeReset, tmp_path)
     assert actual.outcome == FAIL
     assert "1 of 1 parameters did not change" in actual.detail

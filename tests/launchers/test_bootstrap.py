@@ -59,7 +59,7 @@ shutil.rmtree = rmtree
 
 
 @pytest.mark.parametrize("before", [AFTER_MAKING, WHILE_REMOVING], ids=["after-making", "while-removing"])
-def test_no_signal_leaves_the_folder_behind(tmp_path, before):
+def test_no_signal_leaves_the_folder(tmp_path, before):
     """The launcher and the end of standard input may both send one, at any moment."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
@@ -88,7 +88,7 @@ def test_the_folder_of_a_process_that_was_killed_while_it_reads_is_removed_by_th
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_bundle_is_not_run(tmp_path):
+def test_file_that_is_not_a_bundle_is_not_executed(tmp_path):
     done = bootstrapped(b"no bundle", 9, tmp_path, "agent", "--node", "1")
     assert "cannot take the bundle: File is not a zip file" in json.loads(done.stdout)["failure"]["message"]
     assert list(tmp_path.iterdir()) == []
@@ -121,7 +121,7 @@ def test_a_damaged_bundle_is_reported_as_an_event(tmp_path, damage):
 
 
 @pytest.mark.parametrize("node", ["1", "$NODE"])
-def test_a_node_that_cannot_take_the_bundle_says_so_as_an_event(tmp_path, monkeypatch, node):
+def test_node_that_cannot_store_the_bundle_sends_an_event(tmp_path, monkeypatch, node):
     monkeypatch.setenv("NODE", "1")
     done = bootstrapped(b"short", 100, tmp_path, "agent", "--node", node)
     event = json.loads(done.stdout)

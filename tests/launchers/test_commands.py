@@ -157,7 +157,7 @@ def test_the_batch_script_has_the_steps_words_as_they_are(step):
     assert (linger.value, ast.literal_eval(words.value)) == ("7", step)
 
 
-def test_a_signal_while_a_job_starts_leaves_no_folder_behind(tmp_path, monkeypatch):
+def test_signal_during_the_start_of_a_job_leaves_no_folder(tmp_path, monkeypatch):
     """As soon as Slurm has started the script, it may be told to end the job."""
     request = make_plan(RunSpec(framework="numpy", model="linear"), Registry()).request(
         "case", (sys.executable,), {}, {"source": "synthetic"}
@@ -173,7 +173,7 @@ def test_a_signal_while_a_job_starts_leaves_no_folder_behind(tmp_path, monkeypat
     assert (done.returncode, folder.exists()) == (1, False)
 
 
-def test_whom_to_log_in_as_is_for_ssh_alone(job):
+def test_login_user_is_an_option_of_ssh_only(job):
     """The agents know each other by their hosts' names."""
     command = ssh.Ssh().agent_commands(job(HostOptions(hosts="me@n1,me@n2")))[1]
     assert command[-2] == "me@n2"
@@ -187,7 +187,7 @@ def test_a_machine_that_is_named_twice_is_not_two_nodes(job):
 
 
 @pytest.mark.parametrize("options", [HostOptions, SlurmOptions])
-def test_what_is_no_range_of_ports_is_no_option(options):
+def test_invalid_port_range_is_refused(options):
     with pytest.raises(ValueError, match="no range of ports"):
         options(ports="80")
     assert options(ports="40000-40100").ports == "40000-40100"
@@ -208,7 +208,7 @@ def test_a_spec_file_names_no_program_through_a_launchers_options(name, tmp_path
 
 
 @given(st.from_regex(r"[a-z][a-z0-9._-]{0,20}", fullmatch=True))
-def test_the_names_of_campaigns_runs_are_told_from_others(framework):
+def test_run_names_of_campaigns_are_recognized(framework):
     spec = RunSpec(framework=framework, model="linear")
     when = stamp()
     assert campaign_of(run_id(spec, when, digest(spec))) == when
@@ -233,7 +233,7 @@ def test_the_names_of_campaigns_runs_are_told_from_others(framework):
         ("hostfile=FOLDER/binary", "/binary is no text: "),
     ],
 )
-def test_a_mistake_in_the_hosts_is_one_in_what_was_asked(tmp_path, capsys, command, hosts, output_value):
+def test_mistake_in_the_hosts_is_a_usage_error(tmp_path, capsys, command, hosts, output_value):
     """The exit code is that of a usage, and nothing has been started or made."""
     (tmp_path / "odd").write_text("# mine\nn1\n$(id) slots=8\n")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
@@ -264,12 +264,12 @@ def test_flags_that_cannot_be_split_into_words_are_refused(tmp_path, capsys, lau
     assert not (tmp_path / "store").exists()
 
 
-def test_flags_that_are_no_text_are_refused():
+def test_flags_that_are_not_text_are_refused():
     with pytest.raises(TypeError, match="launcher_flags is None, not a text"):
         HostOptions(launcher_flags=None)
 
 
-def test_what_is_no_jobs_number_is_never_handed_on():
+def test_invalid_job_number_is_never_passed_on():
     with pytest.raises(Unavailable, match="no number of a Slurm job"):
         jobs.query_job("7; rm -rf /")
 
@@ -285,7 +285,7 @@ def test_a_node_needs_nothing_but_a_python():
 
 
 @pytest.mark.parametrize("python", ['/nowhere/py"th%son\\x', "/bin/false"])
-def test_a_node_whose_python_does_not_run_says_so(python):
+def test_node_with_a_broken_python_is_reported(python):
     """In an event of its own: a parallel launcher names no node, and waits for the others."""
     placement = PlacementArguments("$RANK", "a,b")
     command = reporting_command(Job("x", Path("/nowhere"), 2, 1, "cpu"), python, placement, "RANK")

@@ -38,7 +38,7 @@ class Silent(Topology):
         return nullcontext(iter(self.lines))
 
 
-def test_what_a_launcher_waits_for_is_told_once(job):
+def test_reason_for_waiting_is_reported_once(job):
     def waiting(text):
         return json.dumps({"event": "waiting", "text": text}).encode()
 
@@ -67,7 +67,7 @@ def test_an_agent_that_was_never_heard_was_not_started(job, lines, output):
     ("commands", "node", "output"),
     [(1, None, "No agent has sent anything for"), (2, 0, "The agent of node 0 has sent nothing for")],
 )
-def test_a_silent_launcher_names_node_0_only_if_it_starts_each_node_by_itself(job, commands, node, output):
+def test_silent_launcher_names_node_0_only_if_it_starts_nodes_separately(job, commands, node, output):
     ended = threading.Event()
 
     class Hanging(Silent):
@@ -86,7 +86,7 @@ def test_a_silent_launcher_names_node_0_only_if_it_starts_each_node_by_itself(jo
     assert last["failure"]["message"].startswith(output)
 
 
-def test_a_time_limit_that_passes_in_a_queue_is_told_as_such(job):
+def test_time_limit_exceeded_in_a_queue_is_reported_as_such(job):
     """No worker was ended by it: none was there."""
 
     class Queued(Local):
@@ -137,7 +137,7 @@ def no_collection():
 
 
 @pytest.mark.usefixtures("no_collection")
-def test_an_interruption_of_the_wait_for_a_line_stays_one(job):
+def test_interruption_while_waiting_for_a_line_is_raised(job):
     """A `Queue` whose lock was being taken back made a RuntimeError of it."""
     line = b'{"event": "note", "text": "here"}'
 
@@ -166,7 +166,7 @@ def test_an_interruption_of_the_wait_for_a_line_stays_one(job):
     assert outcomes == {KeyboardInterrupt}
 
 
-def test_what_arrived_before_the_time_limit_is_not_lost_to_it(job, monkeypatch):
+def test_events_before_the_time_limit_are_kept(job, monkeypatch):
     all_sent, now = threading.Event(), [0.0]
 
     def lines():

@@ -93,7 +93,7 @@ def test_any_text_is_a_list_of_hosts_or_an_error(text):
 
 
 @pytest.mark.parametrize("text", ["", "n[1-", "n]1[", "a,,b", "n[1-999999999]", "n[x]", "n[[1]]", "n[]"])
-def test_what_is_no_list_of_hosts(text):
+def test_invalid_host_list_is_refused(text):
     with pytest.raises(ValueError, match=r"."):
         expand_hosts(text)
 
@@ -117,7 +117,7 @@ def test_a_place_that_is_none(node, hosts):
 # -- how agents find each other
 
 
-def test_who_holds_the_secret_reckons_the_same_ports():
+def test_holders_of_the_secret_compute_the_same_ports():
     candidates = rendezvous.candidate_ports(SECRET)
     assert candidates == rendezvous.candidate_ports(SECRET) != rendezvous.candidate_ports("6" * 64)
     assert len(set(candidates)) == rendezvous.CANDIDATES
@@ -134,7 +134,7 @@ def test_a_port_that_is_taken_is_passed_over():
         assert first.getsockname()[0] == "127.0.0.1"
 
 
-def test_nobody_there_is_said():
+def test_unreachable_peer_is_reported():
     with pytest.raises(OSError, match="no coordinator of this run on 127.0.0.1"):
         rendezvous.connect("127.0.0.1", rendezvous.candidate_ports(SECRET), SECRET, 0.2)
 
@@ -152,7 +152,7 @@ def test_the_first_difference_is_named_with_its_node():
     assert message == "n2 has Python 3.12.1, and n1 has 3.11.7"
 
 
-def test_an_environment_tells_its_versions():
+def test_environment_reports_its_versions():
     message = preflight.versions([sys.executable], dict(os.environ))
     assert message["python"] == ".".join(map(str, sys.version_info[:3]))
     assert "numpy" in message["packages"]

@@ -20,7 +20,7 @@ def left_behind(folder, name, lock=True):
     return path
 
 
-def test_only_what_nobody_holds_is_swept(tmp_path, monkeypatch):
+def test_only_unused_folders_are_removed(tmp_path, monkeypatch):
     monkeypatch.setattr(scratch.tempfile, "gettempdir", lambda: str(tmp_path))
     dead, alive = left_behind(tmp_path, "dlperf-aaaaaaaa"), left_behind(tmp_path, "dlperf-bbbbbbbb")
     others = [
@@ -35,7 +35,7 @@ def test_only_what_nobody_holds_is_swept(tmp_path, monkeypatch):
     assert all(path.exists() for path in (alive, mine, *others, tmp_path / "dlperf-ffffffff"))
 
 
-def test_what_a_killed_start_left_is_swept_an_hour_later(tmp_path, monkeypatch):
+def test_folder_of_a_killed_start_is_removed_after_an_hour(tmp_path, monkeypatch):
     monkeypatch.setattr(scratch.tempfile, "gettempdir", lambda: str(tmp_path))
     path = tmp_path / "dlperf-aaaaaaaa"
     path.mkdir()
@@ -47,7 +47,7 @@ def test_what_a_killed_start_left_is_swept_an_hour_later(tmp_path, monkeypatch):
     assert not path.exists()
 
 
-def test_a_scratch_directory_is_private_and_held(tmp_path, monkeypatch):
+def test_scratch_directory_is_private_and_locked(tmp_path, monkeypatch):
     monkeypatch.setattr(scratch.tempfile, "tempdir", str(tmp_path))
     with scratch.scratch() as path:
         assert Path(path).stat().st_mode & 0o777 == 0o700

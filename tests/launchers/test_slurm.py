@@ -52,7 +52,7 @@ def test_a_node_that_srun_does_not_reach_is_named():
         ("CANCELLED", UNREACHED, "interrupted"),
     ],
 )
-def test_what_slurm_did_is_told_apart(state, output, kind):
+def test_outcomes_of_slurm_are_distinguished(state, output, kind):
     message = jobs.explain_end(state, output)
     assert (message and message[0]) == kind
 
@@ -143,7 +143,7 @@ def test_slurms_controller_may_be_restarted_while_a_job_waits(fake, monkeypatch)
     assert json.loads(last)["status"] == "interrupted"
 
 
-def test_slurms_controller_is_asked_once_more_where_it_was_busy(fake, monkeypatch):
+def test_busy_slurm_controller_is_queried_again(fake, monkeypatch):
     monkeypatch.setattr(jobs, "_RETRY", 0.0)
     fake(
         "scontrol",
@@ -160,7 +160,7 @@ ENDED = {"event": "ended", "failure": {"message": "…"}}
 @pytest.mark.parametrize(
     ("state", "kind"), [("CANCELLED", "interrupted"), ("TIMEOUT", "timeout"), ("RUNNING", None)]
 )
-def test_what_slurm_is_ending_has_not_crashed(fake, monkeypatch, status, state, kind):
+def test_job_that_slurm_is_ending_has_not_crashed(fake, monkeypatch, status, state, kind):
     """Slurm ends workers and agents, and says why only behind that; meanwhile there are signs of life."""
     monkeypatch.setattr(stream, "_POLL", 0.0)
     fake(
@@ -174,7 +174,7 @@ def test_what_slurm_is_ending_has_not_crashed(fake, monkeypatch, status, state, 
 
 
 @pytest.mark.parametrize("line", [b'"ended" {\n', b'["ended"]\n', b'{"diagnostics": 1}\n'])
-def test_a_line_of_a_jobs_stream_that_is_no_event_is_left_out(line):
+def test_line_of_a_jobs_stream_that_is_not_an_event_is_skipped(line):
     assert stream._final_event(line) is None
     assert stream._final_event(json.dumps(ENDED).encode()) == ENDED
 
@@ -238,7 +238,7 @@ def test_an_interruption_while_the_submission_is_being_started(queue, job, monke
     assert is_started or called == [], called
 
 
-def test_what_is_on_its_way_to_slurm_is_cancelled_when_it_has_arrived(fake, queue, job, tmp_path):
+def test_job_being_submitted_is_canceled_once_it_is_queued(fake, queue, job, tmp_path):
     """Ctrl-C does not reach sbatch, whose request may have left; before it is answered there is nothing to cancel."""
     pressed = tmp_path / "pressed"
     slowly = f"until test -e {pressed}; do sleep 0.05; done; sleep 0.5"
@@ -277,7 +277,7 @@ QUEUE = """\
 """Two of ours to end, and one that is ending; then ours that have ended, and others' that are called nearly so."""
 
 
-def test_of_what_is_left_in_slurms_queue_our_own_is_ended_and_nothing_else(fake):
+def test_only_own_orphaned_jobs_are_canceled_in_slurm(fake):
     fake("squeue", f"cat << 'EOF'\n{QUEUE}EOF")
     fake("scancel", "")
     left = launcher.Slurm().cancel_orphaned_jobs({"case", "largest-case", "parity-case"}, SlurmOptions())
@@ -318,13 +318,13 @@ def test_a_submission_under_way_counts_as_left(fake):
     assert submission.cancel_orphaned_jobs({"case"}) == {}
 
 
-def test_where_slurm_does_not_answer_nobody_knows_what_is_left(fake):
+def test_orphaned_jobs_are_unknown_without_an_answer_of_slurm(fake):
     fake("squeue", "echo slurm_load_jobs error: Unable to contact slurm controller >&2; exit 1")
     with pytest.raises(Unavailable, match="squeue failed: .*Unable to contact"):
         submission.cancel_orphaned_jobs({"case"})
 
 
-def test_without_slurm_nothing_of_it_is_left(tmp_path, monkeypatch):
+def test_no_orphaned_jobs_without_slurm(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert submission.cancel_orphaned_jobs({"case"}) == {}
 
@@ -336,7 +336,7 @@ def test_only_our_own_jobs_are_attached_to(fake, tmp_path):
     assert not (tmp_path / "store").exists()
 
 
-def test_what_slurm_says_of_a_job_that_waits_is_shown_until_it_runs(fake, tmp_path, monkeypatch, capsys):
+def test_slurms_reason_for_a_waiting_job_is_shown_until_it_runs(fake, tmp_path, monkeypatch, capsys):
     """As a run shows it that has submitted one."""
     monkeypatch.setattr(stream, "_POLL", 0.0)
     fake(
@@ -367,7 +367,7 @@ def test_a_campaigns_job_is_not_attached_to(fake, tmp_path, capsys, word):
     assert not (tmp_path / "store").exists()
 
 
-def test_slurm_without_a_cluster_says_where_to_go(fake):
+def test_slurm_without_a_cluster_is_reported_with_advice(fake):
     words = "fatal: Could not establish a configuration source"
     fake("scontrol", f"echo 'scontrol: {words}' >&2; exit 1")
     with pytest.raises(

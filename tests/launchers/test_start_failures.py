@@ -41,7 +41,7 @@ Executable: {PYTHON}
         ("", None),
     ],
 )
-def test_whether_the_agents_python_is_what_is_missing(output, why):
+def test_missing_agent_python_is_recognized(output, why):
     assert start_failures.find_program_failure(PYTHON, output) == why
 
 
@@ -65,7 +65,7 @@ def diagnosed(text):
     return json.dumps({"event": "diagnostics", "text": text}).encode()
 
 
-def test_where_nobody_says_which_host_it_is_all_are_named():
+def test_all_hosts_are_named_if_the_failing_one_is_unknown():
     *_, last = start_failures.explain_start_failure(
         iter([diagnosed("ORTE failed.")]), "python3", ["n1", "n2"]
     )
@@ -75,7 +75,7 @@ def test_where_nobody_says_which_host_it_is_all_are_named():
     assert failure["message"].endswith("Last output: ORTE failed.")
 
 
-def test_what_agents_say_is_handed_on_as_it_is():
+def test_messages_of_agents_are_passed_on_unchanged():
     """Whoever has been heard was started."""
     lines = [
         b'{"event": "heartbeat"}',

@@ -41,7 +41,7 @@ def _own_cache(tmp_path, monkeypatch):
 )
 @example(1, 1, 0, "exact")
 @example(64, 1000, 10**6, "lying")
-def test_what_is_found_fits_and_what_is_next_to_it_does_not(limit, slope, base, model):
+def test_found_batch_fits_and_the_next_larger_does_not(limit, slope, base, model):
     """Whatever the memory model says: it only ever decides what is tried next."""
     peaks = {
         "exact": lambda size: base + slope * size,
@@ -77,7 +77,7 @@ def test_what_is_found_fits_and_what_is_next_to_it_does_not(limit, slope, base, 
         assert max_batch.exact
 
 
-def test_what_fits_only_once_is_not_the_largest():
+def test_batch_that_fits_only_once_is_not_the_largest():
     tried = []
 
     def probe(size):
@@ -139,7 +139,7 @@ def test_noise_costs_probes_and_never_the_bounds(base, slope, noise, seed):
 # -- the field
 
 
-def test_where_the_search_ends_is_told_from_where_the_memory_does():
+def test_end_of_the_search_is_distinguished_from_the_memory_limit():
     ends = find_max_batch(lambda size: Probe(size, True, size), None, MAX_BATCH)
     assert "not the memory" in describe_search(ends, 1)
     assert "not the memory" not in describe_search(
@@ -180,7 +180,7 @@ def measured(listener=None, **fields):
 
 
 @pytest.mark.long
-def test_the_largest_batch_is_found_with_few_probes_and_remembered():
+def test_largest_batch_is_found_with_few_probes_and_cached():
     listener = Listener()
     result = measured(listener, batch_size="max")
     assert result.ok, result.failure
@@ -210,7 +210,7 @@ def test_under_data_parallel_each_process_has_its_limit():
     assert 3 <= len(listener.tried) <= 6
 
 
-def test_where_nothing_fits_the_result_says_so():
+def test_result_reports_that_nothing_fits():
     result = measured(batch_size="max", options={"sample_bytes": LIMIT})
     assert (result.status, result.exit_code) == ("out-of-memory", 4)
     assert "Not even a batch of 1 fits" in result.failure.message
@@ -224,7 +224,7 @@ def test_a_probe_that_fails_otherwise_ends_the_search():
 
 
 @pytest.mark.long
-def test_a_campaign_finds_it_once_and_goes_on_with_it(tmp_path):
+def test_campaign_searches_once_and_reuses_the_batch_size(tmp_path):
     fields = {**SMALL, "repeats": 2, "memory_limit": LIMIT, "options": {"sample_bytes": 2 * MEBI}}
     matrix = Matrix(fields={**fields, "model": "linear", "batch_size": "max"}, axes={"framework": ["faulty"]})
     outcome = campaign(matrix, tmp_path / "it")
@@ -235,7 +235,7 @@ def test_a_campaign_finds_it_once_and_goes_on_with_it(tmp_path):
     assert any("batch_size max is" in note for note in result.notes)
 
 
-def test_what_was_found_in_another_environment_is_not_taken(monkeypatch):
+def test_cached_size_of_another_environment_is_not_used(monkeypatch):
     monkeypatch.setenv("HERE", "secret")
     environments = (
         {},
@@ -254,7 +254,7 @@ def test_what_was_found_in_another_environment_is_not_taken(monkeypatch):
     assert json.dumps(cache_key(dry_run("numpy", "linear", env={"HERE": None}), None)) not in keys
 
 
-def test_a_damaged_cache_is_no_cache():
+def test_damaged_cache_is_ignored():
     key = {"device": "cpu"}
     assert cache.read(key) is None
     cache.write(key, 12, 4)
@@ -265,7 +265,7 @@ def test_a_damaged_cache_is_no_cache():
     assert cache.read(key) is None
 
 
-def test_what_a_step_gave_back_counts():
+def test_released_memory_of_a_step_counts():
     """The limit holds at the peak; what is allocated when the window has ended says little about it."""
     script = (
         "import mmap; from dlperf_sdk.worker import memory; before = memory.facts(1)['allocated_memory']; "

@@ -30,7 +30,7 @@ def summary(measurer: Measurer, case: Measured) -> dict[str, Metric]:
 
 
 @pytest.mark.parametrize("measurer", ALL)
-def test_without_repeats_there_is_no_metric(measurer: type[Measurer]) -> None:
+def test_no_metric_without_repeats(measurer: type[Measurer]) -> None:
     assert measurer().summarize(measured(())) == ()
 
 
@@ -97,7 +97,7 @@ def test_flops_and_mfu() -> None:
 @pytest.mark.parametrize(
     "devices", [["AMD EPYC"], [], ["NVIDIA H200", "NVIDIA H100 PCIe"], "NVIDIA H200", None]
 )
-def test_without_one_known_peak_there_is_no_mfu(devices: object) -> None:
+def test_no_mfu_without_a_known_peak(devices: object) -> None:
     actual = summary(Flops(), measured(repeats(3, facts={"devices": devices}), precision="amp-bf16"))
     assert set(actual) == {"flops-per-device"}
 
@@ -122,7 +122,7 @@ def test_peaks(device: str, precision: str, flops: float) -> None:
     assert known is not None and known.flops == flops
 
 
-def test_there_are_no_peaks_for_formats_that_a_device_lacks() -> None:
+def test_no_peaks_for_formats_that_a_device_lacks() -> None:
     assert peak("Tesla V100-SXM2-16GB", "amp-bf16") is None
     assert peak("Tesla T4", "tf32") is None
     with pytest.raises(UnknownName, match="no precision named 'fp8'"):
@@ -178,13 +178,13 @@ def test_a_window_outside_the_looks_is_not_extrapolated() -> None:
     assert series.growth(energy, Window(100.0, 102.0)) == pytest.approx(200.0)
 
 
-def test_a_counter_that_was_reset_tells_nothing() -> None:
+def test_reset_counter_gives_no_metric() -> None:
     energy = counter("energy", "GPU-0", 100.0, 100.0, 102.0, 0.1)
     reset = attrs.evolve(energy, values=(*energy.values[:10], *(0.0,) * (len(energy.values) - 10)))
     assert series.growth(reset, Window(100.2, 101.8)) is None
 
 
-def test_a_gauge_with_a_hole_tells_nothing() -> None:
+def test_gauge_with_a_gap_gives_no_metric() -> None:
     whole = gauge("power", "GPU-0", (300.0,) * 21, 100.0, 0.1)
     stored = [i for i in range(21) if not 8 <= i <= 13]
     holed = Series(
@@ -220,12 +220,12 @@ def test_device_energy_without_a_counter_is_integrated_power() -> None:
     assert "integrated" in actual["device-energy"].note
 
 
-def test_what_one_device_lacks_is_absent() -> None:
+def test_metric_missing_on_one_device_is_absent() -> None:
     energy = counter("energy", "GPU-0", 300.0, 99.0, 103.0, 0.1)
     assert summary(Power(), measured(sampled(2, energy))) == {}
 
 
-def test_what_was_not_sampled_is_absent() -> None:
+def test_unsampled_metric_is_absent() -> None:
     assert Power().summarize(measured(repeats(3))) == ()
 
 

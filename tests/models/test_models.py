@@ -261,7 +261,7 @@ def test_impossible_options(options: type[Any], wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
-def test_every_option_says_what_it_is(model: Model) -> None:
+def test_every_option_has_a_description(model: Model) -> None:
     for option in attrs.fields(model.Options):
         assert option.metadata["role"] == "workload"
         assert option.metadata["help"]

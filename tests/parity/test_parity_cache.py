@@ -48,7 +48,7 @@ def test_a_value_that_was_changed_is_not_believed(place: Path) -> None:
     assert cache.fetch(KEY) is None
 
 
-def test_what_was_kept_comes_back(place: Path) -> None:
+def test_cached_entry_is_returned(place: Path) -> None:
     assert cache.fetch(KEY) is None
     cache.keep(KEY, [record(0), record(1)], "2025-01-31T10:15:02+00:00")
     actual = cache.fetch(KEY)
@@ -59,7 +59,7 @@ def test_what_was_kept_comes_back(place: Path) -> None:
     assert [path.name for path in place.iterdir()] == [f"{KEY}.json"]
 
 
-def test_nobody_else_can_read_it(place: Path) -> None:
+def test_entry_is_readable_by_its_owner_only(place: Path) -> None:
     cache.keep(KEY, [record()], now())
     assert place.stat().st_mode & 0o077 == 0
     assert (place / f"{KEY}.json").stat().st_mode & 0o777 == 0o600
@@ -85,7 +85,7 @@ def test_nobody_else_can_read_it(place: Path) -> None:
         entry(checksum=None),
     ],
 )
-def test_what_is_not_whole_is_done_again(place: Path, content: bytes) -> None:
+def test_incomplete_entry_is_computed_again(place: Path, content: bytes) -> None:
     assert cache.directory() == place
     (place / f"{KEY}.json").write_bytes(content)
     (place / f"{KEY}.json").chmod(0o600)
@@ -101,7 +101,7 @@ def test_half_a_file_is_not_believed(place: Path) -> None:
     assert cache.fetch(KEY) is None
 
 
-def test_what_others_could_have_written_is_not_believed(place: Path, tmp_path: Path) -> None:
+def test_entry_writable_by_others_is_not_used(place: Path, tmp_path: Path) -> None:
     cache.keep(KEY, [record()], now())
     path = place / f"{KEY}.json"
     path.chmod(0o666)

@@ -27,13 +27,13 @@ def compared(documents: list[dict[str, Any]], strategy: str = "all_reduce", **ch
     )
 
 
-def test_the_right_trajectory_passes() -> None:
+def test_correct_trajectory_passes() -> None:
     actual = compared([record()])
     assert (actual.outcome, actual.losses, actual.updates) == ("pass", (0.0, 0.0, 0.0), 0.0)
     assert actual.differing == actual.follows == ()
 
 
-def test_two_replicas_are_held_to_the_pair_not_to_two_that_train_alone() -> None:
+def test_two_replicas_must_follow_the_synchronized_pair() -> None:
     pair = [record(0, **trajectory(2.0)), record(1, **trajectory(2.5))]
     assert compared(pair).outcome == "pass"
     assert compared(pair, "independent").outcome == "fail"
@@ -55,7 +55,7 @@ def test_every_even_number_of_replicas_has_a_reference() -> None:
     ("replicas", "strategy", "outcome"),
     [(3, "all_reduce", "inconclusive"), (2, "parameter_server_async", "not-applicable")],
 )
-def test_what_has_no_trajectory_says_so(replicas: int, strategy: str, outcome: str) -> None:
+def test_missing_trajectory_is_reported(replicas: int, strategy: str, outcome: str) -> None:
     actual = compared([record(i) for i in range(replicas)], strategy)
     assert actual.outcome == outcome
     assert actual.detail
@@ -77,7 +77,7 @@ def test_a_mistake_is_named() -> None:
     assert compared(pair).follows == ("a fifth too much",)
 
 
-def test_something_else_is_not_given_a_name() -> None:
+def test_unknown_deviation_is_not_named_as_a_known_mistake() -> None:
     actual = compared([record(0, **trajectory(1.2))])
     assert (actual.outcome, actual.follows) == ("fail", ())
     assert "follows" not in actual.detail
@@ -85,7 +85,7 @@ def test_something_else_is_not_given_a_name() -> None:
 
 @pytest.mark.parametrize("where", ["losses", "updates", "running_means"])
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
-def test_what_is_not_finite_never_passes(where: str, value: str) -> None:
+def test_non_finite_losses_never_pass(where: str, value: str) -> None:
     document = record()
     replica = document["replicas"][0]
     if where == "losses":
@@ -141,7 +141,7 @@ def test_a_precision_must_be_neither_too_far_nor_too_close() -> None:
         (lambda r: r.update(index=1), r"replicas \[1\]"),
     ],
 )
-def test_what_cannot_be_held_against_it_is_named(change: Any, output: str) -> None:
+def test_uncomparable_parts_are_named(change: Any, output: str) -> None:
     document = record()
     change(document["replicas"][0])
     actual = compared([document])
@@ -151,7 +151,7 @@ def test_what_cannot_be_held_against_it_is_named(change: Any, output: str) -> No
     assert re.search(output, actual.detail), actual.detail
 
 
-def test_the_order_of_the_model_is_held() -> None:
+def test_parameters_are_compared_in_the_models_order() -> None:
     document = record()
     replica = document["replicas"][0]
     replica["updates"] = dict(reversed(replica["updates"].items()))
@@ -167,7 +167,7 @@ def test_replicas_that_end_apart_fail_whatever_their_losses_are() -> None:
     assert actual.losses == (0.0, 0.0, 0.0), "the table shows the losses all the same"
 
 
-def test_what_is_rounding_alone_is_told_in_terms_of_rounding() -> None:
+def test_rounding_error_is_stated_in_units_of_rounding() -> None:
     """An update that is zero but for rounding is off by billions, relatively: that says nothing to anybody."""
     noise = {"b": 5e8}
     nothing = fingerprint(0.0, 2e-10)
@@ -202,7 +202,7 @@ def test_two_records_of_one_rank_are_refused() -> None:
 
 
 @given(st.floats(1e-9, 0.5), st.integers(0, 2**31), st.sampled_from([(3,), (40, 7), (1000,)]))
-def test_a_fingerprint_tells_how_far_two_arrays_are_apart(
+def test_fingerprint_estimates_the_distance_of_two_arrays(
     relative: float, seed: int, shape: tuple[int, ...]
 ) -> None:
     """To a factor of four, and from below never by more than the norms' own difference allows."""

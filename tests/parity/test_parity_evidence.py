@@ -118,7 +118,7 @@ def test_the_evidence_is_got_with_the_variables_that_are_measured(
     assert [request["variables"] for request in messages] == [{"HANDED_ON": "from this shell"}] * 2
 
 
-def test_replicas_that_do_not_meet_are_each_held_to_their_own_shard(place: Path) -> None:
+def test_independent_replicas_must_follow_their_own_shards(place: Path) -> None:
     result = run("numpy", "mine", topology="1n2d", strategy="independent", registry=registry(place), **QUICK)
     assert result.verdict("parity").outcome == "pass", result.verdict("parity")
 
@@ -129,14 +129,14 @@ def test_an_odd_number_of_replicas_is_inconclusive(place: Path) -> None:
     assert result.exit_code == 0
 
 
-def test_a_model_without_a_reference_says_what_is_missing(place: Path) -> None:
+def test_missing_reference_of_a_model_is_reported(place: Path) -> None:
     result = run("numpy", "mine", registry=registry(place, references=None), **QUICK)
     assert result.verdict("parity").outcome == "inconclusive"
     assert "Model.references" in result.parity.detail
     assert result.ok
 
 
-def test_a_wrong_model_fails_by_name_and_is_measured_all_the_same(place: Path) -> None:
+def test_faulty_model_fails_parity_by_name_and_is_still_measured(place: Path) -> None:
     """The reference's case asks for one rate, the reference itself was made with half of it."""
     path = place / "mine.json"
     path.write_text(path.read_text().replace(f'"learning_rate": {RATE}', f'"learning_rate": {2 * RATE}'))
@@ -192,7 +192,7 @@ def test_one_launch_brings_the_evidence_and_the_measurement(queue: Registry) -> 
     assert again.parity == result.parity, "what was run in the first launch serves the next"
 
 
-def test_a_wrong_model_in_one_launch_is_measured_all_the_same(place: Path, queue: Registry) -> None:
+def test_faulty_model_in_one_launch_is_still_measured(place: Path, queue: Registry) -> None:
     path = place / "mine.json"
     path.write_text(path.read_text().replace(f'"learning_rate": {RATE}', f'"learning_rate": {2 * RATE}'))
     reference.load.cache_clear()
@@ -240,7 +240,7 @@ def test_a_bundle_brings_its_evidence_back(place: Path) -> None:
     )
 
 
-def test_a_stream_without_a_parity_run_says_so(place: Path) -> None:
+def test_stream_without_a_parity_run_is_reported(place: Path) -> None:
     plugins, out = registry(place), place / "out"
     spec = RunSpec(framework="numpy", model="mine", batch_size=4, warmup=1, steps=5, repeats=1)
     replay.pack(spec, place / "case.pyz", plugins)
@@ -251,7 +251,7 @@ def test_a_stream_without_a_parity_run_says_so(place: Path) -> None:
     assert "tells of no parity run" in result.parity.detail
 
 
-def test_what_cannot_be_judged_is_known_when_the_bundle_is_made(place: Path) -> None:
+def test_unverifiable_case_is_known_when_the_bundle_is_built(place: Path) -> None:
     plugins, out = registry(place, references=None), place / "out"
     spec = RunSpec(framework="numpy", model="mine", batch_size=4, warmup=1, steps=5, repeats=1)
     packed = replay.pack(spec, place / "case.pyz", plugins)
@@ -294,7 +294,7 @@ def test_a_parity_run_that_fails_is_a_verdict_in_its_own_words(place: Path, kind
 @pytest.mark.parametrize(
     ("kind", "error"), [("out-of-memory", OutOfMemory), ("unavailable", Unavailable), ("lost-node", LostNode)]
 )
-def test_what_would_end_the_case_ends_it(place: Path, kind: str, error: type[RunFailed]) -> None:
+def test_fatal_failure_of_parity_ends_the_case(place: Path, kind: str, error: type[RunFailed]) -> None:
     with pytest.raises(error, match=f"In the parity run: It was {kind}") as raised:
         followed(place, failing(kind))
     failure = raised.value.failure
@@ -333,7 +333,7 @@ def test_records_that_break_the_protocol_fail(place: Path, records: list[Any]) -
     assert "protocol" in actual.detail
 
 
-def test_an_interruption_leaves_nothing_behind(place: Path) -> None:
+def test_interruption_leaves_nothing(place: Path) -> None:
     ids = []
 
     def start(plan: Any, request: Any) -> Any:
@@ -369,7 +369,7 @@ def test_nothing_that_could_be_followed(place: Path) -> None:
     assert exit_code(verify(["torch"], "mine", registry=registry(place))) == 3
 
 
-def test_what_is_asked_wrongly_is_raised(place: Path) -> None:
+def test_invalid_arguments_are_raised(place: Path) -> None:
     plugins = registry(place)
     with pytest.raises(UnknownName, match="Did you mean 'mine'"):
         verify(["numpy"], "min", registry=plugins)
@@ -383,7 +383,7 @@ def test_what_is_asked_wrongly_is_raised(place: Path) -> None:
         verify(["numpy"], "mine", registry=plugins, options={"features": 3})
 
 
-def test_a_failing_framework_is_told_where(place: Path) -> None:
+def test_failing_framework_is_reported_with_node_and_rank(place: Path) -> None:
     from dlperf_sdk.reports import terminal, verification
 
     path = place / "mine.json"

@@ -154,7 +154,7 @@ def test_all_parts_of_the_key_are_tried(
 
 
 @pytest.mark.parametrize("part", ONE_BY_ONE)
-def test_each_part_alone_changes_the_key(
+def test_each_part_changes_the_key(
     asked_for: Callable[..., ParityRun], monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     case = Case(asked_for(), monkeypatch)
@@ -186,7 +186,7 @@ def test_circumstances_leave_the_key(
 
 
 @pytest.mark.parametrize("name", ["PATH", "LD_LIBRARY_PATH"])
-def test_where_code_is_found_is_in_the_key(
+def test_location_of_code_is_in_the_key(
     asked_for: Callable[..., ParityRun], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """As the worker gets it: what is asked for stands in place of the shell's."""
@@ -255,11 +255,11 @@ class TestSpecs:
         assert asked_for(**fields).key != asked_for().key
 
     @pytest.mark.parametrize("fields", THE_SAME, ids=str)
-    def test_this_is_not_what_is_followed(
+    def test_irrelevant_fields_do_not_change_the_key(
         self, asked_for: Callable[..., ParityRun], fields: dict[str, Any]
     ) -> None:
         assert asked_for(**fields).key == asked_for().key
 
-    def test_no_field_is_left_out(self) -> None:
+    def test_every_field_is_classified(self) -> None:
         tried = {name for fields in (*self.ANOTHER, *self.THE_SAME) for name in fields}
         assert tried | self.BY_WHAT_IS_INSTALLED == {field.name for field in attrs.fields(RunSpec)}

@@ -57,7 +57,7 @@ def test_a_case_is_of_its_model(name: str, case: str) -> None:
     assert not actual.options.get("dropout")
 
 
-def test_what_compiled_cells_are_held_to_is_what_they_train() -> None:
+def test_reference_case_of_compiled_cells_is_trained() -> None:
     """The same batches of the same network: what was compiled for one is the other's. Decay is the optimizer's."""
     case = load(BertBase.references).cases[COMPILED]
     trained = attrs.asdict(BertBase.Options(**SMALL["bert-base"]))
@@ -74,7 +74,7 @@ def test_what_compiled_cells_are_held_to_is_what_they_train() -> None:
         ("resnet50", "none", REFERENCE_CASE),
     ],
 )
-def test_only_what_is_compiled_is_held_to_it(model: str, compiler: str, case: str) -> None:
+def test_only_compiled_cells_use_the_tiny_case(model: str, compiler: str, case: str) -> None:
     assert reference_case(MODELS[model].references, compiler) == case
 
 
@@ -143,7 +143,7 @@ def document(rank: int, one: Trajectory, wrong: Trajectory | None = None) -> dic
     return {**head, "rank": rank, "replicas": [follower], **rest}
 
 
-def test_the_documents_are_what_the_references_say(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documents_match_the_references(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(root / "scripts"))
     sys.modules.pop("parity_document", None)
     import parity_document

@@ -58,7 +58,7 @@ def test_it_holds_the_worker_the_plugins_and_the_request(bundle, root):
     assert ours == {"dlperf_sdk/__init__.py"} | there
 
 
-def test_no_name_leads_out_of_where_it_is_unpacked(bundle):
+def test_no_name_escapes_the_folder(bundle):
     for name in bundle.files:
         path = PurePosixPath(name)
         assert not path.is_absolute()
@@ -71,7 +71,7 @@ def test_no_name_leads_out_of_where_it_is_unpacked(bundle):
         assert not any(info.is_dir() or info.external_attr >> 16 & 0o170000 for info in archive.infolist())
 
 
-def test_its_bytecode_is_of_its_sources_and_says_nothing_of_where_it_was_compiled(bundle, tmp_path, root):
+def test_bytecode_matches_its_sources_and_has_no_local_path(bundle, tmp_path, root):
     """Python takes it as it is: unpacked and imported, nothing is compiled, whatever the files' times are."""
     with zipfile.ZipFile(bundle.path) as archive:
         archive.extractall(tmp_path)
@@ -135,7 +135,7 @@ def test_a_sampler_of_a_third_party_travels(tmp_path, monkeypatch):
     assert "their_sampler.py" in contents(request(samplers=("their_sampler:Sampler",)))
 
 
-def test_it_runs_where_nothing_of_the_controller_can_be_imported(bundle, tmp_path):
+def test_bundle_runs_without_the_controllers_packages(bundle, tmp_path):
     """An interpreter without site-packages: what the bundle does not hold is not there."""
     script = f"""
 import json, sys
@@ -193,7 +193,7 @@ def test_the_checkouts_own_package_does_not_win_over_the_bundles(bundle, tmp_pat
     assert answer.stdout.strip() == str(main)
 
 
-def test_everything_in_it_is_python_that_compiles(bundle):
+def test_all_files_of_a_bundle_compile(bundle):
     with zipfile.ZipFile(bundle.path) as archive:
         for name in archive.namelist():
             if name.endswith(".py"):

@@ -187,7 +187,7 @@ def test_data_belongs_to_the_file_that_names_it(tmp_path):
         }
 
 
-def test_what_tunes_only_may_be_set_in_every_place(tmp_path):
+def test_tuning_settings_are_allowed_everywhere(tmp_path):
     for place, fields in itertools.product(
         (*PLACES, *IN_MATRICES, *EXTENDED), ({"env": {"OMP_NUM_THREADS": "1"}}, {"options": {"features": 8}})
     ):
@@ -270,7 +270,7 @@ EXECUTED = [setting for setting in SETTINGS if setting != "data"]
 
 
 @pytest.mark.parametrize("setting", EXECUTED)
-def test_resume_executes_of_a_directory_what_is_allowed(tmp_path, setting):
+def test_resume_executes_only_allowed_programs_of_a_directory(tmp_path, setting):
     campaign = make_campaign(Matrix(include=[CASE]))
     stamp, entries = plan_campaign(campaign, REGISTRY)
     create_campaign(tmp_path, campaign, entries, stamp)
@@ -305,7 +305,7 @@ def test_a_case_of_a_directory_names_no_place_outside_of_it(tmp_path, id):
 
 
 @pytest.mark.parametrize("setting", [item for item in EXECUTED if item != "python"])
-def test_rerun_executes_of_a_result_what_is_allowed(tmp_path, setting):
+def test_rerun_executes_only_allowed_programs_of_a_result(tmp_path, setting):
     launcher, fields = SETTINGS[setting]
     created = a_result(fields={**CASE, "topology": f"1n1d@{launcher}", **fields})
     with pytest.raises(SpecError, match=f"--allow {named(setting)}[ ]"):
@@ -363,7 +363,7 @@ def test_a_plugins_metadata_decides(tmp_path, option):
     assert dry_run(write(tmp_path / "case.json", fields), registry=CUSTOM).topology_options.depth == 2
 
 
-def test_every_option_of_a_launcher_that_names_a_program_or_a_file_says_so():
+def test_launcher_options_that_name_programs_or_files_are_declared():
     declared = {
         f"{name}.{field.name}"
         for name in REGISTRY.names("topologies")

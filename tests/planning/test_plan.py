@@ -54,7 +54,7 @@ def test_auto_is_a_gpu_where_there_is_one_and_it_can_be_used(monkeypatch, offere
     assert device_of("auto", mine) == chosen
 
 
-def test_a_device_that_is_asked_for_is_not_second_guessed():
+def test_requested_device_is_used_without_detection():
     with pytest.raises(Unsupported, match="numpy does not offer the device 'cuda'; it offers cpu"):
         plan(device="cuda")
 
@@ -88,7 +88,7 @@ def test_a_slip_of_the_pen_does_not_start_a_million_workers(topology):
         ("data", "synthetic-host"),
     ],
 )
-def test_what_others_offer_is_unsupported_what_nobody_knows_is_unknown(kind, offered):
+def test_value_of_another_plugin_is_unsupported_and_any_other_unknown(kind, offered):
     with pytest.raises(Unsupported, match=f"numpy does not offer the {kind} '{offered}'; it offers"):
         plan(topology="1n2d", **{kind: offered})
     with pytest.raises(UnknownName, match="Did you mean") as caught:
@@ -105,7 +105,7 @@ def test_a_plugin_may_say_why_it_lacks_something():
 
 
 @pytest.mark.parametrize(("model", "source"), [("resnet50", "images"), ("bert-base", "text")])
-def test_data_that_lie_in_a_folder_need_one(model, source):
+def test_folder_of_a_data_source_is_required(model, source):
     with pytest.raises(SpecError, match=f"data is '{source}'; name the folder .*{source}:FOLDER"):
         plan("torch", model, data=source)
     assert plan("torch", model, data=f"{source}:here").spec.data.path == "here"
@@ -137,13 +137,13 @@ def test_a_plugin_may_declare_compilers_and_devices_of_its_own(field, declared, 
         ("data", "image", "images"),
     ],
 )
-def test_a_plugin_cannot_declare_what_the_core_does_not_know(kind, name, near):
+def test_plugin_cannot_declare_unknown_values(kind, name, near):
     with pytest.raises(UnknownName, match=f"Did you mean '{near}'"):
         Capabilities(**{kind: {name}})
 
 
 @pytest.mark.parametrize("strategy", sorted(VOCABULARY["strategy"]))
-def test_one_replica_has_nobody_to_meet(strategy):
+def test_one_replica_needs_no_exchange(strategy):
     assert plan(strategy=strategy).spec.strategy == strategy
 
 
@@ -153,12 +153,12 @@ def test_even_one_replica_needs_a_known_strategy():
 
 
 @pytest.mark.parametrize("word", ["gpu", "nvidia"])
-def test_what_people_call_a_cuda_device_is_understood(word):
+def test_common_names_of_cuda_devices_are_accepted(word):
     with pytest.raises(UnknownName, match="Did you mean 'cuda'"):
         plan(device=word)
 
 
-def test_accumulation_has_to_be_offered():
+def test_accumulation_must_be_declared():
     with pytest.raises(Unsupported, match="accumulation"):
         plan(accumulation=2)
     base = attrs.asdict(NumPy.capabilities)
@@ -199,7 +199,7 @@ def test_tf32_is_a_mode_of_one_kind_of_device(monkeypatch):
 # -- trainers
 
 
-def test_a_pair_that_nobody_implements():
+def test_unsupported_pair_is_refused():
     with pytest.raises(
         Unsupported, match=r"numpy has no implementation of resnet50: .* implements linear, softmax\."
     ):
@@ -246,7 +246,7 @@ def test_an_unknown_option():
         ({"fault": 3}, "must be a text"),
     ],
 )
-def test_an_option_of_the_wrong_kind(options, output):
+def test_option_of_the_wrong_type_is_refused(options, output):
     with pytest.raises(SpecError, match=output):
         plan("faulty", options=options)
 
@@ -256,7 +256,7 @@ def test_a_whole_number_is_a_number():
 
 
 @pytest.mark.parametrize("error", [ValueError("too small"), TypeError("too small")])
-def test_what_the_options_themselves_refuse(error):
+def test_invalid_option_values_are_refused(error):
     def check(_, __, value):
         raise error
 
@@ -311,7 +311,7 @@ def test_the_frameworks_options_reach_the_layout_of_processes():
         assert [process.devices for process in processes] == expected
 
 
-def test_nobody_but_the_plugin_says_who_a_worker_is():
+def test_only_the_plugin_defines_worker_identity():
     with pytest.raises(SpecError, match="The variable RANK tells each worker of torch"):
         plan("torch", "resnet50", topology="1n2d", env={"NCCL_DEBUG": "INFO", "RANK": "3"})
 
@@ -377,7 +377,7 @@ def test_a_plan_is_plain_and_the_same_every_time(topology, batch_size, options, 
     assert len(read["processes"]) == first.spec.topology.devices + 1
 
 
-def test_what_the_nodes_are_told_is_the_whole_case():
+def test_request_contains_the_whole_case():
     spec = RunSpec(
         framework="numpy", model="linear", topology="2n1d", batch_size=8, env={"A": "1", "B": None}
     )

@@ -116,7 +116,7 @@ HOSTILE = {
 }
 
 
-def test_what_lies_on_the_disk_executes_what_its_user_allows() -> None:
+def test_spec_file_executes_only_allowed_programs() -> None:
     names = ["python", "container", "LD_PRELOAD", "launcher_flags"]
     with pytest.raises(SpecError) as refusal:
         check_allowed([{**CASE, **HOSTILE}], "The result", (), REGISTRY)
@@ -134,13 +134,13 @@ def test_what_lies_on_the_disk_executes_what_its_user_allows() -> None:
     check_allowed([RunSpec(**CASE).to_dict()], "The result", (), REGISTRY)
 
 
-def test_of_many_cases_every_program_is_told_or_counted() -> None:
+def test_programs_of_many_cases_are_listed_or_counted() -> None:
     cases = [{**CASE, "python": f"/python{i}"} for i in range(7)]
     with pytest.raises(SpecError, match=r"'/python0'.*'/python4'; and 2 more\..* --allow python \("):
         check_allowed(cases, "campaign.json", (), REGISTRY)
 
 
-def test_every_mistake_is_told_with_its_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_mistake_is_reported_with_its_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "case.toml"
     path.write_text(
         'framework = "torch"\nmodel = "resnet50"\nbach_size = 8\nseed = -1\n'

@@ -48,7 +48,7 @@ def test_the_pace_is_that_of_the_phase():
     assert advance.throughput == pytest.approx(8 * 10)
 
 
-def test_reports_that_arrive_at_once_are_no_pace():
+def test_simultaneous_reports_give_no_rate():
     advance = Advance(COURSE)
     advance.start_repeat(1, 0.0)
     for step in (10, 20, 30):
@@ -58,7 +58,7 @@ def test_reports_that_arrive_at_once_are_no_pace():
     assert advance.pace == pytest.approx(10, rel=0.1)
 
 
-def test_the_time_left_of_the_first_repeat_follows_from_its_pace():
+def test_time_left_of_the_first_repeat_follows_its_rate():
     advance = Advance(COURSE)
     advance.start_repeat(1, 0.0)
     assert advance.seconds_left(5.0) is None
@@ -68,7 +68,7 @@ def test_the_time_left_of_the_first_repeat_follows_from_its_pace():
     assert advance.seconds_left(15.0) == pytest.approx(5 + 2 * 20)
 
 
-def test_the_time_left_of_later_repeats_follows_from_those_before():
+def test_time_left_of_later_repeats_follows_earlier_ones():
     advance = Advance(COURSE)
     advance.start_repeat(1, 0.0)
     advance.end_repeat(80.0, 20.0)
@@ -175,7 +175,7 @@ def drawn(screen, width=80):
     return console.file.getvalue()
 
 
-def test_what_happens_now_is_drawn():
+def test_current_state_is_drawn():
     clock = Clock()
     screen = LiveDisplay(Console(file=io.StringIO(), force_terminal=True, width=80), clock=clock)
     assert "preparing" in drawn(screen)
@@ -196,7 +196,7 @@ def test_what_happens_now_is_drawn():
         assert all(len(line) <= width for line in drawn(screen, width).splitlines())
 
 
-def test_only_what_lasts_is_printed_on_a_terminal():
+def test_only_final_lines_are_printed_on_a_terminal():
     clock, file = Clock(), io.StringIO()
     screen = LiveDisplay(Console(file=file, width=80, color_system=None), clock=clock)
     told(screen, clock)

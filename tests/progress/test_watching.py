@@ -39,12 +39,12 @@ def test_a_function_that_raises_does_not_fail_the_run():
         assert run("numpy", "linear", **FIELDS, progress=fail).status == "ok"
 
 
-def test_nothing_is_shown_where_nobody_looks(capsys):
+def test_nothing_is_shown_without_a_terminal(capsys):
     assert run("numpy", "linear", **FIELDS).status == "ok"
     assert capsys.readouterr() == ("", "")
 
 
-def test_lines_are_shown_where_they_are_asked_for(capsys):
+def test_lines_are_shown_on_request(capsys):
     run("numpy", "linear", **FIELDS, progress=True)
     shown = capsys.readouterr().err
     assert "repeat 2 of 2:" in shown
@@ -95,6 +95,6 @@ def test_another_value_is_refused(progress):
         pass
 
 
-def test_an_option_given_as_an_argument_is_explained():
+def test_option_passed_as_an_argument_is_explained():
     with pytest.raises(UnknownName, match=r"It is an option of linear: give options=\{'features': 32\}\."):
         run("numpy", "linear", features=32)

@@ -77,7 +77,7 @@ def test_a_plugin_of_a_private_distribution_works_but_is_in_no_list(capsys):
         assert "faulty" not in capsys.readouterr().out
 
 
-def test_a_third_partys_plugin_is_found(install):
+def test_third_party_plugin_is_found(install):
     install("dlperf-mine", "mine", ENGINE.format(name="mine"))
     row = next(row for row in Registry().rows("topologies") if row.name == "mine")
     assert (row.distribution, row.target) == ("dlperf-mine 1.0", "dlperf_mine_module:Launcher")
@@ -156,13 +156,13 @@ def test_two_distributions_of_one_name(install):
 
 
 @pytest.mark.parametrize("thing", ["class Launcher: pass", "Launcher = 3", "def Launcher(): ..."])
-def test_what_is_not_of_its_groups_interface(install, thing):
+def test_plugin_of_another_interface_is_refused(install, thing):
     install("dlperf-other", "other", thing)
     with pytest.raises(PluginError, match=r"'other' of dlperf-other 1\.0 is no Topology"):
         Registry().topology("other")
 
 
-def test_an_abstract_class_is_no_plugin(install):
+def test_abstract_class_is_refused_as_a_plugin(install):
     install(
         "dlperf-half",
         "half",

@@ -65,7 +65,7 @@ def test_a_report_shows_it_as_it_is(value):
     assert '"dlperf_throughput"' in to_mllog([odd])
 
 
-def test_one_repeat_has_no_interval_and_it_is_said():
+def test_one_repeat_has_no_interval_and_a_note():
     one = rated(100.0, repeats=(100.0,))
     assert "No interval: 1 repeat, six are needed." in terminal.text_of(result_page.page(one))
     actual = speedup(rated(190.0, "1n2d", (190.0,)), [one])
@@ -75,7 +75,7 @@ def test_one_repeat_has_no_interval_and_it_is_said():
     assert cost(one, watts=10).energy.low is None
 
 
-def test_without_a_baseline_there_is_no_speedup_never_zero():
+def test_no_speedup_without_a_baseline():
     for ask in (speedup, efficiency):
         actual = ask(rated(190.0, "1n2d"), [rated(380.0, "1n4d")])
         assert (actual.value, actual.baseline, actual.low) == (None, None, None)
@@ -104,7 +104,7 @@ def test_other_versions_are_refused_by_name(dlperf, stored, tmp_path, version):
 @pytest.mark.parametrize(
     "words", [["report"], ["export", "--to", "csv"], ["cost", "--watts", "1"], ["validate"]]
 )
-def test_an_empty_directory_is_said_to_be_empty(dlperf, tmp_path, words):
+def test_empty_directory_is_reported(dlperf, tmp_path, words):
     (tmp_path / "empty").mkdir()
     code, out, err = dlperf(*words, "empty")
     assert (code, out) == (2, "")
@@ -132,21 +132,21 @@ def test_a_store_with_nothing_but_failures_is_shown(dlperf, stored):
 
 
 @pytest.mark.parametrize("value", [5e-324, 1e308])
-def test_what_no_machine_reaches_is_no_throughput(value):
+def test_impossible_throughput_is_refused(value):
     with pytest.raises(AnalysisError, match="which nothing has"):
         Case.from_source(rated(value))
     assert "which nothing has" in html.report_on_results([rated(value), rated(value, "1n2d")])
 
 
 @pytest.mark.parametrize("value", [*ODD, 1e308])
-def test_a_repeat_that_is_no_throughput_is_said_and_divides_nothing(value):
+def test_invalid_repeat_is_reported_and_not_used(value):
     odd = rated(100.0, repeats=(value, *(100.0 + step for step in range(6))))
     with pytest.raises(AnalysisError, match="A repeat of .* has the throughput"):
         speedup(rated(190.0, "1n2d", tuple(190.0 + step for step in range(7))), [odd])
     assert "has the throughput" in html.report_on_results([odd, rated(190.0, "1n2d")])
 
 
-def test_a_largest_batch_that_was_not_found_is_shown_and_compared_with_nothing():
+def test_unresolved_batch_size_is_shown_and_not_compared():
     lost = rated(100.0, batch_size="max")
     for blocks in (result_page.page(lost), results_table.pages([lost, rated(100.0)])):
         text = terminal.text_of(blocks)

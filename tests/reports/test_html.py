@@ -194,7 +194,7 @@ def hostile_results():
     return actual
 
 
-def test_what_results_say_stays_text():
+def test_text_of_results_is_escaped():
     tame = Read(html.report_on_results([*many(len(HOSTILE))])).elements
     read = Read(html.report_on_results(hostile_results()))
     # The footnotes' list is the one thing that the tame results give no reason for.
@@ -221,7 +221,7 @@ def test_any_valid_results_have_a_report(found):
 
 
 @pytest.mark.long
-def test_every_plot_is_valid_and_says_what_it_shows(campaign):
+def test_every_plot_is_valid_and_has_a_caption(campaign):
     actual = plots_of(measured.page(campaign[:80]))
     for name in ("tf-cnn-2017", "tensorpack"):
         actual += plots_of(page_of(name))
@@ -254,7 +254,7 @@ def test_the_colors_of_plots_stand_out_on_light_and_dark_paper():
 
 
 @given(st.floats(1e-3, 1e6), st.floats(1.5, 1e5))
-def test_the_ticks_of_a_logarithmic_axis_lie_on_it(low, wide):
+def test_logarithmic_ticks_lie_on_the_axis(low, wide):
     ticks = line_charts._round_numbers(low, low * wide)
     assert ticks == sorted(ticks)
     assert all(low <= tick <= low * wide for tick in ticks)
@@ -465,7 +465,7 @@ def test_efficiencies_are_ranked_on_one_topology():
     assert 10 < largest["value"] < 16
 
 
-def test_the_worst_scaling_of_the_published_figures_is_named_with_where_it_is_lost():
+def test_worst_published_scaling_is_named_with_its_steepest_drop():
     (table, *_) = [
         item.table for item in section(page_of("dlperf-v1.0"), "Scaling").items if isinstance(item, Sortable)
     ]
@@ -477,12 +477,12 @@ def test_the_worst_scaling_of_the_published_figures_is_named_with_where_it_is_lo
 # -- bad input
 
 
-def test_without_results_there_is_no_report():
+def test_no_report_without_results():
     with pytest.raises(StoreError, match="no result"):
         html.report_on_results([])
 
 
-def test_a_throughput_that_is_no_number_is_in_no_plot_and_said():
+def test_non_finite_throughput_is_not_plotted_and_reported():
     broken = a_result(id="broken", metrics=(Metric("throughput", "img/s", math.nan),))
     page = measured.page([a_result(), broken])
     (folded,) = [item for item in section(page, "Results").items if isinstance(item, Folded)]
@@ -492,7 +492,7 @@ def test_a_throughput_that_is_no_number_is_in_no_plot_and_said():
     assert "broken" in render.document(page)
 
 
-def test_one_repeat_has_no_interval_and_that_is_said():
+def test_one_repeat_has_no_interval_and_a_note():
     result = case(0, random.Random(0), {"topology": "1n1d"}, repeats=1)
     page = measured.page([result])
     (plot,) = section(page, "Throughput").items
@@ -504,7 +504,7 @@ def test_one_repeat_has_no_interval_and_that_is_said():
     )
 
 
-def test_without_a_baseline_there_is_no_speedup():
+def test_no_speedup_without_a_baseline():
     chance = random.Random(0)
     actual = [case(at, chance, {"topology": name}) for at, name in enumerate(("1n2d", "1n4d"))]
     page = measured.page(actual)
@@ -516,7 +516,7 @@ def test_without_a_baseline_there_is_no_speedup():
     assert "0.00×" not in render.document(page)
 
 
-def test_sections_are_there_only_for_what_the_data_holds():
+def test_sections_appear_only_for_existing_data():
     page = measured.page(
         [a_result(status="crashed", failure=Failure("crashed", "It broke."), metrics=(), verdicts=())]
     )
@@ -529,12 +529,12 @@ def test_sections_are_there_only_for_what_the_data_holds():
     assert (tile.value, tile.aside, tile.tone) == ("0 of 1 valid", "1 failed", "doubt")
 
 
-def test_what_could_not_be_read_is_said_first():
+def test_unreadable_results_are_listed_first():
     page = measured.page([a_result()], ["x/result.json is of schema version 7.0."])
     assert page.sections[0].items == (Paragraph("x/result.json is of schema version 7.0.", "doubt"),)
 
 
-def test_what_is_not_comparable_is_listed_with_its_reason():
+def test_incomparable_cases_are_listed_with_reasons():
     chance = random.Random(0)
     actual = [
         case(at, chance, {"topology": "1n1d", "accumulation": accumulation, "data": data})
@@ -560,7 +560,7 @@ def test_thousands_of_results_stay_small():
     assert document.count("<tr>") < 2000
 
 
-def test_without_the_extra_it_is_named(monkeypatch):
+def test_missing_extra_is_named(monkeypatch):
     monkeypatch.setattr(render, "_NEEDED", ("altair", "not_there_at_all"))
     with pytest.raises(UsageError, match=r"needs not_there_at_all.*dlperf-sdk\[report\]"):
         html.report_on_results([a_result()])
@@ -603,7 +603,7 @@ def test_the_data_of_a_table_holds_every_row():
 # -- Markdown
 
 
-def test_markdown_contains_what_html_contains_and_needs_no_extra(monkeypatch, campaign):
+def test_markdown_has_the_content_of_html_and_needs_no_extra(monkeypatch, campaign):
     page = page_of("tensorpack")
     monkeypatch.setitem(sys.modules, "altair", None)
     text = markdown.text_of(html.blocks_of_collection(Registry().collection("tensorpack")))
@@ -737,7 +737,7 @@ def test_a_tile_names_no_framework_if_the_lead_is_not_significant(slowdown):
 # -- effects
 
 
-def test_an_effect_is_named_by_what_it_compares_and_never_twice():
+def test_effect_names_its_levels_once():
     figures = Registry().collection("dlperf-v1.0").figures.filter(topology="1n8d")
     table, _, plot, *_ = effects.section(
         [Case.from_source(figure) for figure in figures], collection.FACTORS
@@ -759,7 +759,7 @@ def test_every_pair_of_an_effect_is_listed():
     assert ["xla ÷ none, resnet50", "tensorflow", "resnet50", "1n1d", "224", "1.268"] in rows
 
 
-def test_what_helps_by_how_much_and_how_certain_is_answered_in_a_row():
+def test_effect_row_has_factor_size_and_certainty():
     """Before the plot, and before the batch sizes, which are sweeps."""
     part = section(page_of("dlperf-v1.0"), "Effects")
     (table, method, *_) = part.items
@@ -781,7 +781,7 @@ def test_what_helps_by_how_much_and_how_certain_is_answered_in_a_row():
     assert list(rows).index("clip norm 1.0 ÷ 0.0") < first_size
 
 
-def test_what_scales_worst_and_best_is_said_first():
+def test_worst_and_best_scaling_are_stated_first():
     (text, *_) = section(page_of("dlperf-v1.0"), "Scaling").items
     assert text.text == (
         "On 4n8d, paddle amp-fp16 static (resnet50, 224 per device) scales worst: 29.9% of perfect scaling; its "

@@ -111,7 +111,7 @@ def box_of(table):
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_everything_is_drawn_and_nothing_is_asked_for(opened, files, name):
+def test_page_is_complete_without_network_requests(opened, files, name):
     page = opened(name)
     for folded in page.locator("details.folded:has(.plot), details.part").all():
         folded.evaluate("each => { each.open = true; }")
@@ -392,7 +392,7 @@ def test_on_paper(opened):
     assert page.locator("details.numbers:not([open])").count() == folded
 
 
-def test_what_hostile_results_say_does_nothing(opened, files):
+def test_hostile_results_execute_nothing(opened, files):
     page = opened("hostile")
     # Whatever is hidden is shown, and every plot's tooltips are asked for.
     page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
@@ -428,7 +428,7 @@ def test_the_policy_is_in_force(opened):
     assert page.title() == "Benchmark report · dlperf"
 
 
-def test_a_tooltip_tells_the_numbers(opened):
+def test_tooltip_shows_the_numbers(opened):
     page = opened("campaign")
     page.locator(".plot .role-mark.mark-symbol path").first.hover(force=True)
     tooltip = page.locator("#vg-tooltip-element.visible")

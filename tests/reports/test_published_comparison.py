@@ -31,7 +31,7 @@ def test_every_figure_of_the_same_case_is_compared():
     assert "yours" in shown
 
 
-def test_what_is_not_comparable_is_a_footnote_and_a_question_mark():
+def test_incomparable_figure_has_a_footnote_and_a_question_mark():
     figure = COLLECTION.figures.filter(
         framework="torch", model="resnet50", topology="1n8d", precision="fp32", batch_size=128
     ).figures[0]
@@ -42,7 +42,7 @@ def test_what_is_not_comparable_is_a_footnote_and_a_question_mark():
     assert "Tesla V100-SXM2-16GB" in shown
 
 
-def test_what_has_no_figure_and_what_has_no_throughput_is_said():
+def test_cases_without_figure_or_throughput_are_listed():
     shown = text([a_result(fields={**CASE, "topology": "3n3d"}), a_result(metrics=())])
     assert "dlperf-v1.0 has no figure of torch resnet50 · 3n3d · fp32." in shown
     assert "has no throughput" in shown
@@ -73,7 +73,7 @@ def test_in_html_every_row_names_its_case():
     assert "yours ÷ theirs" in html and "Tesla V100-SXM2-16GB" in html
 
 
-def test_in_html_a_case_without_a_figure_is_said():
+def test_html_lists_cases_without_a_figure():
     page = measured.page([a_result(fields={**CASE, "topology": "3n3d"})], published=COLLECTION)
     (actual,) = [
         section for section in page.sections if section.title.startswith("Comparison with DLPerf v1.0")

@@ -38,14 +38,14 @@ def test_any_valid_result_can_be_shown_and_steers_nothing(result):
 
 
 @given(st.text())
-def test_what_is_visible_has_no_control_characters(text):
+def test_visible_text_has_no_control_characters(text):
     observed = replace_control_characters(text)
     assert len(observed) == len(text)
     assert all(char.isprintable() or char in "\n\t" for char in observed)
 
 
 @given(st.text(alphabet="ab|*_`<>[]#\\ \n", min_size=1, max_size=20))
-def test_a_cell_of_markdown_stays_one_cell(text):
+def test_markdown_cell_is_not_split(text):
     table = Table((Column("x"), Column("y")), ((Cell(text), "end"),))
     row = markdown.text_of([table]).rstrip("\n").split("\n")[-1]
     assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) == 3
@@ -53,7 +53,7 @@ def test_a_cell_of_markdown_stays_one_cell(text):
 
 
 @given(st.integers(10_000, 10**9), st.integers(12, 80))
-def test_a_number_that_does_not_fit_says_so(number, width):
+def test_number_out_of_range_is_labeled(number, width):
     table = Table(
         (Column("framework"), Column("of"), Column("value", right=True)),
         (("torch", "all of it", f"{number:,}"),),
@@ -65,7 +65,7 @@ def test_a_number_that_does_not_fit_says_so(number, width):
 # -- one result
 
 
-def test_the_page_says_what_was_measured_and_on_what():
+def test_page_states_case_and_hardware():
     text = shown(result_page.page(a_result()))
     for part in (
         "torch resnet50 · 1n2d · fp32  ok",
@@ -113,7 +113,7 @@ def test_no_line_is_wider_than_the_terminal_and_none_ends_in_spaces():
             assert line == line.rstrip()
 
 
-def test_without_an_interval_the_page_says_how_many_repeats_it_takes():
+def test_page_without_an_interval_states_the_required_repeats():
     metric = Metric("throughput", "img/s", 203.0, None, None, (200.0, 203.0, 206.0))
     repeats = tuple(any_repeat(attempt) for attempt in (1, 2, 3))
     text = shown(result_page.page(a_result(metrics=(metric,), repeats=repeats)))
@@ -134,7 +134,7 @@ def test_a_failed_integrity_verdict_is_in_the_first_line():
     assert "Rank 1 differs." in text
 
 
-def test_a_doubt_is_no_failure():
+def test_warning_is_not_a_failure():
     unverified = Verdict(
         "parity", "integrity", "inconclusive", "The model is unverified. It has no reference."
     )
@@ -145,7 +145,7 @@ def test_a_doubt_is_no_failure():
     assert labels.outcome(a_result(verdicts=(doubt,)), ()) == Cell("ok, with warnings: steady-state", "doubt")
 
 
-def test_a_failure_is_told_in_full():
+def test_failure_is_shown_in_full():
     failure = Failure("out-of-memory", "Rank 0 ran out of memory. Use a smaller batch size.")
     result = a_result(status="out-of-memory", failure=failure, metrics=(), verdicts=())
     text = shown(result_page.page(result))
@@ -153,7 +153,7 @@ def test_a_failure_is_told_in_full():
     assert failure.message in text
 
 
-def test_what_ran_otherwise_than_asked_is_said():
+def test_settings_that_differ_from_the_request_are_shown():
     changed = Fact("layout", "factor", "nhwc", "nchw")
     assert "layout: requested nhwc, used nchw" in shown(result_page.page(a_result(facts=(changed,))))
 
@@ -167,7 +167,7 @@ def test_nodes_that_are_alike_share_a_line():
     ]
 
 
-def test_colors_only_where_they_are_asked_for(monkeypatch):
+def test_colors_only_on_request(monkeypatch):
     blocks = result_page.page(a_result())
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -179,7 +179,7 @@ def test_colors_only_where_they_are_asked_for(monkeypatch):
     assert "\x1b[3" not in terminal.text_of(blocks, width=80, styled=True)
 
 
-def test_markdown_says_the_same():
+def test_markdown_has_the_same_content():
     text = markdown.text_of(result_page.page(a_result()))
     assert text.startswith("## torch resnet50 · 1n2d · fp32 (ok)\n")
     assert "| throughput \\[1\\] | 203.0 img/s | 200.0 – 206.0 | 200.0 – 206.0 |" in text
@@ -209,7 +209,7 @@ HOSTILE = st.text(st.sampled_from("\\`*_[](){}<>|#~&;!-+=.:/ \n\t0129abx\"'") | 
     HOSTILE
     | st.sampled_from(["- a", "1. a", "1) a", "+", "===", "---", "&lt;b&gt;", "<!--", "[a](b)", "![a](b)"])
 )
-def test_what_markdown_holds_stays_text(said):
+def test_markdown_text_is_escaped(said):
     words = replace_control_characters(said).split()
     blocks = (
         (Heading(f"a {said}"), ["h2"], ["a", *words]),
@@ -265,7 +265,7 @@ def test_a_sweep_is_one_table_in_the_order_of_the_size():
     assert "cannot be compared" not in shown(blocks)
 
 
-def test_a_refused_case_stands_with_those_it_was_asked_with():
+def test_refused_case_is_in_the_table_of_its_workload():
     failure = Failure("unsupported", "torch cannot do that.")
     refused = a_result(
         fields={"precision": "amp-fp16"}, status="unsupported", failure=failure, workload=None, metrics=()

@@ -53,7 +53,7 @@ def test_the_table_is_a_table_as_soon_as_there_is_room():
     assert not text_of([CASES], width=least - 1).startswith("case ")
 
 
-def test_a_row_that_begins_with_a_number_says_of_what():
+def test_row_that_begins_with_a_number_has_a_label():
     table = Table(
         (Column("repeat", right=True), Column("status", whole=True), Column("throughput", right=True)),
         (("1", "ok", "123,456.7 samples/s"),),

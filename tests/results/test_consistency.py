@@ -49,7 +49,7 @@ def checked(directory):
     return check_directory(directory, Registry().measurers())
 
 
-def test_what_was_not_edited_is_as_its_records_say(directory):
+def test_unedited_result_matches_its_records(directory):
     assert checked(directory) == ()
     assert list_contradictions(ResultStore(directory.parent).load(directory)) == ()
 
@@ -155,7 +155,7 @@ def test_edited_records_are_named(directory):
     assert "throughput is" in actual and "complete-records is pass, but by the records fail" in actual
 
 
-def test_a_result_without_its_records_says_so(directory, tmp_path):
+def test_result_without_records_is_reported(directory, tmp_path):
     alone = tmp_path / "alone" / "result.json"
     alone.parent.mkdir()
     shutil.copy(directory / "result.json", alone)
@@ -169,7 +169,7 @@ def test_a_result_without_its_records_says_so(directory, tmp_path):
         Result.from_dict(json.loads(alone.read_text())).repeats[0]
 
 
-def test_an_attempt_that_failed_is_no_repeat(directory):
+def test_failed_attempt_is_not_a_repeat(directory):
     failure = {"kind": "crashed", "message": "It broke."}
     edit(directory / "attempts/2/attempt.json", lambda event: event.update(status="crashed", failure=failure))
     output = " ".join(list_contradictions(ResultStore(directory.parent).load(directory)))
@@ -178,7 +178,7 @@ def test_an_attempt_that_failed_is_no_repeat(directory):
 
 
 @pytest.mark.parametrize("name", ["attempts/1/rank-0.json", "spec.json", "plan.json", "environment.json"])
-def test_what_cannot_be_read_is_named(directory, name):
+def test_unreadable_records_are_named(directory, name):
     (directory / name).write_text("{")
     assert any(name.rpartition("/")[2] in output or "attempts/1" in output for output in checked(directory))
 
@@ -210,7 +210,7 @@ FILES = ("plan.json", "spec.json", "environment.json", "attempts/1/attempt.json"
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_whatever_stands_in_a_file_is_said_or_does_not_matter(directory, data):
+def test_every_edit_is_reported_or_irrelevant(directory, data):
     path = directory / data.draw(st.sampled_from(FILES))
     before = path.read_text()
     document = whole = {"": json.loads(before)}
@@ -245,7 +245,7 @@ def of_records(**changes):
     return attrs.evolve(created, **changes)
 
 
-def test_a_result_that_its_records_bear_out_is_left_alone():
+def test_result_that_matches_its_records_is_unchanged():
     assert list_contradictions(of_records()) == ()
     assert labels.outcome(of_records(), ()).text == "ok"
 
@@ -293,7 +293,7 @@ def test_an_imported_result_claims_no_verdict_and_a_log_for_each_repeat():
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(any_results())
-def test_any_valid_result_can_be_asked(result):
+def test_every_valid_result_can_be_checked(result):
     assert all(isinstance(output, str) for output in list_contradictions(result))
 
 

@@ -74,7 +74,7 @@ def test_a_result_that_cannot_be_read_is_in_a_table_of_its_own(store):
     assert "is not valid JSON" in error
 
 
-def test_the_index_is_made_again_when_it_is_missing_damaged_or_another(store):
+def test_index_is_rebuilt_if_missing_damaged_or_of_another_version(store):
     put(store, "a")
     path = store.directory / FILE
     assert ids(store) == ["a"]
@@ -116,7 +116,7 @@ def test_a_query_reads_the_tables_and_nothing_else(store, sql, why):
     assert ids(store) == ["a"]
 
 
-def test_odd_names_of_metrics_are_held(store):
+def test_unusual_metric_names_are_supported(store):
     names = ("order", "ORDER", "select", "a.b", "a_b", "größe", "0")
     put(store, "a", metrics=tuple(Metric(name, "s", 1.5, None, None, (1.5,), "a test") for name in names))
     assert set(query(store, "select metric from repeats where id = 'a'").rows) == {(name,) for name in names}

@@ -106,7 +106,7 @@ def test_the_same_name_has_the_same_stand_in():
     }
 
 
-def test_what_only_looks_like_a_name_stays():
+def test_words_that_resemble_a_name_are_kept():
     shared = redact_result(full())
     assert "refused host-1, not gpu171; malice; user." in shared.failure.traceback
     assert "nvidia-cublas-cu12==12.8.4.1" in shared.environment.lock
@@ -123,7 +123,7 @@ def test_measurement_is_pure():
     assert repr(one) == before
 
 
-def test_what_is_measured_stays():
+def test_measured_values_are_kept():
     shared = redact_result(full())
     assert repr(shared.repeats) == repr(full().repeats)
     stored = ("id", "status", "metrics", "verdicts", "started_at", "finished_at", "workload", "stopping")
@@ -145,7 +145,7 @@ def test_hosts_and_people_that_are_called_like_a_word_of_ours(name):
     assert shared.repeats[0].records[0].phases == {"start": 1.0}
 
 
-def test_names_given_from_outside():
+def test_additional_names_are_redacted():
     one = attrs.evolve(result(hardware=()), notes=("dave at big-iron said so",))
     assert redact_result(one).notes == one.notes
     assert redact_result(one, hosts=["big-iron.example.org"], users=["dave"]).notes == (
@@ -182,7 +182,7 @@ def test_a_name_that_would_collide():
     assert redact_result(one).hardware == ({"user": "user", "seen": {"user": 1, "user-2": 2}},)
 
 
-def test_the_home_directory_of_somebody_called_like_a_word():
+def test_home_directory_of_a_user_named_like_a_word_is_redacted():
     one = attrs.evolve(full(), spec=attrs.evolve(full().spec, data="images:/home/torch/x"))
     assert redact_result(one).spec.data.path == "/home/user/x"
 
@@ -198,7 +198,7 @@ def test_nothing_to_hide():
     st.from_regex(r"qq[a-z0-9.-]{1,8}", fullmatch=True),
     st.from_regex(r"zz[a-z]{1,9}", fullmatch=True),
 )
-def test_every_result_stays_a_result(one, host, user):
+def test_redacted_result_is_valid(one, host, user):
     noted = attrs.evolve(one, notes=(f"at {host} by {user}: /data/{user}/x",))
     shared = redact_result(noted, hosts=[host], users=[user])
     assert shared.notes == ("at host-1 by user: /data/user/x",)

@@ -161,7 +161,7 @@ def test_every_result_comes_back_from_the_disk(tmp_path_factory, one):
     assert repr(whole(store.load(one.id))) == repr(one)
 
 
-def test_repeats_are_read_when_they_are_asked_for(store):
+def test_repeats_are_read_lazily(store):
     run = store.open_run("run-1")
     run.write_result(result(repeats=tuple(r.Repeat(number, (record(0, number),)) for number in (1, 2, 5))))
     assert json.loads((run.path / "result.json").read_text())["repeats"] == [1, 2, 5]
@@ -185,7 +185,7 @@ def test_stored_repeats_equal_the_tuple_of_them(store):
     assert loaded != attrs.evolve(one, repeats=()) and loaded.repeats != [1]
 
 
-def test_everything_is_its_owners_alone(store):
+def test_files_are_readable_by_their_owner_only(store):
     previous = os.umask(0)
     try:
         run = store.open_run("run-1")
@@ -201,7 +201,7 @@ def test_everything_is_its_owners_alone(store):
 # -- a crash loses no finished repeat
 
 
-def test_recover_what_was_finished(store):
+def test_finished_repeats_are_recovered(store):
     run = store.open_run("run-1")
     run.write_spec(SPEC)
     for attempt in (1, 2, 10):
@@ -235,7 +235,7 @@ def test_recover_a_failed_attempt(store):
     assert [one.rank for one in attempt.records] == [0]
 
 
-def test_what_cannot_be_recovered_is_said(store):
+def test_unrecoverable_repeats_are_reported(store):
     run = store.open_run("run-1")
     run.write_attempt(event(1))
     run.write_attempt({**event(2), "records": [{"rank": 0, "garbage": True}]})
@@ -331,7 +331,7 @@ def test_a_directory_that_even_root_cannot_write():
         ResultStore("/proc/results").probe()
 
 
-def test_a_directory_of_somebody_else():
+def test_directory_of_another_user_is_refused():
     if os.getuid() != 0:
         pytest.skip("needs root, to become somebody else: without it, this check of permissions is NOT made")
     with tempfile.TemporaryDirectory() as parent:  # pytest's own would hide behind its private parent
@@ -402,7 +402,7 @@ def test_hostile_names(store, tmp_path, name):
 
 
 @given(st.text())
-def test_any_name_stays_inside(tmp_path_factory, name):
+def test_names_cannot_escape_the_store(tmp_path_factory, name):
     directory = tmp_path_factory.getbasetemp() / "inside"
     try:
         path = ResultStore(directory).open_run(name).path
@@ -432,7 +432,7 @@ def test_an_attempt_cannot_choose_its_path(store, number):
     assert tree(store.directory) == []
 
 
-def test_records_that_name_no_rank_are_kept(store):
+def test_records_without_a_rank_are_kept(store):
     run = store.open_run("run-1")
     run.write_attempt(
         {**event(), "records": [{"rank": "../../evil"}, {"rank": 0}, {"rank": 0}, "garbage", {"rank": -1}]}
@@ -450,7 +450,7 @@ def test_records_that_name_no_rank_are_kept(store):
     ]
 
 
-def test_an_attempt_file_cannot_name_what_lies_outside(store):
+def test_attempt_file_cannot_name_paths_outside(store):
     run = store.open_run("run-1")
     run.write_spec(SPEC)
     run.write_attempt(event())
@@ -516,7 +516,7 @@ def test_runs_are_listed_from_the_newest(store):
     assert store.ids() == (names[0], names[2], names[1], "a-name-of-my-own")
 
 
-def test_a_run_that_somebody_removes_hides_no_other(store, monkeypatch):
+def test_removed_run_does_not_hide_others(store, monkeypatch):
     """In the moment between finding its directory and asking for its age."""
     for name in ("mine", "yours"):
         store.open_run(name)

@@ -32,7 +32,7 @@ def cells_of(result):
     return cells
 
 
-def test_repr_has_what_decides_on_the_number():
+def test_repr_has_the_deciding_settings():
     verdicts = (
         Verdict("replicas-equal", "integrity", "pass", ""),
         Verdict("spread", "quality", "fail", ""),
@@ -64,7 +64,7 @@ def test_any_result_fits_one_screen(result):
 
 
 @pytest.mark.parametrize("text", ["<script>alert(1)</script>", "a|b", "&amp;", "\\|"])
-def test_a_text_from_elsewhere_stays_a_text(text):
+def test_foreign_text_is_escaped(text):
     result = attrs.evolve(a_result(), status="timeout", failure=Failure("timeout", text))
     assert text in cells_of(result).texts
     assert "<script>" not in result._repr_markdown_()

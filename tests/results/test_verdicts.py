@@ -70,12 +70,12 @@ def test_a_clean_case_passes_everything() -> None:
         {"replicas": (replica(1, canonical_losses=(5.0, 4.0)),)},
     ],
 )
-def test_an_incomplete_record_is_found(changes: dict[str, object]) -> None:
+def test_incomplete_record_is_detected(changes: dict[str, object]) -> None:
     actual = changed(repeats(3, ranks=2), lambda last: attrs.evolve(last, **changes))
     assert outcomes(actual, ranks=2, replicas=2)["complete-records"] == FAIL
 
 
-def test_a_missing_record_or_repeat_is_found() -> None:
+def test_missing_record_or_repeat_is_detected() -> None:
     plan = expected(ranks=2, replicas=2)
     assert integrity.complete_records(repeats(3, ranks=1), plan).outcome == FAIL
     assert integrity.complete_records(repeats(2, ranks=2), plan).outcome == FAIL
@@ -110,7 +110,7 @@ def test_one_bad_loss_fails(where: str, bad: float) -> None:
     assert "attempt 2" in verdict.detail
 
 
-def test_skipped_steps_do_not_excuse_a_bad_loss_but_are_told() -> None:
+def test_skipped_steps_are_reported_and_do_not_excuse_a_bad_loss() -> None:
     assert "skipped 6 steps" in integrity.finite_loss(repeats(3, skipped_steps=2)).detail
     bad = (replica(0, losses=(math.nan,) * 20),)
     assert integrity.finite_loss(repeats(3, skipped_steps=20, replicas=bad)).outcome == FAIL
@@ -184,7 +184,7 @@ def test_repeats_may_end_differently() -> None:
     assert integrity.replicas_equal(actual, "all_reduce").outcome == PASS
 
 
-def test_no_digest_is_no_evidence() -> None:
+def test_missing_digest_is_not_evidence() -> None:
     actual = repeats(3, ranks=1, replicas=(replica(0, digest=""), replica(1, digest="")))
     assert integrity.replicas_equal(actual, "all_reduce").outcome == INCONCLUSIVE
 
@@ -270,7 +270,7 @@ def test_the_bounds_are_the_bounds(deviation: float) -> None:
         assert (integrity.precision_effective(actual, bounds.name).outcome == PASS) == inside
 
 
-def test_the_arithmetic_behind_the_lower_bounds() -> None:
+def test_lower_bounds_follow_from_unit_roundoff() -> None:
     """Rounding the operands of a product to p bits deviates by about 0.6 u, rounding its result too by
     0.74 u."""
     source = np.random.RandomState(0)
@@ -300,7 +300,7 @@ def test_the_arithmetic_behind_the_lower_bounds() -> None:
         ({"compiler": "graph", "layout": "nhwc"}, {"layout": "nchw"}, FAIL),
     ],
 )
-def test_what_was_asked_for_must_have_run(
+def test_requested_settings_must_be_in_effect(
     requested: dict[str, str], observed: dict[str, str], outcome: str
 ) -> None:
     """A layout that was left open may be any."""
@@ -415,7 +415,7 @@ def test_periodic_slow_steps_are_part_of_the_stationary_mean(period: int, repeat
         assert steady_state(case).outcome == PASS
 
 
-def test_slow_steps_whose_period_is_not_seen_are_inconclusive() -> None:
+def test_slow_steps_with_an_unseen_period_are_inconclusive() -> None:
     for period in (30, 40):
         case = case_of(random.Random(8), lambda i, period=period: 1.0 * (i % period == 10))
         assert steady_state(case).outcome == INCONCLUSIVE
@@ -487,7 +487,7 @@ def test_too_short_a_window_is_inconclusive() -> None:
     assert "19 steps" in verdict.detail
 
 
-def test_what_was_prefetched_must_be_small_against_the_window() -> None:
+def test_prefetched_batches_must_be_few_in_the_window() -> None:
     assert steady_state(timed([0.1] * 100, prefetched_batches=10)).outcome == PASS
     verdict = steady_state(timed([0.1] * 100, prefetched_batches=11))
     assert verdict.outcome == INCONCLUSIVE

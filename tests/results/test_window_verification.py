@@ -24,7 +24,7 @@ def changed(unchanged=(), tensors=2, moments=2, still=(), zeros=()):
     }
 
 
-def test_it_says_what_was_checked_and_what_was_not():
+def test_verdict_states_checked_and_unchecked_parts():
     actual = verdict_of(replica(0), updates=None)
     assert actual.outcome == PASS
     assert "2 parameters, 2 moments" in actual.detail
@@ -44,14 +44,14 @@ def test_it_says_what_was_checked_and_what_was_not():
         ),
     ],
 )
-def test_a_state_that_stays_fails(changes, output):
+def test_unchanged_state_fails(changes, output):
     actual = verdict_of(replica(0), replica(1, changes=changes))
     assert actual.outcome == FAIL
     assert output in actual.detail
     assert "replica 1" in actual.detail
 
 
-def test_an_update_below_the_last_bit_is_no_failure_where_the_moments_move():
+def test_update_below_rounding_passes_if_moments_change():
     assert verdict_of(replica(0, changes=changed(("gamma",)))).outcome == PASS
 
 
@@ -86,7 +86,7 @@ def test_masks_that_repeat_let_the_audit_decide():
     assert verdict_of(replica(0, audit_losses=(7.1, 6.6, 5.9)), plan=plan).outcome == FAIL
 
 
-def test_what_a_narrow_precision_rounds_away_is_no_failure():
+def test_update_lost_to_a_narrow_precision_passes():
     losses = {"canonical_losses": (7.0, 6.95, 6.9), "audit_losses": (7.0, 6.97, 6.9)}
     assert verdict_of(replica(0, **losses)).outcome == FAIL
     assert (
@@ -108,7 +108,7 @@ def test_what_a_narrow_precision_rounds_away_is_no_failure():
         ({"changes": changed(zeros=("weight.v",))}, "1 of 2 moments are zero at both edges"),
     ],
 )
-def test_missing_evidence_is_inconclusive_and_says_why(changes, output):
+def test_missing_evidence_is_inconclusive_with_a_reason(changes, output):
     actual = verdict_of(replica(0, **changes))
     assert actual.outcome == INCONCLUSIVE
     assert output in actual.detail
@@ -120,14 +120,14 @@ def test_asynchronous_replicas_may_count_the_updates_of_others():
     assert verdict_of(replica(0), plan=plan, updates=19).outcome == FAIL
 
 
-def test_replicas_that_wait_for_nobody_are_held_to_a_loss_that_falls():
+def test_asynchronous_replicas_need_a_falling_loss():
     plan = attrs.evolve(expected(), strategy="parameter_server_async")
     assert verdict_of(replica(0, audit_losses=(7.0, 6.9, 6.6)), plan=plan).outcome == PASS
     assert verdict_of(replica(0, audit_losses=(7.0, 7.0, 7.0)), plan=plan).outcome == FAIL
     assert verdict_of(replica(0, audit_losses=(7.0, 7.5, 7.6)), plan=plan).outcome == INCONCLUSIVE
 
 
-def test_a_window_much_faster_than_its_audit_fails_if_all_repeats_show_it():
+def test_window_much_faster_than_its_audit_in_all_repeats_fails():
     slow = (0.21,) * 3
     assert window_verified(repeats(3, audit_step_times=slow), expected()).outcome == FAIL
     assert window_verified(repeats(2, audit_step_times=slow), expected()).outcome == PASS

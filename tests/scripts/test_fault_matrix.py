@@ -41,7 +41,7 @@ def test_every_entry_is_an_outcome_or_a_reason(fault_outcomes):
         assert all(description.not_applicable.values())
 
 
-def test_no_fault_leaves_orphans_or_loses_a_repeat_and_each_names_a_node_or_says_why_not(fault_outcomes):
+def test_every_fault_keeps_repeats_leaves_no_orphans_and_names_a_node_or_a_reason(fault_outcomes):
     for name, outcome in fault_outcomes.committed().items():
         assert outcome["kind"], name
         assert outcome["orphans"] == 0, name

@@ -83,7 +83,7 @@ def test_two_that_say_the_same_agree():
         ("temperature", 70.0, set()),
     ],
 )
-def test_one_that_says_something_else_is_named(name, wrong, also):
+def test_disagreeing_source_is_named(name, wrong, also):
     actual = nvidia_smi.agreements(repeat(SEEN), lines({**SEEN, name: wrong}))
     assert {item.name for item in actual if not item.within} == {name} | also
     outcome = gpu_checks.sensors_agree(actual, 40, "id")
@@ -100,7 +100,7 @@ def test_an_energy_in_millijoules_would_be_seen():
 
 
 @pytest.mark.parametrize("message", [[], lines(SEEN, "GPU-other"), lines({"power": 600.0})])
-def test_what_one_of_them_does_not_tell_is_no_agreement(message):
+def test_missing_value_is_not_agreement(message):
     actual = nvidia_smi.agreements(repeat(SEEN), message)
     assert gpu_checks.sensors_agree(actual, len(message), "id").outcome == "inconclusive"
 
@@ -220,7 +220,7 @@ def test_the_promised_checks_are_there():
     assert {"doctor", "clocks", "sensors", "out-of-memory", "killed-worker", "largest", "overhead"} <= names
 
 
-def test_without_nvidia_smi_nothing_is_held_against_it(monkeypatch, tmp_path):
+def test_missing_nvidia_smi_is_not_a_disagreement(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     actual = gpu_checks.sensors(gpu_checks.Bench("cuda", None, tmp_path))
     assert actual.outcome == "inconclusive"

@@ -19,7 +19,7 @@ import honest_series
 
 
 @pytest.mark.parametrize("framework", ["torch", "tensorflow"])
-def test_the_cases_have_what_the_plugin_declares(framework):
+def test_cases_use_declared_values(framework):
     suite = honest_cases.suite_of(framework)
     cases, can = list(honest_cases.fields_of(suite)), suite.plugin.capabilities
     for field, declared in (("precision", can.precisions), ("strategy", can.strategies)):

@@ -19,7 +19,7 @@ def script():
 
 
 @pytest.mark.parametrize("number", range(10))
-def test_a_row_is_what_the_script_computes(script, number):
+def test_row_equals_the_scripts_result(script, number):
     rows = script.TABLES[number].rows
     row = rows[-1] if number == 1 else rows[0]
     assert row.line() in script.DOCUMENT.read_text().splitlines()

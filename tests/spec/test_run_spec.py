@@ -155,7 +155,7 @@ def test_impossible_names(name, value):
         spec(**{name: value})
 
 
-def test_a_name_nearly_right():
+def test_misspelt_name_gets_a_suggestion():
     with pytest.raises(UnknownName, match="Did you mean 'quick'"):
         spec(protocol="quik")
     with pytest.raises(UnknownName, match="Did you mean 'warmup'"):
@@ -181,7 +181,7 @@ def test_impossible_deadlines(seconds):
 @pytest.mark.parametrize(
     "value", [None, 5, "A=1", [("A", "1")], {5: "x"}, {"": "x"}, {"a b": "x"}, {"A\n": "x"}]
 )
-def test_what_is_no_mapping_from_names(name, value):
+def test_value_that_is_not_a_mapping_is_refused(name, value):
     with pytest.raises(SpecError):
         spec(**{name: value})
 
@@ -227,7 +227,7 @@ def test_labels_make_no_other_case():
     assert plain.label == labeled.label
 
 
-def test_what_makes_another_case():
+def test_fields_that_change_the_case():
     keys = [case_key(spec(**fields)) for fields in ({}, {"seed": 1}, {"steps": 7}, {"precision": "tf32"})]
     assert len(set(keys)) == len(keys)
     assert case_key(spec(repeats=3)) == keys[0]
@@ -278,7 +278,7 @@ def test_the_published_protocol():
 
 
 @pytest.mark.parametrize(("name", "value"), [("env", "x"), ("options", 5), ("deadlines", 5.0)])
-def test_a_spec_keeps_what_it_was_handed(name, value):
+def test_spec_copies_its_arguments(name, value):
     handed = {"start": value}
     one = spec(**{name: handed})
     handed["start"] = None
@@ -339,5 +339,5 @@ def test_every_field_has_a_role_and_a_help():
         ({"batch_size": "max", "data": "images:/data"}, "torch resnet50 1n1d bmax fp32 images"),
     ],
 )
-def test_a_case_in_words_leaves_out_what_is_usual(fields, words):
+def test_label_of_a_case_omits_defaults(fields, words):
     assert RunSpec(framework="torch", model="resnet50", **fields).label == words

@@ -71,5 +71,5 @@ def test_without_models_there_is_nothing_to_try() -> None:
         (Cell(MODELS, compiler="graph", strategy="all_reduce"), "all_reduce-graph", False),
     ],
 )
-def test_a_cell_is_called_by_what_is_not_plain(cell: Cell, name: str, plain: bool) -> None:
+def test_cell_is_named_by_its_non_default_values(cell: Cell, name: str, plain: bool) -> None:
     assert (str(cell), cell.is_plain) == (name, plain)

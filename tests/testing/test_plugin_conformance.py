@@ -94,7 +94,7 @@ for _suite in (TestMemory, TestPower, TestStepTime, TestFlops):
     _suite._cache = TestThroughput._cache
 
 
-def test_every_test_says_what_it_holds_a_plugin_to():
+def test_every_check_documents_its_requirement():
     for suite in (FrameworkConformance, ModelConformance, TopologyConformance, MeasurerConformance):
         tests = [getattr(suite, name) for name in dir(suite) if name.startswith("test_")]
         assert len(tests) > 5
@@ -170,7 +170,7 @@ def pytested(tmp_path, **bodies):
     return done.returncode, done.stdout
 
 
-def test_a_known_gap_whose_test_fails_is_none(tmp_path):
+def test_known_gap_with_another_failure_is_not_accepted(tmp_path):
     body = (
         "    known_gaps = {'test_flops_are_positive': 'nobody has counted yet'}\n"
         "    @property\n    def plugin(self):\n"
@@ -181,7 +181,7 @@ def test_a_known_gap_whose_test_fails_is_none(tmp_path):
     assert "nobody has counted yet" in output
 
 
-def test_what_must_fail_does_and_says_why(tmp_path):
+def test_faulty_plugins_fail_with_a_reason(tmp_path):
     """A known gap whose test passes, a gap that names no test, and a failure, which advises and shows the values."""
     passes = "    known_gaps = {'test_options_have_defaults': 'not yet'}\n"
     names_nothing = "    known_gaps = {'test_nothing': 'a typing error'}\n"
@@ -210,7 +210,7 @@ def checked(capsys, *words):
     return code, capsys.readouterr()
 
 
-def test_check_prints_a_line_per_check_and_says_which_one_runs(capsys):
+def test_check_prints_a_line_per_check_and_the_running_one(capsys):
     code, output = checked(
         capsys,
         "numpy",
@@ -240,7 +240,7 @@ def test_only_takes_words_in_names_and_no_expressions(capsys):
     assert "'canonical or compile' is in the name of none of them" in output.err
 
 
-def test_check_leaves_out_what_is_skipped_and_resumes_after_what_has_passed(capsys, tmp_path, monkeypatch):
+def test_check_skips_and_resumes(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path))
     words = ("numpy", "--only", "imports_nothing", "--only", "refused", "--only", "compiles")
     code, output = checked(capsys, *words, "--skip", "refused", "--resume")
@@ -310,7 +310,7 @@ def test_check_as_json_and_a_failure_sets_the_exit_code(capsys, tmp_path, monkey
         (["local", "--model", "resnet50"], "numpy has no trainer for resnet50"),
     ],
 )
-def test_check_of_what_cannot_be_meant_starts_nothing(capsys, words, output):
+def test_check_with_invalid_arguments_starts_nothing(capsys, words, output):
     actual, streams = checked(capsys, *words)
     assert (actual, streams.out) == (2, "")
     assert output in " ".join(streams.err.split())
@@ -326,7 +326,7 @@ def test_the_options_of_check_reach_the_suites(capsys):
 CHECK = "import sys; from dlperf_sdk.cli import main; sys.exit(main(['check', 'throughput', '--only', 'measurement']))"
 
 
-def test_check_says_that_its_output_cannot_be_written():
+def test_check_reports_unwritable_output():
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-c", CHECK], stdout=full, stderr=subprocess.PIPE, text=True, check=False
@@ -336,7 +336,7 @@ def test_check_says_that_its_output_cannot_be_written():
     assert "INTERNALERROR" not in done.stderr and "no test to run" not in done.stderr
 
 
-def test_check_goes_on_when_nobody_reads():
+def test_check_continues_when_its_output_is_closed():
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
@@ -373,7 +373,7 @@ def test_a_new_plugin_passes_its_own_lint(tmp_path):
 
 
 @pytest.mark.long
-def test_a_new_plugin_fails_only_where_it_has_to_be_filled_in(tmp_path):
+def test_new_plugin_fails_only_at_fill_in_methods(tmp_path):
     created = skeleton.write("fresh", tmp_path)
     entry = {"dlperf_sdk.frameworks": {"fresh": "dlperf_fresh.framework:Fresh"}}
     site = created.folder / "src"
@@ -446,7 +446,7 @@ def test_only_names_become_folders(name):
     ["", ".", "..", "../x", "a/b", "A", "a_b", "a--b", "sdk", "a\n", "-a", "ä"]
     + ["numpy", "linear", "resnet50", "slurm", "throughput"],
 )
-def test_what_is_no_name(tmp_path, name):
+def test_invalid_plugin_name_is_refused(tmp_path, name):
     with pytest.raises(SpecError):
         skeleton.write(name, tmp_path)
     assert list(tmp_path.iterdir()) == []

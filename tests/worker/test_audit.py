@@ -67,7 +67,7 @@ def test_masks_repeat_where_the_framework_is_seeded(runtime, is_repeated, audit)
     assert len(actual["audit_step_times"]) == STEPS
 
 
-def test_there_is_no_audit_without_a_reset(audit):
+def test_no_audit_without_a_reset(audit):
     trainer = Dropping(Seeded())
     trainer.reset = lambda: Trainer.reset(trainer)
     assert audit(trainer) == {"audit_losses": [], "audit_step_times": [], "audit_seeded": False}

@@ -129,7 +129,7 @@ def test_workers_know_declared_data_sources_only():
     assert set(SOURCES) <= DATA_SOURCES.names
 
 
-def test_a_plugin_that_reads_a_source_itself_leaves_its_labels_alone():
+def test_labels_of_a_source_read_by_the_plugin_are_unchanged():
     sources = replace_sources(images=list)
     assert sources["images"] == Source(list, SOURCES["images"].due_labels)
     assert {name: sources[name] for name in sources if name != "images"} == {

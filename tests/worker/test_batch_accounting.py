@@ -78,7 +78,7 @@ def of_text(request):
 
 
 @pytest.mark.parametrize(("source", "given"), [(images, of_images), (text, of_text)])
-def test_what_was_drawn_is_expected_and_counted(source, given, tmp_path):
+def test_drawn_batches_are_expected_and_counted(source, given, tmp_path):
     request = request_of(source(tmp_path))
     actual = account_of(request, given(request))
     assert actual.compared == STEPS
@@ -104,7 +104,7 @@ def test_one_replica_with_the_shard_of_another_is_unexpected(tmp_path):
     assert account_of(request, handles).unexpected == [[], [*range(STEPS)]]
 
 
-def test_a_smaller_batch_is_unexpected_and_counts_as_what_it_is(tmp_path):
+def test_smaller_batch_is_unexpected_and_counted_by_its_size(tmp_path):
     request = request_of(images(tmp_path))
     actual = account_of(request, [[labels[:3] for labels in step] for step in draws(request)])
     assert actual.samples == STEPS * len(REPLICAS) * 3

@@ -60,7 +60,7 @@ def window(name, device, steps, blocking=False):
 
 @given(DURATIONS)
 @pytest.mark.parametrize("name", sorted(clocks.CLOCKS))
-def test_every_clock_tells_what_each_step_took(name, durations):
+def test_every_clock_gives_the_time_of_each_step(name, durations):
     """With a host that costs nothing, all three see exactly the device's durations."""
     seconds, whole = window(name, Device(durations), len(durations), blocking=name == "blocking")
     assert seconds == durations
@@ -94,7 +94,7 @@ def test_the_other_clocks_never_wait(name):
 
 
 @pytest.mark.parametrize("method", ["mark", "elapsed", "wait"])
-def test_a_runtime_without_what_its_clock_needs_says_so(method):
+def test_runtime_without_methods_of_its_clock_is_reported(method):
     runtime = Runtime.__new__(Runtime)
     with pytest.raises(NotImplementedError, match=rf"implements {method}\(\)"):
         getattr(runtime, method)(*([] if method == "mark" else [None]))

@@ -31,7 +31,7 @@ def test_a_digest_is_of_the_bytes_in_the_manifests_order() -> None:
         ([("a", numpy.asfortranarray(A)), ("b", B)], "contiguous"),
     ],
 )
-def test_what_is_not_the_manifests_is_refused(
+def test_parameters_outside_the_manifest_are_refused(
     parameters: list[tuple[str, numpy.ndarray]], output: str
 ) -> None:
     with pytest.raises(ValueError, match=output):

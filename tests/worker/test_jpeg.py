@@ -38,7 +38,7 @@ def cache(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-def test_a_batch_is_what_the_recipe_gives(tmp_path, layout):
+def test_batch_follows_the_recipe(tmp_path, layout):
     data_samples.image_folder(tmp_path / "data")
     images = jpeg.JpegImages(Asked(tmp_path / "data", seed=5), 1, layout)
     keys = [(0, 2), (7, 0), (8, 2)]
@@ -121,7 +121,7 @@ def test_real_photographs():
 
 
 @pytest.mark.parametrize(("width", "height"), [(500, 375), (64, 64), (30, 400), (1000, 3), (1, 1), (1, 90)])
-def test_crops_lie_inside_with_the_area_and_ratio_of_the_recipe(width, height):
+def test_crops_have_the_area_and_ratio_of_the_recipe(width, height):
     chance = random.Random(1)
     areas, ratios = [], []
     for _ in range(2000):
@@ -140,7 +140,7 @@ def test_crops_lie_inside_with_the_area_and_ratio_of_the_recipe(width, height):
         assert abs(np.mean(np.log(ratios)) - 0.0307) < 4 * np.std(np.log(ratios)) / 2000**0.5
 
 
-def test_without_a_fitting_crop_it_is_the_middle():
+def test_central_crop_if_no_crop_fits():
     assert crop_box(1000, 3, random.Random(0)) == (498, 0, 502, 3)
     left, top, right, bottom = crop_box(3, 1000, random.Random(0))
     assert (left, right) == (0, 3) and math.isclose((top + bottom) / 2, 500, abs_tol=1)

@@ -47,7 +47,7 @@ def told(exit, limit, log):
     ],
 )
 @pytest.mark.parametrize("how", [{"code": 1}, {"signal": "SIGABRT"}])
-def test_what_a_library_says_of_memory_counts_under_a_limit_only(log, how):
+def test_library_message_about_memory_counts_under_a_limit_only(log, how):
     actual = told(exit_with(**how), 5 * MEBI, log)
     assert actual["kind"] == "out-of-memory"
     assert repr(log.splitlines()[-1]) in actual["message"]
@@ -56,7 +56,7 @@ def test_what_a_library_says_of_memory_counts_under_a_limit_only(log, how):
 
 
 @pytest.mark.parametrize("how", [{"code": 1}, {"signal": "SIGSEGV"}])
-def test_a_death_without_a_word_of_memory_names_the_limit_as_what_may_be_why(how):
+def test_death_without_a_memory_message_names_the_limit_as_possible_cause(how):
     actual = told(exit_with(**how), 5 * MEBI, "something else\n")
     assert actual["kind"] == "crashed"
     assert f"memory_limit lets it allocate {5 * MEBI} bytes, which may be too few" in actual["message"]

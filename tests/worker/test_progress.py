@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dlperf_sdk.worker.progress import PHASES, Progress
 
 
-def test_the_agent_reads_what_the_worker_writes(tmp_path):
+def test_agent_reads_the_workers_progress(tmp_path):
     agent, worker = Progress(str(tmp_path / "progress")), Progress(str(tmp_path / "progress"))
     assert agent.read() == ("start", 0)
     for phase in PHASES:

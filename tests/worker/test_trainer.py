@@ -59,7 +59,7 @@ class Refusing(Runtime):
 
 
 @pytest.mark.parametrize("kind", ERRORS)
-def test_a_worker_says_what_kind_of_failure_it_was(kind, tmp_path, capsys):
+def test_worker_reports_the_kind_of_failure(kind, tmp_path, capsys):
     spec = RunSpec(framework="numpy", model="linear", batch_size=4, warmup=0, steps=1, repeats=1)
     request = make_plan(spec, Registry()).request(kind, (sys.executable,), {}, {"source": "synthetic"})
     request = request._replace(runtime=f"{__name__}:Refusing")

@@ -109,7 +109,7 @@ def oldest(name):
 
 
 @pytest.mark.parametrize("path", WORKER_HALVES, ids=named)
-def test_the_plugins_worker_halves_are_what_their_environments_can_run(path):
+def test_worker_halves_use_syntax_of_their_environments(path):
     plugin = next(parent for parent in path.parents if parent in PLUGINS)
     name = framework_of(path, plugin)
     both = path.name in ("processes.py", "__init__.py") and path.parent == plugin

@@ -27,7 +27,7 @@ def test_refuses(change, option, word):
     assert reason is None if word is None else word in reason
 
 
-def test_lacks_explains_what_capabilities_omit():
+def test_unsupported_values_have_reasons():
     can = Jax.capabilities
     asked_for = {"nchw", "parameter_server", "parameter_server_async", "horovod"}
     asked_for |= {"inductor", "xla", "cinn", "graph"}

@@ -82,7 +82,7 @@ def test_label_smoothing_is_the_published_formula(make_trainer):
     ("precision", "low", "high"),
     [("fp32", 0.0, 1e-5), ("amp-fp16", 2.5e-4, 4e-3), ("amp-bf16", 2e-3, 6e-2), ("fp16", 2.5e-4, 4e-3)],
 )
-def test_deviation_tells_the_precision(make_trainer, precision, low, high):
+def test_deviation_reveals_the_precision(make_trainer, precision, low, high):
     trainer = make_trainer("bert-base", precision=precision)
     assert low <= trainer.deviation() <= high
     assert trainer.observed()["precision"] == precision
@@ -230,7 +230,7 @@ def test_out_of_memory_is_recognized(make_trainer):
     assert not runtime.is_out_of_memory(ValueError("RESOURCE_EXHAUSTED"))
 
 
-def test_the_table_of_precisions_is_what_the_plugin_offers():
+def test_precisions_match_the_declared_capabilities():
     from dlperf_jax.framework import Jax
 
     assert set(PRECISIONS) == Jax.capabilities.precisions

@@ -53,13 +53,13 @@ def test_nccl_is_switched_off_where_it_would_be_used(change, word):
 @pytest.mark.parametrize(
     "name", ["tf32", "fp16", "parameter_server_async", "horovod", "inductor", "xla", "cinn"]
 )
-def test_what_is_lacking_says_why(name):
+def test_unsupported_values_have_reasons(name):
     can = MXNet.capabilities
     assert name not in can.precisions | can.strategies | can.compilers
     assert MXNet.unsupported[name].endswith(".")
 
 
-def test_the_cpu_lock_pins_everything_and_nothing_of_cuda():
+def test_cpu_lock_pins_everything_and_excludes_cuda():
     environment = MXNet().environment("cpu", "all_reduce", "resnet50")
     lines = environment.lock.read_text(encoding="utf-8").splitlines()
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))

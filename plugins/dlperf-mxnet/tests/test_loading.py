@@ -50,7 +50,7 @@ def test_batches_are_the_datasets_in_the_order_of_the_seed(tmp_path, make_traine
         loading_cases.check_order(trainer, batches, source, read, dataset)
 
 
-def test_images_are_what_the_recipe_gives(tmp_path, make_trainer):
+def test_images_follow_the_recipe(tmp_path, make_trainer):
     trainer, batches = loading_cases.open_batches(make_trainer, tmp_path / "data", seed=5)
     listed = worker.read_images(trainer.request.data)
     order = enumerate(worker.endless(range(len(listed.paths)), 5, 0))
@@ -65,7 +65,7 @@ def test_images_are_what_the_recipe_gives(tmp_path, make_trainer):
     assert trainer.observed()["data"]["decoder"].startswith("OpenCV")
 
 
-def test_a_crop_is_where_the_recipe_says(tmp_path):
+def test_crops_follow_the_recipe(tmp_path):
     path = tmp_path / "a.jpg"
     path.write_bytes(data_samples.jpeg(data_samples.gradient(60, 40)))
     whole = images.decode(path)

@@ -37,7 +37,7 @@ def weights(trainer):
 
 
 @pytest.mark.parametrize("model", ["resnet50", "bert-base"])
-def test_a_step_that_updates_nothing_is_counted_when_it_is_over(scaled, model):
+def test_step_without_update_is_counted_as_skipped(scaled, model):
     trainer = scaled(model)
     batch, skipped = trainer.canonical_batch(), 0
     for finite, scale in zip(np.isfinite(FACTORS), SCALES, strict=True):
@@ -50,7 +50,7 @@ def test_a_step_that_updates_nothing_is_counted_when_it_is_over(scaled, model):
     assert skipped == 3
 
 
-def test_the_scale_is_the_one_that_the_readme_tells():
+def test_loss_scale_matches_the_readme():
     weight, scaler = mx.gluon.Parameter("weight", shape=(1,)), LossScaler()
     weight.initialize()
     assert scaler.loss_scale == 2.0**16

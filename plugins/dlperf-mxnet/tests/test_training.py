@@ -163,13 +163,13 @@ def test_out_of_memory_is_known():
     subprocess.run([sys.executable, "-c", OUT_OF_MEMORY], check=True)
 
 
-def test_a_loss_is_a_number_that_json_knows(make_trainer):
+def test_loss_is_a_json_number(make_trainer):
     trainer = make_trainer("bert-base")
     loss = trainer.step(trainer.canonical_batch()).loss
     assert [type(value) for value in trainer.read_loss(loss)] == [float]
 
 
-def test_the_table_of_precisions_is_what_the_plugin_offers():
+def test_precisions_match_the_declared_capabilities():
     from dlperf_mxnet.framework import MXNet
     from dlperf_mxnet.worker.precisions import PRECISIONS
 

@@ -28,7 +28,7 @@ def test_refuses(change, word):
     assert reason is None if word is None else word in reason
 
 
-def test_what_is_lacking_says_why():
+def test_unsupported_values_have_reasons():
     can = OneFlow.capabilities
     asked_for = {
         "amp-fp16",
@@ -46,12 +46,12 @@ def test_what_is_lacking_says_why():
     assert all(why.endswith(".") for why in OneFlow.unsupported.values())
 
 
-def test_whoever_wants_a_layout_that_is_lacking_is_sent_where_every_model_goes():
+def test_unsupported_layout_message_suggests_the_supported_one():
     """nchw, which ResNet-50 takes as well, would be refused next for BERT."""
     assert OneFlow.unsupported["nhwc"].endswith("Leave the layout at auto.")
 
 
-def test_the_lock_pins_everything_and_what_is_required_names_nvidias_libraries():
+def test_lock_pins_everything_and_requirements_name_nvidia_libraries():
     environment = OneFlow().environment("cpu", "all_reduce", "resnet50")
     lines = environment.lock.read_text(encoding="utf-8").splitlines()
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
@@ -98,5 +98,5 @@ def test_every_rank_sees_its_nodes_gpus():
 
 
 @pytest.mark.parametrize("alone", [cluster(["h"], 1), cluster(["h", "i"], 2, "independent")])
-def test_replicas_that_do_not_meet_need_no_variables(alone):
+def test_independent_replicas_need_no_variables(alone):
     assert all(p.variables == {} for p in processes(alone))

@@ -40,7 +40,7 @@ def answers(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_two_replicas_are_equal_and_what_is_their_own_stays_so(name):
+def test_two_replicas_have_equal_parameters_and_separate_statistics(name):
     pytest.importorskip("oneflow", reason="the worker half needs OneFlow, which is not in this environment")
     first, second = (output["replicas"][0] for output in answers(name))
     assert first["digest"] == second["digest"]
@@ -57,7 +57,7 @@ def test_a_graph_of_two_replicas_trains_as_they_do_without_one():
         assert graph["replicas"][0]["losses"] == pytest.approx(expected, rel=2e-6)
 
 
-def test_gradients_that_are_accumulated_meet_once():
+def test_accumulated_gradients_are_exchanged_once():
     pytest.importorskip("oneflow", reason="the worker half needs OneFlow, which is not in this environment")
     for whole, parts in zip(answers("whole"), answers("parts"), strict=True):
         expected = whole["replicas"][0]["losses"]

@@ -126,7 +126,7 @@ def test_gradient_accumulation_is_one_step(make_trainer):
     assert parts.observed()["accumulation"] == 2
 
 
-def test_what_is_refused_on_a_cpu_is_refused_for_what_it_does(monkeypatch):
+def test_refusals_on_a_cpu_match_its_behavior(monkeypatch):
     """Were OneFlow to mend one of these, it could be offered."""
     ones = flow.ones(4, 4)
     for dtype in (flow.float16, flow.bfloat16):
@@ -197,7 +197,7 @@ def test_synthetic_batches_are_the_canonical_one(make_trainer, source):
         assert all((batch[name].numpy() == value.numpy()).all() for name, value in expected.items())
 
 
-def test_the_table_of_precisions_is_what_the_plugin_offers():
+def test_precisions_match_the_declared_capabilities():
     from dlperf_oneflow.framework import OneFlow
     from dlperf_oneflow.worker.precisions import PRECISIONS
 

@@ -59,7 +59,7 @@ def test_refuses(change, word):
         ({"device": "cuda", "strategy": "independent"}, False),
     ],
 )
-def test_a_buffer_for_gradients_that_nobody_averages_is_refused(change, meet):
+def test_gradient_buffer_without_averaging_is_refused(change, meet):
     case = RunSpec(**CASE | change)
     assert Paddle().explain_refusal(case, Paddle.Options()) is None
     reason = Paddle().explain_refusal(case, Paddle.Options(comm_buffer_mb=50))
@@ -67,13 +67,13 @@ def test_a_buffer_for_gradients_that_nobody_averages_is_refused(change, meet):
 
 
 @pytest.mark.parametrize("name", ["parameter_server", "parameter_server_async", "horovod", "inductor", "xla"])
-def test_what_is_lacking_says_why(name):
+def test_unsupported_values_have_reasons(name):
     can = Paddle.capabilities
     assert name not in can.strategies | can.compilers
     assert Paddle.unsupported[name].endswith(".")
 
 
-def test_the_cpu_lock_pins_everything_and_nothing_of_cuda():
+def test_cpu_lock_pins_everything_and_excludes_cuda():
     lock = Paddle().environment("cpu", "all_reduce", "resnet50").lock
     lines = [line for line in lock.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[a-z0-9-]+==[^\s;]+", line) for line in lines)
@@ -116,7 +116,7 @@ def cluster(nodes, devices, strategy="all_reduce", device="cpu"):
     )
 
 
-def test_every_worker_knows_all_and_itself():
+def test_every_worker_gets_all_addresses_and_its_rank():
     actual = processes(cluster(2, 2))
     assert [p.role for p in actual] == [TRAINER] * 4
     endpoints = ["10.0.0.0:4000", "10.0.0.0:4001", "10.0.0.1:4000", "10.0.0.1:4001"]
@@ -129,7 +129,7 @@ def test_every_worker_knows_all_and_itself():
     assert not any("NCCL_SOCKET_IFNAME" in p.variables for p in actual)
 
 
-def test_gpus_meet_over_nccl_and_the_exact_interface():
+def test_gpus_use_nccl_over_the_exact_interface():
     actual = processes(cluster(2, 1, device="cuda"))
     assert {p.variables["PADDLE_DISTRI_BACKEND"] for p in actual} == {"nccl"}
     assert [p.variables["NCCL_SOCKET_IFNAME"] for p in actual] == ["=eth0", "=eth1"]
@@ -137,5 +137,5 @@ def test_gpus_meet_over_nccl_and_the_exact_interface():
 
 
 @pytest.mark.parametrize("alone", [cluster(1, 1), cluster(2, 2, strategy="independent")])
-def test_processes_that_do_not_meet_need_no_variables(alone):
+def test_independent_processes_need_no_variables(alone):
     assert all(p.variables == {} for p in processes(alone))

@@ -49,7 +49,7 @@ def weights(trainer):
 
 @pytest.mark.filterwarnings("ignore:amp_guard can only be enabled on:UserWarning")
 @pytest.mark.parametrize("model", ["resnet50", "bert-base"])
-def test_a_step_that_updates_nothing_is_counted_when_it_is_over(scaled, older_numpy, model):
+def test_step_without_update_is_counted_as_skipped(scaled, older_numpy, model):
     trainer = scaled(model)
     trainer._rate_factors = iter(RATE_FACTORS)
     trainer._rate_factor = next(trainer._rate_factors)
@@ -78,7 +78,7 @@ def test_why_the_environment_for_gpus_has_an_older_numpy(scaled):
         trainer.step(trainer.canonical_batch())
 
 
-def test_the_scale_is_the_one_that_the_readme_tells(scaled):
+def test_loss_scale_matches_the_readme(scaled):
     scaler = scaled("bert-base").scaler
     assert scaler.get_init_loss_scaling() == 2.0**16
     assert (scaler.get_incr_ratio(), scaler.get_incr_every_n_steps()) == (2.0, 2000)

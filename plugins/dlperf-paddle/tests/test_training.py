@@ -142,7 +142,7 @@ def test_out_of_memory_is_known(make_trainer):
     assert not runtime.is_out_of_memory(ValueError("ResourceExhaustedError"))
 
 
-def test_the_table_of_precisions_is_what_the_plugin_offers():
+def test_precisions_match_the_declared_capabilities():
     from dlperf_paddle.framework import Paddle
     from dlperf_paddle.worker.precisions import PRECISIONS
 

@@ -40,7 +40,7 @@ def log(tmp_path):
 # -- tf_cnn_benchmarks
 
 
-def test_tf_cnn_benchmarks_total_is_imported_and_says_what_it_is(log):
+def test_tf_cnn_benchmarks_total_is_imported_with_its_estimator(log):
     path = log(log_samples.TF_CNN)
     (result,) = import_logs("tf-cnn-benchmarks", [path], FP32)
     metric = result.metric("throughput")
@@ -70,7 +70,7 @@ def test_tf_cnn_benchmarks_total_is_imported_and_says_what_it_is(log):
     assert Result.from_dict(result.to_dict()) == result
 
 
-def test_what_nobody_says_stays_unknown(log):
+def test_unstated_fields_stay_unknown(log):
     (result,) = import_logs("tf-cnn-benchmarks", [log(log_samples.TF_CNN)], FP32)
     names = {fact.name for fact in result.facts}
     assert not names & {"compiler", "protocol", "seed", "accumulation", "framework_version", "clip_norm"}
@@ -125,7 +125,7 @@ def test_a_bad_log_of_tf_cnn_benchmarks_is_refused_by_its_line(log, change, outp
         import_logs("tf-cnn-benchmarks", [log(change(log_samples.TF_CNN))], FP32)
 
 
-def test_the_precision_has_to_be_said(log):
+def test_precision_must_be_stated(log):
     with pytest.raises(UsageError, match="does not say the precision: add --set precision"):
         import_logs("tf-cnn-benchmarks", [log(log_samples.TF_CNN)])
 
@@ -205,7 +205,7 @@ def test_cases_that_differ_are_results_of_their_own(log):
     assert [str(item.spec.topology) for item in import_logs("dlperf-log", paths)] == ["1n8d", "2n8d"]
 
 
-def test_what_dlperf_calls_fp16_has_to_be_said(log):
+def test_meaning_of_fp16_in_dlperf_must_be_stated(log):
     with pytest.raises(UsageError, match="does not say the precision"):
         import_logs("dlperf-log", [log(log_samples.pytorch(), "1n1g/rn50_b128_fp16_1.log")])
 
@@ -289,7 +289,7 @@ def test_the_ranks_of_a_case_or_of_one_node_are_read_from_one_log(
     assert "the lines of 8 ranks" in result.imported.estimator
 
 
-def test_mxnet_s_ranks_give_what_dlperf_s_own_rule_gives(log):
+def test_mxnet_ranks_are_combined_by_dlperfs_rule(log):
     """MxNet/BERT/extract_mxnet_logs.py and its like: of each iteration the median over the ranks, of 100 the mean."""
     chance = random.Random(5)
     rates = [[round(chance.uniform(400, 600), 2) for _ in range(RANKS)] for _ in range(130)]
@@ -323,7 +323,7 @@ def test_mxnet_s_ranks_give_what_dlperf_s_own_rule_gives(log):
     ],
     ids=["some ranks", "some ranks of a node", "more ranks than devices", "one run after another"],
 )
-def test_what_are_not_the_lines_of_all_ranks_is_refused(log, topology, text, output):
+def test_log_without_lines_of_all_ranks_is_refused(log, topology, text, output):
     with pytest.raises(DocumentError, match=output):
         import_logs("dlperf-log", [log(text)], {**FREE, "topology": topology})
 
@@ -446,24 +446,24 @@ def test_a_damaged_log_gives_a_result_or_a_typed_error(tmp_path, importer, noise
         ({"precision": "FP 32"}, SpecError, "precision is 'FP 32'"),
     ],
 )
-def test_what_is_said_by_hand_is_checked(log, output, error, text):
+def test_stated_fields_are_checked(log, output, error, text):
     with pytest.raises(error, match=text):
         import_logs("tf-cnn-benchmarks", [log(log_samples.TF_CNN)], {**FP32, **output})
 
 
-def test_what_is_said_against_the_log_is_noted(log):
+def test_stated_fields_that_contradict_the_log_are_noted(log):
     (result,) = import_logs("tf-cnn-benchmarks", [log(log_samples.TF_CNN)], {**FP32, "data": "images"})
     assert fact(result, "data") == "images"
     assert result.notes == ("data is synthetic in the logs, and was said to be images.",)
 
 
-def test_the_same_log_twice_is_no_second_repeat(log):
+def test_same_log_twice_is_one_repeat(log):
     paths = [log(log_samples.TF_CNN), log(log_samples.TF_CNN, "copy.log")]
     with pytest.raises(UsageError, match=r"copy.log and run.log are the same log"):
         import_logs("tf-cnn-benchmarks", paths, FP32)
 
 
-def test_there_has_to_be_such_an_importer_a_log_and_a_file(log, tmp_path):
+def test_unknown_importer_empty_log_and_missing_file_are_refused(log, tmp_path):
     with pytest.raises(UnknownName, match="Did you mean 'dllogger'"):
         import_logs("dlloger", [log("")])
     with pytest.raises(UsageError, match="no log"):

@@ -57,7 +57,7 @@ def test_nothing_is_missing_and_nothing_is_there_twice(name, count):
     assert len(described) == len(set(described)) == count
 
 
-def test_a_dlperf_figure_is_what_its_line_says():
+def test_dlperf_figure_equals_its_line():
     for figure in published("dlperf-v1.0"):
         row = cells(SOURCES[figure.source.document, figure.source.line])
         numbers = [Fraction(cell.rstrip("x")) for cell in row if re.fullmatch(r"\d+(\.\d+)?x?", cell)]
@@ -69,7 +69,7 @@ def test_a_dlperf_figure_is_what_its_line_says():
         assert len(numbers) == 4 or figure.batch_size in numbers, row
 
 
-def test_a_tensorpack_figure_is_what_its_line_says():
+def test_tensorpack_figure_equals_its_line():
     place = {"constant": 0, "in-graph": 1, "python-queue": 2}
     for figure in published("tensorpack").filter(date="2017-09"):
         devices, ours, theirs = cells(SOURCES[figure.source.document, figure.source.line])
@@ -110,7 +110,7 @@ def test_published_repeats_have_the_figure_as_their_median():
         ), figure.source
 
 
-def test_the_collections_are_found_by_name():
+def test_collections_are_looked_up_by_name():
     assert set(NAMES) <= set(Registry().names("collections"))
     for name in NAMES:
         assert Registry().collection(name).figures == published(name)
@@ -119,7 +119,7 @@ def test_the_collections_are_found_by_name():
 # -- asking
 
 
-def test_figures_are_asked_for_by_field_and_option():
+def test_figures_are_filtered_by_field_and_option():
     table = published("dlperf-v1.0")
     actual = table.filter(framework="oneflow", model="bert-base", topology=("1n1d", "4n8d"), clip_norm=0)
     assert len(actual) == 8
@@ -133,7 +133,7 @@ def test_figures_are_asked_for_by_field_and_option():
     assert len(table.filter(framework="jax")) == 0
 
 
-def test_what_is_not_there_is_said():
+def test_missing_figures_are_reported():
     with pytest.raises(UnknownName, match=r"Did you mean 'dlperf-v1.0'"):
         Registry().collection("dlperf-v1")
     table = published("tensorpack")

@@ -140,12 +140,12 @@ def test_the_readme_s_sources_and_its_mark_for_runs_without_xla_come_out():
     assert summary.square("NGC TensorFlow 1.x", "AMP bsz=64").text == "9409.20 w/XLA, 5189.07 W/O XLA"
 
 
-def test_the_stale_cell_is_found():
+def test_stale_cell_is_detected():
     stale = [d for d in wrong("dlperf-v1.0", "is printed") if d.cell.row == "NGC MXNet"]
     assert [(d.cell.text, d.computed) for d in stale] == [("11233.92", "11331.93"), ("28.67", "28.89")]
 
 
-def test_the_wrong_speedups_are_found():
+def test_wrong_speedups_are_detected():
     speedups = [d for d in found("dlperf-v1.0") if d.cell.table == "speedup"]
     assert [(d.cell.text, d.computed, "rounding" in d.reason) for d in speedups] == [
         ("10.75", "10.74", True),
@@ -156,7 +156,7 @@ def test_the_wrong_speedups_are_found():
     ]
 
 
-def test_fp16_under_amp_and_another_model_under_v1_5_are_found():
+def test_fp16_under_amp_and_another_model_under_v1_5_are_detected():
     amp = wrong("dlperf-v1.0", "precision is fp16")
     assert {d.cell.row if d.cell.table.startswith("summary") else d.cell.column for d in amp} == {"NGC MXNet"}
     assert len(amp) == 2 + 4 + 4  # summary, report, workbook
@@ -165,13 +165,13 @@ def test_fp16_under_amp_and_another_model_under_v1_5_are_found():
     assert len(other) == 2 * 2 * 4  # report and workbook, fp32 and AMP
 
 
-def test_the_column_with_another_batch_size_s_numbers_is_found():
+def test_column_with_numbers_of_another_batch_size_is_detected():
     column = wrong("dlperf-v1.0", "batch size 96 instead of 32")
     assert [d.cell.text for d in column] == ["156.25", "1234.65", "2425.97", "4799.64"]
     assert {d.cell.document for d in column} == {"reports/DLPerf_report_v1.0.xlsm bert_fp32_bz32"}
 
 
-def test_nothing_else_is_printed_wrongly():
+def test_no_other_printed_cell_disagrees():
     """Numbers; headings apart. Two speedups in the summary repeat what stands elsewhere."""
     assert len(wrong("dlperf-v1.0", "is printed")) == 2 + 1 + 4 + 5
     assert [d.cell.text for d in found("tf-cnn-2017")] == ["3", "4"]
@@ -296,7 +296,7 @@ def test_the_report_is_also_plain_data(capsys):
     assert [item["printed"] for item in document["disagreements"]] == ["3", "4"]
 
 
-def test_the_report_refuses_what_makes_no_sense(capsys):
+def test_report_refuses_invalid_arguments(capsys):
     assert main(["report", "--published", "dlperf"]) == 2
     assert "Did you mean 'dlperf-v1.0'" in capsys.readouterr().err
     assert main(["report", "a-run", "--published", "tensorpack"]) == 2

@@ -29,7 +29,7 @@ def test_the_goal_is_met(depth):
 
 
 @pytest.mark.parametrize("depth", [depth for depth in DEPTHS if "8 devices" in depth])
-def test_to_eight_devices_it_is_stated_what_is_reached(depth):
+def test_reached_accuracy_to_eight_devices_is_stated(depth):
     """In one of ten series the host saturates, which smaller topologies do not show; the page says so."""
     actual = summary_of(depth)
     assert actual.median <= 0.04

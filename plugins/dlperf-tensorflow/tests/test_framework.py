@@ -63,7 +63,7 @@ def test_refuses(change, word):
         ({}, None),
     ],
 )
-def test_what_servers_cannot_do_is_refused(change, word):
+def test_settings_that_parameter_servers_lack_are_refused(change, word):
     case = {**CASE, "strategy": "parameter_server_async", **change}
     for devices in ({"topology": "1n2d"}, {"topology": "2n1d"}):
         reason = TensorFlow().explain_refusal(RunSpec(**case | devices), TensorFlow.Options())
@@ -113,7 +113,7 @@ def test_the_plan_refuses_before_there_is_an_environment():
         make_plan(spec, Registry())
 
 
-def test_what_is_lacking_is_no_capability_and_is_said_when_asked_for():
+def test_unsupported_values_are_not_capabilities_and_have_reasons():
     can = TensorFlow.capabilities
     assert not set(TensorFlow.unsupported) & (can.strategies | can.compilers | can.precisions | can.layouts)
     spec = RunSpec(framework="tensorflow", model="bert-base", topology="1n2d", strategy="parameter_server")
@@ -121,7 +121,7 @@ def test_what_is_lacking_is_no_capability_and_is_said_when_asked_for():
         make_plan(spec, Registry())
 
 
-def test_the_cpu_lock_pins_everything_and_nothing_of_cuda():
+def test_cpu_lock_pins_everything_and_excludes_cuda():
     lock = TensorFlow().environment("cpu", "all_reduce", "resnet50").lock
     lines = [line for line in lock.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[a-z0-9-]+==[^\s;]+", line) for line in lines)
@@ -156,7 +156,7 @@ def cluster(nodes, devices, strategy="all_reduce", device="cpu", **options):
     return Cluster(places, device, strategy, chosen)
 
 
-def test_every_worker_knows_all_and_itself():
+def test_every_worker_gets_all_addresses_and_its_rank():
     actual = processes(cluster(2, 2))
     assert [p.role for p in actual] == [TRAINER] * 4
     message = [json.loads(p.variables["TF_CONFIG"]) for p in actual]
@@ -182,7 +182,7 @@ def test_one_process_may_own_a_node():
     "alone",
     [cluster(1, 1), cluster(1, 2, one_process_per_node=True), cluster(2, 2, strategy="independent")],
 )
-def test_processes_that_do_not_meet_need_no_variables(alone):
+def test_independent_processes_need_no_variables(alone):
     assert all(p.variables == {} for p in processes(alone))
 
 

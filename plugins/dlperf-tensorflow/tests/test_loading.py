@@ -63,7 +63,7 @@ def numbered_folder(folder, count):
         path.write_bytes(data_samples.jpeg(data_samples.gradient(20 + i, 30, red=i / count)))
 
 
-def test_a_batch_is_what_the_model_reads(tmp_path):
+def test_batch_matches_the_models_inputs(tmp_path):
     count = data_samples.image_folder(tmp_path / "data")
     batches = open_loader(image_request(tmp_path / "data", loaders=2))
     batch = next(batches)

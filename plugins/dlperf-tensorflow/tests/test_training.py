@@ -77,7 +77,7 @@ def test_label_smoothing_is_the_published_formula(make_trainer):
         ("resnet50", "amp-bf16", 2e-3, 6e-2),
     ],
 )
-def test_deviation_tells_the_precision(make_trainer, model, precision, low, high):
+def test_deviation_reveals_the_precision(make_trainer, model, precision, low, high):
     trainer = make_trainer(model, precision=precision)
     assert low <= trainer.deviation() <= high
     assert trainer.observed()["precision"] == precision
@@ -152,7 +152,7 @@ def test_out_of_memory_is_known(make_trainer):
     assert not runtime.is_out_of_memory(ValueError("OOM"))
 
 
-def test_the_table_of_precisions_is_what_the_plugin_offers():
+def test_precisions_match_the_declared_capabilities():
     from dlperf_tensorflow.framework import TensorFlow
     from dlperf_tensorflow.worker.precisions import PRECISIONS
 

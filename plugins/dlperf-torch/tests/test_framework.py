@@ -32,7 +32,7 @@ def test_the_shared_half_is_python_3_7():
     ast.parse(Path(processes_module.__file__).read_text(encoding="utf-8"), feature_version=(3, 7))
 
 
-def test_what_the_plugin_names_is_in_its_files():
+def test_declared_names_exist_in_the_plugins_files():
     for reference in (Torch.runtime, Torch.processes, *Torch.trainers.values()):
         module, _, attribute = reference.partition(":")
         path = Path(processes_module.__file__).parents[1] / (module.replace(".", "/") + ".py")
@@ -98,7 +98,7 @@ def test_an_option_that_means_nothing_to_the_case_is_refused(options, change, wo
     assert reason is None if words is None else words in reason
 
 
-def test_the_cpu_lock_pins_everything_and_nothing_of_cuda():
+def test_cpu_lock_pins_everything_and_excludes_cuda():
     environment = Torch().environment("cpu", "all_reduce", "resnet50")
     lines = [
         line
@@ -166,11 +166,11 @@ def test_processes_of_two_nodes():
     assert [p.replicas for p in actual] == [(0,), (1,), (2,), (3,)]
 
 
-def test_nccl_is_told_the_exact_interface():
+def test_nccl_gets_the_exact_interface():
     actual = processes(cluster(2, 1, device="cuda"))
     assert [p.variables["NCCL_SOCKET_IFNAME"] for p in actual] == ["=eth0", "=eth1"]
 
 
 @pytest.mark.parametrize("alone", [cluster(1, 1), cluster(2, 2, strategy="independent")])
-def test_replicas_that_do_not_meet_need_no_variables(alone):
+def test_independent_replicas_need_no_variables(alone):
     assert all(p.variables == {} for p in processes(alone))

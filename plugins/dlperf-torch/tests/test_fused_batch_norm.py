@@ -105,7 +105,7 @@ def test_strangely_laid_out_images_are_the_same_images():
     assert all(torch.equal(actual[name], expected[name]) for name in expected)
 
 
-def test_what_is_no_number_stays_none():
+def test_missing_numbers_stay_none():
     from dlperf_torch.worker.fused_batch_norm import FusedBatchNorm
 
     x = drawn((2, 3, 4, 4), 1, torch.float32)

@@ -60,7 +60,7 @@ def test_all_of_a_models_levers_together(make_trainer, model):
     assert actual[-1] < actual[0]
 
 
-def test_wide_batch_norm_gives_out_what_it_was_given():
+def test_wide_batch_norm_keeps_the_input_type():
     from dlperf_torch.worker.levers import BatchNormFp32
 
     x = torch.randn(4, 3, 5, 5, generator=torch.Generator().manual_seed(1)).to(torch.bfloat16)

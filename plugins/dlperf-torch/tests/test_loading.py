@@ -55,7 +55,7 @@ def test_images_have_torchs_axes_in_the_memory_of_their_layout(tmp_path, make_tr
     assert image.shape == (4, 3, 40, 40) and image.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_torchs_own_chance_is_left_alone(tmp_path, make_trainer):
+def test_torch_random_state_is_unchanged(tmp_path, make_trainer):
     trainer, _ = loading_cases.open_batches(make_trainer, tmp_path / "data")
     before = torch.get_rng_state()
     next(trainer.batches())

@@ -84,7 +84,7 @@ def groups(manifest, parameters, numbers):
     ("model", "name"),
     [("resnet50", "small"), ("resnet50", "gamma"), ("bert-base", "small"), ("bert-base", "tiny")],
 )
-def test_the_reference_is_what_transformers_does_in_float64(model, name):
+def test_reference_equals_transformers_in_float64(model, name):
     case, options, batch, numbers = case_of(model, name)
     network, loss, rename = (resnet if model == "resnet50" else bert)(options, batch)
     network.double().train()

@@ -88,7 +88,7 @@ def test_the_warm_up_policy_moves_the_rate(make_trainer):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_deviation_tells_the_precision(make_trainer, model):
+def test_deviation_reveals_the_precision(make_trainer, model):
     narrow = (("amp-bf16", 1e-3, 1e-1), ("amp-fp16", 1e-4, 1e-2), ("fp16", 1e-4, 1e-2))
     for precision, low, high in (("fp32", 0.0, 1e-5), *narrow):
         trainer = make_trainer(model, precision=precision)
@@ -120,7 +120,7 @@ def test_fp16_updates_float32_master_weights(make_trainer, model):
 
 
 @pytest.mark.parametrize("scale", [1.0, 128.0, 2.0**-16])
-def test_the_loss_scale_of_fp16_changes_only_what_underflows(make_trainer, scale):
+def test_fp16_loss_scale_changes_only_underflowing_values(make_trainer, scale):
     options = {"clip_norm": None}
 
     def momentum(**changes):
@@ -172,7 +172,7 @@ def test_gradient_accumulation_is_one_step(make_trainer):
     assert parts.step(parts.canonical_batch()).samples == 4
 
 
-def test_batch_norm_sees_each_micro_batch_alone(make_trainer):
+def test_batch_norm_normalizes_each_micro_batch_separately(make_trainer):
     """So the losses are others than the whole batch's, which has the same samples, and they fall all the same."""
     whole, parts = make_trainer("resnet50"), make_trainer("resnet50", accumulation=2)
     actual = losses(parts, 4)
@@ -277,7 +277,7 @@ def test_out_of_memory_is_known(make_trainer):
         assert runtime.is_out_of_memory(RuntimeError(output))
 
 
-def test_without_an_algorithm_left_the_allocators_count_tells_why(make_trainer, monkeypatch):
+def test_missing_algorithm_is_attributed_to_the_allocators_count(make_trainer, monkeypatch):
     """What torch says on a GPU whose memory is full; the count is put into its place here."""
     runtime, failures = make_trainer("bert-base").runtime, {"num_ooms": 0}
     error = RuntimeError("GET was unable to find an engine to execute this computation")
@@ -307,7 +307,7 @@ def test_inductor_is_in_effect(make_trainer):
     assert losses(compiled, 3) == pytest.approx(losses(eager, 3), rel=1e-5)
 
 
-def test_the_table_of_precisions_is_what_the_plugin_offers():
+def test_precisions_match_the_declared_capabilities():
     from dlperf_torch.framework import Torch
     from dlperf_torch.worker.precisions import PRECISIONS
 

@@ -29,7 +29,7 @@ def nodes_of(count, chance=None):
     return created
 
 
-def test_a_table_is_expanded_to_what_it_was_made_of():
+def test_expanded_table_equals_its_source():
     nodes = nodes_of(3)
     nodes[1]["ports"] = ["31999", "20000", "20007"]  # a node without a free block of them
     nodes[2]["devices"] = []

@@ -34,7 +34,7 @@ def joins(address, admitted):
     agent.close()
 
 
-def test_strangers_in_excess_are_closed_the_oldest_first(door):
+def test_excess_unauthenticated_peers_are_closed_oldest_first(door):
     address, accepting, admitted = door
     accepting.start()
     with ExitStack() as stack:
@@ -90,7 +90,7 @@ def test_a_lack_of_threads_does_not_end_accepting(door, monkeypatch):
     assert "can't start new thread" in accepting.shortage
 
 
-def test_an_agent_closed_as_the_oldest_is_never_told_that_it_joined(door):
+def test_agent_closed_as_the_oldest_never_joins(door):
     """Its proof was checked, but it had been closed meanwhile: it must try again, not wait for orders."""
     address, accepting, admitted = door
     accepting._withdraw = lambda connection: False

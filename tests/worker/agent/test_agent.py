@@ -92,7 +92,7 @@ def test_workers_share_the_cores(plain):
         assert int(record.facts["thread_variables"]["OMP_NUM_THREADS"]) <= len(record.facts["cpus"])
 
 
-def test_a_worker_inherits_only_what_is_allowed(stream, monkeypatch):
+def test_worker_inherits_only_allowed_variables(stream, monkeypatch):
     monkeypatch.setenv("OMP_SCHEDULE", "static")
     monkeypatch.setenv("KMP_AFFINITY", "compact")
     events = stream(env={"KMP_AFFINITY": None, "KMP_BLOCKTIME": "0"}, repeats=1)
@@ -152,7 +152,7 @@ def test_leaving_without_a_record(stream):
     assert failure(stream("faulty", options={"fault": "exit"}))["kind"] == "invalid-record"
 
 
-def test_an_agent_outlives_a_worker_that_has_died_when_it_is_told_to_go(tmp_path, monkeypatch):
+def test_agent_survives_releasing_a_dead_worker(tmp_path, monkeypatch):
     monkeypatch.setattr(lifetime, "children", list)  # those of this process are not the attempt's
     attempt = Attempt(1, str(tmp_path), {}, None)
     order = {

@@ -67,7 +67,7 @@ def test_a_described_node(nvml: FakeNvml, proc: str, sys: str) -> None:
     assert json.loads(json.dumps(facts)) == facts
 
 
-def test_what_cannot_be_read_is_absent(tmp_path: Path) -> None:
+def test_unreadable_facts_are_absent(tmp_path: Path) -> None:
     nowhere = str(tmp_path / "nowhere")
     facts = describe(nowhere, nowhere, "libno-such-library.so.1")
     unreadable = {"boot_id", "numa_nodes", "memory", "memory_limit", "load", "gpus"}
@@ -76,7 +76,7 @@ def test_what_cannot_be_read_is_absent(tmp_path: Path) -> None:
     assert None not in facts.values()
 
 
-def test_half_a_topology_tells_no_number_of_cores(proc: str, sys: str) -> None:
+def test_incomplete_topology_gives_no_core_count(proc: str, sys: str) -> None:
     (Path(sys) / "devices/system/cpu/cpu5/topology/core_id").unlink()
     assert "cores" not in describe(proc, sys, "none")["cpu"]
 
@@ -118,7 +118,7 @@ def test_version_1_limits(proc: str, sys: str) -> None:
 
 
 @pytest.mark.parametrize("quota", ["-1", "max", "", "nonsense"])
-def test_no_limit_is_no_limit(proc: str, sys: str, quota: str) -> None:
+def test_missing_limit_is_not_a_limit(proc: str, sys: str, quota: str) -> None:
     write(Path(sys), {"fs/cgroup/cpu.max": f"{quota} 100000", "fs/cgroup/memory.max": quota})
     assert cpu_limit(proc, sys) is None
     assert memory_limit(proc, sys) is None

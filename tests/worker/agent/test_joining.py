@@ -67,7 +67,7 @@ def last_event(process):
         (("--node", "1", "--hosts", "a,b", "--ports", "9-1"), 1, "'9-1' is no range of ports"),
     ],
 )
-def test_who_cannot_join_says_why_as_an_event(agent, tmp_path, words, node, why):
+def test_node_that_cannot_join_sends_the_reason_as_an_event(agent, tmp_path, words, node, why):
     event = last_event(agent(*words, start=0.3))
     assert (event["event"], event["status"]) == ("ended", "unavailable")
     assert (event["failure"]["node"], event["failure"]["phase"]) == (node, "start")
@@ -76,7 +76,7 @@ def test_who_cannot_join_says_why_as_an_event(agent, tmp_path, words, node, why)
     assert [path.name for path in tmp_path.iterdir()] == ["case.pyz"]
 
 
-def test_a_name_that_nobody_knows_is_not_waited_for(monkeypatch):
+def test_unknown_name_fails_without_waiting(monkeypatch):
     """Not for as long as a coordinator, which may start late."""
     monkeypatch.setattr(rendezvous, "_RESOLVE_TIMEOUT", 0.0)
     with pytest.raises(OSError, match=r"host name 'no-such-host.invalid' is unknown on this node"):
@@ -104,7 +104,7 @@ def test_a_range_of_ports():
 @pytest.mark.parametrize(
     "text", ["40000", "80-90", "40001-40000", "40000-70000", "a-b", "40000-40001-", "-40000-40001"]
 )
-def test_what_is_no_range_of_ports(text):
+def test_invalid_port_range_is_refused(text):
     with pytest.raises(ValueError, match="is no range of ports"):
         network.port_range(text)
 
@@ -124,26 +124,26 @@ def test_only_ports_of_the_range_are_taken():
     assert len(set(free)) == 3
 
 
-def test_workers_are_handed_ports_that_linux_gives_to_nobody():
+def test_workers_get_ports_outside_the_ephemeral_range():
     """Between a port's choice and its use lie seconds in which others connect, or listen on port 0."""
     given = {int(port) for _ in range(20) for port in network.free_ports("127.0.0.1", 6)}
     assert len(given) > 100  # and nobody who chooses at the same time begins where we did
     assert given <= set(network.USUAL)
 
 
-def test_the_address_of_somebody_else_has_no_ports():
+def test_address_of_another_machine_has_no_free_ports():
     with pytest.raises(OSError, match="assign requested address"):
         network.free_ports("192.0.2.1", 1)
 
 
 @pytest.mark.parametrize("index", [0, 3])
-def test_a_range_too_short_to_be_shared_is_said(index):
+def test_port_range_too_short_to_share_is_reported(index):
     """The fourth node of a machine has none of three ports at all."""
     with pytest.raises(OSError, match=rf"6 ports are needed, and {1 - index // 3} may be used"):
         network.free_ports("127.0.0.1", 6, range(40000, 40003)[index::4])
 
 
-def test_too_few_free_ports_are_said():
+def test_too_few_free_ports_are_reported():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=f"1 ports are needed, and of {port} to {port} only 0 are free"):

@@ -82,7 +82,7 @@ def test_another_secret_does_not(listener):
 
 
 @pytest.mark.parametrize("output", [b"", b"{}\n", b'{"challenge": "1"}\n{"proof": "1"}\n', b"\xff" * 5000])
-def test_an_agent_turns_away_from_a_stranger_who_listens(listener, output):
+def test_agent_leaves_an_unauthenticated_coordinator(listener, output):
     def pose():
         with listener.accept()[0] as caller:
             caller.sendall(output)
@@ -94,7 +94,7 @@ def test_an_agent_turns_away_from_a_stranger_who_listens(listener, output):
     join(thread)
 
 
-def test_a_stranger_between_them_opens_nothing(listener):
+def test_man_in_the_middle_cannot_authenticate(listener):
     """Who listens on another port and hands everything on: the proof is of the port that the agent called."""
     thread, judgment = accepted(listener)
     with socket.create_server(("127.0.0.1", 0)) as between:
@@ -165,7 +165,7 @@ def test_any_bytes_are_turned_away(said):
         test_garbage_is_turned_away(listener, said)
 
 
-def test_who_has_proved_nothing_cannot_make_us_hold_much(listener):
+def test_unauthenticated_peer_cannot_use_much_memory(listener):
     """An endless line is cut off after a kilobyte, not after a quarter of a gigabyte."""
     thread, judgment = accepted(listener, timeout=60)
     with call(listener) as caller:
@@ -175,14 +175,14 @@ def test_who_has_proved_nothing_cannot_make_us_hold_much(listener):
     assert judgment == [None]
 
 
-def test_who_says_nothing_is_given_up(listener):
+def test_silent_peer_is_dropped(listener):
     thread, judgment = accepted(listener, timeout=0.2)
     with call(listener):
         join(thread)
     assert judgment == [None]
 
 
-def test_a_peer_that_sends_byte_by_byte_is_given_up(listener):
+def test_peer_that_sends_byte_by_byte_is_dropped(listener):
     """The time-out is of the whole opening, not of each byte."""
     thread, judgment = accepted(listener, timeout=0.3)
     sent = 0
@@ -212,7 +212,7 @@ def pair():
     [b"{}", b"not json\n", b"\xff\n", b"[1]\n", b"3\n", b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"\n"],
     ids=["unfinished", "text", "bytes", "array", "number", "deep"],
 )
-def test_what_is_no_message_ends_the_conversation(output):
+def test_invalid_message_closes_the_connection(output):
     ours, theirs = pair()
     with closing(theirs):
         reading = link.Link(ours)
@@ -235,7 +235,7 @@ def test_a_line_that_is_too_long_ends_the_conversation(monkeypatch):
         reading.close()
 
 
-def test_sending_to_who_has_gone_is_no_error():
+def test_sending_to_a_closed_peer_is_not_an_error():
     ours, theirs = pair()
     sending = link.Link(ours)
     theirs.close()
@@ -366,7 +366,7 @@ def test_a_case_is_driven_to_its_end(lead):
     assert events[-1] == {"event": "ended", "status": "ok", "failure": None}
 
 
-def test_strangers_do_not_disturb(lead):
+def test_unauthenticated_peers_do_not_disturb(lead):
     """Callers who hang, babble or hold the wrong secret, before and during the run; no node waits for them."""
     address, events, leader = lead()
     with socket.create_connection(address), socket.create_connection(address) as babbler:
@@ -436,7 +436,7 @@ def test_a_node_that_is_none_is_not_listened_to(lead, node):
     connection.close()
 
 
-def test_a_node_that_goes_is_lost_at_once_and_the_others_are_told(lead):
+def test_node_that_disconnects_is_lost_at_once_and_others_are_informed(lead):
     address, events, leader = lead(nodes=2)
     nodes = [Node(address, 0), Node(address, 1)]
     ready(*nodes)
@@ -459,7 +459,7 @@ def test_a_node_that_falls_silent_is_lost(lead, monkeypatch):
     assert "has not been heard" in events[-1]["failure"]["message"]
 
 
-def test_a_node_that_has_no_devices_is_told_of_at_once(lead):
+def test_node_without_devices_is_reported_at_once(lead):
     """Nothing has been started, so there is nothing to wait for."""
     address, events, leader = lead(nodes=2)
     nodes = [Node(address, 0), Node(address, 1)]
@@ -498,7 +498,7 @@ def agent(tmp_path, connection):
     return Agent(request, 0, connection, str(tmp_path), str(tmp_path))
 
 
-def test_a_node_that_waits_for_devices_stays_heard(tmp_path, monkeypatch):
+def test_node_waiting_for_devices_sends_heartbeats(tmp_path, monkeypatch):
     """Busy devices are waited for much longer than a node may be silent."""
     free = threading.Event()
 
@@ -518,7 +518,7 @@ def test_a_node_that_waits_for_devices_stays_heard(tmp_path, monkeypatch):
     theirs.close()
 
 
-def test_a_node_without_ports_says_so(tmp_path):
+def test_node_without_ports_is_reported(tmp_path):
     ours, theirs = (link.Link(end) for end in pair())
     agent(tmp_path, ours)._execute("prepare", {"address": "192.0.2.1", "host_index": 0, "host_count": 1})
     output = next(theirs.messages())

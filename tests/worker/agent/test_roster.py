@@ -55,7 +55,7 @@ class Agents:
             file.close()
 
 
-def test_what_has_not_been_read_is_no_silence(nodes):
+def test_unread_messages_are_not_silence(nodes):
     """The machine was busy: what the node said meanwhile lies in its connection."""
     now = time.monotonic()
     nodes._last_heartbeats[0] = now - 10 * roster.SILENCE
@@ -109,7 +109,7 @@ def test_a_message_in_small_pieces_and_several_at_once(nodes, agents):
 
 
 @pytest.mark.parametrize("data", [b"{}\n", b"no JSON\n", b'{"event": "ready", "node": 7}\n', b"x" * 2000])
-def test_a_node_that_says_what_is_no_message_is_cut_off_alone(nodes, agents, data, monkeypatch):
+def test_node_with_an_invalid_message_is_disconnected_alone(nodes, agents, data, monkeypatch):
     monkeypatch.setattr(link, "LONGEST_LINE", 1000)
     agents.sockets[0].sendall(data)
     assert set(agents.readers[0]) <= {link.encode(BEAT)}

@@ -91,7 +91,7 @@ def test_the_interval_keeps_its_coverage():
     assert statistics.mean(covered_if_met) > 0.94
 
 
-def test_what_was_not_met_is_said():
+def test_missed_target_is_reported():
     noisy = [100.0, 200.0] * 15
     decision = decide(noisy, protocol(6, 30, 0.01))
     assert (decision.stop, decision.met) == (True, False)
@@ -102,7 +102,7 @@ def test_what_was_not_met_is_said():
 
 
 @pytest.mark.parametrize("taken", [1, 5])
-def test_fewer_repeats_than_a_pilot_meet_no_target(taken):
+def test_fewer_repeats_than_the_pilot_cannot_meet_the_target(taken):
     decision = decide([1.0] * taken, protocol(1, 5, 0.01))
     assert decision.stop == (taken == 5)
     assert not decision.met

@@ -32,14 +32,14 @@ def seen(went, entered, left, looks):
 
 
 @given(st.floats(0.0, 5.0), st.floats(0.001, 20.0), GAPS, GAPS, GAPS, LOOKS)
-def test_what_was_is_never_contradicted(went, seconds, wakes, late, early, looks):
+def test_consistent_window_is_never_contradicted(went, seconds, wakes, late, early, looks):
     """Whenever the agent looks, and though the worker lies still before and behind its clock's readings."""
     entered = went + wakes
     witness = seen(went, entered, entered + late + seconds + early, looks)
     assert witness.find_contradiction({"start": 1000.0, "end": 1000.0 + seconds}) is None
 
 
-def test_who_waits_long_for_a_processor_is_believed():
+def test_worker_that_waited_long_for_a_processor_is_accepted():
     """Told to go with many others, seen once while it waits for its turn and once in its window."""
     witness = WindowCheck()
     witness.release(10.0)
@@ -80,6 +80,6 @@ def test_an_agent_that_saw_nothing_contradicts_nothing():
     None, "long", [], {}, {"start": 1.0}, {"start": "yesterday", "end": 1}, {"start": None, "end": 1},
     {"start": 0, "end": 10**400},
 ], ids=str)  # fmt: skip
-def test_what_is_no_window_is_left_to_the_schema(window):
+def test_invalid_window_is_left_to_the_schema(window):
     looks = [(LOOK, 0.001)] * 50
     assert seen(1.0, 1.0, 2.0, looks).find_contradiction(window) is None

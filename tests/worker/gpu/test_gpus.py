@@ -24,7 +24,7 @@ FOUR = made(4)
 UUIDS = tuple(gpu.uuid for gpu in FOUR)
 
 
-def test_the_driver_is_asked_for_everything(nvml: FakeNvml, tmp_path: Path) -> None:
+def test_all_fields_come_from_the_driver(nvml: FakeNvml, tmp_path: Path) -> None:
     slot = tmp_path / "bus/pci/devices/0000:3c:00.0"
     slot.mkdir(parents=True)
     (slot / "numa_node").write_text("1\n")
@@ -37,7 +37,7 @@ def test_the_driver_is_asked_for_everything(nvml: FakeNvml, tmp_path: Path) -> N
     assert list_gpus(nvml.path, str(tmp_path))[1].numa is None
 
 
-def test_gpus_that_may_not_be_seen_or_are_lost_are_left_out(nvml: FakeNvml) -> None:
+def test_hidden_and_lost_gpus_are_left_out(nvml: FakeNvml) -> None:
     nvml.set("fake_forbidden", 0)
     assert [gpu.uuid for gpu in list_gpus(nvml.path)] == [SECOND]
     nvml.set("fake_lost", 1)
@@ -45,16 +45,16 @@ def test_gpus_that_may_not_be_seen_or_are_lost_are_left_out(nvml: FakeNvml) -> N
 
 
 @pytest.mark.parametrize("path", ["libno-such-library.so.1", "/dev/null"])
-def test_without_a_driver_there_are_no_gpus(path: str) -> None:
+def test_no_gpus_without_a_driver(path: str) -> None:
     assert list_gpus(path) == []
     assert holders(FIRST, path) == []
 
 
-def test_a_driver_that_is_not_loaded_is_no_driver(tmp_path: Path) -> None:
+def test_unloaded_driver_counts_as_missing(tmp_path: Path) -> None:
     assert list_gpus(compiled(tmp_path, "-DBROKEN")) == []
 
 
-def test_an_old_driver_tells_what_it_can(tmp_path: Path) -> None:
+def test_old_driver_gives_the_fields_it_has(tmp_path: Path) -> None:
     old = compiled(tmp_path, "-DOLD")
     assert [gpu.memory for gpu in list_gpus(old)] == [150754820096] * 2
 
@@ -71,7 +71,7 @@ def test_holders_are_named(nvml: FakeNvml, tmp_path: Path, count: int) -> None:
     assert holders(FIRST, nvml.path, str(tmp_path)) == []
 
 
-def test_memory_without_a_visible_process_is_held_by_somebody(nvml: FakeNvml) -> None:
+def test_memory_without_a_visible_process_has_an_unknown_holder(nvml: FakeNvml) -> None:
     nvml.hold(0, 0, 40 * 2**30)
     (actual,) = holders(FIRST, nvml.path)
     assert actual.pid == 0 and actual.bytes == 40 * 2**30
@@ -145,7 +145,7 @@ def test_a_choice_is_all_or_nothing_and_prefers_idle_gpus(
         assert bool(choice.uuids) == (on_busy == "note")
 
 
-def test_the_least_held_is_taken_when_it_must_be() -> None:
+def test_least_used_gpu_is_taken_if_none_is_idle() -> None:
     held = {
         UUIDS[0]: [Holder(1, "a", None)],
         UUIDS[1]: [Holder(2, "b", 5)],

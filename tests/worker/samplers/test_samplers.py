@@ -60,7 +60,7 @@ def test_the_energy_counter_is_wider_than_32_bits(nvml: FakeNvml) -> None:
     sampler.close()
 
 
-def test_a_gpu_that_is_lost_falls_silent_and_the_other_goes_on(nvml: FakeNvml) -> None:
+def test_lost_gpu_gives_no_samples_and_the_other_continues(nvml: FakeNvml) -> None:
     sampler = NvmlSampler((FIRST, SECOND), nvml.path)
     assert sampler.open()
     assert {device for _, device, *_ in sampler.sample()} == {FIRST, SECOND}
@@ -69,7 +69,7 @@ def test_a_gpu_that_is_lost_falls_silent_and_the_other_goes_on(nvml: FakeNvml) -
     sampler.close()
 
 
-def test_what_an_old_driver_lacks_is_absent(tmp_path: Path) -> None:
+def test_fields_that_an_old_driver_lacks_are_absent(tmp_path: Path) -> None:
     sampler = NvmlSampler((FIRST,), compiled(tmp_path, "-DOLD"))
     assert sampler.open()
     names = [name for name, *_ in sampler.sample()]
@@ -115,7 +115,7 @@ def test_packages_and_memory_are_sampled_and_their_parts_are_not(tmp_path: Path)
     ]
 
 
-def test_dies_of_one_name_are_kept_apart(tmp_path: Path) -> None:
+def test_dies_with_equal_names_are_separate(tmp_path: Path) -> None:
     zone(tmp_path, "intel-rapl:0", "package-0", 1)
     zone(tmp_path, "intel-rapl:1", "package-0", 1)
     sampler = rapl.Sampler((), str(tmp_path))
@@ -176,7 +176,7 @@ def test_host_quantities(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", ["", "cpu 1 2\n", "cpu a b c d e f g h\n", "nonsense\n", "\x00\xff"])
-def test_what_is_broken_is_absent_and_the_rest_is_there(tmp_path: Path, broken: str) -> None:
+def test_broken_sensors_are_absent_and_others_are_read(tmp_path: Path, broken: str) -> None:
     root = proc(tmp_path, stat=broken, loadavg="0.25 0 0\n", meminfo=broken)
     assert host.Sampler((), root).sample() == [("load", "host", "1", "gauge", 0.25)]
 
@@ -215,7 +215,7 @@ class Faltering:
         pass
 
 
-def test_a_sample_that_is_no_number_is_absent() -> None:
+def test_sample_that_is_not_a_number_is_absent() -> None:
     sampling = Sampling([f"{__name__}:Faltering"], ("cpu:0",), 0)
     for look in range(4):
         sampling.sample_if_due(look)
