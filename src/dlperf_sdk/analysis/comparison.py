@@ -14,8 +14,8 @@ from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
 
 ESSENTIAL_FACTS = ("data", "estimator", "input_pipeline", "layout", "loss_scale", "transport")
-"""Facts besides the workload that decide whether two measurements are comparable. A difference in one of them is
-a reason against it, unless the comparison is of that fact."""
+"""Facts besides the workload that decide whether two measurements are comparable. A difference in one of them rules a
+comparison out, unless the comparison is about that fact."""
 
 
 @frozen
@@ -40,7 +40,7 @@ class Comparison:
     footnotes: tuple[str, ...]
     """Differences in context, and facts that decide comparability but that only one side states."""
     factors: tuple[str, ...]
-    """Differences in factors, including the facts that the comparison is of."""
+    """Differences in factors, including the facts that the comparison is about."""
 
 
 def compare(

@@ -71,14 +71,14 @@ class Settings:
     quiet_share: float = 0.1
     """Fraction of this machine's cores that other processes may use before it is noted."""
     quiet_wait: float = 0.0
-    """Maximum seconds to wait for other processes to use less than that; 0: do not wait."""
+    """Maximum seconds to wait until other processes use at most `quiet_share`; 0: do not wait."""
     missing: str = "refuse"
     """What to do with cases whose framework, model, launcher or data folder is missing: `refuse` the campaign, or
     `skip` them."""
     max_cases: int = MOST_CASES
     """Maximum number of cases before exclusion."""
     trace: bool = False
-    """True for an extra attempt of every case under its framework's profiler, which is part of no figure."""
+    """True for an extra attempt of every case under its framework's profiler, which no metric includes."""
 
 
 @frozen(kw_only=True)

@@ -148,7 +148,7 @@ class Quiet:
     share: Annotated[float, Schema(exclusiveMinimum=0, maximum=1)] = setting("quiet_share")
     """Share of this machine's cores that other processes may use."""
     wait: Seconds = setting("quiet_wait")
-    """Seconds to wait at most before going on with a note; 0: do not wait."""
+    """Maximum seconds to wait, after which the attempt starts with a note; 0: do not wait."""
 
 
 @frozen
@@ -172,8 +172,8 @@ class CampaignFile(Matrix):
     matrices: tuple[Matrix, ...] = ()
     """Further matrices, each with its own axes."""
     overrides: tuple[Override, ...] = ()
-    """Fields to set in the cases that a predicate selects, or in all, those of extended files too; later ones over
-    earlier ones."""
+    """Fields to set in the cases that a predicate selects, or in all cases, including those of extended files. Later
+    overrides win."""
     order: Order = Order()
     """Order of the attempts."""
     retry: Retries = attrs.field(factory=dict)
@@ -187,6 +187,6 @@ class CampaignFile(Matrix):
     missing: Annotated[str, Schema(enum=["refuse", "skip"])] = setting("missing")
     """Action on cases whose framework, model or launcher is not installed: refuse the campaign, or skip them."""
     trace: bool = setting("trace")
-    """An extra attempt of every case under its framework's own profiler, part of no figure."""
+    """An extra attempt of every case under its framework's own profiler, which no metric includes."""
     max_cases: Annotated[int, Schema(minimum=1, maximum=1_000_000)] = setting("max_cases")
     """Largest number of cases; a campaign with more is refused."""

@@ -53,7 +53,7 @@ class Verification:
     precision: str
     compiler: str
     losses: tuple[tuple[float, ...], ...]
-    """The reference's losses in float64, for each canonical shard that is trained on the loss of each step. Empty
+    """The reference's float64 losses: for each canonical shard that replicas train on, the loss of each step. Empty
     without a reference for this strategy."""
     rows: tuple[Row, ...]
     """One row per framework, in the order in which they were named."""

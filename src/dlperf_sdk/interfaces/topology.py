@@ -47,7 +47,8 @@ class AttachedJob:
     stream: Iterator[bytes]
     """Agent 0's stream from its beginning, as `Topology.launch` gives it. The job continues if the reader stops."""
     acknowledge: Callable[[], None]
-    """Function that tells the job that its stream is stored. The job then need not keep it for another controller."""
+    """Function that tells the job that its stream is stored. After that, the job no longer keeps its stream for
+    another controller."""
 
 
 class Topology(ABC):

@@ -21,7 +21,7 @@ from dlperf_sdk.worker.agent.descriptors import raise_descriptor_limit
 from dlperf_sdk.worker.agent.diagnostics import diagnostics_event, read_tail
 
 STOP_TIMEOUT = 10.0
-"""Seconds for the agents to end after their tether; three of these are for their workers."""
+"""Seconds for the agents to end after their standard input has closed; three of these are for their workers."""
 _SETTLE = 5.0
 """Seconds after the failure of a node's command in which agent 0 may report the cause."""
 _POLL = 0.5

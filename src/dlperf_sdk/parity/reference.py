@@ -55,7 +55,7 @@ class Mistake:
     name: str
     """Name of the error in a diagnosis."""
     topology: Annotated[str, Schema(enum=["alone", "pair"])]
-    """The trajectories that it is compared with: `alone` (its first is given) or `pair` (both are)."""
+    """The trajectories that it is compared with: `alone` (`replicas` has the first) or `pair` (`replicas` has both)."""
     replicas: Annotated[tuple[Trajectory, ...], Schema(maxItems=2)]
     """The trajectories of the error."""
 
@@ -78,7 +78,7 @@ class ReferenceCase:
     alone: Annotated[tuple[Trajectory, ...], Schema(maxItems=2)]
     """Single replicas, on canonical shard 0 and on shard 1."""
     pair: Annotated[tuple[Trajectory, ...], Schema(maxItems=2)]
-    """Two replicas on the two shards, whose gradients are averaged; their batch norms are their own."""
+    """Two replicas on the two shards, whose gradients are averaged; each replica has batch norms of its own."""
     mistakes: tuple[Mistake, ...]
     """Known mistakes."""
 
@@ -94,8 +94,8 @@ class Tolerance:
     means: Deviation
     """Largest deviation of the running means as a whole, if single ones are not compared."""
     least: Deviation
-    """Smallest deviation of the running means as a whole, or of the first updates of a model without any: less means
-    that the precision was not in effect."""
+    """Smallest deviation of the running means as a whole, or of the first updates of a model without running means;
+    less means that the precision was not in effect."""
     parameter: Deviation | None
     """Largest deviation of a single update or running mean, relative to its norm, or ten times its noise if that is
     more; null if they are not compared."""

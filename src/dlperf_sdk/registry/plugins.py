@@ -78,8 +78,8 @@ class Row:
     target: str
     """Location of the plugin's class, as `module:attribute`."""
     is_private: bool = False
-    """True if the distribution has the classifier `Private :: Do Not Upload`, as those for tests have: lists for
-    people leave it out, and its name still works."""
+    """True if the distribution has the classifier `Private :: Do Not Upload`, as those for tests have. Lists for
+    users leave the plugin out, but it can be selected by name."""
 
 
 def distribution(entry_point: EntryPoint) -> str:

@@ -28,7 +28,7 @@ class Expected:
     batch_size: int
     """Samples per replica and step."""
     precision: str
-    """Name of the requested precision; the names below are those of the requested settings as well."""
+    """Name of the requested precision. The fields below are requested settings, too."""
     strategy: str
     protocol: Protocol
     learning_rate_policy: str = "constant"

@@ -80,11 +80,11 @@ class Parity:
     deviations: ParityLosses = ()
     """Largest relative deviation of a replica's loss from float64, per step."""
     updates: Real | None = None
-    """Relative deviation of the parameters' first updates, taken as one."""
+    """Relative deviation of the parameters' first updates, taken as one vector."""
     differing: tuple[str, ...] = ()
-    """Parameters whose first update differs, and running means that do, in the order of the model."""
+    """Parameters whose first update deviates too far, and such running means, in the order of the model."""
     follows: tuple[str, ...] = ()
-    """Known mistakes that lead where the run went, the nearest first."""
+    """Known errors whose trajectories the run follows, the nearest first."""
     reference: str | None = None
     """SHA-256 of the reference."""
     key: str | None = None
@@ -104,7 +104,7 @@ class Stopping:
     met: bool
     """True if the rule's condition was met."""
     detail: str
-    """The condition that was not met, or what was reached."""
+    """The condition that was not met, or the goal that was reached."""
 
 
 @frozen

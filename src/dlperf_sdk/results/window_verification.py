@@ -30,7 +30,8 @@ samples are noisy."""
 REST = 1e-5
 """A loss that changes by less than this fraction has come to rest."""
 REPEATED = 0.02
-"""Fraction of a window's steps, at least one, that may have the loss of the step before by chance."""
+"""Maximum fraction of a window's steps, but at least one step, that may by chance have the same loss as the step
+before."""
 FASTEST = 1 / 2
 """Minimum of the window's median and mean step time, as a fraction of the audit's fastest step. A host that
 prepares a step while the device computes the previous one can halve the time; the audit waits for the device

@@ -32,8 +32,8 @@ class Protocol:
     max_repeats: int = attrs.field(validator=whole_number(1, MOST_REPEATS))
     """Maximum number of repeats; equal to `repeats` without a `target`."""
     target: float | None = attrs.field(default=None, validator=optional(check_fraction))
-    """Take as many repeats as the first ones show to be needed for an interval of ± this fraction of the median;
-    null: a fixed number of repeats."""
+    """Take the number of repeats for which the median's interval should be ± this fraction of the median, planned
+    from the first repeats; null: a fixed number of repeats."""
     canonical_steps: int = attrs.field(default=5, validator=whole_number(0, MOST_STEPS))
     """Steps on the fixed canonical batch, before the warm-up. They trigger compilation, and show that the loss
     falls."""
