@@ -114,8 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run `dlperf`, and return the exit code.
 
     Errors are printed to standard error instead of being raised. While the command runs, SIGTERM and SIGHUP are
-    handled like Ctrl-C. Standard streams that are closed are opened, and replace what their encoding cannot
-    represent.
+    handled like Ctrl-C. Closed standard streams are opened on `/dev/null`. Characters that the encoding of a standard
+    stream does not have are replaced.
 
     Args:
         arguments: Words of the command line without the program's name; None: those of this process.

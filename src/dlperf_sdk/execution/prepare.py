@@ -86,7 +86,7 @@ def prepare_case(plan: Plan, environment_from: Environment | None, report: Repor
 def check_parity(
     run_id: str, prepared: PreparedCase, reference_case: str, registry: Registry, report: Report
 ) -> Parity | ParityRun:
-    """Return the evidence of parity, from the cache or from a run of its own.
+    """Return the evidence of parity, from the cache or from a parity run.
 
     Args:
         run_id: The case's run.
@@ -96,10 +96,11 @@ def check_parity(
         report: Called with the stage `parity` and a line of progress.
 
     Returns:
-        The evidence; or, for a launcher with a queue, the run that is still needed: the first launch takes it along.
+        The evidence; or, for a launcher with a queue and without cached evidence, the parity run, which was not
+        started: the first launch of the case has to include it.
 
     Raises:
-        RunFailed: The run failed for a reason that would end the case as well.
+        RunFailed: The parity run failed for a reason that would end the case as well.
         PluginError: The plugin's files cannot be packed.
     """
     plan = prepared.plan

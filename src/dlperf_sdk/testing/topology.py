@@ -138,7 +138,7 @@ class TopologyConformance(Conformance):
     def test_orphaned_job_is_canceled(self) -> None:
         """`cancel_orphaned_jobs` finds a job by its ID and cancels it within 60 s, and finds none under another ID.
 
-        It serves a campaign that is resumed after its controller was killed. Skipped if the launcher has no queue
+        A campaign calls it when it is resumed after its controller was killed. Skipped if the launcher has no queue
         here.
         """
         if not self.plugin.has_queue():
