@@ -1,9 +1,9 @@
 """Change points of a series of throughputs: the segmentation of least penalized rank cost.
 
-The cost of a segmentation is what its levels leave unexplained of the values' ranks (in units of the ranks' variance,
-so that the gain of a segmentation is the Kruskal-Wallis statistic of its segments), plus a penalty for each change. The
-search is exact. Ranks make it insensitive to outliers, and its false-alarm rate the same for every distribution of
-independent noise.
+The cost of a segmentation is the part of the ranks' variation that its levels do not explain, plus a penalty for each
+change. The variation is in units of the ranks' variance, so that the part that is explained is the Kruskal-Wallis
+statistic of the segments. The search is exact. Because of the ranks, outliers have little influence, and the
+false-alarm rate is the same for every distribution of independent noise.
 
 Sources: R. Killick, P. Fearnhead and I. A. Eckley, Optimal Detection of Changepoints With a Linear Computational Cost,
 JASA 107 (2012): penalized costs and their exact search by dynamic programming. A. Lung-Yut-Fong, C. Lévy-Leduc and

@@ -1,6 +1,6 @@
 """The integrity verdict on the window itself: whether its steps were the training steps that parity verifies.
 
-Four kinds of evidence are used, all taken outside the clock. The batches: each step was given the labels that
+Four kinds of evidence are used, all taken outside the measured window. The batches: each step was given the labels that
 were due. The state: over the window every tensor changes, and the framework counts an update for each step. The
 losses: while they move, no step repeats the loss before it. The audit: after the window the trainer is reset, and
 must repeat the losses of its first steps, in about the time that the window's steps took.
