@@ -25,7 +25,7 @@ from dlperf_torch.options import TorchOptions, explain_refused_option
 from paired import Comparison, Spent
 
 from dlperf_sdk.spec.run_spec import RunSpec
-from dlperf_sdk.worker.interface import Unsupported
+from dlperf_sdk.worker.unsupported import Unsupported
 
 SIZES: Mapping[str, Mapping[str, tuple[Mapping[str, Any], int, int]]] = {
     "cpu": {

@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from dlperf_numpy import worker
 
-from dlperf_sdk.worker import interface
+from dlperf_sdk.worker.interface import Step
+from dlperf_sdk.worker.unsupported import Unsupported
 
 BUSY = 0.02
 """Seconds for which a step occupies the device, in addition to its computation."""
@@ -58,7 +59,7 @@ class EventRuntime(Runtime):
 
 class Linear(worker.Linear):
     def step(self, batch):
-        return interface.Step(self.runtime.enqueue(self.work, batch), len(batch["x"]))
+        return Step(self.runtime.enqueue(self.work, batch), len(batch["x"]))
 
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
@@ -76,7 +77,7 @@ class Linear(worker.Linear):
         loss, slope = self.loss(self.graph, batch["y"])
         rate, gradient = self.request.optimizer["learning_rate"], slope.T @ batch["x"] / len(slope)
         self.weights["weight"] = self.weights["weight"] - np.float32(rate) * self.runtime.mean(gradient)
-        return interface.Step(loss, len(slope))
+        return Step(loss, len(slope))
 
     def observed(self):
         return dict(super().observed(), compiler="none" if self.graph is None else "graph")
@@ -90,7 +91,7 @@ class CompilerUnsupported(worker.Linear):
 
     def __init__(self, runtime, request, process):
         if request.compiler == "graph":
-            raise interface.Unsupported("the compiler has no instructions for this processor; choose none")
+            raise Unsupported("the compiler has no instructions for this processor; choose none")
         super().__init__(runtime, request, process)
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from dlperf_numpy import worker
 
 from dlperf_sdk.worker import canonical, clocks, loop
-from dlperf_sdk.worker.interface import Step, Unsupported
+from dlperf_sdk.worker.interface import Step
+from dlperf_sdk.worker.unsupported import Unsupported
 
 # -- timing; changes of the asynchronous toy
 

@@ -9,10 +9,10 @@ import pytest
 from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.worker import canonical, data
 from dlperf_sdk.worker.base_trainer import BaseTrainer, ManifestError
-from dlperf_sdk.worker.interface import Unsupported
 from dlperf_sdk.worker.loading import Loader
 from dlperf_sdk.worker.precision import Precision, name_precision
 from dlperf_sdk.worker.sources import SOURCES, Source, replace_sources
+from dlperf_sdk.worker.unsupported import Unsupported
 
 MANIFEST = [
     {"name": "weight", "shape": [2, 3], "init": {"kind": "normal", "std": 1.0}, "decay": True},

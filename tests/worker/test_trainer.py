@@ -14,8 +14,9 @@ from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.worker import trainer
 from dlperf_sdk.worker.data import DataError
-from dlperf_sdk.worker.interface import Runtime, Unsupported
+from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.processes import Cluster, Node, one_per_device
+from dlperf_sdk.worker.unsupported import Unsupported
 
 SOURCE = Path(trainer.__file__).parent.parent.parent
 ERRORS = {

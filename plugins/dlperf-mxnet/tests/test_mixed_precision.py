@@ -57,7 +57,7 @@ def test_a_graph_trains_as_the_imperative_network_does():
 
 NO_BFLOAT16 = """
 from dlperf_mxnet.worker import mixed, precisions
-from dlperf_sdk.worker.interface import Unsupported
+from dlperf_sdk.worker.unsupported import Unsupported
 try:
     mixed.switch_on(precisions.PRECISIONS["amp-bf16"])
 except Unsupported as refused:

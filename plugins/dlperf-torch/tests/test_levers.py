@@ -3,7 +3,7 @@
 import pytest
 
 from dlperf_sdk.harness.in_process import MODELS
-from dlperf_sdk.worker.interface import Unsupported
+from dlperf_sdk.worker.unsupported import Unsupported
 
 torch = pytest.importorskip("torch", reason="the worker half needs torch, which is not in this environment")
 

@@ -31,8 +31,8 @@ from dlperf_sdk.testing import cells
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import Conformance, advice
 from dlperf_sdk.testing.starts import Answer, ask, check_case
-from dlperf_sdk.worker.interface import Unsupported
 from dlperf_sdk.worker.processes import SERVICE
+from dlperf_sdk.worker.unsupported import Unsupported
 
 UNSUPPORTED = f"{Unsupported.__module__}.{Unsupported.__qualname__}: "
 """Text before the message, in a traceback of a worker that raised `Unsupported`."""

@@ -5,13 +5,7 @@ from typing import Any, ContextManager, Dict, Iterable, Iterator, List, NamedTup
 
 from dlperf_sdk.worker.processes import Cluster, Process
 from dlperf_sdk.worker.request import Request
-
-
-class Unsupported(Exception):
-    """Raised if this plugin or this node cannot do what the request asks for. The message is a sentence for the user.
-
-    It becomes the record's failure of kind `unsupported`.
-    """
+from dlperf_sdk.worker.unsupported import Unsupported
 
 
 class Step(NamedTuple):

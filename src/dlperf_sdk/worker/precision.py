@@ -3,7 +3,7 @@
 import itertools
 from typing import Any, Iterable, Mapping, NamedTuple
 
-from dlperf_sdk.worker.interface import Unsupported
+from dlperf_sdk.worker.unsupported import Unsupported
 
 
 class Precision(NamedTuple):

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional
 
 from dlperf_sdk.worker.due_labels import Labels, of_canonical_batch, of_images, of_text
-from dlperf_sdk.worker.interface import Unsupported
+from dlperf_sdk.worker.unsupported import Unsupported
 
 if TYPE_CHECKING:
     from dlperf_sdk.worker.base_trainer import BaseTrainer

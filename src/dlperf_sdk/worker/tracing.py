@@ -5,9 +5,10 @@ import gzip
 import os
 from typing import Any, Dict
 
-from dlperf_sdk.worker.interface import Runtime, Trainer, Unsupported
+from dlperf_sdk.worker.interface import Runtime, Trainer
 from dlperf_sdk.worker.progress import Progress
 from dlperf_sdk.worker.request import Request
+from dlperf_sdk.worker.unsupported import Unsupported
 
 MAX_BYTES = 32 * 1024 * 1024
 """Most bytes of a compressed trace: the record that holds it must not exceed the size that agents read."""

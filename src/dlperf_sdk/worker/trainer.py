@@ -7,11 +7,12 @@ from time import monotonic
 from typing import Any, Callable, Dict, Optional
 
 from dlperf_sdk.worker import memory
-from dlperf_sdk.worker.interface import Runtime, Unsupported
+from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.processes import Cluster, Process
 from dlperf_sdk.worker.programs import PROGRAMS, Task
 from dlperf_sdk.worker.progress import Progress
 from dlperf_sdk.worker.request import RECORD_VERSION, Request, resolve
+from dlperf_sdk.worker.unsupported import Unsupported
 from dlperf_sdk.worker.writing import write_json
 
 _THREAD_VARIABLES = ("OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "NUMEXPR_")

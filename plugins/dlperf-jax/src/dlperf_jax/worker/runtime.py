@@ -14,8 +14,9 @@ import jaxlib
 from dlperf_jax.worker import distributed
 from dlperf_jax.worker.precisions import FLOAT32, PRECISIONS
 from dlperf_jax.worker.replicas import Replicas
-from dlperf_sdk.worker.interface import Runtime, Unsupported
+from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.precision import precision_named
+from dlperf_sdk.worker.unsupported import Unsupported
 
 
 class JaxRuntime(Runtime):

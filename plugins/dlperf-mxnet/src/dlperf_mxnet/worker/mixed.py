@@ -4,7 +4,7 @@ import mxnet as mx
 from mxnet.contrib import amp
 from mxnet.contrib.amp.amp import bfloat16 as BFLOAT16
 
-from dlperf_sdk.worker.interface import Unsupported
+from dlperf_sdk.worker.unsupported import Unsupported
 
 
 def switch_on(precision):

@@ -4,7 +4,8 @@ import os
 
 import mxnet as mx
 
-from dlperf_sdk.worker.interface import Runtime, Unsupported
+from dlperf_sdk.worker.interface import Runtime
+from dlperf_sdk.worker.unsupported import Unsupported
 
 _OUT_OF_MEMORY = ("Failed to allocate CPU Memory", "cudaMalloc retry failed: out of memory", "std::bad_alloc")
 """Parts of MXNet's messages when memory runs out; it has no type of exception for that."""

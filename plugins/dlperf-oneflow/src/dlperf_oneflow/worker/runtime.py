@@ -5,8 +5,9 @@ import os
 import oneflow as flow
 
 from dlperf_oneflow.worker.precisions import PRECISIONS
-from dlperf_sdk.worker.interface import Runtime, Unsupported
+from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.precision import precision_named
+from dlperf_sdk.worker.unsupported import Unsupported
 
 _OUT_OF_MEMORY = ("out of memory", "OutOfMemory", "std::bad_alloc", "Cannot allocate memory")
 """Parts of the messages of OneFlow and its libraries when memory runs out."""

@@ -7,8 +7,9 @@ import paddle
 import paddle.distributed as dist
 
 from dlperf_paddle.worker.precisions import PRECISIONS
-from dlperf_sdk.worker.interface import Runtime, Unsupported
+from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.precision import precision_named
+from dlperf_sdk.worker.unsupported import Unsupported
 
 
 class PaddleRuntime(Runtime):

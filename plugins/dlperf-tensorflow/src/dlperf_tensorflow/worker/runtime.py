@@ -4,8 +4,9 @@ import os
 
 import tensorflow as tf
 
-from dlperf_sdk.worker.interface import Runtime, Unsupported
+from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.precision import precision_named
+from dlperf_sdk.worker.unsupported import Unsupported
 from dlperf_tensorflow.worker import asynchronous
 from dlperf_tensorflow.worker.precisions import PRECISIONS
 

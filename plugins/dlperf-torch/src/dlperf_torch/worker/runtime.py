@@ -9,8 +9,9 @@ import torch
 import torch.distributed as dist
 
 from dlperf_sdk.worker import lifetime
-from dlperf_sdk.worker.interface import Runtime, Unsupported
+from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.precision import precision_named
+from dlperf_sdk.worker.unsupported import Unsupported
 from dlperf_torch.worker.precisions import PRECISIONS
 
 # What torch and the libraries below it say when memory runs out and they have no exception of its own for it.

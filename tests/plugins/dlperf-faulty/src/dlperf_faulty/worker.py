@@ -16,7 +16,7 @@ import numpy
 from dlperf_numpy import worker
 
 from dlperf_sdk.worker import lifetime
-from dlperf_sdk.worker.interface import Unsupported
+from dlperf_sdk.worker.unsupported import Unsupported
 
 
 def attempt():
