@@ -301,6 +301,12 @@ BY_CONFORMANCE = (
         "`observed` repeats the compiler of the request",
     ),
     Fault(
+        "unknown-source-accepted",
+        "an unknown data source is replaced by synthetic data",
+        "test_unknown_names_are_refused",
+        "as data, nothing is raised",
+    ),
+    Fault(
         "every-error-out-of-memory",
         "every error is classified as out of memory",
         "test_out_of_memory_is_distinguished_from_other_errors",

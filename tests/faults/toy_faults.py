@@ -14,6 +14,7 @@ from dlperf_numpy import worker
 
 from dlperf_sdk.worker import canonical, clocks, loop
 from dlperf_sdk.worker.interface import Step
+from dlperf_sdk.worker.processes import one_per_device
 from dlperf_sdk.worker.unsupported import Unsupported
 
 # -- timing; changes of the asynchronous toy
@@ -194,7 +195,15 @@ class GradientsSummedOverReplicas(worker.Runtime):
 
 class IndependentReplicasSynchronized(worker.Runtime):
     def start(self):
-        self.request = self.request._replace(strategy="all_reduce")
+        self.syncs_gradients = True
+        super().start()
+
+
+class AsynchronousWithoutExchange(worker.Runtime):
+    strategies = {**worker.Runtime.strategies, "parameter_server_async": one_per_device}
+
+    def start(self):
+        self.syncs_gradients = False
         super().start()
 
 
@@ -511,6 +520,13 @@ class EchoedPrecision(worker.Linear):
 
     def observed(self):
         return {"precision": self.echo}
+
+
+class UnknownSourceAccepted(worker.Linear):
+    def batches(self):
+        if self.request.data["source"] in self.sources:
+            return super().batches()
+        return itertools.repeat(self.canonical_batch())
 
 
 class EchoedCompiler(worker.Linear):

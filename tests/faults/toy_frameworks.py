@@ -164,6 +164,7 @@ FAULTY = {
     ),
     "constant-evidence": (NumPy, linear("ConstantEvidence")),
     "echoed-precision": (NumPy, linear("EchoedPrecision")),
+    "unknown-source-accepted": (NumPy, linear("UnknownSourceAccepted")),
     "echoed-compiler": (
         NumPy,
         linear("EchoedCompiler") | {"capabilities": attrs.evolve(CAN, compilers={"none", "graph"})},
@@ -185,7 +186,8 @@ FAULTY = {
     "slow-clock": (Asynchronous, runtime("SlowClock")),
     "asynchronous-without-exchange": (
         NumPy,
-        {"capabilities": attrs.evolve(CAN, strategies={"all_reduce", "parameter_server_async"})},
+        runtime("AsynchronousWithoutExchange")
+        | {"capabilities": attrs.evolve(CAN, strategies={"all_reduce", "parameter_server_async"})},
     ),
     "every-case-unsupported": (NumPy, linear("EveryCaseUnsupported")),
     "every-error-out-of-memory": (NumPy, runtime("EveryErrorOutOfMemory")),

@@ -61,13 +61,14 @@ def request(
 
     Raises:
         KeyError: the model is not in `MODELS`, or the plugin has no trainer for it.
-        UnknownName: there is no such precision.
+        UnknownName: there is no such precision or strategy.
         SpecError: an option has an impossible value.
         TypeError: there is no option or field of a given name.
     """
     entry = MODELS[model]
     chosen = entry.Options(**(options or {}))
     precision = PRECISIONS[changes.get("precision", PRECISIONS.default)]
+    strategy = STRATEGIES[changes.get("strategy", STRATEGIES.default)]
     replicas = changes.get("nodes", 1) * changes.get("devices_per_node", 1)
     optimizer = entry.optimizer(chosen, changes.get("batch_size", 4) * replicas)
     fields: dict[str, Any] = {
@@ -80,7 +81,8 @@ def request(
         "nodes": 1,
         "devices_per_node": 1,
         "device": "cpu",
-        "strategy": STRATEGIES.default,
+        "strategy": strategy.name,
+        "syncs_gradients": replicas > 1 and strategy.syncs_gradients,
         "batch_size": 4,
         "accumulation": 1,
         "precision": PRECISIONS.default,

@@ -77,6 +77,7 @@ class Plan:
         values = ChainMap(
             {"id": run_id, "command": command, "variables": variables, "data": data},
             {"nodes": topology.nodes, "devices_per_node": topology.devices_per_node},
+            {"syncs_gradients": self.spec.syncs_gradients},
             {"scales_loss": precision.scales_loss, "loss_scale": precision.loss_scale},
             attrs.asdict(self, recurse=False),
             attrs.asdict(self.spec, recurse=False),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -40,8 +42,27 @@ class Evidence(Training):
             "read what was in effect from the framework's objects; raise `Unsupported` for an unknown setting",
         )
 
+    def test_unknown_names_are_refused(self, cell: Cell) -> None:
+        """An unknown precision, strategy or data source raises `Unsupported`, and the message has the name."""
+        refusals = self._values_of_cell(cell)["refusals"]
+        accepted = {
+            name: refusal
+            for name, refusal in refusals.items()
+            if not re.match(f"Unsupported: .*{NO_SETTING}", refusal or "", re.DOTALL)
+        }
+        assert not accepted, advice(
+            f"{describe(self.spec_of(cell))}: the worker half does not refuse the unknown name {NO_SETTING!r}: "
+            + "; ".join(f"as {name}, {refusal or 'nothing is raised'}" for name, refusal in accepted.items()),
+            "a worker that falls back to another setting measures a case that nobody asked for",
+            "find it in a table with `dlperf_sdk.worker.unsupported.look_up`, as `BaseTrainer` does for precisions and "
+            "data sources, and `Runtime` for its `strategies`",
+        )
+
     def _evidence(self, cell: Cell) -> dict[str, Any]:
+        evidence: dict[str, Any] = self._values_of_cell(cell)["evidence"]
+        return evidence
+
+    def _values_of_cell(self, cell: Cell) -> Mapping[str, Any]:
         if cell.compiler != NONE:
             pytest.skip("asked without a compiler only: each altered request would be compiled anew")
-        evidence: dict[str, Any] = self._values_of(self.spec_of(cell))[0]["evidence"]
-        return evidence
+        return self._values_of(self.spec_of(cell))[0]

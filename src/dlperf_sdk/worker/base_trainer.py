@@ -28,11 +28,12 @@ from dlperf_sdk.worker import canonical
 from dlperf_sdk.worker.batch_accounting import label_of
 from dlperf_sdk.worker.interface import Runtime, Step, Trainer
 from dlperf_sdk.worker.loading import Loader, lay_out
-from dlperf_sdk.worker.precision import Precision, name_precision, precision_named
+from dlperf_sdk.worker.precision import Precision, name_precision
 from dlperf_sdk.worker.processes import Process
 from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.schedule import learning_rate
 from dlperf_sdk.worker.sources import SOURCES, Source, open_source
+from dlperf_sdk.worker.unsupported import look_up
 
 HostBatch = Dict[str, Any]
 """One replica's batch in host memory: the model's inputs by name, each a NumPy array (batch size, …) or what `stage`
@@ -63,7 +64,7 @@ class BaseTrainer(Trainer):
 
     def __init__(self, runtime: Runtime, request: Request, process: Process) -> None:
         super().__init__(runtime, request, process)
-        self.precision = precision_named(request.precision, self.precisions)
+        self.precision = look_up("precision", request.precision, self.precisions)
         self.scales_loss, self.loss_scale = request.scales_loss, request.loss_scale
         self.layout = self.auto_layout if request.layout == "auto" else request.layout
         self.dropout: float = request.model_options.get("dropout", 0.0)

@@ -12,7 +12,7 @@ import resource
 import sys
 import time
 import traceback
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy
 
@@ -36,7 +36,7 @@ STACK = 8 * 2**20
 EXTRA_STEPS = 4
 """Steps on the canonical batch after the canonical ones: as many as warm-up and window of a short case."""
 NO_SETTING = "conformance"
-"""A name of a precision and a compiler that no plugin has."""
+"""A name of a precision, a compiler, a strategy and a data source that no plugin has."""
 TRIES = 3
 """Most measurements of a time, since the machine may be busy meanwhile; the best one counts."""
 
@@ -180,6 +180,8 @@ def _ask(
     if cluster.world_size == 1 and request.compiler == "none":
         answers["asked"] = "evidence"
         answers["evidence"] = _vary_request(runtime, request, trainer.process)
+        answers["asked"] = "refusals"
+        answers["refusals"] = _collect_refusals(runtime, request, cluster, trainer.process)
     answers["asked"] = None
 
 
@@ -212,6 +214,36 @@ def _vary_request(runtime: Runtime, request: Request, process: Process) -> Dict[
         if varied.parameters is not_finite and deviation is not None:
             evidence["finite"] = math.isfinite(deviation)
     return evidence
+
+
+def _collect_refusals(
+    runtime: Runtime, request: Request, cluster: Cluster, process: Process
+) -> Dict[str, Optional[str]]:
+    """Return how the plugin refuses unknown names: the exception's type and message, null if there was none.
+
+    The keys are those of the request: `precision` and `data`, which a trainer refuses, and `strategy`, which a runtime
+    for several devices refuses when it is made.
+    """
+
+    def build(**changes: Any) -> Trainer:
+        trainer: Trainer = resolve(request.trainer)(runtime, request._replace(**changes), process)
+        return trainer
+
+    (node,) = cluster.nodes
+    pair = cluster._replace(nodes=(node, node), strategy=NO_SETTING)
+    attempts: Dict[str, Callable[[], Any]] = {
+        "precision": lambda: build(precision=NO_SETTING),
+        "data": lambda: next(iter(build(data=dict(request.data, source=NO_SETTING)).batches())),
+        "strategy": lambda: resolve(request.runtime)(request._replace(strategy=NO_SETTING), pair, process),
+    }
+    refusals: Dict[str, Optional[str]] = {}
+    for name, attempt in attempts.items():
+        try:
+            attempt()
+            refusals[name] = None
+        except Exception as error:
+            refusals[name] = "%s: %s" % (type(error).__name__, error)
+    return refusals
 
 
 def _compare_weights(request: Request, trainer: Trainer, answers: Dict[str, Any]) -> None:

@@ -1,11 +1,11 @@
 """Define the interface of a framework plugin's worker half: a runtime for the framework, and a trainer per model."""
 
 import resource
-from typing import Any, ContextManager, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, ContextManager, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
-from dlperf_sdk.worker.processes import Cluster, Process
+from dlperf_sdk.worker.processes import Cluster, Layout, Process, one_per_device
 from dlperf_sdk.worker.request import Request
-from dlperf_sdk.worker.unsupported import Unsupported
+from dlperf_sdk.worker.unsupported import Unsupported, look_up
 
 
 class Step(NamedTuple):
@@ -37,8 +37,20 @@ class Runtime:
     "lagged": after step i is enqueued, `wait` blocks until step i - 1 has finished; step i goes on meanwhile.
     """
 
+    strategies: Mapping[str, Layout] = {"independent": one_per_device}
+    """Strategies that the plugin implements, by name, as its function `processes` passes them to `lay_out`."""
+
     def __init__(self, request: Request, cluster: Cluster, process: Process) -> None:
+        """Take over the case. Nothing is started.
+
+        Raises:
+            Unsupported: There are several replicas, and `strategies` lacks the requested one.
+        """
         self.request, self.cluster, self.process = request, cluster, process
+        self.syncs_gradients = request.syncs_gradients
+        """True if gradients are synchronized over several replicas."""
+        if cluster.world_size > 1:
+            look_up("strategy", request.strategy, self.strategies)
 
     def start(self) -> None:
         """Import the framework, select the devices, and join the other processes. By default, do nothing.

@@ -3,8 +3,6 @@
 import itertools
 from typing import Any, Iterable, Mapping, NamedTuple
 
-from dlperf_sdk.worker.unsupported import Unsupported
-
 
 class Precision(NamedTuple):
     """Data types that a precision's name stands for, in a framework's own objects."""
@@ -20,19 +18,6 @@ class Precision(NamedTuple):
     def casts(self) -> bool:
         """True if weights are cast for each product, because they are stored in another type."""
         return bool(self.weights != self.products)
-
-
-def precision_named(name: str, precisions: Mapping[str, Precision]) -> Precision:
-    """Return the entry of the framework's table with this name.
-
-    Raises:
-        Unsupported: The table has no such precision.
-    """
-    if name not in precisions:
-        raise Unsupported(
-            "the plugin has no precision %r; choose one of %s" % (name, ", ".join(sorted(precisions)))
-        )
-    return precisions[name]
 
 
 def name_precision(

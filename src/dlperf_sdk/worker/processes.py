@@ -4,7 +4,9 @@ A framework plugin names a function `processes(cluster) -> list of Process`. The
 addresses to show the plan, the agents with the real ones: so launch variables are written in one place.
 """
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from dlperf_sdk.worker.unsupported import look_up
 
 TRAINER = "trainer"
 SERVICE = "service"
@@ -92,6 +94,25 @@ def one_per_node(cluster: Cluster) -> List[Process]:
         first = cluster.first_replica(node)
         result.append(Process(TRAINER, node, {}, devices, tuple(first + device for device in devices), node))
     return result
+
+
+Layout = Callable[[Cluster], List[Process]]
+"""Function that lists the processes of a case."""
+
+
+def lay_out(cluster: Cluster, strategies: Mapping[str, Layout]) -> List[Process]:
+    """Return the processes of a case, as its strategy lays them out: one trainer if there is only one device.
+
+    Args:
+        cluster: All nodes of the case.
+        strategies: The plugin's strategies by name, each with the layout for several devices.
+
+    Raises:
+        Unsupported: There are several devices, and the plugin does not have the strategy.
+    """
+    if cluster.world_size == 1:
+        return one_per_device(cluster)
+    return look_up("strategy", cluster.strategy, strategies)(cluster)
 
 
 def names_of(processes: List[Process]) -> List[str]:

@@ -106,6 +106,8 @@ class Request(NamedTuple):
     """Bytes of host memory that each worker process may allocate; null for no limit."""
     first_attempt: AttemptNumber = 1
     """Number of the first repeat of this launch: a case may be measured in several."""
+    syncs_gradients: bool = False
+    """True if there are several replicas, and the strategy synchronizes their gradients."""
     scales_loss: bool = False
     """True if the precision uses a loss scaler, which may skip steps."""
     loss_scale: LossScale = 1.0

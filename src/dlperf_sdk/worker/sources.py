@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional
 
 from dlperf_sdk.worker.due_labels import Labels, of_canonical_batch, of_images, of_text
-from dlperf_sdk.worker.unsupported import Unsupported
+from dlperf_sdk.worker.unsupported import look_up
 
 if TYPE_CHECKING:
     from dlperf_sdk.worker.base_trainer import BaseTrainer
@@ -62,9 +62,12 @@ def replace_sources(**functions: Callable[["BaseTrainer"], Iterator[Any]]) -> Ma
             `replace_sources(images=load_images)`. `Source.due_labels` stays the same.
 
     Raises:
-        KeyError: `SOURCES` has no data source of this name.
+        Unsupported: `SOURCES` has no data source of this name.
     """
-    defined = {name: SOURCES[name]._replace(open=function) for name, function in functions.items()}
+    defined = {
+        name: look_up("data source", name, SOURCES)._replace(open=function)
+        for name, function in functions.items()
+    }
     return MappingProxyType({**SOURCES, **defined})
 
 
@@ -75,10 +78,4 @@ def open_source(trainer: "BaseTrainer", sources: Mapping[str, Source]) -> Iterat
         Unsupported: `sources` has no such data source.
         DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it, too.
     """
-    name = trainer.request.data["source"]
-    if name not in sources:
-        raise Unsupported(
-            "the plugin %s cannot read the data source %r; choose one of %s"
-            % (trainer.request.framework, name, ", ".join(sorted(sources)))
-        )
-    return sources[name].open(trainer)
+    return look_up("data source", trainer.request.data["source"], sources).open(trainer)

@@ -5,7 +5,7 @@ from multiprocessing.connection import Client, Listener, wait
 
 import numpy as np
 
-from dlperf_sdk.worker import canonical, interface, precision
+from dlperf_sdk.worker import canonical, interface, precision, processes
 from dlperf_sdk.worker.base_trainer import BaseTrainer
 
 
@@ -14,9 +14,12 @@ class Runtime(interface.Runtime):
 
     # The clock stays "blocking": NumPy has finished when it returns. So `synchronize` has nothing to wait for.
 
+    # Both have one process per device, which the core lays out. Any other strategy is refused by its name.
+    strategies = dict.fromkeys(("all_reduce", "independent"), processes.one_per_device)
+
     # Who and where everybody is, `cluster` says: one process per device, which is what the core lays out.
     def start(self):
-        peer_count = self.cluster.world_size - 1 if self.request.strategy == "all_reduce" else 0
+        peer_count = self.cluster.world_size - 1 if self.syncs_gradients else 0
         # A node's ports are free and this case's own; nobody needs to guess one.
         self.peers, address = [], (self.cluster.nodes[0].host, int(self.cluster.nodes[0].ports[0]))
         if peer_count and self.process.rank == 0:
@@ -74,15 +77,11 @@ class Trainer(BaseTrainer):
     def place(self, batches):
         return batches[0]
 
-    # One optimization step. It returns the loss handle (here simply the number).
+    # One optimization step. It returns the loss handle, here simply the number: it is read when the clock has stopped.
     def train(self, batch, rate):
         loss, slope = self.loss(batch["x"] @ self.weights["weight"].T, batch["y"])
         self.weights["weight"] -= rate * self.runtime.mean(slope.T @ batch["x"] / len(slope))
         return loss
-
-    # Called when the clock has stopped: one loss per replica of this process.
-    def read_loss(self, loss):
-        return [float(loss)]
 
     # The evidence for the precision: the outputs in the types that `train` uses, and in plain fp32.
     def outputs_and_references(self):

@@ -2,7 +2,7 @@
 
 from typing import Dict, List
 
-from dlperf_sdk.worker.processes import Cluster, Process, one_per_device, one_per_node
+from dlperf_sdk.worker.processes import Cluster, Process, lay_out, one_per_device, one_per_node
 
 
 def processes(cluster: Cluster) -> List[Process]:
@@ -13,8 +13,11 @@ def processes(cluster: Cluster) -> List[Process]:
     With `all_reduce` and several trainers, each has the variables of `jax.distributed`, and on GPUs a variable with the
     network interface for NCCL. On CPUs the worker itself gives gloo its node's address.
     """
-    if cluster.strategy != "all_reduce":
-        return one_per_device(cluster)
+    return lay_out(cluster, STRATEGIES)
+
+
+def join_trainers(cluster: Cluster) -> List[Process]:
+    """Return a trainer per device or per node, with the variables by which several find each other."""
     trainers = one_per_node(cluster) if cluster.options["one_process_per_node"] else one_per_device(cluster)
     if len(trainers) == 1:
         return trainers
@@ -31,3 +34,7 @@ def processes(cluster: Cluster) -> List[Process]:
         return values
 
     return [trainer._replace(variables=variables(trainer)) for trainer in trainers]
+
+
+STRATEGIES = {"all_reduce": join_trainers, "independent": one_per_device}
+"""Strategy → the function that lists the processes of several devices."""

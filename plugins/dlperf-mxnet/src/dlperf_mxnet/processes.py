@@ -2,7 +2,7 @@
 
 from typing import Dict, List
 
-from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Node, Process, one_per_device
+from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Node, Process, lay_out, one_per_device
 
 SERVE = "dlperf_mxnet.worker.service:serve"
 """Function that the scheduler and the servers call; the variable `DMLC_ROLE` names the role of each."""
@@ -18,11 +18,17 @@ def processes(cluster: Cluster) -> List[Process]:
     several devices, the list begins with a scheduler on node 0 and a server on every node. These services and the
     trainers find each other through the variables of ps-lite (`DMLC_*`).
     """
-    if cluster.strategy == "independent":
-        return one_per_device(cluster)
-    trainers = [_trainer(cluster, node) for node in range(len(cluster.nodes))]
-    if cluster.strategy != "parameter_server" or cluster.world_size == 1:
-        return trainers
+    return lay_out(cluster, STRATEGIES)
+
+
+def whole_nodes(cluster: Cluster) -> List[Process]:
+    """Return a trainer per node, which owns all devices of its node."""
+    return [_trainer(cluster, node) for node in range(len(cluster.nodes))]
+
+
+def plan_with_servers(cluster: Cluster) -> List[Process]:
+    """Return a scheduler on node 0, a server on every node, and a trainer per node, with the variables of ps-lite."""
+    trainers = whole_nodes(cluster)
     root = cluster.nodes[0]
     common = {
         "DMLC_PS_ROOT_URI": root.host,
@@ -56,3 +62,11 @@ def _trainer(cluster: Cluster, node: int) -> Process:
     count, first = len(cluster.nodes[node].devices), cluster.first_replica(node)
     variables = {CPU_DEVICES: str(count)} if cluster.device == "cpu" and count > 1 else {}
     return Process(TRAINER, node, variables, tuple(range(count)), tuple(range(first, first + count)), node)
+
+
+STRATEGIES = {
+    "all_reduce": whole_nodes,
+    "parameter_server": plan_with_servers,
+    "independent": one_per_device,
+}
+"""Strategy → the function that lists the processes of several devices."""

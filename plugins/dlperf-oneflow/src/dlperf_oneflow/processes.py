@@ -2,7 +2,7 @@
 
 from typing import Dict, List
 
-from dlperf_sdk.worker.processes import Cluster, Process, one_per_device
+from dlperf_sdk.worker.processes import Cluster, Process, lay_out, one_per_device
 
 
 def processes(cluster: Cluster) -> List[Process]:
@@ -12,9 +12,12 @@ def processes(cluster: Cluster) -> List[Process]:
     imported. LOCAL_RANK counts the ranks of a host, even if several nodes are on one host. On GPUs,
     CUDA_VISIBLE_DEVICES names all GPUs of the case on the host, since OneFlow takes the GPU with the index LOCAL_RANK.
     """
+    return lay_out(cluster, STRATEGIES)
+
+
+def join_trainers(cluster: Cluster) -> List[Process]:
+    """Return a trainer per device, each with the variables by which it finds the others."""
     trainers = one_per_device(cluster)
-    if cluster.strategy != "all_reduce" or len(trainers) == 1:
-        return trainers
     hosts = [cluster.nodes[trainer.node].host for trainer in trainers]
 
     def variables(rank: int) -> Dict[str, str]:
@@ -31,3 +34,7 @@ def processes(cluster: Cluster) -> List[Process]:
         return values
 
     return [trainer._replace(variables=variables(rank)) for rank, trainer in enumerate(trainers)]
+
+
+STRATEGIES = {"all_reduce": join_trainers, "independent": one_per_device}
+"""Strategy → the function that lists the processes of several devices."""

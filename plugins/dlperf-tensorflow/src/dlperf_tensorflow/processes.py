@@ -3,7 +3,15 @@
 import json
 from typing import Dict, List
 
-from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Process, one_per_device, one_per_node
+from dlperf_sdk.worker.processes import (
+    SERVICE,
+    TRAINER,
+    Cluster,
+    Process,
+    lay_out,
+    one_per_device,
+    one_per_node,
+)
 
 SERVE = "dlperf_tensorflow.worker.service:serve"
 """Function that TensorFlow's servers call; the variable TF_CONFIG holds the role of each."""
@@ -18,10 +26,11 @@ def processes(cluster: Cluster) -> List[Process]:
     With `all_reduce` and several trainers, each has a TF_CONFIG with the addresses of all trainers, and on GPUs a
     variable with the network interface for NCCL.
     """
-    if cluster.strategy == "parameter_server_async" and cluster.world_size > 1:
-        return plan_with_servers(cluster)
-    if cluster.strategy != "all_reduce":
-        return one_per_device(cluster)
+    return lay_out(cluster, STRATEGIES)
+
+
+def join_trainers(cluster: Cluster) -> List[Process]:
+    """Return a trainer per device or per node; several have a TF_CONFIG with the addresses of all."""
     whole_nodes = cluster.options["one_process_per_node"]
     trainers = one_per_node(cluster) if whole_nodes else one_per_device(cluster)
     if len(trainers) == 1:
@@ -73,3 +82,11 @@ def _address(cluster: Cluster, node: int, port: int) -> str:
 def _make_tf_config(jobs: Dict[str, List[str]], kind: str, index: int) -> Dict[str, str]:
     """Return the variables of one process: all addresses, and its own role and index."""
     return {"TF_CONFIG": json.dumps({"cluster": jobs, "task": {"type": kind, "index": index}})}
+
+
+STRATEGIES = {
+    "all_reduce": join_trainers,
+    "parameter_server_async": plan_with_servers,
+    "independent": one_per_device,
+}
+"""Strategy → the function that lists the processes of several devices."""

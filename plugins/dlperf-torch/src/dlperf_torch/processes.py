@@ -2,7 +2,7 @@
 
 from typing import Dict, List
 
-from dlperf_sdk.worker.processes import Cluster, Process, one_per_device
+from dlperf_sdk.worker.processes import Cluster, Process, lay_out, one_per_device
 
 
 def processes(cluster: Cluster) -> List[Process]:
@@ -12,9 +12,12 @@ def processes(cluster: Cluster) -> List[Process]:
     (`env://`), and variables with the network interface for gloo and NCCL. Without these, gloo takes the address to
     which the host's name resolves; in a container, the other nodes often cannot reach it.
     """
+    return lay_out(cluster, STRATEGIES)
+
+
+def join_trainers(cluster: Cluster) -> List[Process]:
+    """Return a trainer per device, each with the variables by which it finds the others."""
     trainers = one_per_device(cluster)
-    if cluster.strategy != "all_reduce" or len(trainers) == 1:
-        return trainers
 
     def variables(trainer: Process) -> Dict[str, str]:
         values = {
@@ -32,3 +35,7 @@ def processes(cluster: Cluster) -> List[Process]:
         return values
 
     return [trainer._replace(variables=variables(trainer)) for trainer in trainers]
+
+
+STRATEGIES = {"all_reduce": join_trainers, "independent": one_per_device}
+"""Strategy → the function that lists the processes of several devices."""

@@ -11,24 +11,22 @@ from tempfile import TemporaryDirectory
 import jax
 import jaxlib
 
+from dlperf_jax.processes import STRATEGIES
 from dlperf_jax.worker import distributed
 from dlperf_jax.worker.precisions import FLOAT32, PRECISIONS
 from dlperf_jax.worker.replicas import Replicas
 from dlperf_sdk.worker.interface import Runtime
-from dlperf_sdk.worker.precision import precision_named
-from dlperf_sdk.worker.unsupported import Unsupported
+from dlperf_sdk.worker.unsupported import Unsupported, look_up
 
 
 class JaxRuntime(Runtime):
     """One process that owns one device or all devices of its node: CPUs, or the GPUs in CUDA_VISIBLE_DEVICES."""
 
-    clock = "lagged"
+    clock, strategies = "lagged", STRATEGIES
 
     def __init__(self, request, cluster, process):
         super().__init__(request, cluster, process)
-        self.precision = precision_named(request.precision, PRECISIONS)
-        self.syncs_gradients = request.strategy == "all_reduce" and cluster.world_size > 1
-        """True if gradients are averaged over several replicas."""
+        self.precision = look_up("precision", request.precision, PRECISIONS)
         self.is_distributed = self.syncs_gradients and len(process.devices) < cluster.world_size
         """True if gradients are averaged with replicas of other processes."""
         self.replicas = None

@@ -4,6 +4,7 @@ import os
 
 import mxnet as mx
 
+from dlperf_mxnet.processes import STRATEGIES
 from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.unsupported import Unsupported
 
@@ -14,7 +15,7 @@ _OUT_OF_MEMORY = ("Failed to allocate CPU Memory", "cudaMalloc retry failed: out
 class MXNetRuntime(Runtime):
     """One process that owns one or more devices: `cpu(0)`, `cpu(1)`, …, or the GPUs in CUDA_VISIBLE_DEVICES."""
 
-    clock = "lagged"
+    clock, strategies = "lagged", STRATEGIES
 
     def __init__(self, request, cluster, process):
         super().__init__(request, cluster, process)
@@ -64,12 +65,11 @@ class MXNetRuntime(Runtime):
         return self.request.device == "cpu"
 
     def _kvstore_kind(self):
-        """Return the name of MXNet's store for the strategy."""
-        strategy = self.request.strategy
-        if strategy == "independent" or self.cluster.world_size == 1:
+        """Return the name of MXNet's store for the strategy; None if gradients are not synchronized."""
+        if not self.syncs_gradients:
             return None
         gpus = self.request.device == "cuda"
-        if strategy == "parameter_server":
+        if self.request.strategy == "parameter_server":
             return "dist_device_sync" if gpus else "dist_sync"
         has_nccl = self.request.framework_options["nccl"] and mx.runtime.Features().is_enabled("NCCL")
         return "nccl" if gpus and has_nccl else "device"

@@ -4,10 +4,10 @@ import os
 
 import oneflow as flow
 
+from dlperf_oneflow.processes import STRATEGIES
 from dlperf_oneflow.worker.precisions import PRECISIONS
 from dlperf_sdk.worker.interface import Runtime
-from dlperf_sdk.worker.precision import precision_named
-from dlperf_sdk.worker.unsupported import Unsupported
+from dlperf_sdk.worker.unsupported import Unsupported, look_up
 
 _OUT_OF_MEMORY = ("out of memory", "OutOfMemory", "std::bad_alloc", "Cannot allocate memory")
 """Parts of the messages of OneFlow and its libraries when memory runs out."""
@@ -16,13 +16,11 @@ _OUT_OF_MEMORY = ("out of memory", "OutOfMemory", "std::bad_alloc", "Cannot allo
 class OneFlowRuntime(Runtime):
     """One process that owns one device: `cpu`, or the GPU whose index is the process's LOCAL_RANK."""
 
-    clock = "lagged"
+    clock, strategies = "lagged", STRATEGIES
 
     def __init__(self, request, cluster, process):
         super().__init__(request, cluster, process)
         self.replica, self.replicas = process.replicas[0], cluster.world_size
-        self.syncs_gradients = request.strategy == "all_reduce" and cluster.world_size > 1
-        """True if gradients are averaged over several processes."""
         # Collectives insist on it, on a CPU as well.
         self.device = flow.device("%s:%s" % (request.device, os.environ.get("LOCAL_RANK", "0")))
 
@@ -36,7 +34,7 @@ class OneFlowRuntime(Runtime):
             Unsupported: no usable GPU is found, or OneFlow has not joined as many processes as the case has.
         """
         request = self.request
-        precision = precision_named(request.precision, PRECISIONS)
+        precision = look_up("precision", request.precision, PRECISIONS)
         if request.device == "cuda" and not flow.cuda.is_available():
             raise Unsupported(
                 "OneFlow %s finds no usable GPU (CUDA_VISIBLE_DEVICES is %r); check the driver with nvidia-smi, or "

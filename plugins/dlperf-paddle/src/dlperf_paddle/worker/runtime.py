@@ -6,22 +6,22 @@ from itertools import pairwise
 import paddle
 import paddle.distributed as dist
 
+from dlperf_paddle.processes import STRATEGIES
 from dlperf_paddle.worker.precisions import PRECISIONS
 from dlperf_sdk.worker.interface import Runtime
-from dlperf_sdk.worker.precision import precision_named
-from dlperf_sdk.worker.unsupported import Unsupported
+from dlperf_sdk.worker.unsupported import Unsupported, look_up
 
 
 class PaddleRuntime(Runtime):
     """One process that owns one device: `cpu`, or the GPU in CUDA_VISIBLE_DEVICES."""
 
+    strategies = STRATEGIES
+
     def __init__(self, request, cluster, process):
         super().__init__(request, cluster, process)
         self.clock = "event" if request.device == "cuda" else "blocking"
         self.replica = process.replicas[0]
-        self.precision = precision_named(request.precision, PRECISIONS)
-        self.syncs_gradients = request.strategy == "all_reduce" and cluster.world_size > 1
-        """True if gradients are averaged over several processes."""
+        self.precision = look_up("precision", request.precision, PRECISIONS)
 
     def start(self):
         """Select the device, set seeds and TF32, and join the other processes.

@@ -5,8 +5,8 @@ import os
 import tensorflow as tf
 
 from dlperf_sdk.worker.interface import Runtime
-from dlperf_sdk.worker.precision import precision_named
-from dlperf_sdk.worker.unsupported import Unsupported
+from dlperf_sdk.worker.unsupported import Unsupported, look_up
+from dlperf_tensorflow.processes import STRATEGIES
 from dlperf_tensorflow.worker import asynchronous
 from dlperf_tensorflow.worker.precisions import PRECISIONS
 
@@ -18,15 +18,17 @@ class TensorFlowRuntime(Runtime):
     it schedules.
     """
 
+    strategies = STRATEGIES
+
     def __init__(self, request, cluster, process):
         super().__init__(request, cluster, process)
-        self.served = request.strategy == "parameter_server_async" and cluster.world_size > 1
+        self.served = self.syncs_gradients and request.strategy == "parameter_server_async"
         """True if servers compute the functions that this process schedules."""
         self.clock = "lagged" if request.device == "cuda" or self.served else "blocking"
         self.replica = process.replicas[0]
-        self.precision = precision_named(request.precision, PRECISIONS)
-        self.syncs_gradients = request.strategy == "all_reduce" and cluster.world_size > 1
-        """True if gradients are averaged over several replicas."""
+        self.precision = look_up("precision", request.precision, PRECISIONS)
+        self.averages_gradients = self.syncs_gradients and not self.served
+        """True if collectives average gradients over several replicas."""
         self.has_nccl = request.device == "cuda" and request.framework_options["nccl"]
         """True if NCCL averages gradients."""
         self.strategy = None
@@ -64,7 +66,7 @@ class TensorFlowRuntime(Runtime):
         tf.random.set_seed(request.seed + self.replica)
 
     def _strategy(self, devices):
-        if not self.syncs_gradients:
+        if not self.averages_gradients:
             return tf.distribute.get_strategy()
         if len(devices) == self.cluster.world_size:
             if self.has_nccl:
@@ -201,7 +203,7 @@ class TensorFlowRuntime(Runtime):
         return report
 
     def _transport(self):
-        if not self.syncs_gradients:
+        if not self.averages_gradients:
             return None
         if self.has_nccl:
             return "nccl"

@@ -91,7 +91,7 @@ class TensorFlowTrainer(ReplicaState):
     def _replica_step(self, batch, rate):
         """Train one replica, in its own context; return its loss."""
         loss, gradients = self._gradients(batch)
-        if self.runtime.syncs_gradients:
+        if self.runtime.averages_gradients:
             context = tf.distribute.get_replica_context()
             mean = tf.distribute.ReduceOp.MEAN
             gradients = context.all_reduce(mean, gradients, self.runtime.communication())

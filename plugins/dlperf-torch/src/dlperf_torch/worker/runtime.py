@@ -10,8 +10,8 @@ import torch.distributed as dist
 
 from dlperf_sdk.worker import lifetime
 from dlperf_sdk.worker.interface import Runtime
-from dlperf_sdk.worker.precision import precision_named
-from dlperf_sdk.worker.unsupported import Unsupported
+from dlperf_sdk.worker.unsupported import Unsupported, look_up
+from dlperf_torch.processes import STRATEGIES
 from dlperf_torch.worker.precisions import PRECISIONS
 
 # What torch and the libraries below it say when memory runs out and they have no exception of its own for it.
@@ -40,14 +40,14 @@ _NO_MEMORY_FOR_CODE = "could not create a primitive"
 class TorchRuntime(Runtime):
     """One process that owns one device: `cpu`, or the GPU in CUDA_VISIBLE_DEVICES."""
 
+    strategies = STRATEGIES
+
     def __init__(self, request, cluster, process):
         super().__init__(request, cluster, process)
         self.clock = "event" if request.device == "cuda" else "blocking"
         self.device = torch.device(request.device, 0) if request.device == "cuda" else torch.device("cpu")
         self.replica = process.replicas[0]
-        self.precision = precision_named(request.precision, PRECISIONS)
-        self.syncs_gradients = request.strategy == "all_reduce" and cluster.world_size > 1
-        """True if gradients are averaged over several processes."""
+        self.precision = look_up("precision", request.precision, PRECISIONS)
 
     def start(self):
         """Select the device, set seeds, threads and TF32, and join the other processes.
