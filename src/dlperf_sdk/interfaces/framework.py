@@ -95,6 +95,33 @@ class Capabilities:
     """True if an optimization step may consist of several micro-batches."""
 
 
+def explain_unused_collective(spec: RunSpec, option: str, default: str) -> str | None:
+    """Return why an option of collectives changes nothing in a case; None if a collective averages its gradients.
+
+    Args:
+        spec: The case.
+        option: The option's name.
+        default: Its default, as the user types it.
+    """
+    if spec.syncs_gradients and STRATEGIES[spec.strategy].is_collective:
+        return None
+    return (
+        f"No gradients are averaged by a collective in this case, so {option} changes nothing; leave it at {default}, "
+        f"or choose several devices and the strategy {STRATEGIES.default}."
+    )
+
+
+def explain_unused_nccl(spec: RunSpec) -> str | None:
+    """Return why an option that switches NCCL off changes nothing in a case; None if the case would use NCCL.
+
+    Args:
+        spec: The case. Its `device` is resolved, never `auto`.
+    """
+    if spec.device != "cuda":
+        return f"There is no NCCL on {spec.device}; leave nccl at true."
+    return explain_unused_collective(spec, "nccl", "true")
+
+
 @define
 class NoOptions:
     """Options of a plugin that has none."""

@@ -15,6 +15,8 @@ class Strategy:
     help: str
     syncs_gradients: bool = True
     """True if each replica learns from the samples of the others."""
+    is_collective: bool = False
+    """True if the replicas average their gradients among themselves, without servers."""
     is_asynchronous: bool = False
     """True if a replica updates the shared parameters without waiting for the others. There is then no single
     correct trajectory."""
@@ -34,7 +36,11 @@ NO_STRATEGY = "none"
 STRATEGIES = Table(
     "strategy",
     (
-        Strategy(name="all_reduce", help="Replicas average their gradients by a collective operation."),
+        Strategy(
+            name="all_reduce",
+            help="Replicas average their gradients by a collective operation.",
+            is_collective=True,
+        ),
         Strategy(
             name="parameter_server", help="Servers average the gradients of all replicas, step by step."
         ),
@@ -43,7 +49,7 @@ STRATEGIES = Table(
             help="Servers apply each replica's gradients as they come.",
             is_asynchronous=True,
         ),
-        Strategy(name="horovod", help="Horovod averages the gradients."),
+        Strategy(name="horovod", help="Horovod averages the gradients.", is_collective=True),
         Strategy(
             name=INDEPENDENT,
             help="No synchronization: each replica trains alone, as a control.",

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from attrs import frozen
 
-from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework, explain_unused_nccl
 from dlperf_sdk.spec.fields import check_boolean, context, factor, whole_number
 from dlperf_sdk.spec.run_spec import RunSpec
 
@@ -127,19 +127,7 @@ class MXNet(Framework):
             return reason
         if cpu and spec.layout == "nhwc":
             return "MXNet's convolutions take NHWC on GPUs only; on a CPU, choose nchw."
-        return None if options.nccl else _explain_missing_nccl(spec)
-
-
-def _explain_missing_nccl(spec: RunSpec) -> str | None:
-    """Return the reason why NCCL cannot be switched off in the case; None if it can."""
-    if spec.device != "cuda":
-        return f"There is no NCCL on {spec.device}; leave nccl at true."
-    if spec.strategy != "all_reduce" or not spec.syncs_gradients:
-        return (
-            "The case has no all-reduce of gradients, so nccl changes nothing; leave it at true, or choose several "
-            "devices and the strategy all_reduce."
-        )
-    return None
+        return None if options.nccl else explain_unused_nccl(spec)
 
 
 def _explain_missing_precision(spec: RunSpec, cpu: bool) -> str | None:

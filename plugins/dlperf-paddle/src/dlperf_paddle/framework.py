@@ -11,7 +11,12 @@ from typing import Any, ClassVar
 
 from attrs import frozen
 
-from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.interfaces.framework import (
+    Capabilities,
+    EnvironmentSpec,
+    Framework,
+    explain_unused_collective,
+)
 from dlperf_sdk.spec.fields import context, factor, whole_number
 from dlperf_sdk.spec.run_spec import RunSpec
 
@@ -101,11 +106,11 @@ class Paddle(Framework):
         - on a CPU, every precision but fp32, and the compiler cinn;
         - a changed `comm_buffer_mb` if no gradients are averaged.
         """
-        if not spec.syncs_gradients and options.comm_buffer_mb != PaddleOptions().comm_buffer_mb:
-            return (
-                "comm_buffer_mb is how many gradients replicas collect before they average them, and here none are "
-                "averaged: leave it out, or choose all_reduce over two devices or more."
-            )
+        default = PaddleOptions().comm_buffer_mb
+        if options.comm_buffer_mb != default and (
+            reason := explain_unused_collective(spec, "comm_buffer_mb", str(default))
+        ):
+            return reason
         return None if spec.device == "cuda" else _explain_gpu_only(spec)
 
 

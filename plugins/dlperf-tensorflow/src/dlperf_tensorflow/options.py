@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
+from dlperf_sdk.interfaces.framework import explain_unused_collective, explain_unused_nccl
 from dlperf_sdk.spec.fields import check_boolean, context, factor, whole_number
 from dlperf_sdk.spec.run_spec import RunSpec
 
@@ -50,18 +51,7 @@ def explain_refused_option(options: TensorFlowOptions, spec: RunSpec) -> str | N
             return reason
     if options.pack_mb and (reason := _pack_mb(options, spec)):
         return reason
-    return None if options.nccl else _nccl(spec)
-
-
-def _nccl(spec: RunSpec) -> str | None:
-    if spec.device != "cuda":
-        return f"There is no NCCL on {spec.device}; leave nccl at true."
-    if spec.strategy != "all_reduce" or not spec.syncs_gradients:
-        return (
-            "No gradients are averaged in this case, so nccl changes nothing; leave it at true, or choose several "
-            "devices and the strategy all_reduce."
-        )
-    return None
+    return None if options.nccl else explain_unused_nccl(spec)
 
 
 def _one_process_per_node(spec: RunSpec) -> str | None:
@@ -99,14 +89,10 @@ def _explain_cpu_limits(spec: RunSpec) -> str | None:
 
 
 def _pack_mb(options: TensorFlowOptions, spec: RunSpec) -> str | None:
-    if spec.strategy != "all_reduce" or not spec.syncs_gradients:
-        return (
-            "No gradients are averaged in this case, so pack_mb changes nothing; leave it at 0, or choose several "
-            "devices and the strategy all_reduce."
-        )
-    if options.one_process_per_node and spec.device == "cpu":
+    reason = explain_unused_collective(spec, "pack_mb", "0")
+    if reason is None and options.one_process_per_node and spec.device == "cpu":
         return (
             "On the CPU devices of one process TensorFlow adds up one gradient after another (ReductionToOneDevice) "
             "and packs none; leave pack_mb at 0, or one_process_per_node at false."
         )
-    return None
+    return reason

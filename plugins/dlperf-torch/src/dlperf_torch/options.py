@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
+from dlperf_sdk.interfaces.framework import explain_unused_collective, explain_unused_nccl
 from dlperf_sdk.spec.fields import check_boolean, context, factor, one_of, whole_number
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -108,11 +109,10 @@ def _explain_wrong_model(options: TorchOptions, spec: RunSpec) -> str | None:
 
 
 def _training(options: TorchOptions, spec: RunSpec) -> str | None:
-    if not spec.syncs_gradients and _is_changed(options, "bucket_cap_mb"):
-        return (
-            "No gradients are averaged in this case, so bucket_cap_mb changes nothing; leave it at "
-            f"{_format_default('bucket_cap_mb')}, or choose several devices and the strategy all_reduce."
-        )
+    if _is_changed(options, "bucket_cap_mb") and (
+        reason := explain_unused_collective(spec, "bucket_cap_mb", _format_default("bucket_cap_mb"))
+    ):
+        return reason
     if options.max_autotune and spec.compiler != "inductor":
         return "max_autotune tunes what inductor compiles; add --compiler inductor, or leave it at false."
     if not options.fused_optimizer and PRECISIONS[spec.precision].scales_loss:
@@ -124,16 +124,7 @@ def _training(options: TorchOptions, spec: RunSpec) -> str | None:
 
 
 def _nccl(options: TorchOptions, spec: RunSpec) -> str | None:
-    if options.nccl:
-        return None
-    if spec.device != "cuda":
-        return f"There is no NCCL on {spec.device}, where gloo averages gradients; leave nccl at true."
-    if not spec.syncs_gradients:
-        return (
-            "No gradients are averaged in this case, so nccl changes nothing; leave it at true, or choose several "
-            "devices and the strategy all_reduce."
-        )
-    return None
+    return None if options.nccl else explain_unused_nccl(spec)
 
 
 def _cudnn(options: TorchOptions, spec: RunSpec) -> str | None:
