@@ -17,6 +17,7 @@ from dlperf_sdk.errors import PluginError, SpecError, UnknownName, UsageError
 from dlperf_sdk.registry.plugins import GROUPS, Registry
 from dlperf_sdk.spec.fields import EFFECTS
 from dlperf_sdk.spec.strategy import STRATEGIES
+from dlperf_sdk.spec.values import launcher_suffix
 
 
 @command
@@ -143,7 +144,7 @@ def _about_model(registry: Registry, plugin: Any, written: dict[str, str]) -> di
 
 
 def _about_topology(_: Registry, plugin: Any, __: Any) -> dict[str, Any]:
-    written = "NODESnDEVICESd" + ("" if plugin.name == "local" else f"@{plugin.name}")
+    written = f"NODESnDEVICESd{launcher_suffix(plugin.name)}"
     return {"written": written, "options": _options(plugin.Options)}
 
 

@@ -8,6 +8,7 @@ import sys
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.launchers.agent_command import PlacementArguments, agent_command
 from dlperf_sdk.launchers.command_launcher import CommandLauncher
+from dlperf_sdk.spec.values import LOCAL
 
 _MAX_WORKERS_PER_CORE = 32
 """A handful per core is good for a trial; more is a typing error, and exhausts the machine."""
@@ -16,7 +17,7 @@ _MAX_WORKERS_PER_CORE = 32
 class Local(CommandLauncher):
     """The default launcher. The agents of several nodes share this machine's cores and devices."""
 
-    name = "local"
+    name = LOCAL
 
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
         """Return a sentence if this machine has too few GPUs, or too few cores for another kind of device; else None.

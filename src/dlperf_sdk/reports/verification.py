@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table, Tone
+from dlperf_sdk.spec.compiler import NONE
 
 if TYPE_CHECKING:
     from dlperf_sdk.execution.verification import Row, Verification
@@ -26,7 +27,7 @@ def page(verifications: Iterable[Verification], *, tracebacks: bool = False) -> 
 
 
 def _model(verification: Verification, tracebacks: bool) -> Iterator[Block]:
-    compiler = "" if verification.compiler == "none" else f", {verification.compiler}"
+    compiler = "" if verification.compiler == NONE else f", {verification.compiler}"
     settings = f"{verification.topology}, {verification.precision}{compiler}"
     title = f"{verification.model}: case {verification.case}, {settings}"
     yield Heading(title, Cell("relative deviation from float64", "quiet"))

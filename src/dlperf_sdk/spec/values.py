@@ -22,6 +22,9 @@ FiniteScalar = Annotated[Scalar, Schema(**keywords_of_type(Finite))]
 MAX_BATCH: Any = "max"
 """Batch size that requests the maximum batch size."""
 
+LOCAL = "local"
+"""Launcher of a topology that names none: this machine."""
+
 PHASES = ("start", "compile", "warmup", "step", "teardown")
 """Phases with a deadline. `step` is the longest silence between two steps of the measured window."""
 
@@ -29,6 +32,11 @@ _TOPOLOGY = re.compile(rf"([1-9][0-9]{{0,5}})n([1-9][0-9]{{0,5}})d(?:@({NAME.pat
 
 # Far above any real case: it keeps a mistyped or hostile number from overflowing. The schemas have it, too.
 _MOST_NODES = 999_999
+
+
+def launcher_suffix(launcher: str) -> str:
+    """Return a launcher as it stands behind the numbers of a topology: `@slurm`, or empty for this machine."""
+    return "" if launcher == LOCAL else f"@{launcher}"
 
 
 @frozen(order=True)
@@ -41,7 +49,7 @@ class TopologySpec:
 
     nodes: int = attrs.field(validator=whole_number(1, _MOST_NODES))
     devices_per_node: int = attrs.field(validator=whole_number(1, _MOST_NODES))
-    launcher: str = attrs.field(default="local", validator=check_name)
+    launcher: str = attrs.field(default=LOCAL, validator=check_name)
 
     @property
     def devices(self) -> int:
@@ -65,11 +73,10 @@ class TopologySpec:
                 f"topology is {format_value(text)}; write NODESnDEVICESd, both from 1 to 999999, with the "
                 "launcher behind an '@' if it is not the local machine: 1n1d, 1n8d, 4n8d@slurm."
             )
-        return cls(int(match[1]), int(match[2]), match[3] or "local")
+        return cls(int(match[1]), int(match[2]), match[3] or LOCAL)
 
     def __str__(self) -> str:
-        launcher = "" if self.launcher == "local" else f"@{self.launcher}"
-        return f"{self.nodes}n{self.devices_per_node}d{launcher}"
+        return f"{self.nodes}n{self.devices_per_node}d{launcher_suffix(self.launcher)}"
 
 
 Topology = Annotated[
