@@ -56,7 +56,11 @@ API = {
     "Errors": ["dlperf_sdk.errors"],
     "Analysis": ["dlperf_sdk.analysis"],
     "Observer hooks": ["dlperf_sdk.hookspecs"],
-    "Worker half of a framework plugin": ["dlperf_sdk.worker.interface", "dlperf_sdk.worker.base_trainer"],
+    "Worker half of a framework plugin": [
+        "dlperf_sdk.worker.interface",
+        "dlperf_sdk.worker.trainer_hooks",
+        "dlperf_sdk.worker.base_trainer",
+    ],
 }
 """Section → its modules, besides the names that `dlperf_sdk` exports."""
 

@@ -74,6 +74,7 @@ BESIDE = {
     "canonical.py": {"numpy"},
     "conformance.py": {"numpy"},
     "base_trainer.py": {"numpy"},
+    "trainer_hooks.py": {"numpy"},
     "due_labels.py": {"numpy"},
     "loading.py": {"numpy"},
     "python_queue.py": {"numpy"},

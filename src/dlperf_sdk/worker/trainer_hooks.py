@@ -1,0 +1,230 @@
+"""Define the hooks of trainers: what a framework's trainer and a model's trainer implement for `BaseTrainer`.
+
+A framework's trainer implements them under the same names and signatures in every plugin; a model's trainer implements
+`build`, `outputs` and `loss`. A process may own several replicas: host batches are always lists with one batch per
+replica, and `place` turns such a list into what `step` takes. Where a method takes one replica, it is the index within
+this process, counted from 0.
+"""
+
+import contextlib
+from typing import Any, ContextManager, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+import numpy
+
+from dlperf_sdk.worker.interface import Trainer
+
+HostBatch = Dict[str, Any]
+"""One replica's batch in host memory: the model's inputs by name, each a NumPy array (batch size, …) or what `stage`
+made of it."""
+
+
+class TrainerHooks(Trainer):
+    """The hooks that `BaseTrainer` calls, with the defaults of those that a plugin need not implement."""
+
+    loss_scale: float
+    """Constant factor of the loss in the backward pass."""
+    label_name: Optional[str]
+    """Name of the input that tells samples apart; None if the model names none."""
+    product_types: List[Any]
+    """Data types that `note_output` has seen, or that `observe_settings` found: results of convolutions and matrix
+    products."""
+
+    # Hooks of a model's trainer.
+
+    def build(self, options: Mapping[str, Any]) -> Any:
+        """Return the network for the model's options; its trainable parameters have the manifest's names."""
+        raise NotImplementedError("a model's trainer implements build()")
+
+    def outputs(self, network: Any, batch: Any) -> Sequence[Any]:
+        """Compute the logits of one replica's micro-batch.
+
+        Args:
+            network: This model's network, or what the framework's trainer wrapped or compiled it to.
+            batch: The model's inputs by name, on the device.
+
+        Returns:
+            One array per head of the model, in the order in which `loss` takes them.
+        """
+        raise NotImplementedError("a model's trainer implements outputs()")
+
+    def loss(self, outputs: Sequence[Any], batch: Any) -> Any:
+        """Return the loss of one replica's micro-batch, a scalar on the device: the mean over its samples.
+
+        Args:
+            outputs: What `outputs` returned for the micro-batch, perhaps widened to float32.
+            batch: The model's inputs by name, on the device.
+        """
+        raise NotImplementedError("a model's trainer implements loss()")
+
+    # Hooks of a framework's trainer: parameters.
+
+    def assign(self, name: str, parameter: Any, values: numpy.ndarray) -> None:
+        """Set one parameter to these values in every replica of this process.
+
+        Args:
+            name: The parameter's name in the manifest.
+            parameter: The framework's object, from the mapping that `load_canonical_weights` was given.
+            values: float32 in the manifest's shape and layout (convolutions OIHW, linear layers (out, in)), C order.
+        """
+        raise NotImplementedError("a framework's trainer implements assign()")
+
+    def read_parameter(self, name: str, replica: int) -> numpy.ndarray:
+        """Return the current values of one replica's parameter: float32, in the manifest's shape and layout, C order.
+
+        Args:
+            name: The parameter's name in the manifest.
+            replica: Index of the replica within this process, counted from 0.
+        """
+        raise NotImplementedError("a framework's trainer implements read_parameter()")
+
+    # Hooks of a framework's trainer: batches.
+
+    def stage(self, batches: List[HostBatch]) -> List[HostBatch]:
+        """Return the host batches in the memory from which copies to the devices are fastest; by default, unchanged.
+
+        Args:
+            batches: One batch of NumPy arrays per replica of this process.
+        """
+        return batches
+
+    def place(self, batches: Sequence[HostBatch]) -> Any:
+        """Copy host batches to the devices, and return the batch that `step` takes.
+
+        Args:
+            batches: One batch per replica of this process: NumPy arrays, or what `stage` returned.
+        """
+        raise NotImplementedError("a framework's trainer implements place()")
+
+    def receive(self, batches: Sequence[Any]) -> Any:
+        """Return the batch that `step` takes, on the devices, from one batch of each loader.
+
+        By default, `place` does it.
+
+        Args:
+            batches: What the loaders yielded for one step: one batch per replica of this process.
+        """
+        return self.place(batches)
+
+    def slice_batch(self, batch: Any, start: int, stop: int) -> Any:
+        """Return the part of a batch on the devices that holds the samples `start` to `stop` - 1 of each replica.
+
+        By default the batch is a dict of arrays whose first axis counts the samples of one replica.
+        """
+        return {name: values[start:stop] for name, values in batch.items()}
+
+    def labels(self, batch: Any) -> Any:
+        """Return a handle for `read_labels`: the input of a batch on the devices that tells samples apart.
+
+        The handle is None, which means unknown, if the model names no such input or `batch` is None. It is kept
+        until the window is over. So it must have memory of its own, which no later batch overwrites.
+        """
+        return None if batch is None or self.label_name is None else batch[self.label_name]
+
+    def read_labels(self, labels: Any) -> List[numpy.ndarray]:
+        """Return the labels behind a handle of `labels`, one NumPy array per replica.
+
+        The default serves a process with one replica. Called after the clock stopped.
+        """
+        return [numpy.asarray(labels)]
+
+    # Hooks of a framework's trainer: the step.
+
+    def set_learning_rate(self, rate: float) -> None:
+        """Set the learning rate of the next update."""
+        raise NotImplementedError("a framework's trainer implements set_learning_rate()")
+
+    def clear_gradients(self) -> None:
+        """Set the gradients to zero or None; called before the first micro-batch of each step."""
+        raise NotImplementedError("a framework's trainer implements clear_gradients()")
+
+    def forward(self, piece: Any) -> Any:
+        """Compute the loss of a micro-batch in the precision of the request.
+
+        Args:
+            piece: One of the parts that `micro_batches` returned.
+
+        Returns:
+            A scalar with a method `backward()`, which is not yet scaled.
+        """
+        raise NotImplementedError("a framework's trainer implements forward()")
+
+    def scale_loss(self, loss: Any) -> Any:
+        """Return the loss times the request's constant loss scale: the value from which the backward pass starts.
+
+        A framework's trainer that has a loss scaler multiplies by the scaler's factor as well.
+        """
+        return loss if self.loss_scale == 1 else loss * self.loss_scale
+
+    def defer_synchronization(self) -> ContextManager[Any]:
+        """Return a context in which backward passes do not synchronize gradients with other replicas.
+
+        By default the context does nothing: enough if `update` synchronizes the gradients.
+        """
+        return contextlib.nullcontext()
+
+    def update(self) -> None:
+        """Clip the gradients, and update the weights of every replica.
+
+        Gradients that `backward` has not averaged over the replicas are averaged here. Before clipping, the
+        gradients are divided by the loss scale. The norm is clipped to the optimizer's `clip_norm`, if it has one.
+        If the precision uses a loss scaler and a gradient is not finite, nothing is updated and `skipped` grows by
+        one.
+        """
+        raise NotImplementedError("a framework's trainer implements update()")
+
+    def reset_optimizer(self) -> None:
+        """Set moments, step counts and the loss scale to their values before the first step.
+
+        The optimizer stays the same object, and what was compiled for it stays in use.
+        """
+        raise NotImplementedError("a framework's trainer implements reset_optimizer()")
+
+    def read_loss(self, loss: Any) -> List[float]:
+        """Return the loss behind a handle of `train`, one per replica of this process.
+
+        The default serves a process with one replica. Waits until the device has computed it. Called after the clock
+        stopped.
+        """
+        return [float(loss)]
+
+    # Hooks of a framework's trainer: evidence.
+
+    def outputs_and_references(self) -> Tuple[Iterable[Any], Iterable[Any]]:
+        """Compute the logits of the canonical batch's first micro-batch twice; `deviation` compares both.
+
+        Batch norm uses the batch's statistics, and its running statistics stay as they are. `deviation` has set
+        `dropout` to zero; dropout layers that do not read it are switched off here. Outputs of layers and of the
+        network that show the data types in effect are passed to `note_output`, unless `observe_settings` finds these
+        types otherwise.
+
+        Returns:
+            The logits as `step` computes them, with its kernels and compiler; and the logits of the same weights in
+            plain fp32, without TF32. Both have one entry per head (and replica, if all replicas here are computed),
+            in the same order and as `widen` takes them.
+        """
+        raise NotImplementedError("a framework's trainer implements outputs_and_references()")
+
+    def note_output(self, output: Any) -> None:
+        """Append the data type of an output, of a layer or of the network, to `product_types`."""
+        self.product_types.append(output.dtype)
+
+    def widen(self, value: Any) -> Any:
+        """Return an output in float64: an array with the operators `-` and `**` and the method `sum()`.
+
+        By default it is a NumPy array.
+
+        Args:
+            value: One entry of what `outputs_and_references` returned.
+        """
+        return numpy.asarray(value, numpy.float64)
+
+    def observe_settings(self) -> Dict[str, Any]:
+        """Return the settings in effect as the framework's objects show them, never as the request names them.
+
+        Called after the program's last step. `product_types` is empty if the program did not call `deviation`.
+
+        Returns:
+            `precision`, `compiler`, `layout` and `strategy` under the names of the request, and further facts under
+            names of their own, as JSON values; None for what is unknown.
+        """
+        raise NotImplementedError("a framework's trainer implements observe_settings()")
