@@ -1,35 +1,27 @@
-"""The framework under test: the attributes that the author of a plugin sets, and the runs that the tests share."""
+"""The framework under test, and the runs that the tests share."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
-import attrs
 import pytest
 
-from dlperf_sdk.api import dry_run
-from dlperf_sdk.errors import DlperfError, RunFailed, Unavailable
+from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.execution.case import Case
-from dlperf_sdk.harness.in_process import SMALL
 from dlperf_sdk.hookspecs import Observers
-from dlperf_sdk.interfaces.framework import Framework
 from dlperf_sdk.parity.evidence import REFERENCE_CASE
 from dlperf_sdk.parity.reference import load
-from dlperf_sdk.planning.plan import make_plan
-from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.records import Failure
 from dlperf_sdk.results.result import FAIL, INTEGRITY, Parity, Result, Verdict
 from dlperf_sdk.spec.compiler import NONE
-from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.run_spec import RunSpec
-from dlperf_sdk.spec.values import Scalar
-from dlperf_sdk.testing import cells
 from dlperf_sdk.testing.cells import Cell
-from dlperf_sdk.testing.conformance import Conformance, advice
+from dlperf_sdk.testing.conformance import advice
+from dlperf_sdk.testing.framework_choice import FrameworkChoice
 from dlperf_sdk.testing.starts import Answer, ask, check_case
 from dlperf_sdk.worker.processes import SERVICE
 from dlperf_sdk.worker.unsupported import Unsupported
@@ -47,35 +39,13 @@ TO_BE_FILLED_IN = "FILL IN"
 _RAISED = re.compile(f"NotImplementedError: ({TO_BE_FILLED_IN}.*)")
 
 
-class FrameworkSubject(Conformance):
+class FrameworkSubject(FrameworkChoice):
     """A framework plugin under test, and short real runs of it.
 
     The first test that needs a run makes it; others reuse it. A test is skipped where its case cannot run: the plugin
     refuses the case, this machine lacks what the case needs, or the worker half has a gap that is still to be filled
     in. The plainest case of each model (fp32, one device, no compiler) must not be refused.
     """
-
-    framework: ClassVar[str]
-    """The name of the framework in the group `dlperf_sdk.frameworks`, as users type it."""
-    models: ClassVar[tuple[str, ...] | None] = None
-    """The names of the models to test, the cheapest first. None: all installed models that the plugin implements, by
-    name.
-
-    Compilers, precisions and strategies are tried with the first model for which the plugin does not refuse them.
-    """
-    model_options: ClassVar[Mapping[str, Mapping[str, Scalar]]] = {}
-    """Model → the options that make it small. A model that is missing here has those of `SMALL`, or else its
-    defaults."""
-    options: ClassVar[Mapping[str, Scalar]] = {}
-    """Options of the framework's plugin, by name, for every case."""
-    batch_size: ClassVar[int] = 4
-    """Samples per device. On a GPU, choose a number for which a step takes the device longer than the host."""
-    device: ClassVar[str] = "auto"
-    """The kind of device to test, such as `cpu` or `cuda`; `auto` takes a GPU if the framework can use one here."""
-    python: ClassVar[str | None] = None
-    """Path of the interpreter of an existing environment; None for the plugin's managed environment."""
-    registry: ClassVar[Registry] = Registry()
-    """The registry of plugins and models; by default, the installed ones."""
 
     _cells: ClassVar[set[str]]
     """Keys of the cases of cells: one start runs them, asks their trainers and does parity."""
@@ -92,126 +62,6 @@ class FrameworkSubject(Conformance):
         super().__init_subclass__(**keywords)
         cls._results, cls._answers, cls._parities, cls._unfinished = {}, {}, {}, {}
         cls._unsupported, cls._cells = {}, set()
-
-    @property
-    def plugin(self) -> Framework:
-        """The framework plugin's controller half, loaded.
-
-        Raises:
-            DlperfError: no such plugin is installed, or it cannot be loaded.
-        """
-        return self.registry.framework(self.framework)
-
-    def models_to_test(self) -> tuple[str, ...]:
-        """Return the names of the models to test.
-
-        They are `models` if that is set, else all installed models with a trainer for the framework, in alphabetical
-        order.
-
-        Raises:
-            DlperfError: the framework plugin, or an installed model, cannot be loaded.
-        """
-        if self.models is not None:
-            return self.models
-        plugin, installed = self.plugin, self.registry.names("models")
-        known = {name for name in installed if name in plugin.trainers}
-        known |= {name for name in installed if self.framework in self.registry.model(name).trainers}
-        return tuple(sorted(known))
-
-    def axes(self) -> Mapping[str, Sequence[Any]]:
-        """Return the models, the values that the plugin declares, and the cells of its matrix, by the parameter's name.
-
-        The names are `model`, `compiler` (without `none`), `layout` (without `auto`), `source`
-        (data sources without the default), `cell` (one replica), `pair` (two replicas) and `any_cell` (both). All are
-        empty if the plugin cannot be loaded.
-        """
-        names = ("model", "compiler", "layout", "source", "cell", "pair", "any_cell")
-        try:
-            capabilities, models = self.plugin.capabilities, self.models_to_test()
-        except DlperfError:
-            return dict.fromkeys(names, ())  # `test_plugin_loads` says why
-        return {
-            "model": models,
-            "compiler": sorted(capabilities.compilers - {NONE}),
-            "layout": sorted(capabilities.layouts - {"auto"}),
-            "source": sorted(
-                capabilities.data - {DATA_SOURCES.default}
-            ),  # which every other test is fed with
-            "cell": cells.list_single_replica_cells(models, capabilities),
-            "pair": cells.list_pair_cells(models, capabilities),
-            "any_cell": (
-                *cells.list_single_replica_cells(models, capabilities),
-                *cells.list_pair_cells(models, capabilities),
-            ),
-        }
-
-    def combinations(self) -> frozenset[Cell]:
-        """Return the cells that combine values which the other cells cover one by one.
-
-        See `cells.select_covering`.
-        """
-        all_cells = frozenset(self.axes()["any_cell"])
-        return all_cells - cells.select_covering(self.axes()["any_cell"])
-
-    def spec(self, model: str, **fields: Any) -> RunSpec:
-        """Return a short case of a model: 1 warm-up step, 3 measured steps, 1 repeat, and the attributes of the suite.
-
-        Each worker has one thread, unless the plugin's processes set the number themselves.
-
-        Args:
-            model: The model's name.
-            fields: Fields of `RunSpec` in place of those of the suite; `options` are merged with those of the suite.
-        """
-        options = {**(self.model_options.get(model) or SMALL.get(model, {})), **self.options}
-        short = {"warmup": 1, "steps": 3, "repeats": 1, "on_busy": "note"}
-        settings = {"batch_size": self.batch_size, "device": self.device, "python": self.python}
-        fields = {**short, **settings, **fields, "options": {**options, **fields.get("options", {})}}
-        spec = RunSpec(framework=self.framework, model=model, **fields)
-        return attrs.evolve(spec, env={**self._one_thread(spec), **spec.env})
-
-    def _one_thread(self, spec: RunSpec) -> Mapping[str, str]:
-        """Return the variables that give workers one thread; empty if the plugin's processes set their own number.
-
-        Compilers generate different code for another number of threads, and one compilation serves all programs.
-        """
-        try:
-            processes = make_plan(spec, self.registry).placeholder_processes()
-        except DlperfError:  # whoever asks for the case will say why
-            processes = []
-        single_thread = {"OMP_NUM_THREADS": "1"}
-        return (
-            {}
-            if any(single_thread.keys() & process.variables.keys() for process in processes)
-            else single_thread
-        )
-
-    def refusal(self, spec: RunSpec) -> RunFailed | None:
-        """Return the error with which planning refuses a case on this machine; None if the case can be planned.
-
-        Raises:
-            UsageError: the case is invalid.
-            PluginError: a plugin cannot be loaded.
-        """
-        try:
-            dry_run(spec, registry=self.registry)
-        except RunFailed as error:
-            return error
-        return None
-
-    def select_accepted_spec(self, models: Sequence[str] | None = None, **fields: Any) -> RunSpec:
-        """Return the short case of the first model for which it can be planned here; skip the test if there is none.
-
-        Args:
-            models: The names of the models to try, in order; None for those of `models_to_test`.
-            fields: Fields of `RunSpec`, as `spec` takes them.
-        """
-        refused = None
-        for model in models or self.models_to_test():
-            spec = self.spec(model, **fields)
-            refused = self.refusal(spec)
-            if refused is None:
-                return spec
-        pytest.skip(f"refused: {refused}" if refused else "there is no model to try")
 
     def spec_of(self, cell: Cell) -> RunSpec:
         """Return the case of a cell, with the first of the cell's models for which it can be planned on this machine.
