@@ -114,7 +114,7 @@ def box_of(table):
 def test_page_is_complete_without_network_requests(opened, files, name):
     page = opened(name)
     for folded in page.locator("details.folded:has(.plot), details.part").all():
-        folded.evaluate("each => { each.open = true; }")
+        folded.evaluate("each => { each.open = true; each.hidden = false; }")
     page.wait_for_selector(".plot:not([data-drawn])", state="detached", timeout=120_000)
     assert page.locator(".plot").count() >= 5
     assert page.locator(".plot:not([data-drawn=yes])").count() == 0
@@ -187,13 +187,13 @@ QUESTIONS = {
         None,
         ".tile",
         "bert-base · 4n8d · fp32 · batch 32",
-        "1.29× torch",
+        "1.09× mxnet",
     ),
     "how far the fastest leads for ResNet-50 on 1n1d": (
         "Fastest framework",
         "tr",
         r"resnet50\s*128\s*fp32",
-        "oneflow 397.6, 1.01× mxnet",
+        "oneflow 0.2.0: 397.6, 1.01× mxnet",
     ),
     "fastest at 4n8d for ResNet-50 with AMP": (
         None,
@@ -237,6 +237,9 @@ def test_ten_questions_are_answered_on_a_screen_one_click_away(opened, viewport)
     width, height = viewport
     page = opened("dlperf-v1.0", viewport={"width": width, "height": height}, is_mobile=width < 500)
     unanswered = []
+    if width < 500:
+        # The link back to the contents covers the last lines.
+        height = page.locator(".to-contents").bounding_box()["y"]
     for question, (link, kind, beginning, answer) in QUESTIONS.items():
         page.evaluate("window.scrollTo(0, 0)")
         if link:
@@ -320,7 +323,7 @@ def test_searching_and_filtering(opened):
     box.get_by_text("Rows 1 to 2 of 2 found of 50").wait_for()
     assert {(row[0], row[2], row[4]) for row in rows()} == {("torch", "2n8d", "amp-bf16")}
     box.get_by_role("searchbox").fill("nothing of the kind")
-    box.get_by_text("No row is like that.").wait_for()
+    box.get_by_text("No row matches the search and the filters.").wait_for()
     assert rows() == []
 
 
@@ -400,7 +403,7 @@ def test_hostile_results_execute_nothing(opened, files):
     for symbol in page.locator(".plot [class*=mark-symbol] path").all()[:40]:
         symbol.hover(force=True)
     page.get_by_role("searchbox").first.fill("<img src=x onerror=alert(1)>")
-    page.get_by_text("No row is like that.").first.wait_for()
+    page.get_by_text("No row matches the search and the filters.").first.wait_for()
     assert page.title() == "Benchmark report · dlperf"
     assert page.locator("img").count() == 0
     assert page.evaluate(

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from dlperf_sdk.analysis.case import Case, key
 from dlperf_sdk.analysis.comparison import Comparison
 from dlperf_sdk.analysis.ranking import Excluded, Ranking
 from dlperf_sdk.reports.blocks import Cell, Column, Table
 from dlperf_sdk.reports.numbers import common_scale, format_count, quantity
-from dlperf_sdk.reports.series import format_fact, labels
+from dlperf_sdk.reports.series import format_fact, format_stated, labels
 
 TITLE = "Fastest framework"
 LEDE = (
-    "Only cases of equal workload, precision, topology, data and hardware are compared; others are named as not "
-    "compared. Batch sizes are per device. A ratio has a 95 % interval where both sides have four repeats or more; "
-    "without one, nothing shows that a lead is more than noise."
+    "Only cases of equal workload, precision, topology, data and hardware are compared. 4n8d is 4 nodes with 8 devices "
+    "each; batch sizes are per device. In parentheses is the 95 % interval of a ratio; without one, nothing shows that "
+    "a lead is more than noise."
 )
+_TERMS = {
+    "clip norm not stated": "the source does not say whether gradients were clipped",
+    "estimator differs": "the sources compute the throughput in different ways",
+    "loss scale differs": "the loss of AMP is scaled in different ways",
+    "layout differs": "images lie in memory in different orders",
+}
+"""What a cell says → its explanation."""
 _NAMED = ("topology", "model", "batch_size", "precision")
 """Facts with a column of their own. Other facts are named if rankings differ in them."""
 _OWN_ROWS = ("precision", "hardware")
 _MAX_EXCLUDED = 6
-_IN_PARENTHESES = re.compile(r" \([^)]*\)")
+_VALUES = re.compile(r"(?<=differs) \([^)]*\)")
 
 
 def fastest_table(rankings: Sequence[Ranking]) -> Table:
@@ -39,7 +46,7 @@ def fastest_table(rankings: Sequence[Ranking]) -> Table:
             name_of_fastest(ranking),
             quantity(ranking.entries[0].throughput, ranking.entries[0].unit),
             lead(ranking),
-            _list_others(ranking),
+            _list_others(ranking, list_unmeasured(ranking, rankings)),
             format_excluded(ranking),
         )
         for ranking, facts in zip(rankings, equal, strict=True)
@@ -49,7 +56,7 @@ def fastest_table(rankings: Sequence[Ranking]) -> Table:
         Column("model", whole=True, key=True),
         Column("batch", right=True, key=True),
         Column("precision", whole=True, key=True),
-        *([Column("also equal", key=True)] if any(equal) else []),
+        *([Column("settings", key=True)] if any(equal) else []),
         Column("fastest"),
         Column("throughput", right=True),
         Column("lead"),
@@ -62,13 +69,22 @@ def fastest_table(rankings: Sequence[Ranking]) -> Table:
 def overview_table(rankings: Sequence[Ranking]) -> Table:
     """Return a table with a row per workload and precision, and a column per topology.
 
-    A cell has the fastest framework, its throughput and its lead over the second. It is empty if there is no ranking.
+    A cell has the fastest framework, its throughput and its lead over the second, and names the frameworks that were
+    measured elsewhere in the row and not there.
     """
+    versions: dict[str, set[str]] = {}
+    for ranking in rankings:
+        for case in ranking.cases:
+            name = str(case.facts.get(ranking.factor))
+            versions.setdefault(name, set()).add(str(case.facts.get("framework_version")))
+    ambiguous = {name for name, different in versions.items() if len(different) > 1}
     rows: dict[tuple[str, ...], dict[str, Cell]] = {}
     for ranking in rankings:
         facts = [str(ranking.facts.get(name, "")) for name in _NAMED[1:]]
         cells = rows.setdefault((*facts, describe_shared_facts(ranking, rankings)), {})
-        cells[str(ranking.facts["topology"])] = _summarize(ranking)
+        cells[str(ranking.facts["topology"])] = _summarize(
+            ranking, ambiguous, list_unmeasured(ranking, rankings)
+        )
     topologies = sorted(
         {ranking.entries[0].topology for ranking in rankings},
         key=lambda topology: (topology.devices, topology.nodes),
@@ -78,7 +94,7 @@ def overview_table(rankings: Sequence[Ranking]) -> Table:
         Column("model", whole=True, key=True),
         Column("batch", right=True, key=True),
         Column("precision", whole=True, key=True),
-        *([Column("also equal", key=True)] if has_facts else []),
+        *([Column("settings", key=True)] if has_facts else []),
         *(Column(str(topology)) for topology in topologies),
     )
     models, precisions = (list(dict.fromkeys(case_facts[index] for case_facts in rows)) for index in (0, 2))
@@ -92,7 +108,7 @@ def overview_table(rankings: Sequence[Ranking]) -> Table:
         tuple(
             (
                 *(case_facts if has_facts else case_facts[:-1]),
-                *(cells.get(str(topology), "") for topology in topologies),
+                *(cells.get(str(topology), _UNMEASURED) for topology in topologies),
             )
             for case_facts, cells in ordered
         ),
@@ -100,11 +116,87 @@ def overview_table(rankings: Sequence[Ranking]) -> Table:
     )
 
 
-def _summarize(ranking: Ranking) -> Cell:
-    """Return the fastest framework, its throughput and its lead, without the reasons for doubt in full."""
-    first, text = ranking.entries[0], lead(ranking)
-    value = common_scale([first.throughput], "").format_alone(first.throughput)
-    return Cell(f"{first.facts.get(ranking.factor)} {value}, {_IN_PARENTHESES.sub('', text.text)}", text.tone)
+_UNMEASURED = Cell("fewer than two measured", "quiet")
+
+
+def _summarize(ranking: Ranking, ambiguous: Collection[str], unmeasured: Sequence[str]) -> Cell:
+    """Return the fastest framework, its throughput, its lead, and who was not measured.
+
+    Args:
+        ranking: The ranking.
+        ambiguous: Frameworks of which several versions are ranked, so that the version is named.
+        unmeasured: Frameworks that were not measured.
+    """
+    first, text = ranking.entries[0], lead_without_values(ranking)
+    name, value = str(first.facts.get(ranking.factor)), common_scale([first.throughput], "")
+    if name in ambiguous:
+        name += f" {_short_version(first)}"
+    missing = f"; {', '.join(unmeasured)} not measured" if unmeasured else ""
+    shown = f"{name}: {value.format_alone(first.throughput)}, {text.text}{missing}"
+    return Cell(shown, "doubt" if unmeasured else text.tone)
+
+
+def _short_version(case: Case) -> str:
+    """Return the version of a case's framework without its local part."""
+    return str(case.facts.get("framework_version", "")).partition("+")[0]
+
+
+def list_unmeasured(ranking: Ranking, rankings: Iterable[Ranking]) -> list[str]:
+    """Return what is missing in a ranking, and present in a ranking of the same facts on another topology.
+
+    These are frameworks, or implementations if those are ranked.
+    """
+    names = dict.fromkeys(
+        str(case.facts.get(ranking.factor))
+        for other in rankings
+        if _facts_but_topology(other) == _facts_but_topology(ranking)
+        for case in other.entries
+    )
+    present = {str(case.facts.get(ranking.factor)) for case in ranking.entries}
+    return [name for name in names if name not in present]
+
+
+def _facts_but_topology(ranking: Ranking) -> dict[str, str]:
+    return {name: key(value) for name, value in ranking.facts.items() if name != "topology"}
+
+
+def _settings(case: Case, names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(key(case.facts.get(name)) for name in ("model", "batch_size", *names))
+
+
+def explain_terms(table: Table) -> str:
+    """Return a sentence on each term that a table of rankings uses, and on its colored cells; empty without any."""
+    texts = [cell.text for row in table.rows for cell in row]
+    used = [f"{term}: {text}" for term, text in _TERMS.items() if any(term in cell for cell in texts)]
+    if any("not measured" in text for text in texts):
+        used.append("not measured: it may have been faster, so the lead is over the measured ones only")
+    if not used:
+        return ""
+    return f"Colored cells have a reservation. {'; '.join(used)}."
+
+
+def describe_unrivaled(rankings: Sequence[Ranking]) -> str:
+    """Return a sentence on the cases beside ranked ones that no other framework shares the settings of, or nothing."""
+    names = sorted(
+        {name for ranking in rankings for group in ranking.excluded for name, _ in group.differences}
+    )
+    in_rows = {_settings(ranking.entries[0], names) for ranking in rankings}
+    batches: dict[tuple[str, str], set[int]] = {}
+    for group in (group for ranking in rankings for group in ranking.excluded):
+        case = group.cases[0]
+        if _settings(case, names) not in in_rows:
+            settings = " ".join(format_fact(name, case.facts[name]) for name in names if name in case.facts)
+            framework = case.facts.get("framework")
+            batches.setdefault((str(case.facts.get("model")), f"{framework} {settings}"), set()).add(
+                case.batch_size
+            )
+    listed = [
+        f"{name} ({model}, batch {', '.join(map(str, sorted(sizes)))})"
+        for (model, name), sizes in batches.items()
+    ]
+    return (
+        f"In no row, because no other framework has the same settings: {'; '.join(listed)}." if listed else ""
+    )
 
 
 def describe_shared_facts(ranking: Ranking, rankings: Iterable[Ranking]) -> str:
@@ -121,7 +213,7 @@ def describe_shared_facts(ranking: Ranking, rankings: Iterable[Ranking]) -> str:
     same_model = [other.facts for other in rankings if other.facts.get("model") == model]
     names = sorted({name for facts in same_model for name in facts} - set(_NAMED))
     return ", ".join(
-        _format_stated(name, ranking.facts.get(name))
+        format_stated(name, ranking.facts.get(name))
         for name in names
         if len({key(facts.get(name)) for facts in same_model}) > 1
     )
@@ -133,6 +225,12 @@ def name_of_fastest(ranking: Ranking) -> str:
     names = labels(ranking.cases, ("topology", "batch_size", "precision", "framework_version"))
     framework, _, rest = names[ranking.cases.index(first)].partition(" ")
     return " ".join(part for part in (framework, str(first.facts.get("framework_version", "")), rest) if part)
+
+
+def lead_without_values(ranking: Ranking) -> Cell:
+    """Return the lead without the values in which the two differ."""
+    text = lead(ranking)
+    return Cell(_VALUES.sub("", text.text), text.tone)
 
 
 def lead(ranking: Ranking) -> Cell:
@@ -157,16 +255,21 @@ def format_ratio(compared: Comparison) -> str:
     return f"{compared.ratio:.2f}×{interval}"
 
 
-def format_excluded(ranking: Ranking) -> str:
+def format_excluded(ranking: Ranking, shown: Collection[Case] = ()) -> str:
     """Return the cases that are not comparable with a ranking, in groups with the facts in which they differ, as text.
 
-    A group that differs in precision or hardware is left out if it differs in a further fact as well. At most six
-    groups are described, followed by the number of the remaining ones.
+    A group is left out if it differs in precision or hardware and in something else. After six groups the others
+    are counted.
+
+    Args:
+        ranking: The ranking.
+        shown: The fastest cases of groups that are shown elsewhere, and therefore left out.
     """
     groups = [
         group
         for group in ranking.excluded
-        if len(group.differences) == 1 or not _has_own_row(name for name, _ in group.differences)
+        if (len(group.differences) == 1 or not _has_own_row(name for name, _ in group.differences))
+        and not any(group.cases[0] is case for case in shown)
     ]
     texts = [_format_group(ranking, group) for group in groups[:_MAX_EXCLUDED]]
     remaining = len(groups) - len(texts)
@@ -180,7 +283,7 @@ def _format_group(ranking: Ranking, group: Excluded) -> str:
     named = ", ".join(
         f"{case.facts.get(ranking.factor)} {scale.format_alone(case.throughput)}" for case in selected
     )
-    return f"{named} ({', '.join(_format_stated(*difference) for difference in group.differences)})"
+    return f"{named} ({', '.join(format_stated(*difference) for difference in group.differences)})"
 
 
 def _has_own_row(names: Iterable[str]) -> bool:
@@ -192,11 +295,7 @@ def _format_reason(reason: str) -> str:
     return f"{name.replace('_', ' ')} differs ({values.replace(' against ', ', ')})"
 
 
-def _format_stated(name: str, value: object) -> str:
-    return f"{name.replace('_', ' ')} not stated" if value is None else format_fact(name, value)
-
-
-def _list_others(ranking: Ranking) -> str:
+def _list_others(ranking: Ranking, unmeasured: Sequence[str]) -> str:
     first = ranking.entries[0]
     scale = common_scale([case.throughput for case in ranking.entries], "")
 
@@ -204,4 +303,5 @@ def _list_others(ranking: Ranking) -> str:
         value = f"{case.facts.get(ranking.factor)} {scale.format_alone(case.throughput)}"
         return f"{value} ({case.throughput / first.throughput:.0%})"
 
-    return ", ".join(map(entry, ranking.entries[1:]))
+    missing = f"; {', '.join(unmeasured)} not measured" if unmeasured else ""
+    return ", ".join(map(entry, ranking.entries[1:])) + missing

@@ -141,7 +141,7 @@ def titles_of(short: Sequence[str], facts: Sequence[dict[str, Any]]) -> list[str
             for name in {name for other_facts in same_title for name in other_facts}
             if len({key(other_facts.get(name)) for other_facts in same_title}) > 1
         }
-        texts = [format_fact(name, own_facts[name]) for name in sorted(differing) if name in own_facts]
+        texts = [format_stated(name, own_facts.get(name)) for name in sorted(differing)]
         titles.append(", ".join([title, *texts]))
     return titles
 
@@ -164,6 +164,11 @@ def format_fact(name: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     return f"{name.replace('_', ' ')} {key(value)}"
+
+
+def format_stated(name: str, value: Any) -> str:
+    """Format a fact as `format_fact`; None, for a fact that the source does not state, as `clip norm not stated`."""
+    return f"{name.replace('_', ' ')} not stated" if value is None else format_fact(name, value)
 
 
 def labels(cases: Sequence[Case], excluded: Sequence[str] = ()) -> list[str]:

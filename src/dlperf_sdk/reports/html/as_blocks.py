@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from attrs import evolve
 
 from dlperf_sdk.reports.blocks import Block, Heading, Labels, Paragraph
-from dlperf_sdk.reports.html.page import Abreast, Folded, Item, Page, Plot, Sortable
+from dlperf_sdk.reports.html.page import Abreast, Choice, Folded, Item, Page, Plot, Sortable
 
 
 def blocks_of(page: Page) -> list[Block]:
@@ -36,12 +36,17 @@ def _blocks(items: Sequence[Item]) -> Iterator[Block]:
         match item:
             case Abreast():
                 yield from _blocks(item.items)
+            case Choice():
+                yield from _blocks(item.options)
             case Folded():
                 yield Heading(item.title)
                 yield from _blocks(item.items)
             case Plot():
-                yield evolve(item.numbers, title=item.title)
-                yield Paragraph(item.description)
+                if item.numbers is None:
+                    yield Paragraph(f"{item.title}. {item.description}")
+                else:
+                    yield evolve(item.numbers, title=item.title)
+                    yield Paragraph(item.description)
             case Sortable():
                 yield item.table
             case _:

@@ -73,7 +73,7 @@ class LegendEntry:
     """SVG path of its symbol, in a square of 12 units."""
 
 
-def legend(spec: Mapping[str, Any]) -> list[LegendEntry]:
+def legend(spec: Mapping[str, Any]) -> tuple[LegendEntry, ...]:
     """Return the entries of a plot's legend, in the order of its rows; empty with fewer than two series.
 
     Args:
@@ -81,11 +81,11 @@ def legend(spec: Mapping[str, Any]) -> list[LegendEntry]:
     """
     names = _names([row for row in spec["data"]["values"] if "series" in row])
     if len(names) < 2:
-        return []
-    return [
+        return ()
+    return tuple(
         LegendEntry(name, COLORS[index % len(COLORS)], _PATHS[_SHAPES[index % len(_SHAPES)]])
         for index, name in enumerate(names)
-    ]
+    )
 
 
 def lines_of(base: altair.Chart, y: altair.Y, rows: Rows) -> list[altair.Chart]:
@@ -180,7 +180,7 @@ def sizes_axis(rows: Rows, field: str, title: str) -> altair.X:
     domain = [ticks[0] * 0.92, ticks[-1] * 1.08]
     return alt.X(
         f"{field}:Q",
-        title=title,
+        title=f"{title} (log scale)",
         axis=axis,
         scale=alt.Scale(type="log", base=2, domain=domain, nice=False),
     )
@@ -260,6 +260,8 @@ def finished_chart(layers: Sequence[altair.Chart], height: int, rows: Rows) -> d
         axis=alt.AxisConfig(
             labelFlush=False, labelFontSize=12, labelSeparation=6, titleFontSize=12, titlePadding=8
         ),
+        axisY=alt.AxisConfig(labelPadding=8),
+        padding={"left": 4, "right": 22, "top": 4, "bottom": 4},
         font="system-ui, sans-serif",
         view=alt.ViewConfig(stroke=None),
     )

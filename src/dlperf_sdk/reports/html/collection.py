@@ -68,7 +68,7 @@ FACTORS = ("compiler", "precision", "clip_norm", "data", "input_pipeline", "hard
 def _lede(collection: Collection) -> str:
     figures = collection.figures
     models = join_names(figures.values("model"))
-    return f"{collection.description} {models}, in {join_names(figures.values('implementation'))}."
+    return f"{collection.description} Models: {models}."
 
 
 def _tiles(
@@ -87,6 +87,7 @@ def _tiles(
             format_count(places, "place") if places else "none",
             description,
             "doubt" if places else "good",
+            "Disagreements in the source",
         ),
     )
 

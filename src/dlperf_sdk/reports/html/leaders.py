@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlperf_sdk.analysis.ranking import Ranking
-from dlperf_sdk.reports.fastest import LEDE, TITLE, fastest_table, overview_table
-from dlperf_sdk.reports.html.page import Folded, Section, Sortable
+from dlperf_sdk.reports.blocks import Paragraph
+from dlperf_sdk.reports.fastest import (
+    LEDE,
+    TITLE,
+    describe_unrivaled,
+    explain_terms,
+    fastest_table,
+    overview_table,
+)
+from dlperf_sdk.reports.html.page import Folded, Item, Section, Sortable
 
 _PAGE_ROWS = 10
 
@@ -18,9 +26,21 @@ def section(rankings: Sequence[Ranking]) -> Section:
     """
     if not rankings:
         return Section(TITLE, ())
-    filters = ("topology", "model", "batch", "precision", "also equal")
-    table = Sortable(fastest_table(rankings), filters, _PAGE_ROWS)
+    filters = ("topology", "model", "batch", "precision", "settings")
+    table = fastest_table(rankings)
+    details = Sortable(table, filters, _PAGE_ROWS)
     if len(rankings) <= _PAGE_ROWS:
-        return Section(TITLE, (table,), LEDE)
-    details = Folded("Each comparison: versions, all others, and what is not compared", (table,))
-    return Section(TITLE, (overview_table(rankings), details), LEDE)
+        return Section(TITLE, (*_paragraphs(explain_terms(table)), details), LEDE)
+    overview = overview_table(rankings)
+    folded = Folded("Each comparison: versions, all others, and what is not compared", (details,))
+    items: tuple[Item, ...] = (
+        *_paragraphs(explain_terms(overview)),
+        overview,
+        *_paragraphs(describe_unrivaled(rankings)),
+        folded,
+    )
+    return Section(TITLE, items, LEDE)
+
+
+def _paragraphs(text: str) -> tuple[Paragraph, ...]:
+    return (Paragraph(text, "quiet"),) if text else ()

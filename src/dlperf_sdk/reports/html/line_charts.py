@@ -37,7 +37,7 @@ def scaling(rows: Rows, unit: str) -> dict[str, Any]:
     axis = alt.Axis(format="~s" if domain[1] > 5000 else ",~g", values=_round_numbers(*domain))
     y = alt.Y(
         "value:Q",
-        title=f"throughput, {unit}",
+        title=f"throughput, {unit} (log scale)",
         scale=alt.Scale(type="log", domain=domain, nice=False),
         axis=axis,
     )
@@ -83,7 +83,7 @@ def speedup(rows: Rows) -> dict[str, Any]:
     domain = [min(1.0, *(row["value"] for row in rows)) * 0.92, top * 1.08]
     y = alt.Y(
         "value:Q",
-        title="speedup",
+        title="speedup (log scale)",
         scale=alt.Scale(type="log", base=2, domain=domain, nice=False),
         axis=alt.Axis(values=counts, format="d", labelOverlap=True),
     )

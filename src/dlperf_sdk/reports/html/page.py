@@ -18,6 +18,8 @@ class Tile:
     value: str
     aside: str = ""
     tone: Tone = "plain"
+    section: str = ""
+    """Title of the section that has the details, which the tile links to; empty without one."""
 
 
 @frozen
@@ -28,7 +30,8 @@ class Plot:
     description: str
     draw: Callable[[], Mapping[str, Any]]
     """Function that returns the Vega-Lite specification."""
-    numbers: Table
+    numbers: Table | None = None
+    """The plot's numbers; None if a table beside the plot has them."""
     open: bool = False
     """True if the numbers are shown without a click."""
 
@@ -59,13 +62,22 @@ class Folded:
 
 
 @frozen
+class Choice:
+    """Parts of which a reader selects the one that is shown; at first it is the first."""
+
+    label: str
+    """Name of the selector."""
+    options: tuple[Folded, ...]
+
+
+@frozen
 class Abreast:
-    """Plots that are placed side by side if there is room."""
+    """Plots that are placed side by side if there is room. A legend that they share is shown once."""
 
     items: tuple[Plot, ...]
 
 
-Item = Abreast | Block | Plot | Sortable | Folded
+Item = Abreast | Block | Choice | Plot | Sortable | Folded
 
 
 @frozen

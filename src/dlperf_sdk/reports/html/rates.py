@@ -6,13 +6,11 @@ from collections.abc import Sequence
 
 from dlperf_sdk.reports.blocks import Paragraph
 from dlperf_sdk.reports.html import spread
-from dlperf_sdk.reports.html.page import Abreast, Folded, Item, Section
+from dlperf_sdk.reports.html.page import Abreast, Choice, Folded, Item, Section
 from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import Workload, labels
 
-OPEN = 1
-"""Number of workloads that are shown at once; the others are folded."""
-MAX_WORKLOADS = 24
+MAX_WORKLOADS = 40
 """Maximum number of workloads that are plotted, and of plots for each."""
 
 
@@ -23,18 +21,19 @@ def section(workloads: Sequence[Workload]) -> Section:
         "Samples of all devices per second. The pale bar is the distribution-free 95 % interval of the median, of at "
         "least six repeats, or of as many runs where a case was run several times."
     )
-    return Section("Throughput", fold_workloads(plots, len(workloads)), lede)
+    return Section("Throughput", choose_workload(plots, len(workloads)), lede)
 
 
-def fold_workloads(parts: Sequence[tuple[str, tuple[Item, ...]]], count: int) -> tuple[Item, ...]:
-    """Return the items of the first workload, and those of each other workload folded under its title.
+def choose_workload(parts: Sequence[tuple[str, tuple[Item, ...]]], count: int) -> tuple[Item, ...]:
+    """Return the items of a single workload, or a choice among those of several.
 
     Args:
         parts: Title and items of each plotted workload.
         count: Number of all workloads; a paragraph states how many are not plotted.
     """
-    items: list[Item] = [item for _, folded in parts[:OPEN] for item in folded]
-    items += [Folded(title, folded) for title, folded in parts[OPEN:]]
+    items: list[Item] = list(parts[0][1]) if len(parts) == 1 else []
+    if len(parts) > 1:
+        items.append(Choice("plots of", tuple(Folded(title, folded) for title, folded in parts)))
     if count > MAX_WORKLOADS:
         items.append(
             Paragraph(

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from dlperf_sdk.errors import UsageError
 from dlperf_sdk.reports.blocks import Heading, Labels, Notes, Paragraph, Table
 from dlperf_sdk.reports.html import chart_parts, embed
-from dlperf_sdk.reports.html.page import Abreast, Folded, Page, Plot, Sortable
+from dlperf_sdk.reports.html.page import Abreast, Choice, Folded, Page, Plot, Sortable
 
 if TYPE_CHECKING:
     import jinja2
 
 _NEEDED = ("altair", "jinja2", "vl_convert")
-_KINDS = (Abreast, Folded, Heading, Labels, Notes, Paragraph, Plot, Sortable, Table)
+_KINDS = (Abreast, Choice, Folded, Heading, Labels, Notes, Paragraph, Plot, Sortable, Table)
 
 
 def document(page: Page, plot_library: str = "") -> str:
@@ -65,6 +65,7 @@ def _environment() -> jinja2.Environment:
     for kind in _KINDS:
         environment.tests[kind.__name__.lower()] = _is(kind)
     environment.filters["json"] = lambda value: Markup(embed.to_json(value))  # noqa: S704 - escaped there
+    environment.filters["legend"] = chart_parts.legend
     environment.globals |= {
         "classes": embed.classes,
         "filters": embed.filters,
@@ -110,7 +111,9 @@ def _is(kind: type) -> Callable[[Any], bool]:
 
 def _has_plot(items: tuple[Any, ...]) -> bool:
     return any(
-        isinstance(item, Plot) or (isinstance(item, Abreast | Folded) and _has_plot(item.items))
+        isinstance(item, Plot)
+        or (isinstance(item, Abreast | Folded) and _has_plot(item.items))
+        or (isinstance(item, Choice) and _has_plot(item.options))
         for item in items
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -11,16 +12,15 @@ from dlperf_sdk.analysis.scaling import Scaling
 from dlperf_sdk.reports.blocks import Notes
 from dlperf_sdk.reports.html import line_charts
 from dlperf_sdk.reports.html.chart_parts import MOST_SERIES
-from dlperf_sdk.reports.html.forecast import forecasts
-from dlperf_sdk.reports.html.page import Abreast, Item, Plot, Section
-from dlperf_sdk.reports.html.rates import MAX_WORKLOADS, fold_workloads
+from dlperf_sdk.reports.html.forecast import Forecast, forecasts
+from dlperf_sdk.reports.html.page import Abreast, Folded, Item, Plot, Section
+from dlperf_sdk.reports.html.rates import MAX_WORKLOADS, choose_workload
 from dlperf_sdk.reports.html.scaling_series import Series, series_of
 from dlperf_sdk.reports.html.scaling_tables import (
     describe,
     describe_efficiency,
     numbers_table,
     summary_items,
-    table_by_devices,
 )
 from dlperf_sdk.reports.numbers import Scale, common_scale
 from dlperf_sdk.reports.series import Workload
@@ -86,11 +86,25 @@ def _make_items(
     topology: TopologySpec | None = None,
 ) -> tuple[Item, ...]:
     scaled = [(workload, series) for workload, series in grouped if series]
-    parts = [
-        (workload.title, _items(workload, series, kind, reference, topology))
-        for workload, series in scaled[:MAX_WORKLOADS]
+    parts = [part for workload, series in scaled for part in _by_precision(workload, series)]
+    parts.sort(key=lambda part: -len(part[2]))
+    drawn = [
+        (title, _items(title, workload.unit, series, kind, reference, topology))
+        for title, workload, series in parts[:MAX_WORKLOADS]
     ]
-    return (*summary_items(scaled), *fold_workloads(parts, len(scaled)))
+    return (*summary_items(scaled), *choose_workload(drawn, len(parts)))
+
+
+def _by_precision(workload: Workload, series: Sequence[Series]) -> list[tuple[str, Workload, list[Series]]]:
+    """Return the title, the workload and the series of each precision: lines of two would be compared."""
+    groups: dict[str, list[Series]] = {}
+    for curve in series:
+        precision = str(curve.points[0].merged.case.facts.get("precision", ""))
+        groups.setdefault(precision, []).append(curve)
+    return [
+        (f"{workload.title}, {precision}" if len(groups) > 1 else workload.title, workload, members)
+        for precision, members in groups.items()
+    ]
 
 
 _NAMES: dict[Scaling, tuple[str, str, str]] = {
@@ -100,50 +114,64 @@ _NAMES: dict[Scaling, tuple[str, str, str]] = {
 
 
 def _items(
-    workload: Workload,
+    title: str,
+    unit: str,
     series: Sequence[Series],
     kind: Scaling,
     reference: Sequence[Case],
     topology: TopologySpec | None,
 ) -> tuple[Item, ...]:
-    unit, (throughputs, speedups, efficiencies) = workload.unit, _NAMES[kind]
+    """Return the plots of all series, at most `MOST_SERIES` in each, and a table of their numbers."""
     scale = common_scale([point.merged.case.throughput for curve in series for point in curve.points], unit)
-    drawn = series[:MOST_SERIES]
-    predicted = forecasts(drawn, reference, topology)
+    predicted = forecasts(series, reference, topology)
     numbers, reasons = numbers_table(series, scale, predicted)
-    points = [row for curve in drawn for row in _rows(curve, scale)]
-    points += [row for forecast in predicted for row in forecast.rows(scale)]
-    plots = [
-        Plot(
-            f"{throughputs}: {workload.title}",
-            describe(series, scale.unit, len(drawn)),
-            partial(line_charts.scaling, points, scale.unit),
-            numbers,
+    count = math.ceil(len(series) / MOST_SERIES)
+    step = math.ceil(len(series) / count)
+    items: list[Item] = [
+        _plots(
+            f"{title}, {number} of {count}" if count > 1 else title,
+            series,
+            series[step * (number - 1) : step * number],
+            scale,
+            kind,
+            predicted,
         )
+        for number in range(1, count + 1)
     ]
-    rows = [row for curve in drawn for row in _efficiencies(curve)]
-    if rows:
-        faster = [row for curve in drawn for row in _speedups(curve)]
-        plots.append(
-            Plot(
-                f"{speedups}: {workload.title}",
-                "Throughput over that of one device of the same case. Dashed: perfect scaling.",
-                partial(line_charts.speedup, faster),
-                table_by_devices(drawn, _speedups),
-            )
-        )
-        plots.append(
-            Plot(
-                f"{efficiencies}: {workload.title}",
-                describe_efficiency(drawn),
-                partial(line_charts.efficiency, rows),
-                table_by_devices(drawn, _efficiencies),
-            )
-        )
-    items: list[Item] = [Abreast(tuple(plots))]
+    items.append(Folded("The same numbers as a table", (numbers,)))
     if reasons:
         items.append(Notes(tuple(reasons)))
     return tuple(items)
+
+
+def _plots(
+    title: str,
+    series: Sequence[Series],
+    drawn: Sequence[Series],
+    scale: Scale,
+    kind: Scaling,
+    predicted: Sequence[Forecast],
+) -> Abreast:
+    """Return the plots of the drawn series; their descriptions name the highest, best and worst of all series."""
+    throughputs, speedups, efficiencies = _NAMES[kind]
+    names = {curve.name for curve in drawn}
+    points = [row for curve in drawn for row in _rows(curve, scale)]
+    points += [row for forecast in predicted if forecast.name in names for row in forecast.rows(scale)]
+    draw = partial(line_charts.scaling, points, scale.unit)
+    plots = [Plot(f"{throughputs}: {title}", describe(series, scale.unit), draw)]
+    rows = [row for curve in drawn for row in _efficiencies(curve)]
+    if rows:
+        text = "Throughput over that of one device of the same case. Dashed: perfect scaling."
+        faster = [row for curve in drawn for row in _speedups(curve)]
+        plots.append(Plot(f"{speedups}: {title}", text, partial(line_charts.speedup, faster)))
+        plots.append(
+            Plot(
+                f"{efficiencies}: {title}",
+                describe_efficiency(series),
+                partial(line_charts.efficiency, rows),
+            )
+        )
+    return Abreast(tuple(plots))
 
 
 def _rows(series: Series, scale: Scale) -> list[dict[str, Any]]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
 from dlperf_sdk.reports.html.forecast import Forecast
 from dlperf_sdk.reports.html.page import Item, Sortable
 from dlperf_sdk.reports.html.scaling_series import Series, size_of
 from dlperf_sdk.reports.numbers import Scale, format_count, quantity
-from dlperf_sdk.reports.series import Workload
+from dlperf_sdk.reports.series import Workload, labels
 
 _PAGE_ROWS = 8
 
@@ -74,41 +73,20 @@ def numbers_table(
     return Table(columns, tuple(rows)), reasons
 
 
-def table_by_devices(series: Sequence[Series], rows_of: Callable[[Series], list[dict[str, Any]]]) -> Table:
-    """Return a table with a row per series and a column per number of devices.
-
-    Args:
-        series: The series.
-        rows_of: Function that returns the points of a series, as rows with `devices` and the text `shown`.
-    """
-    counts = sorted({point.merged.case.topology.devices for curve in series for point in curve.points})
-    rows = []
-    for curve in series:
-        values = {row["devices"]: row["shown"] for row in reversed(rows_of(curve))}
-        rows.append((curve.name, *(values.get(count, Cell("–", "quiet")) for count in counts)))
-    columns = (
-        Column("series", key=True),
-        *(Column(format_count(count, "device"), right=True) for count in counts),
-    )
-    return Table(columns, tuple(rows))
-
-
-def describe(series: Sequence[Series], unit: str, drawn: int) -> str:
-    """Return two or three sentences on the lines of a plot and on the highest throughput.
+def describe(series: Sequence[Series], unit: str) -> str:
+    """Return two sentences on the lines and on the highest throughput.
 
     Args:
         series: All series, at least one.
         unit: Unit of the throughputs.
-        drawn: Number of series that are drawn; the others are in the table only.
     """
     points = [(curve, point) for curve in series for point in curve.points]
     counts = sorted({point.merged.case.topology.devices for _, point in points})
     best, top = max(points, key=lambda entry: entry[1].merged.case.throughput)
-    rest = f" {len(series) - drawn} more are in the table only." if drawn < len(series) else ""
     return (
-        f"{format_count(drawn, 'line')} from {counts[0]} to {format_count(counts[-1], 'device')}. The highest "
+        f"{format_count(len(series), 'line')} from {counts[0]} to {format_count(counts[-1], 'device')}. The highest "
         "throughput "
-        f"is {quantity(top.merged.case.throughput, unit)}: {best.name} on {top.merged.case.topology}.{rest}"
+        f"is {quantity(top.merged.case.throughput, unit)}: {best.name} on {top.merged.case.topology}."
     )
 
 
@@ -144,7 +122,9 @@ def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tup
     Args:
         workloads: Workloads with their series.
     """
-    rows: list[tuple[tuple[int, float], tuple[str, ...]]] = []
+    curves = [curve for _, series in workloads for curve in series]
+    names = _names_without_workload(curves)
+    rows: list[tuple[tuple[int, float], Series, tuple[str, ...]]] = []
     for workload, series in workloads:
         for curve in series:
             values = [(point, point.efficiency.value) for point in curve.points if point.efficiency.value]
@@ -161,9 +141,11 @@ def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tup
             rows.append(
                 (
                     (-topology.devices, value),
+                    curve,
                     (
                         workload.title,
-                        curve.name,
+                        names[id(curve)],
+                        str(last.merged.case.facts.get("framework_version", "")),
                         str(topology),
                         f"{last.speedup.value:.2f}×",
                         f"{value:.1%}",
@@ -173,22 +155,40 @@ def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tup
             )
     if len(rows) < 2:
         return ()
-    rows.sort()
-    (devices, _), worst = rows[0]
-    best = [cells for (count, _), cells in rows if count == devices][-1]
-    text = f"On {worst[2]}, {worst[1]} ({worst[0]}) scales worst: {worst[4]} of perfect scaling"
-    text += "" if worst[5] == "no drop" else f"; its steepest drop is {worst[5]}"
-    if best is not worst:
-        text += f". {best[1]} ({best[0]}) scales best: {best[4]}"
+    rows.sort(key=lambda row: row[0])
+    (devices, _), curve, (workload_title, _, _, place, _, share, steepest) = rows[0]
+    text = f"On {place}, {curve.name} ({workload_title}) scales worst: {share} of perfect scaling"
+    text += "" if steepest == "no drop" else f"; its steepest drop is {steepest}"
+    _, best, cells = [row for row in rows if row[0][0] == devices][-1]
+    if best is not curve:
+        text += f". {best.name} ({cells[0]}) scales best: {cells[5]}"
     columns = (
         Column("workload", key=True),
         Column("case", key=True),
+        Column("version", key=True),
         Column("topology", whole=True, key=True),
         Column("speedup", right=True),
         Column("efficiency", right=True),
         Column("steepest drop of efficiency"),
     )
     table = Table(
-        columns, tuple(row for _, row in rows), "Efficiency at the largest topology, the worst first"
+        columns, tuple(row for *_, row in rows), "Efficiency at the largest topology, the worst first"
     )
     return Paragraph(f"{text}."), Sortable(table, ("workload", "topology"), _PAGE_ROWS)
+
+
+def _names_without_workload(curves: Sequence[Series]) -> dict[int, str]:
+    """Return the id of each series → its label among those of its model.
+
+    The workload and the framework's version, which have columns of their own, are not in it.
+    """
+    names: dict[int, str] = {}
+    by_model: dict[str, list[Series]] = {}
+    for curve in curves:
+        by_model.setdefault(str(curve.points[-1].merged.case.facts.get("model")), []).append(curve)
+    for members in by_model.values():
+        cases = [curve.points[-1].merged.case for curve in members]
+        stated = {name for case in cases for name, role in case.roles.items() if role == "workload"}
+        labelled = labels(cases, ("topology", "framework_version", *stated))
+        names |= dict(zip(map(id, members), labelled, strict=True))
+    return names

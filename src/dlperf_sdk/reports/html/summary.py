@@ -6,7 +6,13 @@ from collections.abc import Iterable, Sequence
 
 from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Cell
-from dlperf_sdk.reports.fastest import describe_shared_facts, format_excluded, lead
+from dlperf_sdk.reports.fastest import (
+    TITLE,
+    describe_shared_facts,
+    format_excluded,
+    lead_without_values,
+    list_unmeasured,
+)
 from dlperf_sdk.reports.html.page import Tile
 from dlperf_sdk.reports.numbers import format_count, quantity
 from dlperf_sdk.results.result import Result
@@ -76,7 +82,8 @@ UNDECIDED = "no clear lead"
 def fastest_tiles(rankings: Sequence[Ranking], at_most: int) -> tuple[Tile, ...]:
     """Return tiles with the fastest framework, from the first ranking of each model and precision.
 
-    If the lead is not significant, the tile says so in place of a framework.
+    Rankings of the same model, precision, topology and batch size, such as with and without clipping, are one tile. It
+    names no framework if they have different ones, or if a lead is not significant.
 
     Args:
         rankings: The rankings, the most important first.
@@ -84,20 +91,52 @@ def fastest_tiles(rankings: Sequence[Ranking], at_most: int) -> tuple[Tile, ...]
     """
     tiles: dict[tuple[str, ...], Tile] = {}
     for ranking in rankings:
-        first, facts = ranking.entries[0], ranking.facts
-        tile_key = (str(facts.get("model", "")), str(facts.get("precision", "")))
-        if tile_key in tiles:
-            continue
-        case = [tile_key[0], f"{facts['topology']}", tile_key[1], f"batch {facts['batch_size']}"]
-        case += [text for text in [describe_shared_facts(ranking, rankings)] if text]
-        excluded = format_excluded(ranking)
-        name, note = str(first.facts.get(ranking.factor)), quantity(first.throughput, first.unit)
-        if ranking.comparison.significant is False:
-            name, note = UNDECIDED, f"{name} {note}"
-        note += f": {lead(ranking).text}"
-        if excluded:
-            note += f". Not compared: {excluded}"
-        tiles[tile_key] = Tile(f"Fastest: {' · '.join(case)}", name, f"{note}.")
-        if len(tiles) == at_most:
-            break
+        tile_key = _question(ranking)[:2]
+        if tile_key not in tiles:
+            same = [other for other in rankings if _question(other) == _question(ranking)]
+            tiles[tile_key] = _fastest_tile(same, rankings)
+            if len(tiles) == at_most:
+                break
     return tuple(tiles.values())
+
+
+def _question(ranking: Ranking) -> tuple[str, ...]:
+    names = ("model", "precision", "topology", "batch_size")
+    return (*(str(ranking.facts.get(name, "")) for name in names), ranking.entries[0].unit)
+
+
+def _fastest_tile(same: Sequence[Ranking], rankings: Sequence[Ranking]) -> Tile:
+    """Return the tile of rankings that answer the same question, with the lead of each."""
+    ordered = sorted(same, key=lambda ranking: -ranking.entries[0].throughput)
+    settings = [describe_shared_facts(ranking, rankings) for ranking in ordered]
+    facts = ordered[0].facts
+    case = [str(facts.get("model", "")), str(facts["topology"]), str(facts.get("precision", ""))]
+    case.append(f"batch {facts['batch_size']}")
+    if len(ordered) == 1 and settings[0]:
+        case.append(settings[0])
+        settings = [""]
+    names = list(dict.fromkeys(str(ranking.entries[0].facts.get(ranking.factor)) for ranking in ordered))
+    value = names[0] if len(names) == 1 else f"{' or '.join(names)}: it depends"
+    if any(ranking.comparison.significant is False for ranking in ordered):
+        value = UNDECIDED
+    parts = [
+        f"{setting}: {_answer(ranking, rankings)}" if setting else _answer(ranking, rankings)
+        for setting, ranking in zip(settings, ordered, strict=True)
+    ]
+    text = f"{'; '.join(parts)}."
+    if all(ranking.comparison.low is None for ranking in ordered):
+        text += " No interval: perhaps noise."
+    excluded = format_excluded(ordered[0], [ranking.entries[0] for ranking in ordered])
+    if excluded:
+        text += f" Not compared: {excluded}."
+    return Tile(f"Fastest: {' · '.join(case)}", value, text, section=TITLE)
+
+
+def _answer(ranking: Ranking, rankings: Sequence[Ranking]) -> str:
+    """Return the fastest case with its version, its throughput, its lead, and who was not measured."""
+    first = ranking.entries[0]
+    version = str(first.facts.get("framework_version", "")).partition("+")[0]
+    name = " ".join(filter(None, (str(first.facts.get(ranking.factor)), version)))
+    unmeasured = list_unmeasured(ranking, rankings)
+    missing = f", {', '.join(unmeasured)} not measured" if unmeasured else ""
+    return f"{name} at {quantity(first.throughput, first.unit)}, {lead_without_values(ranking).text}{missing}"

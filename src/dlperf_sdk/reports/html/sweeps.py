@@ -12,7 +12,7 @@ from dlperf_sdk.reports.blocks import Block, Cell, Column, Paragraph, Table
 from dlperf_sdk.reports.html import line_charts
 from dlperf_sdk.reports.html.chart_parts import MOST_SERIES
 from dlperf_sdk.reports.html.page import Abreast, Plot, Section
-from dlperf_sdk.reports.html.rates import MAX_WORKLOADS, fold_workloads
+from dlperf_sdk.reports.html.rates import MAX_WORKLOADS, choose_workload
 from dlperf_sdk.reports.numbers import Scale, common_scale, format_count, quantity
 from dlperf_sdk.reports.series import Merged, labels
 from dlperf_sdk.reports.sweeps import Sweep, size_of, sweeps
@@ -63,8 +63,8 @@ def _section(
         (_title(*case_names), (Abreast(tuple(_plots(_title(*case_names), group, memory))),))
         for (*case_names, _), group in ordered[:MAX_WORKLOADS]
     ]
-    lede = "One case with different sizes is one curve. Different sizes are different work: a curve is no ranking."
-    return Section(title, (*_best_batch_sizes(merged), *fold_workloads(parts, len(ordered))), lede)
+    lede = "A curve is one case with different sizes, which are different work: it is no ranking."
+    return Section(title, (*_best_batch_sizes(merged), *choose_workload(parts, len(ordered))), lede)
 
 
 def _best_batch_sizes(merged: Sequence[Merged]) -> list[Block]:

@@ -114,7 +114,7 @@
       table.tBodies[0].replaceChildren(...shown);
       const many = (count) => count.toLocaleString("en");
       const of = state.found.length === rows.length ? many(rows.length) : `${many(state.found.length)} found of ${many(rows.length)}`;
-      status.textContent = state.found.length ? `Rows ${many(state.from + 1)} to ${many(to)} of ${of}` : "No row is like that.";
+      status.textContent = state.found.length ? `Rows ${many(state.from + 1)} to ${many(to)} of ${of}` : "No row matches the search and the filters.";
       back.disabled = state.from === 0;
       on.disabled = to >= state.found.length;
       back.hidden = on.hidden = state.found.length <= step;
@@ -153,6 +153,11 @@
       select.addEventListener("change", () => {
         if (select.value) state.wanted.set(at, select.value); else state.wanted.delete(at);
         find();
+        // The plots of what was filtered are shown, where the section has them.
+        for (const choice of box.closest("section").querySelectorAll(".choice > label > select")) {
+          const option = select.value && [...choice.options].find((each) => each.textContent.startsWith(select.value));
+          if (option) { choice.value = option.value; choice.dispatchEvent(new Event("change")); }
+        }
       });
       tools.append(make("label", {}, label, select));
     }
@@ -166,10 +171,23 @@
   };
   for (const box of document.querySelectorAll(".sortable")) sortable(box);
 
+  // -- parts of which one is chosen; without a script all of them are there, folded
+
+  for (const box of document.querySelectorAll(".choice")) {
+    const parts = [...box.querySelectorAll(":scope > details")];
+    const select = make("select", {}, ...parts.map((part, at) =>
+      make("option", { value: String(at), textContent: part.querySelector("summary").textContent })));
+    const choose = () => parts.forEach((part, at) => { part.hidden = String(at) !== select.value; part.open = !part.hidden; });
+    select.addEventListener("change", choose);
+    box.classList.add("chosen");
+    box.prepend(make("label", {}, `Show ${box.dataset.label}`, select));
+    choose();
+  }
+
   // -- plots
 
-  // On a narrow screen a row's label is broken into lines, so that none is cut.
-  const wrapLabels = (spec) => {
+  // A row's label that is too long is broken into lines, so that none is cut.
+  const wrapLabels = (spec, letters) => {
     const rows = spec.data.values.filter((row) => "label" in row);
     if (!rows.length) return;
     let most = 1;
@@ -177,7 +195,7 @@
       const lines = [""];
       for (const word of label.split(" ")) {
         const last = lines.length - 1;
-        if (lines[last] && lines[last].length + word.length > 17) lines.push(word);
+        if (lines[last] && lines[last].length + word.length > letters) lines.push(word);
         else lines[last] = lines[last] ? `${lines[last]} ${word}` : word;
       }
       most = Math.max(most, lines.length);
@@ -190,7 +208,7 @@
     }
     spec.config.lineBreak = "\n";
     const labels = new Set(rows.map((row) => row.label)).size;
-    spec.height = Math.max(spec.height, labels * (most * 13 + 8));
+    if (most > 1) spec.height = Math.max(spec.height, labels * (most * 13 + 8));
   };
 
   const draw = async (figure) => {
@@ -198,8 +216,10 @@
     const spec = JSON.parse(figure.querySelector("script").textContent);
     const width = drawing.clientWidth;
     const narrow = width < 560;
-    spec.config.axisY = { ...spec.config.axisY, labelLimit: Math.max(100, Math.round(width * (narrow ? 0.42 : 0.36))) };
-    if (narrow) wrapLabels(spec);
+    const limit = Math.max(100, Math.round(width * (narrow ? 0.42 : 0.36)));
+    spec.config.axisY = { ...spec.config.axisY, labelLimit: limit };
+    // A letter takes seven pixels.
+    wrapLabels(spec, Math.floor(limit / 7));
     // `ast`: expressions are interpreted, not compiled, so that the policy need not allow eval.
     await vegaEmbed(drawing, spec, {
       ast: true, actions: false, renderer: "svg", defaultStyle: false,
@@ -235,7 +255,10 @@
   const unfold = () => {
     const target = location.hash && document.getElementById(location.hash.slice(1));
     const part = target && target.querySelector(":scope > details.part");
-    if (part) part.open = true;
+    if (part && !part.open) {
+      part.open = true;
+      target.scrollIntoView();
+    }
   };
   window.addEventListener("hashchange", unfold);
   unfold();
