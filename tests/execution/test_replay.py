@@ -16,7 +16,7 @@ from dlperf_sdk import RunSpec
 from dlperf_sdk.cli import remote_runs
 from dlperf_sdk.documents import schema
 from dlperf_sdk.errors import DlperfError, DocumentError, InvalidRecord, UsageError
-from dlperf_sdk.execution import case, replay
+from dlperf_sdk.execution import case_record, replay
 from dlperf_sdk.worker.agent import link
 
 
@@ -182,7 +182,7 @@ def test_variables_that_are_not_text_are_refused_before_storing(told, tmp_path, 
 
 
 def test_a_result_that_breaks_its_schema_is_not_written(told, tmp_path, monkeypatch):
-    monkeypatch.setattr(case, "nodes_from", lambda event, count: ("x",))
+    monkeypatch.setattr(case_record, "nodes_from", lambda event, count: ("x",))
     with pytest.raises(InvalidRecord, match=r"was not written: .*hardware\[0\]"):
         ingested(told, tmp_path)
     assert not list(tmp_path.rglob("result.json"))

@@ -8,68 +8,38 @@ all of them; a campaign takes many cases, one attempt at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-import attrs
-from attrs import define, field
+from attrs import define
 
 from dlperf_sdk import environments
-from dlperf_sdk.documents.json_values import format_value, now
-from dlperf_sdk.errors import DocumentError, InvalidRecord, RunFailed, StoreError
-from dlperf_sdk.execution.damaged_environment import add_repair_advice
+from dlperf_sdk.documents.json_values import now
+from dlperf_sdk.errors import DocumentError, InvalidRecord, RunFailed
+from dlperf_sdk.execution.case_record import CaseRecord
 from dlperf_sdk.execution.launch import launch
-from dlperf_sdk.execution.prepare import PreparedCase, check_parity, prepare_case
-from dlperf_sdk.execution.resource_failures import resource_failure
+from dlperf_sdk.execution.prepare import check_parity, prepare_case
 from dlperf_sdk.execution.summarize import summarize
 from dlperf_sdk.execution.tracing import STEPS, take_trace
 from dlperf_sdk.hookspecs import Observers
-from dlperf_sdk.parity.evidence import REFERENCE_CASE, ParityRun, evaluate_parity
-from dlperf_sdk.planning.plan import Plan, make_plan
+from dlperf_sdk.parity.evidence import REFERENCE_CASE
+from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.planning.secret_variables import conceal_secrets
 from dlperf_sdk.registry.plugins import Registry
-from dlperf_sdk.results import metrics
-from dlperf_sdk.results.agent_events import attempt_outcome, failure_from, nodes_from, text_from
-from dlperf_sdk.results.records import Failure, Repeat
-from dlperf_sdk.results.result import Environment, Parity, Result, Stopping
-from dlperf_sdk.results.run_directory import RunDirectory
+from dlperf_sdk.results.records import Failure
+from dlperf_sdk.results.result import Environment, Result
 from dlperf_sdk.results.store import ResultStore, new_run_id
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.secret_values import remove_secrets
-from dlperf_sdk.worker.agent.stopping import decide
 
 
 @define
-class Case:
-    """One case: its spec, its plan, and everything that was recorded about it so far.
+class Case(CaseRecord):
+    """One case, from its spec to its result, with everything that was recorded about it so far.
 
-    Only its own methods change it. Attempts are written to its directory before an observer is notified of them.
+    Only its own methods change it.
     """
-
-    id: str
-    spec: RunSpec
-    registry: Registry
-    observers: Observers
-    started_at: str
-    plan: Plan | None
-    """None if the case was refused."""
-    failure: Failure | None = None
-    directory: RunDirectory | None = None
-    """The run's directory in the store; None without a store."""
-    environment: Environment | None = None
-    hardware: tuple[Mapping[str, Any], ...] = ()
-    """Description of each node, as it reports itself."""
-    repeats: list[Repeat] = field(factory=list)
-    notes: list[str] = field(factory=list)
-    parity: Parity | None = None
-    _prepared: PreparedCase | None = None
-    _parity_run: ParityRun | None = None
-    """The parity run that the first launch takes, before anything is measured."""
-    _notes_written: int = 0
-    """Number of notes that belong to attempts that are over."""
 
     @classmethod
     def begin(
@@ -214,15 +184,6 @@ class Case:
         self.repeats, self.notes, self.hardware, self.parity = [], [], (), None
         return self.conclude()
 
-    def report(self, stage: str, detail: str) -> None:
-        """Notify the observers of one line of progress.
-
-        Args:
-            stage: The stage, such as `environment` or `parity`; see `Hooks.dlperf_stage`.
-            detail: The line; values of secret variables are removed from it.
-        """
-        self.observers.notify("dlperf_stage", run_id=self.id, stage=stage, detail=remove_secrets(detail))
-
     def announce(self) -> None:
         """Write the plan, then notify the observers that the case starts. Does nothing for a case that was refused.
 
@@ -235,141 +196,6 @@ class Case:
             self.directory.write_plan(self.plan.to_dict())
         place = None if self.directory is None else str(self.directory.path)
         self.observers.notify("dlperf_run_started", run_id=self.id, plan=self.plan, directory=place)
-
-    def note(self, *sentences: str) -> None:
-        """Add sentences to the result's notes; values of secret variables are removed from them."""
-        self.notes += map(remove_secrets, sentences)
-
-    def fail(self, failure: Failure | None) -> None:
-        """Record a failure of the case, unless the case has one already or `failure` is None."""
-        self.failure = self.failure or failure
-
-    def withdraw_failure(self) -> None:
-        """Remove the recorded failure, which was not caused by the case, so that the case continues."""
-        self.failure = None
-
-    def record_store_failure(self, error: StoreError) -> None:
-        """Record that the store failed: as the case's failure, or as a note if the case has failed already."""
-        text = str(error) if self.directory is None else str(error).replace(f"{self.directory.path}/", "")
-        message = f"The store failed in the middle of the run: {text} What had been written before is kept."
-        if self.failure is None:
-            self.failure = Failure("unavailable", message)
-        elif self.failure.message != message:
-            self.note(message)
-
-    @contextmanager
-    def record_failures(self) -> Iterator[None]:
-        """Record an exception of the block as the case's failure.
-
-        RunFailed, and exceptions that show that a resource of this machine ran out, end the block without being
-        raised. An interruption is recorded and raised again as KeyboardInterrupt; so is what fails while one is
-        handled, since Python's own locks may answer a Ctrl-C with a RuntimeError. All other exceptions pass through
-        unrecorded.
-        """
-        try:
-            yield
-        except BaseException as error:
-            if _is_interruption(error):
-                self.failure = Failure("interrupted", "The run was interrupted; finished repeats are kept.")
-                raise KeyboardInterrupt from error
-            failure = resource_failure(error)
-            if isinstance(error, RunFailed):
-                failure = error.failure or Failure(error.kind, str(error))
-                failure = attrs.evolve(failure, message=remove_secrets(failure.message))
-            if failure is None:
-                raise
-            self.failure = failure
-
-    def record_environment(self, environment: Environment) -> None:
-        """Record the environment of the workers, and write it to the run's directory.
-
-        Raises:
-            StoreError: The environment cannot be written.
-        """
-        self.environment = environment
-        if self.directory is not None:
-            self.directory.write_environment(environment)
-
-    def record_parity(self, parity: Parity | ParityRun) -> None:
-        """Record the evidence of parity; or the parity run that the next launch takes before anything is measured."""
-        if isinstance(parity, ParityRun):
-            self._parity_run = parity
-        else:
-            self.parity = parity
-
-    def stopping(self) -> Stopping | None:
-        """Return the decision of the protocol's stopping rule to end the repeats; None if more are to be taken."""
-        rates = [metrics.throughput(repeat) for repeat in self.repeats]
-        decision = decide(rates, attrs.asdict(self.spec.resolved_protocol()))
-        return Stopping(decision.rule, decision.met, decision.detail) if decision.stop else None
-
-    def record_event(self, event: Mapping[str, Any]) -> None:
-        """Record one event of agent 0. A finished repeat is on disk when this returns.
-
-        A failure in an event becomes the case's failure. Events that are not recorded here, such as `progress`, are
-        forwarded to the observers.
-
-        Args:
-            event: The event, as agent 0 sent it; it is validated here.
-
-        Raises:
-            InvalidRecord: The event, or a record in it, breaks the protocol; the rest of the stream is useless.
-            RunFailed: The parity run failed for a reason that ends the case as well.
-            StoreError: The attempt or a log cannot be written.
-        """
-        try:
-            match event["event"]:
-                case "agents-ready":
-                    self.hardware = nodes_from(event, self.spec.topology.nodes)
-                case "parity-ended":
-                    if self._parity_run is not None:
-                        self.parity = evaluate_parity(self._parity_run, event)
-                case "note":
-                    self.note(text := text_from(event))
-                    self.report("note", text)
-                case "attempt-ended":
-                    self._end_attempt(event)
-                case "log":
-                    if self.directory is not None:
-                        self.directory.append_log(event)
-                case "ended":
-                    if event["failure"] is not None:
-                        self.fail(self._add_advice(failure_from(event["failure"])))
-                    elif self.failure is None and not self.repeats:
-                        raise InvalidRecord("Node 0 reports the end of the run, but no repeat has come back.")
-                case _:
-                    self.observers.forward(self.id, event)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InvalidRecord(
-                f"The event {format_value(event.get('event'))} from node 0 breaks the protocol: "
-                f"{type(error).__name__}: {error}"
-            ) from error
-
-    def _add_advice(self, failure: Failure) -> Failure:
-        return add_repair_advice(failure, self._prepared.environment if self._prepared else None)
-
-    def _end_attempt(self, event: Mapping[str, Any]) -> None:
-        outcome = attempt_outcome(event)
-        if isinstance(outcome, Failure):
-            outcome = self._add_advice(outcome)
-            self.failure, status, throughput = outcome, outcome.kind, None
-        else:
-            # Added before it is written: an interruption in between must not make result and attempts differ.
-            self.repeats.append(outcome)
-            status, throughput = "ok", metrics.throughput(outcome)
-        if self.directory is not None:
-            notes = self.notes[self._notes_written :]
-            self.directory.write_attempt({**event, "nodes": list(self.hardware), "notes": notes})
-        self._notes_written = len(self.notes)
-        self.observers.notify(
-            "dlperf_repeat_ended",
-            run_id=self.id,
-            attempt=event["attempt"],
-            status=status,
-            throughput=throughput,
-        )
-        if isinstance(outcome, Failure) and event["failure"] is None:
-            raise InvalidRecord(outcome.message)
 
     def _open_directory(self, store: ResultStore, resume: bool) -> None:
         """Make the directory, or reopen it and read the attempts back; write the spec."""
@@ -384,10 +210,3 @@ class Case:
         else:
             self.directory = store.open_run(self.id)
         self.directory.write_spec(self.spec)
-
-
-def _is_interruption(error: BaseException | None) -> bool:
-    """Return True for a KeyboardInterrupt, and for what was raised while one was being handled."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__context__
-    return error is not None
