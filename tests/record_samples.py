@@ -48,6 +48,7 @@ def record(
         audit_seeded=True,
         skipped_steps=0,
         prefetched_batches=0,
+        input_queue=None,
         peak_host_memory=1000 + rank,
         peak_device_memory=2000 + rank,
         phases={},

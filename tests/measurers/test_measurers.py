@@ -17,7 +17,7 @@ from dlperf_sdk.measurers.peaks import _TABLE, peak
 from dlperf_sdk.measurers.power import Power
 from dlperf_sdk.measurers.step_time import StepTime
 from dlperf_sdk.measurers.throughput import Throughput
-from dlperf_sdk.results.records import Repeat, Series, Window
+from dlperf_sdk.results.records import InputQueue, Repeat, Series, Window
 from dlperf_sdk.worker.request import resolve
 
 ALL = (Throughput, StepTime, Memory, Power, Flops)
@@ -74,6 +74,22 @@ def test_step_times_are_those_of_the_slowest_and_name_their_clock() -> None:
 def test_percentiles_that_the_steps_do_not_reach_are_absent() -> None:
     assert "step-time-p99" not in summary(StepTime(), measured(repeats(step_times=(0.1,) * 99)))
     assert "step-time-p90" not in summary(StepTime(), measured(repeats(step_times=(0.1,) * 9)))
+
+
+def test_the_rate_of_queues_is_that_of_all_processes_and_their_depth_the_lowest() -> None:
+    def case(*queues: InputQueue | None) -> Measured:
+        repeats = (
+            Repeat(a, tuple(record(rank, a, input_queue=queue) for rank, queue in enumerate(queues)))
+            for a in range(2)
+        )
+        return measured(tuple(repeats))
+
+    actual = summary(StepTime(), case(InputQueue(20, 0.5, 40), InputQueue(10, 1.0, 15)))
+    assert (actual["input-rate"].value, actual["input-rate"].unit) == (4 * (20 / 0.5 + 10 / 1.0), "img/s")
+    assert actual["input-queue-depth"].value == 1.5
+    for unknown in (None, InputQueue(0, 0.0, 0)):
+        names = set(summary(StepTime(), case(InputQueue(20, 0.5, 40), unknown)))
+        assert not names & {"input-rate", "input-queue-depth"} and "data-wait" in names
 
 
 def test_memory_is_that_of_the_largest_process() -> None:

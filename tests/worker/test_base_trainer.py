@@ -2,6 +2,7 @@
 
 import itertools
 import types
+from time import monotonic, sleep
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from dlperf_sdk.worker import canonical, data
 from dlperf_sdk.worker.base_trainer import BaseTrainer, ManifestError
 from dlperf_sdk.worker.loading import Loader
 from dlperf_sdk.worker.precision import Precision, name_precision
+from dlperf_sdk.worker.python_queue import QueueFeed
 from dlperf_sdk.worker.sources import SOURCES, Source, replace_sources
 from dlperf_sdk.worker.unsupported import Unsupported
 
@@ -160,6 +162,58 @@ def test_synthetic_batches_are_the_canonical_shards_in_the_networks_layout(sourc
             np.testing.assert_array_equal(actual["image"], wanted["image"].transpose(0, 2, 3, 1))
             assert actual["image"].flags.c_contiguous
     assert trainer.prefetched_batches() == 0 and "data" not in trainer.observed()
+
+
+@pytest.fixture
+def queued():
+    """A trainer of two replicas whose batches come from threads, which end with the test."""
+    trainer = Linear(request(layout="nhwc", data={"source": "python-queue"}), replicas=(2, 5))
+    batches = trainer.batches()
+    yield trainer, batches
+    for feed in trainer.loaders:
+        feed.close()
+        feed.thread.join(60)
+        assert not feed.thread.is_alive()
+
+
+def test_a_thread_per_replica_queues_copies_of_the_canonical_shards(queued):
+    trainer, batches = queued
+    expected = [canonical.batch(INPUTS, 4, shard, 0) for shard in (2, 5)]
+    taken = list(itertools.islice(batches, 4))
+    for batch in taken:
+        for actual, wanted in zip(batch, expected, strict=True):
+            np.testing.assert_array_equal(actual["x"], wanted["x"])
+            np.testing.assert_array_equal(actual["image"], wanted["image"].transpose(0, 2, 3, 1))
+    taken[0][0]["x"][:] = -1
+    np.testing.assert_array_equal(taken[3][0]["x"], expected[0]["x"])
+    np.testing.assert_array_equal(trainer.host_batches()[0]["x"], expected[0]["x"])
+    assert len({feed.thread.ident for feed in trainer.loaders}) == 2
+    assert trainer.prefetched_batches() == 3
+    facts = {"source": "python-queue", "samples_per_replica": 4, "queue_size": 2}
+    assert trainer.observed()["data"] == facts
+
+
+def test_the_counts_of_queued_batches_are_those_of_all_threads(queued):
+    trainer, batches = queued
+    assert Linear(request()).input_counts() is None
+    for _ in range(5):
+        next(batches)
+    # Each thread puts the fifth batch, and those that fill the queue, before it counts no more.
+    deadline = monotonic() + 60
+    while (counts := trainer.input_counts()).batches < 2 * 7 and monotonic() < deadline:
+        sleep(0.001)
+    assert counts.batches == 2 * 7 and counts.seconds > 0
+    assert 2 * 2 <= counts.depth <= 2 * counts.batches
+    next(batches)
+    assert counts.changes_since(counts) == {"batches": 0, "seconds": 0.0, "depth": 0}
+
+
+def test_a_batch_that_cannot_be_copied_raises_its_error_in_the_training_loop():
+    feed = QueueFeed({"x": np.ones(3), "y": object()}, request(data={"source": "python-queue"}))
+    with pytest.raises(AttributeError, match="copy"):
+        next(feed)
+    feed.thread.join(60)
+    assert not feed.thread.is_alive()
 
 
 def test_every_replica_has_a_loader_and_the_facts_are_of_the_fewest_samples():

@@ -1,4 +1,4 @@
-"""The distribution of the step times, and the time spent waiting for input."""
+"""The distribution of the step times, the time spent waiting for input, and the queue of the input."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ _PERCENTILES = (("median", 50, 1), ("p90", 90, 10), ("p99", 99, 100))
 
 
 class StepTime(Measurer):
-    """Measurer of `step-time-median`, `step-time-p90`, `step-time-p99` and `data-wait`."""
+    """Measurer of `step-time-median`, `step-time-p90`, `step-time-p99`, `data-wait`, and of queues of batches.
+
+    `input-rate` and `input-queue-depth` exist only if Python threads queue the batches, as with `python-queue`.
+    """
 
     name: ClassVar[str] = "step-time"
 
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
-        """Return percentiles of the step times in seconds, and `data-wait` in % of the window.
+        """Return percentiles of the step times in seconds, `data-wait` in % of the window, and what queues did.
 
         Empty without repeats. Per step, the slowest process counts. p90 needs 10 steps per repeat, and p99 100.
         """
@@ -38,4 +41,19 @@ class StepTime(Measurer):
         ]
         waits = [100 * metrics.data_wait_fraction(repeat) for repeat in measured.repeats]
         note = "share of the window, of the process that waited longest for its input"
-        return (*results, metrics.metric("data-wait", "%", waits, note))
+        return (
+            *results,
+            metrics.metric("data-wait", "%", waits, note),
+            *metrics.measured_metric(
+                "input-rate",
+                measured.unit,
+                [metrics.input_rate(repeat, measured.batch_size) for repeat in measured.repeats],
+                "rate at which the threads that queue batches can make them; all processes together",
+            ),
+            *metrics.measured_metric(
+                "input-queue-depth",
+                "batches",
+                [metrics.queue_depth(repeat) for repeat in measured.repeats],
+                "mean after a batch was queued, of the process with the lowest",
+            ),
+        )

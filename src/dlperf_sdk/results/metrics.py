@@ -37,6 +37,37 @@ def data_wait_fraction(repeat: Repeat) -> float:
     return max(math.fsum(record.data_waits) / record.window.seconds for record in repeat.records)
 
 
+def input_rate(repeat: Repeat, batch_size: int) -> float | None:
+    """Return the samples per second that the queueing threads of all trainers can make together.
+
+    The time in which a thread waits for room in its queue does not count. None if a trainer has no such thread, or
+    queued no batch inside the window.
+
+    Args:
+        repeat: The finished repeat.
+        batch_size: Samples in a batch of one replica.
+    """
+    rates = [
+        batch_size * len(record.replicas) * record.input_queue.batches / record.input_queue.seconds
+        for record in repeat.records
+        if record.input_queue is not None and record.input_queue.seconds > 0
+    ]
+    return math.fsum(rates) if len(rates) == len(repeat.records) else None
+
+
+def queue_depth(repeat: Repeat) -> float | None:
+    """Return the mean number of batches in a queue after one was put in, for the trainer with the smallest mean.
+
+    None if a trainer has no such queue, or queued no batch inside the window.
+    """
+    depths = [
+        record.input_queue.depth / record.input_queue.batches
+        for record in repeat.records
+        if record.input_queue is not None and record.input_queue.batches > 0
+    ]
+    return min(depths) if len(depths) == len(repeat.records) else None
+
+
 def percentile(values: Sequence[float], percent: float) -> float:
     """Return the value below which `percent` % of the values lie, interpolated linearly between neighbors.
 

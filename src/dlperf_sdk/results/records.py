@@ -91,6 +91,18 @@ class BatchAccount:
 
 
 @frozen
+class InputQueue:
+    """Activity, inside the window, of the threads that queue a process's batches."""
+
+    batches: Count
+    """Number of batches that the threads put into the queues; each is the batch of one replica."""
+    seconds: Seconds
+    """Seconds in which the threads made these batches, without the waits for room in a queue."""
+    depth: Count
+    """Number of batches in a queue after one was put in, summed over all batches."""
+
+
+@frozen
 class Replica:
     """The digest and the losses of one replica."""
 
@@ -163,6 +175,8 @@ class Record(WorkerRecord):
     """Steps inside the window that the loss scaler skipped."""
     prefetched_batches: Count
     """Batches that the input pipeline can hold ready."""
+    input_queue: InputQueue | None
+    """Activity of the threads that queue batches; null if the data source has none."""
     peak_host_memory: Count
     """Bytes of host memory at the peak, since the start of the process."""
     peak_device_memory: Count | None

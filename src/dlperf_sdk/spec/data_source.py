@@ -68,6 +68,10 @@ DATA_SOURCES = Table(
         DataSource(name="synthetic", help="The canonical batch, made on the device before the first step."),
         DataSource(name="synthetic-host", help="The canonical batch, copied from host memory for each step."),
         DataSource(
+            name="python-queue",
+            help="Copies of the canonical batch, which a Python thread of the trainer's process puts into a queue.",
+        ),
+        DataSource(
             name="images",
             help="JPEG files, one folder per class: decoded, cropped and mirrored at random, and normalized, in "
             "parallel loaders.",

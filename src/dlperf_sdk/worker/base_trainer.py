@@ -21,8 +21,8 @@ import numpy
 
 from dlperf_sdk.worker import canonical
 from dlperf_sdk.worker.batch_accounting import label_of
-from dlperf_sdk.worker.interface import Runtime, Step
-from dlperf_sdk.worker.loading import Loader, lay_out
+from dlperf_sdk.worker.interface import InputCounts, Runtime, Step
+from dlperf_sdk.worker.loading import BatchFeed, Loader, lay_out
 from dlperf_sdk.worker.precision import Precision, name_precision
 from dlperf_sdk.worker.processes import Process
 from dlperf_sdk.worker.request import Request
@@ -69,8 +69,8 @@ class BaseTrainer(TrainerHooks):
         counting."""
         self.skipped: Any = 0
         """Steps whose update the loss scaler skipped: an int, or a number on the device that `int()` reads."""
-        self.loaders: List[Loader] = []
-        """The loaders of this process's replicas, set by `load`; empty if the data source needs none, as with
+        self.loaders: List[BatchFeed] = []
+        """The feeds of this process's replicas, set when the data source is opened; empty if it needs none, as with
         synthetic data."""
         self.product_types = []
         self._host_batches: Optional[List[HostBatch]] = None
@@ -171,6 +171,11 @@ class BaseTrainer(TrainerHooks):
     def prefetched_batches(self) -> int:
         """Return the number of batches per replica that the loaders may hold ready; 0 without loaders."""
         return max((loader.prefetched for loader in self.loaders), default=0)
+
+    def input_counts(self) -> Optional[InputCounts]:
+        """Return the sums of what the threads of this process that queue batches have done; None without threads."""
+        counts = [loader.counts for loader in self.loaders if loader.counts is not None]
+        return InputCounts(*map(sum, zip(*counts))) if counts else None
 
     # The step.
 

@@ -20,6 +20,21 @@ class Step(NamedTuple):
     is unknown; then no batch of this process is verified."""
 
 
+class InputCounts(NamedTuple):
+    """Counts of what the threads that queue a process's batches have done so far."""
+
+    batches: int
+    """Number of batches that were put into the queues; each is the batch of one replica."""
+    seconds: float
+    """Seconds in which these batches were made, without the waits for room in a queue."""
+    depth: int
+    """Number of batches in a queue after one was put in, summed over all batches."""
+
+    def changes_since(self, earlier: "InputCounts") -> Dict[str, Any]:
+        """Return the differences from earlier counts, as the record has them: by field name."""
+        return {name: getattr(self, name) - getattr(earlier, name) for name in self._fields}
+
+
 class Runtime:
     """The framework inside one worker process.
 
@@ -294,6 +309,16 @@ class Trainer:
         It must be small against the number of steps in the window.
         """
         return 0
+
+    def input_counts(self) -> Optional[InputCounts]:
+        """Return what the threads of this process that queue batches have done so far.
+
+        Called between steps, never inside the window.
+
+        Returns:
+            The sums over all threads; None, the default, without such threads.
+        """
+        return None
 
     def observed(self) -> Dict[str, Any]:
         """Return the settings in effect as JSON values, under the names of the request.

@@ -1,10 +1,11 @@
 """Prepared data as batches: the samples of a replica and their order, and the interface of a framework's loaders."""
 
-from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy
 
 from dlperf_sdk.worker import data
+from dlperf_sdk.worker.interface import InputCounts
 from dlperf_sdk.worker.request import Request
 
 PREFETCH = 2
@@ -85,8 +86,35 @@ class Draws:
         return data.draws(self._request, self._replica)
 
 
-class Loader:
-    """An endless iterator over one replica's batches, which parallel loaders prepare in advance.
+class BatchFeed:
+    """An endless iterator over one replica's batches, which are prepared in advance.
+
+    Args:
+        prefetched: Number of batches that can be ready ahead of the one on which the trainer works.
+        facts: Facts about the input for the record, as JSON values; `samples_per_replica` is one of them.
+    """
+
+    def __init__(self, prefetched: int, facts: Dict[str, Any]) -> None:
+        self.prefetched, self.facts = prefetched, facts
+
+    @property
+    def counts(self) -> Optional[InputCounts]:
+        """What a thread that queues the batches has done so far; None, the default, without such a thread."""
+        return None
+
+    def close(self) -> None:
+        """End what prepares the batches."""
+        raise NotImplementedError("a feed of batches implements close()")
+
+    def __iter__(self) -> "BatchFeed":
+        return self
+
+    def __next__(self) -> Any:
+        raise NotImplementedError("a feed of batches implements __next__()")
+
+
+class Loader(BatchFeed):
+    """A feed of batches of a dataset, which parallel loaders prepare.
 
     A framework's loader implements `open`. Each batch is that of a whole optimization step. `data.draws` defines its
     samples and their order, whatever the number of loaders. `next()` raises DataError if a sample cannot be read.
@@ -99,15 +127,14 @@ class Loader:
 
     def __init__(self, dataset: Dataset, request: Request, replica: int) -> None:
         self.workers = int(request.framework_options["loader_workers"])
-        self.prefetched = self.count_prefetched()
-        """Number of batches that can be ready ahead of the one on which the trainer works."""
-        self.facts: Dict[str, Any] = dict(
+        prefetched = self.count_prefetched()
+        facts = dict(
             data.facts(request, replica),
             loader_workers=self.workers,
-            prefetched_batches=self.prefetched,
+            prefetched_batches=prefetched,
             **dataset.facts,
         )
-        """Facts about the input for the record, as JSON values."""
+        super().__init__(prefetched, facts)
         self._batches: Iterator[Any] = iter(self.open(dataset, Draws(request, replica), request))
 
     def count_prefetched(self) -> int:
@@ -129,9 +156,6 @@ class Loader:
     def close(self) -> None:
         """End the loaders now: left to garbage collection, a loader may take a framework seconds."""
         self._batches = iter(())
-
-    def __iter__(self) -> "Loader":
-        return self
 
     def __next__(self) -> Any:
         batch = next(self._batches)

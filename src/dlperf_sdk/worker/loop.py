@@ -68,6 +68,7 @@ def measure(
     samples = 0
     clock = CLOCKS[runtime.clock](runtime)
     runtime.reset_peak_memory()
+    queued = trainer.input_counts()
     progress.enter("ready")
     wait_for_go()
     progress.enter("measure")
@@ -87,6 +88,7 @@ def measure(
     runtime.synchronize()
     end = monotonic()
 
+    queued_until = trainer.input_counts()
     progress.enter("verify")
     read = trainer.read_loss
     changes = [window_state.compare(states[i], window_state.checksums(trainer, i)) for i in indexes]
@@ -106,6 +108,7 @@ def measure(
         "updates": None if updates is None else (trainer.count_updates() or 0) - updates,
         "skipped_steps": trainer.skipped_steps() - skipped,
         "prefetched_batches": trainer.prefetched_batches(),
+        "input_queue": None if queued is None or queued_until is None else queued_until.changes_since(queued),
         "peak_host_memory": runtime.peak_host_memory(),
         "peak_device_memory": runtime.peak_memory(),
         "phases": {

@@ -31,6 +31,14 @@ def synthetic_host(trainer: "BaseTrainer") -> Iterator[Any]:
     return map(trainer.place, itertools.repeat(trainer.stage(trainer.host_batches())))
 
 
+def python_queue(trainer: "BaseTrainer") -> Iterator[Any]:
+    """Start a thread per replica that queues copies of the canonical batch; return these, copied to the devices."""
+    from dlperf_sdk.worker.python_queue import QueueFeed
+
+    trainer.loaders = [QueueFeed(batch, trainer.request) for batch in trainer.host_batches()]
+    return map(trainer.place, zip(*trainer.loaders))
+
+
 def images(trainer: "BaseTrainer") -> Iterator[Any]:
     """Start a trainer's loaders of JPEGs, which Pillow decodes; return their batches as `BaseTrainer.load` does."""
     from dlperf_sdk.worker.jpeg import JpegImages
@@ -48,6 +56,7 @@ def text(trainer: "BaseTrainer") -> Iterator[Any]:
 SOURCES: Dict[str, Source] = {
     "synthetic": Source(synthetic, of_canonical_batch),
     "synthetic-host": Source(synthetic_host, of_canonical_batch),
+    "python-queue": Source(python_queue, of_canonical_batch),
     "images": Source(images, of_images),
     "text": Source(text, of_text),
 }
