@@ -31,7 +31,6 @@ from dlperf_sdk import (
     rerun,
     run,
 )
-from dlperf_sdk.api import spec_from
 from dlperf_sdk.errors import (
     CampaignError,
     Crashed,
@@ -47,6 +46,7 @@ from dlperf_sdk.errors import (
     UsageError,
 )
 from dlperf_sdk.launchers.local import Local
+from dlperf_sdk.planning.spec_arguments import spec_from
 from dlperf_sdk.planning.spec_file import load_spec
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.consistency import check_directory

@@ -5,17 +5,15 @@ Each function imports its dependencies when it is called, so that `from dlperf_s
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dlperf_sdk.errors import DlperfError, UnknownName, UsageError
+from dlperf_sdk.errors import DlperfError, UsageError
 from dlperf_sdk.folders import CAMPAIGNS, RESULTS
-from dlperf_sdk.spec.run_spec import RunSpec
 
 if TYPE_CHECKING:
     from dlperf_sdk.campaigns.campaign import Campaign
@@ -27,8 +25,7 @@ if TYPE_CHECKING:
     from dlperf_sdk.registry.plugins import Registry
     from dlperf_sdk.results.result import Environment, Result
     from dlperf_sdk.results.store import ResultStore
-
-_FIELDS = {field.name for field in attrs.fields(RunSpec)}
+    from dlperf_sdk.spec.run_spec import RunSpec
 
 
 def run(
@@ -80,11 +77,12 @@ def run(
     from dlperf_sdk.execution.case import Case
     from dlperf_sdk.execution.execute import execute
     from dlperf_sdk.hookspecs import Observers
+    from dlperf_sdk.planning.spec_arguments import keyword_only_names, spec_from
     from dlperf_sdk.progress.watching import watching
     from dlperf_sdk.registry.plugins import Registry
 
     registry = registry or Registry()
-    run_spec = spec_from(spec, model, fields, _keywords(run), registry)
+    run_spec = spec_from(spec, model, fields, keyword_only_names(run), registry)
     data.check_exists(run_spec.data)
     with watching(progress) as displays:
         loaded = Observers.load([*observers, *displays])
@@ -198,9 +196,12 @@ def dry_run(
         Unavailable: the launcher cannot place the case from this machine.
     """
     from dlperf_sdk.planning.plan import make_plan
+    from dlperf_sdk.planning.spec_arguments import keyword_only_names, spec_from
     from dlperf_sdk.registry.plugins import Registry
 
-    return make_plan(spec_from(spec, model, fields, _keywords(dry_run), registry), registry or Registry())
+    return make_plan(
+        spec_from(spec, model, fields, keyword_only_names(dry_run), registry), registry or Registry()
+    )
 
 
 def campaign(
@@ -294,61 +295,3 @@ def resume(
     plugins = registry or Registry()
     reopened = reopen_campaign(Path(directory), allow, plugins)
     return run_campaign(reopened, plugins, Observers.load(observers), watch, retry)
-
-
-def spec_from(
-    spec: str | RunSpec | Mapping[str, Any] | Path,
-    model: str | None = None,
-    fields: Mapping[str, Any] | None = None,
-    keywords: Iterable[str] = (),
-    registry: Registry | None = None,
-) -> RunSpec:
-    """Return the run spec that the arguments of `run` describe.
-
-    Args:
-        spec: As in `run`.
-        model: As in `run`.
-        fields: Fields of `RunSpec`, in place of those in `spec`; None: none.
-        keywords: Names of the caller's other arguments, for suggestions if a field is misspelt.
-        registry: The plugins; None: those that are installed.
-
-    Raises:
-        UnknownName: there is no field of a given name.
-        SpecError: a field has an impossible value.
-        DocumentError: the spec's file or mapping cannot be read as a spec.
-        UsageError: `model` is given together with a complete spec.
-    """
-    fields = dict(fields or {})
-    for name in fields:
-        if name not in _FIELDS:
-            hint = _option_hint(name, fields[name], [spec, model], registry)
-            raise UnknownName("argument", name, {*_FIELDS, *keywords}, hint)
-    if isinstance(spec, str) and model is not None:
-        return RunSpec(**{"framework": spec, "model": model, **fields})
-    if model is not None:
-        raise UsageError(
-            "A model's name belongs to a framework's name; a whole spec already names its model."
-        )
-    if isinstance(spec, str | Path):
-        from dlperf_sdk.planning.spec_file import load_spec
-
-        return load_spec(Path(spec), fields, registry)
-    run_spec = spec if isinstance(spec, RunSpec) else RunSpec.from_dict(spec)
-    return attrs.evolve(run_spec, **fields)
-
-
-def _option_hint(name: str, value: Any, plugins: Iterable[Any], registry: Registry | None) -> str:
-    """Return how to give an argument that is an option of a framework or model; empty if it is none."""
-    from dlperf_sdk.planning.spec_file import declaration_lookup
-    from dlperf_sdk.registry.plugins import Registry
-
-    look_up = declaration_lookup(registry or Registry())
-    for group, plugin in zip(("frameworks", "models"), plugins, strict=True):
-        if isinstance(plugin, str) and name in look_up(group, plugin).options:
-            return f"It is an option of {plugin}: give options={{{name!r}: {value!r}}}."
-    return ""
-
-
-def _keywords(function: Callable[..., Any]) -> list[str]:
-    parameters = inspect.signature(function).parameters.values()
-    return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]

@@ -24,7 +24,7 @@ def spec_of(case: str, model: str | None, flags: dict[str, Any]) -> RunSpec:
         UsageError: the arguments describe no case, or a flag has several values; also any subclass.
         PluginError: a plugin whose options are set cannot be used.
     """
-    from dlperf_sdk import api
+    from dlperf_sdk.planning.spec_arguments import spec_from
     from dlperf_sdk.registry.plugins import Registry
 
     fields, registry = collect_fields(flags), Registry()
@@ -39,10 +39,10 @@ def spec_of(case: str, model: str | None, flags: dict[str, Any]) -> RunSpec:
             f"Which model? Write `dlperf run {case} MODEL` (models: {known}), or name a spec file: case.toml."
         )
     repeated = {name: fields.pop(name, {}) for name in REPEATED}
-    spec = api.spec_from(case, model, fields)
+    spec = spec_from(case, model, fields)
     if repeated["options"]:
         owners = registry.model(spec.model), registry.framework(spec.framework)
         launcher = registry.topology(spec.topology.launcher)
         repeated["options"] = option_values(repeated["options"], *owners, launcher)
     merged = {name: {**getattr(spec, name), **flags} for name, flags in repeated.items()}
-    return api.spec_from(spec, None, merged)
+    return spec_from(spec, None, merged)

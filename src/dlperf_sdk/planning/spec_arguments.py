@@ -1,0 +1,71 @@
+"""The run spec that the arguments of a function describe: a complete spec, or names and fields."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from dlperf_sdk.errors import UnknownName, UsageError
+from dlperf_sdk.planning.spec_file import declaration_lookup, load_spec
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.spec.run_spec import RunSpec
+
+_FIELDS = {field.name for field in attrs.fields(RunSpec)}
+
+
+def spec_from(
+    spec: str | RunSpec | Mapping[str, Any] | Path,
+    model: str | None = None,
+    fields: Mapping[str, Any] | None = None,
+    keywords: Iterable[str] = (),
+    registry: Registry | None = None,
+) -> RunSpec:
+    """Return the run spec that the arguments of `run` describe.
+
+    Args:
+        spec: As in `run`.
+        model: As in `run`.
+        fields: Fields of `RunSpec`, in place of those in `spec`; None: none.
+        keywords: Names of the caller's other arguments, for suggestions if a field is misspelt.
+        registry: The plugins; None: those that are installed.
+
+    Raises:
+        UnknownName: there is no field of a given name.
+        SpecError: a field has an impossible value.
+        DocumentError: the spec's file or mapping cannot be read as a spec.
+        UsageError: `model` is given together with a complete spec.
+    """
+    fields = dict(fields or {})
+    for name in fields:
+        if name not in _FIELDS:
+            hint = _option_hint(name, fields[name], [spec, model], registry)
+            raise UnknownName("argument", name, {*_FIELDS, *keywords}, hint)
+    if isinstance(spec, str) and model is not None:
+        return RunSpec(**{"framework": spec, "model": model, **fields})
+    if model is not None:
+        raise UsageError(
+            "A model's name belongs to a framework's name; a whole spec already names its model."
+        )
+    if isinstance(spec, str | Path):
+        return load_spec(Path(spec), fields, registry)
+    run_spec = spec if isinstance(spec, RunSpec) else RunSpec.from_dict(spec)
+    return attrs.evolve(run_spec, **fields)
+
+
+def _option_hint(name: str, value: Any, plugins: Iterable[Any], registry: Registry | None) -> str:
+    """Return how to give an argument that is an option of a framework or model; empty if it is none."""
+    look_up = declaration_lookup(registry or Registry())
+    for group, plugin in zip(("frameworks", "models"), plugins, strict=True):
+        if isinstance(plugin, str) and name in look_up(group, plugin).options:
+            return f"It is an option of {plugin}: give options={{{name!r}: {value!r}}}."
+    return ""
+
+
+def keyword_only_names(function: Callable[..., Any]) -> list[str]:
+    """Return the names of a function's keyword-only parameters."""
+    parameters = inspect.signature(function).parameters.values()
+    return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
