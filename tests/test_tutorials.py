@@ -39,6 +39,10 @@ def test_the_example_of_a_launcher(tmp_path):
     execute(block, tmp_path)
 
 
+def test_model_references(tmp_path):
+    follow("model-references", tmp_path, kind="how-to")
+
+
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
     """An environment over the present one, into which a plugin can be installed, and its folder of programs."""

@@ -25,6 +25,7 @@ import trajectory
 from trajectory import Forward, Meet, Product, Setting, Storage, Tensors
 
 from dlperf_sdk.spec.precision import PRECISIONS, Precision
+from dlperf_sdk.testing.references import fingerprints, train
 
 
 def rounding_of(precision: Precision) -> Storage:
@@ -141,11 +142,12 @@ def main(script_path: str, case: str) -> None:
             stored = stored_in(rounding)
             variant = replace(variant, stored=stored)
             forward = with_narrow_weights(forward, stored, wide, precision.loss_scale)
-        actual = trajectory.follow(setting, [0], forward, meet, script.update, variant, torch.float32)
+        implementation = trajectory.implementation(setting, forward, meet, script.update, variant)
+        actual = train(setting, [0], implementation, "float32")
         apart = [abs(a - b) / b for a, b in zip(actual.losses[0], right["losses"], strict=True)]
         prints = {
-            "updates": trajectory.prints(actual.updates[0]),
-            "means": trajectory.prints(actual.means[0]),
+            "updates": fingerprints(actual.updates),
+            "means": fingerprints(actual.running_means[0]),
         }
         wholes = {
             kind: whole(ours, right["updates" if kind == "updates" else "running_means"])

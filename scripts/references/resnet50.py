@@ -75,7 +75,7 @@ CASES = {
         ResNet50(),
         {"image_size": 64, "learning_rate": 0.001, "weight_decay": 0.01, "last_gamma": 0.2},
         4,
-        floor=5e-3,
+        noise_floor=5e-3,
     ),
     "full": Setting(ResNet50(), {"learning_rate": 0.01}, 4),
 }

@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import attrs
 from dlperf_models_2017.resnet50_v1 import ResNet50V1
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "scripts" / "references"))
@@ -31,7 +32,9 @@ MISTAKES = {
     },
 }
 CASES = {
-    name: replace(setting, model=ResNet50V1()) for name, setting in resnet50.CASES.items() if name != "full"
+    name: attrs.evolve(setting, model=ResNet50V1())
+    for name, setting in resnet50.CASES.items()
+    if name != "full"
 }
 
 if __name__ == "__main__":
