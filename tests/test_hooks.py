@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 import warnings
@@ -12,6 +13,7 @@ import pytest
 from throwaway import distribution
 
 from dlperf_sdk import hookimpl, hookspecs, run
+from dlperf_sdk.cli import main
 from dlperf_sdk.errors import PluginError
 from dlperf_sdk.hookspecs import Hooks, Observers, listeners
 
@@ -181,9 +183,9 @@ class Notifier:
 def install(tmp_path, monkeypatch):
     created = []
 
-    def add(dist, source, attribute="Notifier"):
+    def add(dist, source, name="notifier"):
         module = dist.replace("-", "_")
-        entry = {hookspecs.OBSERVERS: {"notifier": f"{module}:{attribute}"}}
+        entry = {"dlperf_sdk.observers": {name: f"{module}:Notifier"}}
         distribution(tmp_path / dist, dist, entry, {module: source})
         monkeypatch.syspath_prepend(tmp_path / dist)
         created.append(module)
@@ -193,17 +195,56 @@ def install(tmp_path, monkeypatch):
         sys.modules.pop(module, None)
 
 
-def test_observers_are_loaded_by_entry_point_including_equal_names(install):
+def test_observers_are_found_by_entry_point_and_are_all_notified(install):
     install("one-notifier", NOTIFIER)
-    install("other-notifier", NOTIFIER)
+    install("other-notifier", NOTIFIER, "other")
     Observers.load().notify("dlperf_error", run_id="x", failure=None)
     assert sys.modules["one_notifier"].seen == sys.modules["other_notifier"].seen == ["x"]
+
+
+def test_two_observers_of_one_name_are_left_out_with_a_warning(install):
+    install("one-notifier", NOTIFIER)
+    install("other-notifier", NOTIFIER)
+    with pytest.warns(RuntimeWarning, match="'notifier' is registered twice: by one-notifier.*left out"):
+        assert listeners() == {}
+
+
+def test_an_object_without_a_name_may_be_registered(install):
+    install("one-notifier", NOTIFIER + "Notifier = Notifier()")
+    assert list(listeners()) == ["notifier"]
+
+
+def test_lists_describe_and_check_an_observer(install, capsys):
+    install("one-notifier", NOTIFIER)
+    assert main(["list", "observers", "--check"]) == 0
+    assert "notifier" in capsys.readouterr().out
+    assert main(["describe", "notifier", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["hooks"] == ["dlperf_error"]
+    assert main(["check", "notifier"]) == 0
+    assert "3 passed, 0 failed" in capsys.readouterr().out
+
+
+def test_a_misspelt_hook_fails_lists_and_checks(install, capsys):
+    install("one-notifier", NOTIFIER.replace("dlperf_error", "dlperf_eror"))
+    assert main(["list", "observers", "--check"]) == 3
+    assert "dlperf_eror" in capsys.readouterr().out
+    assert main(["check", "notifier", "--only", "hooks"]) == 1
+    capsys.readouterr()
+
+
+def test_an_observer_that_raises_fails_its_check(install, capsys):
+    install(
+        "one-notifier",
+        NOTIFIER.replace("dlperf_error", "dlperf_result").replace("seen.append(run_id)", "1 / 0"),
+    )
+    assert main(["check", "notifier", "--only", "follows"]) == 1
+    assert "ZeroDivisionError" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("source", ["import no_such_module", "raise SystemExit(3)", "Notifier = 1 / 0"])
 def test_a_broken_installed_observer_is_named(install, source):
     install("one-notifier", source)
-    with pytest.warns(RuntimeWarning, match=r"'notifier' of one-notifier 1\.0 .* cannot be loaded"):
+    with pytest.warns(RuntimeWarning, match=r"'notifier' of one-notifier 1\.0 cannot be used"):
         assert listeners() == {}
 
 

@@ -6,6 +6,7 @@ import sysconfig
 import venv
 from pathlib import Path
 
+import attrs
 import pytest
 from code_blocks import LANGUAGES, PROGRAMS, blocks_of, execute
 
@@ -34,9 +35,18 @@ def test_every_code_block_is_marked_for_execution():
         assert {block.language for block in blocks_of(page)} <= LANGUAGES - {"text"}, page.name
 
 
-def test_the_example_of_a_launcher(tmp_path):
-    (block,) = blocks_of(ROOT / "docs" / "how-to" / "extend.md")
-    execute(block, tmp_path)
+def test_the_examples_of_a_launcher_and_a_measurer(tmp_path):
+    launcher, measurer = blocks_of(ROOT / "docs" / "how-to" / "extend.md")
+    execute(launcher, tmp_path)
+    use = """
+from dlperf_sdk import run
+from dlperf_sdk.registry.plugins import Registry
+
+registry = Registry({"measurers": {"least-memory": LeastMemory}})
+result = run("numpy", "linear", batch_size=4, warmup=1, steps=5, repeats=1, store=None, registry=registry)
+assert any(metric.name == "least-host-memory" and metric.value > 0 for metric in result.metrics)
+"""
+    execute(attrs.evolve(measurer, text=measurer.text + use), tmp_path)
 
 
 def test_model_references(tmp_path):

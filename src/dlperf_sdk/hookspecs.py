@@ -27,13 +27,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 import pluggy
 
 from dlperf_sdk.errors import PluginError
-from dlperf_sdk.registry.plugins import distribution
+from dlperf_sdk.registry.plugins import Registry
 
 if TYPE_CHECKING:
     from dlperf_sdk.planning.plan import Plan
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from dlperf_sdk.results.result import Result
 
 PROJECT = "dlperf_sdk"
-OBSERVERS = "dlperf_sdk.observers"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
@@ -138,12 +136,14 @@ class Hooks:
         """
 
 
+_HOOKS = tuple(name for name in vars(Hooks) if name.startswith("dlperf_"))
+
+
 def listeners(observers: Iterable[Any] = ()) -> dict[str, pluggy.PluginManager]:
     """Return a plugin manager for each given and each installed observer, under the observer's name in messages.
 
     Each observer has a manager of its own: pluggy hashes and compares the objects of one manager, and an observer
-    may be any object. An installed observer that is a class is instantiated. One that cannot be used is left out, and
-    a `RuntimeWarning` names it.
+    may be any object. An installed observer that cannot be used is left out, and a `RuntimeWarning` names it.
 
     Raises:
         PluginError: a given observer implements a hook that does not exist or takes other arguments.
@@ -152,25 +152,26 @@ def listeners(observers: Iterable[Any] = ()) -> dict[str, pluggy.PluginManager]:
     for number, observer in enumerate(observers, 1):
         name = f"{type(observer).__qualname__} (observer {number})"
         managers[name] = _manager_of(observer, f"The observer {observer!r}")
-    for entry in entry_points(group=OBSERVERS):
-        name = f"{entry.name} ({entry.value})"
-        if name not in managers:  # an editable installation and its wheel may both be found
-            label = f"The observer {entry.name!r} of {distribution(entry)} ({entry.value})"
-            try:
-                managers[name] = _manager_of(_load_observer(entry, label), label)
-            except PluginError as error:
-                warnings.warn(f"{error} It is left out.", RuntimeWarning, stacklevel=2)
+    registry = Registry()
+    for name in dict.fromkeys(row.name for row in registry.rows("observers")):
+        try:
+            observer = registry.load("observers", name)
+            managers[name] = _manager_of(
+                observer, f"The observer {name!r} of {registry.distribution('observers', name)}"
+            )
+        except PluginError as error:
+            warnings.warn(f"{error} It is left out.", RuntimeWarning, stacklevel=2)
     return managers
 
 
-def _load_observer(entry: EntryPoint, label: str) -> Any:
-    try:
-        loaded = entry.load()
-        return loaded() if isinstance(loaded, type) else loaded
-    except (Exception, SystemExit) as error:
-        raise PluginError(
-            f"{label} cannot be loaded: {type(error).__name__}: {error}. Reinstall or uninstall that distribution."
-        ) from error
+def implemented_hooks(observer: Any, name: str) -> tuple[str, ...]:
+    """Return the names of the hooks that an observer implements, in the order of `Hooks`; `name` is for messages.
+
+    Raises:
+        PluginError: the observer implements a hook that does not exist or takes other arguments.
+    """
+    caller = _manager_of(observer, f"The observer {name!r}").hook
+    return tuple(hook for hook in _HOOKS if getattr(caller, hook).get_hookimpls())
 
 
 def _manager_of(observer: Any, label: str) -> pluggy.PluginManager:
@@ -180,8 +181,7 @@ def _manager_of(observer: Any, label: str) -> pluggy.PluginManager:
         plugins.register(observer)
         plugins.check_pending()
     except (ValueError, TypeError, pluggy.PluginValidationError) as error:
-        known = ", ".join(name for name in vars(Hooks) if name.startswith("dlperf_"))
-        raise PluginError(f"{label} cannot be used: {error}. The hooks are {known}.") from error
+        raise PluginError(f"{label} cannot be used: {error}. The hooks are {', '.join(_HOOKS)}.") from error
     return plugins
 
 

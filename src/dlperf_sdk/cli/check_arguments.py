@@ -20,10 +20,11 @@ _TAKES = {
     "models": ("options",),
     "topologies": ("framework", "model"),
     "measurers": ("framework", "model"),
+    "observers": ("framework", "model"),
 }
 _FLAGS = {"batch_size": "--batch-size", "options": "--set"}
 FRAMEWORK, MODEL = "numpy", "linear"
-"""The case that topologies and measurers are tried with, unless another is named."""
+"""The case that topologies, measurers and observers are tried with, unless another is named."""
 
 
 def members(group: str, name: str, values: Mapping[str, Any], registry: Registry) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def check(
     group: Annotated[
         str | None,
         Parameter(
-            help="frameworks, models, topologies or measurers; needed if several groups have the name."
+            help="frameworks, models, topologies, measurers or observers; needed if several groups have the name."
         ),
     ] = None,
     only: Annotated[
@@ -62,10 +62,16 @@ def check(
         ),
     ] = None,
     framework: Annotated[
-        str | None, Parameter(help="For a topology or measurer: the framework of its cases. Default: numpy.")
+        str | None,
+        Parameter(
+            help="For other plugins than frameworks and models: the framework of its cases. Default: numpy."
+        ),
     ] = None,
     model: Annotated[
-        str | None, Parameter(help="For a topology or measurer: the model of its cases. Default: linear.")
+        str | None,
+        Parameter(
+            help="For other plugins than frameworks and models: the model of its cases. Default: linear."
+        ),
     ] = None,
     batch_size: Annotated[
         int | None,

@@ -160,6 +160,12 @@ def _about_importer(_: Registry, plugin: Any, __: Any) -> dict[str, Any]:
     return {"version": plugin.version}
 
 
+def _about_observer(_: Registry, plugin: Any, __: Any) -> dict[str, Any]:
+    from dlperf_sdk.hookspecs import implemented_hooks
+
+    return {"hooks": list(implemented_hooks(plugin, type(plugin).__qualname__))}
+
+
 _DETAILS = {
     "frameworks": _about_framework,
     "models": _about_model,
@@ -167,6 +173,7 @@ _DETAILS = {
     "measurers": _about_measurer,
     "collections": _about_collection,
     "importers": _about_importer,
+    "observers": _about_observer,
 }
 
 

@@ -15,6 +15,7 @@ import attrs
 from attrs import frozen
 
 import dlperf_sdk
+from dlperf_sdk.cli.listing import load_error
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
 from dlperf_sdk.errors import DlperfError, PluginError
 from dlperf_sdk.reports.blocks import Cell, Column, Heading, Labels, Table, Tone
@@ -111,15 +112,14 @@ def _plugins() -> Iterator[Finding]:
     for group in GROUPS:
         names, works = registry.names(group), []
         for name in names:
-            try:
-                registry.load(group, name)
-            except DlperfError as error:
-                yield Finding(group, BROKEN, f"{name} does not work", str(error))
-            else:
+            error = load_error(registry, group, name)
+            if error is None:
                 works.append(name)
+            else:
+                yield Finding(group, BROKEN, f"{name} does not work", error)
         if works:
             yield Finding(group, GOOD, ", ".join(works))
-        elif not names:
+        elif not names and group != "observers":
             yield Finding(
                 group,
                 BROKEN,

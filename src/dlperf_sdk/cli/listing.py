@@ -19,8 +19,8 @@ def list_plugins(
     group: Annotated[
         str | None,
         Parameter(
-            help="frameworks, models, topologies, measurers, collections (of published figures) or importers (of "
-            "logs). Default: all."
+            help="frameworks, models, topologies, measurers, collections (of published figures), importers (of logs) "
+            "or observers. Default: all."
         ),
     ] = None,
     /,
@@ -40,7 +40,7 @@ def list_plugins(
     registry = Registry()
     groups = GROUPS if group is None else (group_named(group),)
     rows = [row for group in groups for row in registry.listed_rows(group)]
-    errors = {row: _error(registry, row) for row in rows} if check else {}
+    errors = {row: load_error(registry, row.group, row.name) for row in rows} if check else {}
     if common.json:
         emit({group: [_row_to_dict(row, errors) for row in rows if row.group == group] for group in groups})
     else:
@@ -60,9 +60,14 @@ def group_named(name: str) -> str:
     return group_name
 
 
-def _error(registry: Registry, row: Row) -> str | None:
+def load_error(registry: Registry, group: str, name: str) -> str | None:
+    """Return the reason why a plugin cannot be used; None if it can."""
+    from dlperf_sdk.hookspecs import implemented_hooks
+
     try:
-        registry.load(row.group, row.name)
+        plugin = registry.load(group, name)
+        if group == "observers":
+            implemented_hooks(plugin, name)
     except PluginError as error:
         return str(error)
     return None
@@ -75,7 +80,7 @@ def _row_to_dict(row: Row, errors: dict[Row, str | None]) -> dict[str, Any]:
 
 def _table(group: str, rows: list[Row], errors: dict[Row, str | None]) -> Block:
     if not rows:
-        return Paragraph(f"{group}: none is installed", "doubt")
+        return Paragraph(f"{group}: none is installed", "quiet" if group == "observers" else "doubt")
     columns = [Column(group), Column("of"), Column("is")]
     if errors:
         columns.append(Column("check"))

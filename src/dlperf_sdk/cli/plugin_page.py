@@ -10,7 +10,7 @@ from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Para
 from dlperf_sdk.reports.numbers import format_count, quantity
 from dlperf_sdk.spec.fields import EFFECTS
 
-_LISTS = (("models", "Models"), ("frameworks", "Frameworks"), ("data", "Data"), ("samplers", "Samplers"))
+_LISTS = ("models", "frameworks", "data", "samplers", "hooks")
 
 
 def blocks(details: Mapping[str, Any]) -> list[Block]:
@@ -64,7 +64,7 @@ def _meaning(option: Mapping[str, Any]) -> str:
 
 
 def _facts(details: Mapping[str, Any]) -> list[tuple[str, str]]:
-    pairs = [(label, ", ".join(details[key]) or "none") for key, label in _LISTS if key in details]
+    pairs = [(key.capitalize(), ", ".join(details[key]) or "none") for key in _LISTS if key in details]
     pairs += [
         (name.capitalize(), ", ".join(value) if isinstance(value, list) else "yes" if value else "no")
         for name, value in details.get("capabilities", {}).items()

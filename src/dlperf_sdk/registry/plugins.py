@@ -35,8 +35,9 @@ class Group:
     """Plural: the entry-point group is `dlperf_sdk.` and this name."""
     singular: str
     """Name of a plugin of this kind in messages."""
-    path: str
-    """Interface that the plugins implement, as `module:class` below `dlperf_sdk.interfaces`."""
+    path: str | None
+    """Interface that the plugins implement, as `module:class` below `dlperf_sdk.interfaces`; None if any object may be
+    a plugin."""
     distribution: str | None = None
     """Distribution of this project that brings plugins of the group; None if the core brings them or plugins are
     separate."""
@@ -47,7 +48,9 @@ class Group:
         return f"dlperf_sdk.{self.name}"
 
     def interface(self) -> type[Any]:
-        """Import and return the class that the group's plugins implement."""
+        """Import and return the class that the group's plugins implement; `object` if any object may be one."""
+        if self.path is None:
+            return object
         module, _, name = self.path.partition(":")
         return cast(type[Any], getattr(import_module(f"dlperf_sdk.interfaces.{module}"), name))
 
@@ -61,6 +64,7 @@ GROUPS: dict[str, Group] = {
         Group("measurers", "measurer", "measurer:Measurer"),
         Group("collections", "collection", "collection:Collection", "dlperf-published"),
         Group("importers", "importer", "importer:Importer", "dlperf-published"),
+        Group("observers", "observer", None),
     )
 }
 
@@ -162,7 +166,8 @@ class Registry:
     def load(self, group: str, name: str) -> Any:
         """Return the instance of a plugin.
 
-        The first call imports and instantiates its class; later calls return the same one.
+        The first call imports and instantiates its class; later calls return the same one. An observer may also be
+        another object than a class, and need not have a `name`.
 
         Args:
             group: A key of `GROUPS`.
@@ -297,6 +302,8 @@ def _broken(row: Row, error: BaseException) -> PluginError:
 
 def _instance(group: str, row: Row, cls: Any) -> Any:
     interface = GROUPS[group].interface()
+    if interface is object and not isinstance(cls, type):
+        return cls
     if not (isinstance(cls, type) and issubclass(cls, interface)):
         raise PluginError(
             f"The {GROUPS[group].singular} plugin {row.name!r} of {row.distribution} is no "
@@ -306,7 +313,7 @@ def _instance(group: str, row: Row, cls: Any) -> Any:
         instance = cls()
     except (Exception, SystemExit) as error:
         raise _broken(row, error) from error
-    if getattr(instance, "name", None) != row.name:
+    if interface is not object and getattr(instance, "name", None) != row.name:
         raise PluginError(
             f"The {GROUPS[group].singular} plugin {row.name!r} of {row.distribution} calls itself "
             f"{getattr(instance, 'name', None)!r}; entry point and class must agree on the name."

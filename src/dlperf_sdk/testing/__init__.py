@@ -5,10 +5,10 @@
     class TestMyFramework(FrameworkConformance):
         framework = "my"
 
-There are four: `FrameworkConformance`, `ModelConformance`, `TopologyConformance` and `MeasurerConformance`. A
-capability that the plugin does not declare is skipped, with the reason. A test that the plugin cannot pass yet goes
-into `known_gaps`. pytest comes with the extra `dlperf-sdk[testing]`; without pytest, importing this package raises
-ImportError. `dlperf check NAME` runs the same tests from the command line.
+There are five: `FrameworkConformance`, `ModelConformance`, `TopologyConformance`, `MeasurerConformance` and
+`ObserverConformance`. A capability that the plugin does not declare is skipped, with the reason. A test that the
+plugin cannot pass yet goes into `known_gaps`. pytest comes with the extra `dlperf-sdk[testing]`; without pytest,
+importing this package raises ImportError. `dlperf check NAME` runs the same tests from the command line.
 """
 
 try:
@@ -27,6 +27,7 @@ for _name in (
     "leftovers",
     "measurer",
     "model",
+    "observer",
     "parity",
     "replicas",
     "reports",
@@ -40,6 +41,7 @@ from dlperf_sdk.testing.conformance import Conformance, advice  # noqa: E402
 from dlperf_sdk.testing.framework import FrameworkConformance  # noqa: E402
 from dlperf_sdk.testing.measurer import MeasurerConformance  # noqa: E402
 from dlperf_sdk.testing.model import ModelConformance  # noqa: E402
+from dlperf_sdk.testing.observer import ObserverConformance  # noqa: E402
 from dlperf_sdk.testing.topology import TopologyConformance  # noqa: E402
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "FrameworkConformance",
     "MeasurerConformance",
     "ModelConformance",
+    "ObserverConformance",
     "TopologyConformance",
     "advice",
 ]

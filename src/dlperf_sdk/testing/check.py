@@ -18,6 +18,7 @@ from dlperf_sdk.testing import (
     FrameworkConformance,
     MeasurerConformance,
     ModelConformance,
+    ObserverConformance,
     TopologyConformance,
 )
 from dlperf_sdk.testing.conformance import Conformance
@@ -29,6 +30,7 @@ SUITES: Mapping[str, tuple[type[Conformance], str]] = {
     "models": (ModelConformance, "model"),
     "topologies": (TopologyConformance, "topology"),
     "measurers": (MeasurerConformance, "measurer"),
+    "observers": (ObserverConformance, "observer"),
 }
 """Plugin group → its suite, and the suite's attribute that holds the plugin's name."""
 
