@@ -19,6 +19,8 @@ from dlperf_sdk.hookspecs import Hooks, Observers, listeners
 
 HOOKS = [name for name in vars(Hooks) if name.startswith("dlperf_")]
 QUICK = {"batch_size": 4, "warmup": 1, "steps": 5, "repeats": 2, "store": None}
+INSTALLED = listeners().keys()
+"""Observers of the distributions in this environment."""
 
 
 def recorder(message):
@@ -206,7 +208,7 @@ def test_two_observers_of_one_name_are_left_out_with_a_warning(install):
     install("one-notifier", NOTIFIER)
     install("other-notifier", NOTIFIER)
     with pytest.warns(RuntimeWarning, match="'notifier' is registered twice: by one-notifier.*left out"):
-        assert listeners() == {}
+        assert listeners().keys() == INSTALLED
 
 
 def test_an_object_without_a_name_may_be_registered(install):
@@ -245,13 +247,13 @@ def test_an_observer_that_raises_fails_its_check(install, capsys):
 def test_a_broken_installed_observer_is_named(install, source):
     install("one-notifier", source)
     with pytest.warns(RuntimeWarning, match=r"'notifier' of one-notifier 1\.0 cannot be used"):
-        assert listeners() == {}
+        assert listeners().keys() == INSTALLED
 
 
 def test_an_installed_observers_misspelt_hook_is_named(install):
     install("one-notifier", NOTIFIER.replace("dlperf_error", "dlperf_eror"))
     with pytest.warns(RuntimeWarning, match=r"'notifier' of one-notifier 1\.0 .*unknown hook 'dlperf_eror'"):
-        assert listeners() == {}
+        assert listeners().keys() == INSTALLED
 
 
 def test_a_broken_installed_observer_ends_no_run(install):
