@@ -17,7 +17,7 @@ LIGHT := $(filter-out $(FRAMEWORKS:%=plugins/dlperf-%/tests),$(wildcard plugins/
 MODELS := $(shell grep -l 'entry-points."dlperf_sdk.models"' plugins/*/pyproject.toml | sed 's|/pyproject.toml||')
 
 # What `make test-all` adds to `make test`, in this order: what fails most often and takes least comes first.
-PARTS := test-report test-long test-torch test-together test-engines $(filter-out test-torch,$(FRAMEWORKS:%=test-%))
+PARTS := test-report test-trackers test-long test-torch test-together test-engines $(filter-out test-torch,$(FRAMEWORKS:%=test-%))
 
 PYTEST := $(BIN)/pytest
 # The core's tests wait now and then for deadlines and for other processes: one worker more than processors.
@@ -128,6 +128,22 @@ test-report: .venv/browser
 .venv/browser: $(READY) scripts/browser.py
 	$(BIN)/pip install --quiet --editable '.[browser]'
 	if $(BIN)/python scripts/browser.py > $@.part; then mv $@.part $@; else rm $@.part; fi
+
+# Trackers with their real libraries, in an environment over the other one: `make setup` installs none of them. MLflow is
+# complete there, with its server and its database.
+TRACKERS := .venv/trackers
+test-trackers: $(TRACKERS)/ready torch-environment
+	DLPERF_TEST_TRACKERS=1 $(TRACKERS)/bin/python -m pytest --numprocesses 2 --dist loadfile \
+	  -c plugins/dlperf-trackers/pyproject.toml plugins/dlperf-trackers/tests
+
+$(TRACKERS)/ready: $(READY) plugins/dlperf-trackers/pyproject.toml
+	$(PYTHON) -m venv --clear $(TRACKERS)
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+	  > $$(echo $(TRACKERS)/lib/python*/site-packages)/below.pth
+	$(TRACKERS)/bin/pip install --quiet mlflow './plugins/dlperf-trackers[mlflow,prometheus,tensorboard,wandb]'
+	$(TRACKERS)/bin/pip install --quiet --no-compile --no-deps --no-build-isolation --editable . \
+	  --editable plugins/dlperf-trackers
+	touch $@
 
 # Real Slurm, OpenMPI and sshd on four nodes that are network namespaces, and podman: as root, and skipped by name
 # elsewhere. Most of the time is waiting, for Slurm and for deadlines, so three clusters run at once. The containers'

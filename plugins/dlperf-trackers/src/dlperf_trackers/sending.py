@@ -1,0 +1,92 @@
+"""`send`: a result goes to a tracker in a process of its own, within a time limit.
+
+The library of a tracker may start threads and processes, write to standard output, wait for a server for minutes, or
+call functions when the interpreter exits. None of this reaches the process that measures.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from typing import IO
+
+from dlperf_sdk import Result
+from dlperf_sdk.errors import DlperfError
+from dlperf_trackers.trackers import Destination, parse_destination
+
+TIMEOUT = 120.0
+"""Default of the time limit in seconds. Importing a library on a busy machine takes up to half a minute."""
+
+
+class TrackerFailed(DlperfError):
+    """A tracker that did not take a result."""
+
+
+class TrackerTimedOut(TrackerFailed):
+    """A tracker that did not take a result within the time limit."""
+
+
+def send(
+    result: Result, tracker: str | Destination, *, redact: bool = False, timeout: float = TIMEOUT
+) -> None:
+    """Send a result to a tracker, in a process of its own.
+
+        send(result, "mlflow")
+        send(result, "prometheus:/var/lib/node_exporter")
+
+    A result that is sent again replaces what the tracker has of it.
+
+    Args:
+        result: The result.
+        tracker: Name of the tracker, with `:DIR` for those that write to a directory.
+        redact: True to leave out the names of hosts and users.
+        timeout: Time limit in seconds. At its end, the process is killed.
+
+    Raises:
+        UsageError: the tracker is unknown or misses its directory or its library; also any subclass.
+        TrackerFailed: the tracker did not take the result. The message has no credentials.
+        DocumentError: the result's records cannot be read.
+    """
+    destination = parse_destination(tracker) if isinstance(tracker, str) else tracker
+    # -P: a file mlflow.py in the current directory is not imported.
+    command = [sys.executable, "-P", "-m", "dlperf_trackers", str(destination), "-"]
+    with tempfile.TemporaryFile("w+") as document, tempfile.TemporaryFile("w+", errors="replace") as errors:
+        json.dump(result.to_dict(), document)
+        document.seek(0)
+        process = subprocess.Popen(
+            [*command, "--redact"] if redact else command,
+            stdin=document,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise TrackerTimedOut(
+                f"{destination.tracker.name} did not answer within {timeout:g} s."
+            ) from None
+        finally:
+            _kill_group(process)
+        if code:
+            raise TrackerFailed(
+                _read_error(errors) or f"{destination.tracker.name} ended with exit code {code}."
+            )
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process and its children that remain, and wait for it. A file has their output, so nothing else waits."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _read_error(errors: IO[str]) -> str:
+    """Return the last line that the command wrote as an error; other lines are the library's and may have secrets."""
+    errors.seek(0)
+    return next((line[7:].strip() for line in reversed(errors.readlines()) if line.startswith("Error: ")), "")
