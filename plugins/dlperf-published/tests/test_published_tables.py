@@ -248,6 +248,7 @@ def test_the_footnotes_of_the_summaries_are_derived_as_far_as_figures_go():
     assert paddle.startswith("10633.22 at batch size 224 without DALI, 11617.57 at batch size 196 with it")
     assert bert.startswith("On 32 GPUs 9409.20 with XLA, 5189.07 without.")
     assert "(median of 16 pairs" in clip and "16 above 1, 0 below" in clip
+    assert "p 3.1e-05 for OneFlow alone, its cases taken as independent" in clip
     for name in ("tf-cnn-2017", "tensorpack"):
         assert footnotes(published(name)) == ()
     shown = markdown.text_of(collection_page.page(COLLECTION["dlperf-v1.0"]))

@@ -84,8 +84,8 @@ def _clip(figures: Figures) -> tuple[str, str]:
     larger = mxnet == (0.0,) and test.p <= LEVEL and clipping.median > 1
     return PARTLY if larger else DOES_NOT, (
         f"OneFlow without clipping over OneFlow with it: {clipping.median:.3f} (median of {len(ratios)} pairs, from "
-        f"{min(ratios):.3f} to {max(ratios):.3f}; {test.above} above 1, {test.below} below, p "
-        f"{test.p:.2g}). No figure is of an accuracy."
+        f"{min(ratios):.3f} to {max(ratios):.3f}; {test.above} above 1, {test.below} below; p "
+        f"{test.p:.2g} for OneFlow alone, its cases taken as independent). No figure is of an accuracy."
     )
 
 

@@ -29,8 +29,6 @@ def dots(rows: Rows, title: str) -> dict[str, Any]:
 
     base = alt.Chart().encode(y=label_axis(rows))
     x = alt.X("value:Q", title=title, scale=alt.Scale(zero=True, nice=True), axis=alt.Axis(tickCount=8))
-    stem = base.mark_rule(opacity=0.35).encode(x=alt.X("zero:Q"), x2="value:Q", color=color_of(rows))
-    stem = stem.transform_calculate(zero="0")
     dot = base.mark_point(filled=True, size=90, opacity=1).encode(
         x=x,
         color=color_of(rows),
@@ -38,7 +36,7 @@ def dots(rows: Rows, title: str) -> dict[str, Any]:
         tooltip=tooltip_of(rows, label="case", shown="value", interval="interval"),
     )
     interval = interval_bars(base, rows, color_of(rows))
-    return finished_chart([stem, *interval, dot], height_of(rows), rows)
+    return finished_chart([*interval, dot], height_of(rows), rows)
 
 
 def boxes(rows: Rows, title: str) -> dict[str, Any]:
@@ -68,6 +66,14 @@ def boxes(rows: Rows, title: str) -> dict[str, Any]:
     return finished_chart([whisker, box, tick], height_of(rows), rows)
 
 
+_RATIO_TICKS = (
+    (0.7, 0.8, 0.85, 0.9, 0.95, 1, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4),
+    (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.7, 2, 2.5, 3, 4, 5),
+    (0.001, 0.01, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 100, 1000),
+)
+"""Ticks of narrow, wider and wide axes of ratios."""
+
+
 def ratios(rows: Rows, summaries: Rows) -> dict[str, Any]:
     """Return the Vega-Lite document of paired ratios on a logarithmic axis.
 
@@ -86,9 +92,15 @@ def ratios(rows: Rows, summaries: Rows) -> dict[str, Any]:
         for name in ("ratio", "value", "low", "high")
         if row.get(name)
     ]
-    reach = max(1.1, *(max(value, 1 / value) for value in values)) * 1.03
-    scale = alt.Scale(type="log", domain=[1 / reach, reach], nice=False)
-    x = alt.X("ratio:Q", title="ratio of throughputs", scale=scale, axis=alt.Axis(format=".3~g", tickCount=8))
+    low, high = min(0.95, *values) / 1.03, max(1.05, *values) * 1.03
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    ticks = [
+        tick
+        for tick in _RATIO_TICKS[0 if high / low < 1.5 else 1 if high / low < 6 else 2]
+        if low <= tick <= high
+    ]
+    axis = alt.Axis(format=".3~g", values=ticks, labelOverlap=True)
+    x = alt.X("ratio:Q", title="ratio of throughputs (log scale)", scale=scale, axis=axis)
     reference_line = alt.Chart().mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x=alt.XDatum(1))
     pairs = (
         alt.Chart()

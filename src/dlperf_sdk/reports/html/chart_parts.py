@@ -192,7 +192,7 @@ def label_axis(rows: Rows) -> altair.Y:
 
     # Each label once, in the order of the rows.
     order = list(dict.fromkeys(text(row["label"]) for row in rows))
-    return alt.Y("label:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, domain=False, ticks=False))
+    return alt.Y("label:N", title=None, sort=order, axis=alt.Axis(domain=False, ticks=False))
 
 
 def _names(rows: Rows) -> list[str]:

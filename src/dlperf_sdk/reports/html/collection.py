@@ -14,7 +14,7 @@ from dlperf_sdk.interfaces.collection import Collection, Disagreement, Figures
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.reports.blocks import Cell, Column, Table
 from dlperf_sdk.reports.collection_page import count_places, disagreement_table
-from dlperf_sdk.reports.html import differences, effects, leaders, rates, scaling, sweeps
+from dlperf_sdk.reports.html import differences, effects, intervals, leaders, rates, scaling, sweeps
 from dlperf_sdk.reports.html.page import Page, Section, Sortable, Tile
 from dlperf_sdk.reports.html.summary import fastest_tiles, join_names
 from dlperf_sdk.reports.numbers import format_count
@@ -51,6 +51,7 @@ def page(collection: Collection) -> Page:
             folded=True,
         ),
         evolve(differences.section(by_workload), folded=True),
+        intervals.section(merged, ranked),
     )
     return Page(
         title=collection.title,
@@ -62,7 +63,7 @@ def page(collection: Collection) -> Page:
 
 
 _PAGE_ROWS = 12
-FACTORS = ("compiler", "precision", "clip_norm", "data", "input_pipeline", "hardware", "model", "batch_size")
+FACTORS = ("compiler", "precision", "clip_norm", "data", "input_pipeline", "hardware", "batch_size")
 
 
 def _lede(collection: Collection) -> str:

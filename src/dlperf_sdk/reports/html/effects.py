@@ -9,10 +9,11 @@ from functools import partial
 from typing import Any
 
 from dlperf_sdk.analysis.case import FRAMEWORK_FACTS, Case, key
-from dlperf_sdk.analysis.effects import Effect, adjust_effects, effect
+from dlperf_sdk.analysis.effects import Effect, Pair, adjust_effects, effect
 from dlperf_sdk.errors import AnalysisError
-from dlperf_sdk.reports.blocks import Block, Cell, Column, Notes, Paragraph, Table
+from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
 from dlperf_sdk.reports.html import case_charts
+from dlperf_sdk.reports.html.own_batch_sizes import precisions_at_own_batch_sizes
 from dlperf_sdk.reports.html.page import Folded, Item, Plot, Section, Sortable
 from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import format_fact
@@ -20,6 +21,8 @@ from dlperf_sdk.spec.compiler import COMPILERS
 from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.strategy import NO_STRATEGY, STRATEGIES
+from dlperf_sdk.spec.values import TopologySpec
+from dlperf_sdk.worker.estimate import median
 
 _USUAL = {
     "precision": PRECISIONS.default,
@@ -29,7 +32,7 @@ _USUAL = {
 }
 """Default level of each factor, with which its other levels are compared; without one, the most frequent level."""
 _NO_LEVEL = {"strategy": (None, NO_STRATEGY)}
-_OF_WORKLOAD = ("batch_size", "clip_norm", "model")
+_OF_WORKLOAD = ("batch_size", "clip_norm")
 """Parts of the workload whose effect is nevertheless estimated."""
 MAX_EFFECTS = 16
 """Maximum number of effects in the plot."""
@@ -61,23 +64,22 @@ def section(cases: Sequence[Case], factors: Sequence[str] = ()) -> Section:
         return Section(title, ())
     tested = sum(estimate.low is not None for estimate in estimates)
     lede = (
-        "Does a setting help, by how much, and how certain is it? The two cases of a pair differ in this setting only; "
-        "above 1 the first is faster."
+        "The two cases of a pair differ in this setting, and in what its name has in parentheses, which cannot be "
+        "separated from it. Above 1 the first is faster."
     )
     method = Paragraph(
         "Pairs of one framework are alike, so each framework counts once, with its median pair (between frameworks: "
-        "each model), and the ratio is the median of these. A 95 % interval takes six frameworks, or the repeats of a "
-        f"single pair. {_describe_multiplicity(tested)}",
+        f"each model), and the ratio is the median of these. {_describe_multiplicity(tested)}",
         "quiet",
     )
     answers, *details = _items(estimates)
-    return Section(title, (answers, method, *details), lede)
+    return Section(title, (answers, method, *details, *precisions_at_own_batch_sizes(cases)), lede)
 
 
 def _describe_multiplicity(tested: int) -> str:
     """Return the sentence on the number of effects that were tested together."""
     if tested == 0:
-        return "No effect here has them: the pairs describe these cases only."
+        return "These are too few frameworks for an interval: the pairs describe these cases only."
     if tested == 1:
         return "One effect here has an interval."
     return (
@@ -121,7 +123,12 @@ def _levels(cases: Sequence[Case], name: str) -> Iterator[tuple[Any, Any]]:
     reference = usual if usual in values else Counter(map(key, stated)).most_common(1)[0][0]
     for level, value in sorted(values.items(), key=_size_key):
         if level != reference:
-            yield value, values[reference]
+            # Of two numbers, the larger is divided by the smaller.
+            pair = (value, values[reference])
+            are_numbers = all(
+                isinstance(number, int | float) and not isinstance(number, bool) for number in pair
+            )
+            yield (max(pair), min(pair)) if are_numbers else pair
 
 
 def _size_key(level: tuple[str, Any]) -> tuple[float, str]:
@@ -131,19 +138,29 @@ def _size_key(level: tuple[str, Any]) -> tuple[float, str]:
 
 
 def _names(estimates: Sequence[Effect]) -> list[str]:
-    """Return a name for each effect: its two levels, and the models, or the unit, if the levels are ambiguous."""
-    bare = []
-    for estimate in estimates:
-        first, second = estimate.levels
-        if isinstance(first, str) and isinstance(second, str):
-            bare.append(f"{format_fact(estimate.factor, first)} ÷ {format_fact(estimate.factor, second)}")
-        else:
-            bare.append(f"{format_fact(estimate.factor, first)} ÷ {key(second)}")
-    counts = Counter(bare)
-    return [
-        f"{name}, {_models(estimate)}" if counts[name] > 1 else name
-        for name, estimate in zip(bare, estimates, strict=True)
-    ]
+    """Return a name for each effect: its levels, its models if there are several, and what changed as well."""
+    bare = [" ÷ ".join(_level_names(estimate)) for estimate in estimates]
+    models = {pair.a.facts.get("model") for estimate in estimates for pair in estimate.pairs}
+    names = []
+    for name, estimate in zip(bare, estimates, strict=True):
+        is_of_all = {pair.a.facts.get("model") for pair in estimate.pairs} == models
+        changed = " and ".join(fact.replace("_", " ") for fact in estimate.confounded)
+        names.append(
+            name
+            + ("" if is_of_all else f", {_models(estimate)}")
+            + (f" ({changed} changed as well)" if changed else "")
+        )
+    return names
+
+
+def _level_names(estimate: Effect) -> tuple[str, str]:
+    first, second = (format_fact(estimate.factor, level) for level in estimate.levels)
+    if isinstance(estimate.levels[0], str):
+        factor = estimate.factor.replace("_", " ")
+        return (f"no {factor}" if first == "none" else first), (
+            f"no {factor}" if second == "none" else second
+        )
+    return first, key(estimate.levels[1])
 
 
 def _models(estimate: Effect) -> str:
@@ -153,7 +170,10 @@ def _models(estimate: Effect) -> str:
 
 
 def _items(estimates: Sequence[Effect]) -> tuple[Item, ...]:
-    named = list(zip(_names(estimates), estimates, strict=True))
+    # Batch sizes, which have sweeps as well, come last.
+    named = sorted(
+        zip(_names(estimates), estimates, strict=True), key=lambda entry: entry[1].factor == "batch_size"
+    )
     minimum = sorted((len(estimate.pairs) for estimate in estimates), reverse=True)[:MAX_EFFECTS][-1]
     drawn = [(name, estimate) for name, estimate in named if len(estimate.pairs) >= minimum][:MAX_EFFECTS]
     rows: list[dict[str, Any]] = []
@@ -184,61 +204,183 @@ def _items(estimates: Sequence[Effect]) -> tuple[Item, ...]:
         partial(case_charts.ratios, rows, summaries),
         _table(named),
     )
-    return (_answers(named), plot, _pairs(named), *_notes(named))
+    return (_answers(named), *_by_topology(named), plot, _pairs(named))
+
+
+_OF_PAIRS = (
+    "framework",
+    "framework_version",
+    "model",
+    "topology",
+    "batch_size",
+    "precision",
+    "hardware",
+    "data",
+)
+"""Facts of pairs with a column of their own, if they differ."""
+_SETTINGS = (
+    "clip_norm",
+    "compiler",
+    "implementation",
+    "input_pipeline",
+    "layout",
+    "loader_workers",
+    "loss_scale",
+)
+"""Facts of pairs that share a column."""
 
 
 def _pairs(named: Sequence[tuple[str, Effect]]) -> Folded:
     """Return a row for each pair of cases: where the setting helps, and where no pair shows it."""
-    facts = ("framework", "model", "topology", "batch_size")
     rows = []
     for name, estimate in named:
         for pair in estimate.pairs:
-            shared = {fact: pair.shared.get(fact) for fact in facts}
+            settings = (_shared_value(pair, fact) for fact in _SETTINGS)
+            texts = [
+                format_fact(*each) for each in zip(_SETTINGS, settings, strict=True) if each[1] is not None
+            ]
+            shared = [_shared_value(pair, fact) for fact in _OF_PAIRS]
             if estimate.factor == "framework":
-                shared["framework"] = f"{pair.a.framework} ÷ {pair.b.framework}"
-            shared["topology"] = shared["topology"] or str(pair.a.topology)
-            cells = ("–" if shared[fact] is None else str(shared[fact]) for fact in facts)
-            rows.append((name, *cells, f"{pair.ratio:.3f}"))
-    columns = (
-        Column("effect"),
-        *(Column(fact.replace("_", " ")) for fact in facts),
-        Column("ratio", right=True),
-    )
+                shared[0] = f"{pair.a.framework} ÷ {pair.b.framework}"
+            cells = ["–" if value is None else str(value) for value in shared]
+            rows.append((name, *cells, ", ".join(texts), f"{pair.ratio:.3f}"))
+    titles = ("effect", *(fact.replace("_", " ") for fact in _OF_PAIRS), "settings", "ratio")
+    # A fact that all pairs share tells none of them apart.
+    kept = [
+        index
+        for index, title in enumerate(titles)
+        if title in ("effect", "framework", "ratio") or len({row[index] for row in rows}) > 1
+    ]
+    columns = tuple(Column(titles[index], right=titles[index] == "ratio") for index in kept)
     title = "Every pair" if len(rows) <= MOST_PAIRS else f"The first {MOST_PAIRS:,} of {len(rows):,} pairs"
-    table = Table(columns, tuple(rows[:MOST_PAIRS]))
-    return Folded(title, (Sortable(table, ("effect", "framework", "model", "topology")),))
+    table = Table(columns, tuple(tuple(row[index] for index in kept) for row in rows[:MOST_PAIRS]))
+    filters = ("effect", "framework", "model", "topology", "hardware")
+    return Folded(title, (Sortable(table, filters, _PAGE_ROWS),))
+
+
+_PAGE_ROWS = 20
+
+
+def _shared_value(pair: Pair, name: str) -> Any:
+    """Return the value of a fact that both cases of a pair have; None if they differ in it or do not state it."""
+    value = pair.a.facts.get(name)
+    return value if key(value) == key(pair.b.facts.get(name)) else None
 
 
 def _answers(named: Sequence[tuple[str, Effect]]) -> Table:
-    """Return the answer for each effect in a row; batch sizes, which have sweeps as well, come last."""
-    ordered = sorted(named, key=lambda entry: entry[1].factor == "batch_size")
-    rows = []
-    for name, estimate in ordered:
+    """Return the answer for each effect in a row."""
+    has_intervals = any(estimate.low is not None for _, estimate in named)
+    rows: list[tuple[Cell | str, ...]] = []
+    for name, estimate in named:
         interval = ""
         if estimate.low is not None and estimate.high is not None:
             interval = f"{estimate.low:.2f} – {estimate.high:.2f}"
-        rows.append((name, f"{estimate.median:.2f}×", interval, _certainty(estimate)))
+        rows.append(
+            (
+                name,
+                f"{estimate.median:.2f}×",
+                *([interval] if has_intervals else []),
+                _certainty(estimate, has_intervals),
+                _describe_shared(estimate),
+            )
+        )
     columns = (
         Column("effect", key=True),
         Column("ratio", right=True),
-        Column("95 % interval", right=True),
+        *([Column("95 % interval", right=True)] if has_intervals else []),
         Column("how certain"),
+        Column("all pairs are of"),
     )
-    return Table(columns, tuple(rows))
+    used = [index for index in range(len(columns)) if any(row[index] not in ("", Cell("")) for row in rows)]
+    return Table(
+        tuple(columns[index] for index in used), tuple(tuple(row[index] for index in used) for row in rows)
+    )
 
 
-def _certainty(estimate: Effect) -> Cell:
-    """Return the significance of an effect, and how many of its pairs agree."""
+def _certainty(estimate: Effect, has_intervals: bool) -> Cell:
+    """Return how many pairs of an effect agree and, if any effect has an interval, the significance."""
     significance = _significance(estimate)
-    if len(estimate.pairs) == 1:
-        return significance
     ratios = [pair.ratio for pair in estimate.pairs]
+    if len(ratios) == 1:
+        return significance if has_intervals else Cell("a single pair", "quiet")
+    spread = f"({min(ratios):.2f} – {max(ratios):.2f})"
     count, side = max((sum(r > 1 for r in ratios), "faster"), (sum(r < 1 for r in ratios), "slower"))
-    text = (
-        f"{count} of {len(ratios)} pairs {side} ({min(ratios):.2f} – {max(ratios):.2f}), {_describe_units(estimate)}; "
-        f"{significance.text}"
+    agreement = f"{count} of {len(ratios)} pairs {side} {spread}"
+    if f"{estimate.median:.2f}" == "1.00":
+        agreement = f"{len(ratios)} pairs without a common direction {spread}"
+    # A single framework is named among what all pairs share.
+    is_shared = len(estimate.units) == 1 and estimate.unit in estimate.holding
+    text = agreement if is_shared else f"{agreement}, {_describe_units(estimate)}"
+    return Cell(f"{text}; {significance.text}" if has_intervals else text, significance.tone)
+
+
+def _describe_shared(estimate: Effect) -> str:
+    """Return the facts that are equal in all pairs and differ among the cases, as text."""
+    shared = {}
+    for name in ("framework", "framework_version", *_SHOWN):
+        values = {key(pair.shared.get(name)): pair.shared.get(name) for pair in estimate.pairs}
+        if name in estimate.holding and len(values) == 1:
+            (shared[name],) = values.values()
+    version = shared.pop("framework_version", None)
+    if "framework" in shared and version:
+        shared["framework"] = f"{shared['framework']} {version}"
+    return ", ".join(format_fact(name, value) for name, value in shared.items() if value is not None)
+
+
+_SHOWN = ("precision", "batch_size", "clip_norm", "hardware", "topology", "data")
+_SPREAD = 1.02
+"""Ratio of the largest to the smallest median from which the topologies are listed."""
+
+
+def _by_topology(named: Sequence[tuple[str, Effect]]) -> tuple[Table, ...]:
+    """Return a table of the median ratios on each topology, for each framework, model and hardware of an effect.
+
+    It has the effects whose ratios differ between these; without any the result is empty. Batch sizes, which have
+    sweeps, are left out.
+    """
+    parts = [
+        (name, group, places)
+        for name, estimate in named
+        if estimate.factor != "batch_size"
+        for group, places in _medians_by_topology(estimate).items()
+    ]
+    if not parts:
+        return ()
+    topologies = sorted(
+        {topology for *_, places in parts for topology in places},
+        key=lambda topology: (topology.devices, topology.nodes),
     )
-    return Cell(text, significance.tone)
+    columns = (
+        Column("effect", key=True),
+        Column("of", key=True),
+        *(Column(str(topology), right=True) for topology in topologies),
+    )
+    none = Cell("–", "quiet")
+    rows = [
+        (name, group, *(f"{places[at]:.2f}×" if at in places else none for at in topologies))
+        for name, group, places in parts
+    ]
+    return (Table(columns, tuple(rows), "The same effects by topology, framework, model and hardware"),)
+
+
+def _medians_by_topology(estimate: Effect) -> dict[str, dict[TopologySpec, float]]:
+    """Return the median ratio by group and topology; empty if they are alike, or if there is only one."""
+    split = [
+        name
+        for name in ("framework", "model", "hardware")
+        if name != estimate.factor and len({key(_shared_value(pair, name)) for pair in estimate.pairs}) > 1
+    ]
+    groups: dict[str, dict[TopologySpec, list[float]]] = {}
+    for pair in estimate.pairs:
+        name = " ".join(str(_shared_value(pair, fact)) for fact in split)
+        if pair.a.topology == pair.b.topology:
+            groups.setdefault(name, {}).setdefault(pair.a.topology, []).append(pair.ratio)
+    medians = {
+        name: {topology: median(ratios) for topology, ratios in places.items()}
+        for name, places in groups.items()
+    }
+    values = [value for places in medians.values() for value in places.values()]
+    return medians if len(values) > 1 and max(values) / min(values) >= _SPREAD else {}
 
 
 def _sentence(estimate: Effect) -> str:
@@ -312,13 +454,3 @@ def _significance(estimate: Effect) -> Cell:
         f"significant, {p_value}" if estimate.significant else f"not significant, {p_value}",
         "good" if estimate.significant else "quiet",
     )
-
-
-def _notes(named: Sequence[tuple[str, Effect]]) -> tuple[Block, ...]:
-    notes = [
-        f"{name}: {', '.join(fact.replace('_', ' ') for fact in estimate.confounded)} changed along "
-        "with it, so their effects cannot be separated."
-        for name, estimate in named
-        if estimate.confounded
-    ]
-    return (Notes(tuple(notes)),) if notes else ()

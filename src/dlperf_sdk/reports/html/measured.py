@@ -15,6 +15,7 @@ from dlperf_sdk.reports.blocks import Paragraph
 from dlperf_sdk.reports.html import (
     differences,
     effects,
+    intervals,
     leaders,
     published_comparison,
     rates,
@@ -84,6 +85,7 @@ def page(
                 result_section.list_details(results, outcomes),
             )
         ),
+        *([intervals.section(merged, ranked)] if merged else []),
     )
     return Page(
         title="Benchmark report",

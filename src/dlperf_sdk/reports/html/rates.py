@@ -18,8 +18,8 @@ def section(workloads: Sequence[Workload]) -> Section:
     """Return the throughput section, with plots of the first `MAX_WORKLOADS` workloads."""
     plots = [(workload.title, _plots(workload)) for workload in workloads[:MAX_WORKLOADS]]
     lede = (
-        "Samples of all devices per second. The pale bar is the distribution-free 95 % interval of the median, of at "
-        "least six repeats, or of as many runs where a case was run several times."
+        "Samples of all devices per second. The pale bar is the distribution-free 95 % interval of the median of the "
+        "repeats, or of the runs where a case was run several times; a dot hides a narrower one."
     )
     return Section("Throughput", choose_workload(plots, len(workloads)), lede)
 

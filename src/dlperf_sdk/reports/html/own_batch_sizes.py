@@ -1,0 +1,84 @@
+"""The speedup of each precision of a framework whose batch size differs between precisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlperf_sdk.analysis.case import Case, key
+from dlperf_sdk.reports.blocks import Column, Table
+from dlperf_sdk.reports.html.page import Sortable
+from dlperf_sdk.reports.numbers import quantity
+from dlperf_sdk.reports.series import format_stated
+from dlperf_sdk.spec.precision import PRECISIONS
+
+_VARYING = {"batch_size", "loss_scale", "precision"}
+"""Facts that change with the precision."""
+_PAGE_ROWS = 14
+
+
+def precisions_at_own_batch_sizes(cases: Sequence[Case]) -> tuple[Sortable, ...]:
+    """Return a table of the fastest case of each precision over that of the default one, where batch sizes differ.
+
+    Everything else is equal, except the loss scaling. The result is empty without such a pair. A ratio is the effect of
+    the precision and of the batch size together.
+    """
+    groups: dict[tuple[str, ...], list[Case]] = {}
+    for case in cases:
+        names = sorted(case.identifying_facts() - _VARYING)
+        groups.setdefault((case.unit, *(f"{name}={key(case.facts.get(name))}" for name in names)), []).append(
+            case
+        )
+    pairs = []
+    for members in groups.values():
+        fastest: dict[str, Case] = {}
+        for case in sorted(members, key=lambda case: -case.throughput):
+            fastest.setdefault(str(case.facts.get("precision")), case)
+        base = fastest.pop(PRECISIONS.default, None)
+        if base is not None:
+            pairs += [(case, base) for case in fastest.values() if case.batch_size != base.batch_size]
+    pairs.sort(
+        key=lambda pair: (pair[0].topology.devices, str(pair[0].facts.get("model")), pair[0].framework)
+    )
+    rows = [_row(case, base) for case, base in pairs]
+    if not rows:
+        return ()
+    columns = (
+        Column("framework", key=True),
+        Column("model", key=True),
+        Column("topology", key=True),
+        Column("settings", key=True),
+        Column("fastest of the precision"),
+        Column(f"fastest of {PRECISIONS.default}"),
+        Column("ratio", right=True),
+    )
+    title = (
+        f"Each precision ÷ {PRECISIONS.default}, both at their own batch size, whose effect is in the ratio"
+    )
+    return (Sortable(Table(columns, tuple(rows), title), ("framework", "model", "topology"), _PAGE_ROWS),)
+
+
+def _row(case: Case, base: Case) -> tuple[str, ...]:
+    settings = [
+        format_stated(name, case.facts[name])
+        for name in ("implementation", "clip_norm", "compiler", "input_pipeline", "loader_workers")
+        if case.facts.get(name) not in (None, "none")
+    ]
+    return (
+        case.framework,
+        str(case.facts.get("model")),
+        str(case.topology),
+        ", ".join(settings),
+        _describe(case),
+        _describe(base),
+        f"{case.throughput / base.throughput:.2f}×",
+    )
+
+
+def _describe(case: Case) -> str:
+    scale = case.facts.get("loss_scale")
+    parts = [
+        str(case.facts.get("precision")),
+        f"batch {case.batch_size}",
+        *([f"loss scale {scale}"] if scale else []),
+    ]
+    return f"{quantity(case.throughput, case.unit)} ({', '.join(parts)})"
