@@ -150,7 +150,7 @@ $(TRACKERS)/ready: $(READY) plugins/dlperf-trackers/pyproject.toml
 # tests come second, when podman is installed.
 test-engines: $(READY)
 	DLPERF_TEST_ENGINES=1 $(PYTEST) --numprocesses 3 --dist load --timeout 300 tests/engines
-	$(PYTEST) tests/environments/test_containers.py
+	$(PYTEST) tests/environments/test_container.py
 
 # A quarter to half an hour, on a machine with nothing else to do.
 bench: $(READY)

@@ -3,7 +3,7 @@
     .venv/bin/python scripts/parity_document.py
 
 Those of dlperf-sdk's models are in docs/explanation/parity.md, those of a plugin's in its parity.md.
-`tests/parity/test_parity_references.py` compares the documents with what this writes.
+`tests/parity/test_reference.py` compares the documents with what this writes.
 """
 
 from __future__ import annotations

@@ -236,7 +236,7 @@ def test_documents_and_sentences():
 _PREPARE = """
 import json, sys
 sys.path[:0] = sys.argv[1:3]
-from test_data_text import prepared
+from test_text import prepared
 print(json.dumps(prepared(sys.argv[3])))
 """
 
