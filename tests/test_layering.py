@@ -33,6 +33,27 @@ LEVELS = (
 LEVEL = {unit: level for level, units in enumerate(LEVELS) for unit in units}
 MOST_ROOT_MODULES = 8
 
+TESTS = Path(__file__).resolve().parent
+NOT_MIRRORED = ("benchmarks", "engines", "faults", "mutated_inputs", "plugins", "scripts")
+"""Folders that mirror no package: their tests start whole programs, or test other folders of the repository."""
+OF_SEVERAL_PACKAGES = {
+    "test_example.py": "the plugin in examples/",
+    "test_exports.py": "the names that the root package exports",
+    "test_frameworks.py": "every framework's plugin, from one interpreter",
+    "test_language.py": "names and summaries in all distributions",
+    "test_layering.py": "this file",
+    "test_readme.py": "the code blocks of the README",
+    "test_torch.py": "torch's plugin, from the command to the report",
+    "test_tutorials.py": "the code blocks of the tutorials",
+    "test_wheel.py": "the wheel of each distribution",
+    "exchange/test_exchange_formats.py": "the modules of two formats",
+    "execution/test_secret_values.py": "values of secret variables in every document",
+    "launchers/test_commands.py": "the commands of all launchers",
+    "planning/test_file_safety.py": "settings that execute code, in every kind of file",
+    "reports/test_bad_results.py": "odd results in reports, analysis and commands",
+}
+"""Test module that is named after no module → what it tests."""
+
 
 def module_of(path: Path) -> str:
     parts = ("dlperf_sdk", *path.relative_to(PACKAGE).with_suffix("").parts)
@@ -89,6 +110,24 @@ def test_no_module_imports_itself_through_others() -> None:
 
 def test_the_root_holds_few_modules() -> None:
     assert len(list(PACKAGE.glob("*.py"))) <= MOST_ROOT_MODULES
+
+
+def test_test_modules_are_named_after_what_they_test() -> None:
+    """Its name begins with that of a module in the mirrored folder or below, or with that of the package."""
+    misnamed = []
+    for path in TESTS.rglob("test_*.py"):
+        place = path.relative_to(TESTS)
+        if place.parts[0] not in NOT_MIRRORED and place.as_posix() not in OF_SEVERAL_PACKAGES:
+            package = PACKAGE / place.parent
+            names = {
+                file.parent.name if file.stem == "__init__" else file.stem for file in package.rglob("*.py")
+            }
+            if not any(
+                path.stem == f"test_{name}" or path.stem.startswith(f"test_{name}_") for name in names
+            ):
+                misnamed.append(place.as_posix())
+    assert not misnamed
+    assert not [place for place in OF_SEVERAL_PACKAGES if not (TESTS / place).is_file()]
 
 
 def test_the_page_for_contributors_names_each_folder() -> None:
