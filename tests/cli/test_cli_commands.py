@@ -15,7 +15,7 @@ from throwaway import distribution
 
 import dlperf_sdk
 from dlperf_sdk import api
-from dlperf_sdk.cli import EXIT_CODES, build_app, doctor, main, mount
+from dlperf_sdk.cli import EXIT_CODES, app, build_app, doctor, main, mount
 from dlperf_sdk.environments import managed, marker
 from dlperf_sdk.results.store import ResultStore
 
@@ -831,6 +831,24 @@ def test_bash_completes_commands_and_flags(dlperf, tmp_path, line, expected):
         ["bash", "-c", program, "bash", *words], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert expected in done.stdout.split()
+
+
+def test_the_manual_page_has_every_command_and_is_valid_roff(dlperf, tmp_path):
+    code, page, err = dlperf("man")
+    assert (code, err) == (0, "")
+    for name in app.COMMANDS:
+        assert f".SS dlperf {name}".replace("-", "\\-") in page
+    assert ".B \\-\\-batch\\-size" in page
+    if shutil.which("groff") is not None:
+        done = subprocess.run(
+            ["groff", "-man", "-Tutf8", "-ww", "-Kutf8"],
+            input=page,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stderr == ""
+        assert "Measure one case" in done.stdout
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

@@ -62,6 +62,7 @@ COMMANDS = {
         "Check a document against its schema, and a result against its own records.",
     ),
     "completion": ("completion:completion", "Print a script that completes commands and flags in a shell."),
+    "man": ("man_page:man", "Print the manual page of dlperf."),
 }
 """Command → `module:attribute` in this package, and its line in `dlperf --help`. A module is imported when its
 command is typed."""
