@@ -47,12 +47,16 @@ def told(exit, limit, log):
     ],
 )
 @pytest.mark.parametrize("how", [{"code": 1}, {"signal": "SIGABRT"}])
-def test_library_message_about_memory_counts_under_a_limit_only(log, how):
+def test_library_message_about_memory_counts_under_a_limit_only(log, how, monkeypatch):
     actual = told(exit_with(**how), 5 * MEBI, log)
     assert actual["kind"] == "out-of-memory"
     assert repr(log.splitlines()[-1]) in actual["message"]
     assert told(exit_with(**how), None, log)["kind"] == "crashed"
     assert "memory_limit" not in told(exit_with(**how), None, log)["message"]
+    monkeypatch.setattr(memory, "address_space_limit", lambda: MEBI)
+    actual = told(exit_with(**how), None, log)
+    assert actual["kind"] == "out-of-memory"
+    assert "`ulimit -v` limits its address space" in actual["message"]
 
 
 @pytest.mark.parametrize("how", [{"code": 1}, {"signal": "SIGSEGV"}])

@@ -62,8 +62,8 @@ def explain_worker_failure(
 
     1. The agent detected a failure: that failure.
     2. The record has a failure: that failure.
-    3. SIGKILL ended the trainer and the kernel killed for lack of memory, or `limit` is set, the trainer ended with a
-       signal or an exit code other than 0, and its log reports a lack of memory: `out-of-memory`.
+    3. SIGKILL ended the trainer and the kernel killed for lack of memory; or the trainer ended with a signal or an
+       exit code other than 0, its memory is limited, and `log` reports a lack of memory: `out-of-memory`.
     4. A signal ended the trainer, or its exit code is not 0: `crashed`, even if the record reports success.
     5. The record is missing or reports no success: `invalid-record`.
 
@@ -77,11 +77,12 @@ def explain_worker_failure(
         detected: The failure that the agent detected; None if it detected none.
         kernel_killed: True if the kernel has killed a process for lack of memory during the attempt.
         limit: Bytes that each trainer may allocate; None without a limit.
-        log: The end of the trainer's log; only read with a limit.
+        log: The end of the trainer's log; only read if `limit` or `ulimit -v` limits its memory.
     """
     reported = (record or {}).get("failure")
     phase = exit["phase"]
     ok = record is not None and record.get("status") == "ok"
+    is_limited = limit is not None or memory.address_space_limit() is not None
     if record is not None and not ok:
         why_no_record = "left a record that tells neither of success nor of how it failed"
     if detected is not None:
@@ -94,11 +95,16 @@ def explain_worker_failure(
             "%s was killed by the kernel in phase '%s' because the machine, or its control group, had no memory left. "
             "Use a smaller batch size, or a machine with more memory." % (name, phase),
         )
-    elif limit is not None and (exit["signal"] or exit["code"]) and memory.reports_out_of_memory(log):
+    elif (exit["signal"] or exit["code"]) and is_limited and memory.reports_out_of_memory(log):
+        cause = (
+            "`ulimit -v` limits its address space"
+            if limit is None
+            else "memory_limit lets it allocate %d bytes only" % limit
+        )
         failed = failure(
             "out-of-memory",
-            "%s ended in phase '%s' since memory_limit lets it allocate %d bytes only: its log ends with %r. Allow "
-            "more." % (name, phase, limit, _last_line(log)),
+            "%s ended in phase '%s' since %s: its log ends with %r. Allow more."
+            % (name, phase, cause, _last_line(log)),
         )
     elif exit["signal"]:
         message = "%s was ended by %s in phase '%s'. Its log tells how far it came; %s.%s"
@@ -159,7 +165,12 @@ def _last_line(log: str) -> str:
 def _limit_hint(limit: Optional[int]) -> str:
     """Return a hint that a limit may be the reason why a process died without mentioning memory."""
     if limit is None:
-        return ""
+        space = memory.address_space_limit()
+        return (
+            ""
+            if space is None
+            else " `ulimit -v` leaves it %d KiB, which may be too few: raise it." % (space // 1024)
+        )
     return " memory_limit lets it allocate %d bytes, which may be too few: try with more." % limit
 
 

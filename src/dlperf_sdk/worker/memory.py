@@ -22,6 +22,12 @@ def remove_limit() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
 
 
+def address_space_limit() -> Optional[int]:
+    """Return the bytes of address space that `ulimit -v` leaves this process and its children; None without a limit."""
+    count = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if count == resource.RLIM_INFINITY else count
+
+
 def read_used_memory() -> int:
     """Return the bytes of this process that count against `limit` now."""
     return _status("VmData")[0]

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import pytest
 from processes import processes_with
 
 from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.planning.bundle import build
+from dlperf_sdk.planning.plan import make_plan
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.agent_events import repeat_from
+from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.worker import lifetime
+from dlperf_sdk.worker.agent.agent import Agent
 from dlperf_sdk.worker.agent.attempt import Attempt
+from dlperf_sdk.worker.agent.coordinator import Coordinator
 from dlperf_sdk.worker.agent.worker_process import LONGEST_LOG
 from dlperf_sdk.worker.processes import TRAINER, Cluster, Process
 
@@ -48,6 +57,14 @@ def plain(stream):
         return _PLAIN[topology]
 
     return events
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    """The request of a case on one device, and its bundle's path."""
+    plan = make_plan(RunSpec(framework="numpy", model="linear", batch_size=8), Registry())
+    request = plan.request("case", (sys.executable,), {}, {"source": "synthetic"})
+    return request, str(build(request, tmp_path / "case.pyz").path)
 
 
 @pytest.mark.parametrize("topology", ["1n1d", "1n2d", "2n1d", "2n2d"])
@@ -315,3 +332,56 @@ def test_nothing_outlives_an_agent_that_dies(tmp_path, node, fault):
         os.kill(int(agents.stdout.split()[0]), signal.SIGKILL)
         controller.wait(30)
     assert _gone(str(tmp_path)), processes_with(str(tmp_path))
+
+
+class FakeLink:
+    """A link whose orders are given, and which keeps what the agent sends."""
+
+    address = "127.0.0.1"
+
+    def __init__(self, orders):
+        self.orders, self.sent = orders, []
+
+    def send(self, message):
+        self.sent.append(message)
+
+    def messages(self):
+        yield from self.orders
+
+
+@pytest.mark.parametrize("refused", [1, 2], ids=["listening", "reaching others"])
+def test_an_agent_without_threads_names_the_resource_and_its_node(bundle, monkeypatch, tmp_path, refused):
+    request, path = bundle
+    starts = itertools.count(1)
+    start = threading.Thread.start
+
+    def start_or_refuse(thread):
+        if next(starts) == refused:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_or_refuse)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    link = FakeLink([{"do": "reach", "doorbells": []}, {"do": "quit"}])
+    assert Agent(request, 3, link, path, str(tmp_path)).serve() == 0
+    (event,) = [message for message in link.sent if message["event"] == "exhausted"]
+    assert (event["node"], event["failure"]["kind"], event["failure"]["node"]) == (3, "unavailable", 3)
+    assert event["failure"]["message"].startswith("The agent of node 3 (")
+    assert "ulimit -u" in event["failure"]["message"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
+def test_a_coordinator_short_of_a_resource_names_it(bundle, monkeypatch, error):
+    events = []
+    request, _ = bundle
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        coordinator = Coordinator(request, listener, "5" * 64, events.append)
+
+        def refuse(timeout):
+            raise error
+
+        monkeypatch.setattr(coordinator._roster, "gather", refuse)
+        coordinator.run()
+    assert events[-1]["failure"]["kind"] == "unavailable"
+    assert events[-1]["failure"]["node"] == 0
+    assert events[-1]["failure"]["message"].startswith("The coordinator on node 0 ")

@@ -13,6 +13,8 @@ MOST_UNPROVEN = 64
 """Most connections that may be open at a time without proof of the secret; one more closes the oldest of them."""
 PROOF_TIMEOUT = 10.0
 """Seconds for the whole exchange in which a peer proves that it holds the bundle's secret."""
+_PROOF_TIMEOUT_HERE = 1.0
+"""The same for a peer that gets no thread of its own."""
 _SPARE_DESCRIPTORS = 256
 """Descriptors that agent 0 needs beside one per node: unproven peers, its own workers, logs and samplers."""
 _RETRY = 0.02
@@ -22,7 +24,7 @@ _RETRY = 0.02
 class Admission(threading.Thread):
     """A thread that accepts connections until its listener is closed, and admits peers that hold the secret.
 
-    Each peer gets a thread of its own.
+    Each peer gets a thread of its own. If the system has no thread left, this thread admits the peer itself.
 
     Args:
         listener: The listening socket.
@@ -57,10 +59,8 @@ class Admission(threading.Thread):
                 self._close_oldest()
             try:
                 threading.Thread(target=self._admit, args=(connection,), daemon=True).start()
-            except RuntimeError as error:
-                self._withdraw(connection)
-                connection.close()
-                self._run_short(error)
+            except (RuntimeError, MemoryError):
+                self._admit_here(connection)
 
     def _run_short(self, error: Exception) -> None:
         """Note that a descriptor or thread was refused, and make room; connections in the queue wait meanwhile."""
@@ -90,9 +90,17 @@ class Admission(threading.Thread):
         with self._lock:
             return self._unproven.pop(connection, False)
 
-    def _admit(self, connection: socket.socket) -> None:
+    def _admit_here(self, connection: socket.socket) -> None:
+        """Admit a peer in this thread, which must not end and has less time for each: others wait meanwhile."""
         try:
-            joined = link.accept(connection, self._secret, PROOF_TIMEOUT, lambda: self._withdraw(connection))
+            self._admit(connection, _PROOF_TIMEOUT_HERE)
+        except (RuntimeError, MemoryError, OSError) as error:
+            connection.close()
+            self._run_short(error)
+
+    def _admit(self, connection: socket.socket, timeout: float = PROOF_TIMEOUT) -> None:
+        try:
+            joined = link.accept(connection, self._secret, timeout, lambda: self._withdraw(connection))
         finally:
             self._withdraw(connection)
         if joined is not None:

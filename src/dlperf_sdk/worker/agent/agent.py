@@ -9,6 +9,7 @@ import shutil
 import signal
 import threading
 import time
+from socket import gethostname
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from dlperf_sdk.worker import lifetime
@@ -19,6 +20,7 @@ from dlperf_sdk.worker.agent.launch_commands import Place, orders_for
 from dlperf_sdk.worker.agent.log_pieces import in_pieces
 from dlperf_sdk.worker.agent.sampling import Sampling
 from dlperf_sdk.worker.agent.secret_values import replace_values, secret_values
+from dlperf_sdk.worker.exhaustion import describe_exhaustion
 from dlperf_sdk.worker.failures import SETTLE, failure
 from dlperf_sdk.worker.processes import cluster_from
 from dlperf_sdk.worker.request import Request
@@ -93,9 +95,13 @@ class Agent:
         lifetime.handle_termination(lambda *_: self._inbox.put({"do": "abandon"}))
         signal.signal(signal.SIGINT, lambda *_: self._inbox.put({"do": "abandon"}))
         signal.signal(signal.SIGCHLD, lambda *_: self._inbox.put({}))
-        threading.Thread(target=self._listen, daemon=True).start()
-        self._introduce()
         try:
+            threading.Thread(target=self._listen, daemon=True).start()
+        except (RuntimeError, MemoryError) as error:
+            self._report_exhaustion(error)
+            return 0 if any(message.get("do") == "quit" for message in self._link.messages()) else 1
+        try:
+            self._inbox.put({"do": "introduce"})
             while True:
                 try:
                     message = self._inbox.get(timeout=LOOK if self._ready else CLOSE_LOOK)
@@ -106,21 +112,33 @@ class Agent:
                     return 0
                 if order == "abandon":
                     return 1
-                if order:
-                    self._execute(order, message)
-                self._watch()
+                try:
+                    if order:
+                        self._execute(order, message)
+                    self._watch()
+                except (RuntimeError, MemoryError) as error:
+                    self._report_exhaustion(error)
         finally:
             if self._attempt is not None:
                 self._attempt.end()
             if self._doorbell is not None:
                 self._doorbell.close()
 
+    def _report_exhaustion(self, error: Exception) -> None:
+        """Report to the coordinator that a resource of this node ran out. Any other error is raised again."""
+        shortage = describe_exhaustion(error, "The agent of node %d (%s)" % (self.node, gethostname()))
+        if shortage is None:
+            raise error
+        self._send({"event": "exhausted", "failure": failure("unavailable", shortage, None, self.node)})
+
     def _listen(self) -> None:
-        for message in self._link.messages():
-            self._last_message_at = time.monotonic()
-            if message.get("do") != "beat":
-                self._inbox.put(message)
-        self._inbox.put({"do": "abandon"})
+        try:
+            for message in self._link.messages():
+                self._last_message_at = time.monotonic()
+                if message.get("do") != "beat":
+                    self._inbox.put(message)
+        finally:
+            self._inbox.put({"do": "abandon"})
 
     def _introduce(self) -> None:
         """Send the facts of this node, or the reason why it cannot run the case."""
@@ -135,7 +153,9 @@ class Agent:
         self._link.send(replace_values(dict(message, node=self.node), self._secrets))
 
     def _execute(self, order: str, message: Dict[str, Any]) -> None:
-        if order == "reach":
+        if order == "introduce":
+            self._introduce()
+        elif order == "reach":
             threading.Thread(target=self._reach, args=(message["doorbells"],), daemon=True).start()
         elif order == "prepare":
             # It may wait for busy devices, and heartbeats must go on meanwhile.

@@ -138,7 +138,7 @@ class Attempt:
                 worker.detected_failure,
                 killed,
                 self._memory_limit,
-                "" if self._memory_limit is None else worker.log()[-2000:],
+                worker.log()[-2000:],
             )
             for worker in ended
         ]

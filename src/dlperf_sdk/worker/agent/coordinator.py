@@ -19,6 +19,7 @@ from dlperf_sdk.worker.agent.log_pieces import tail_of
 from dlperf_sdk.worker.agent.preflight import select_doorbells
 from dlperf_sdk.worker.agent.roster import Roster
 from dlperf_sdk.worker.agent.stopping import decide
+from dlperf_sdk.worker.exhaustion import describe_exhaustion
 from dlperf_sdk.worker.failures import SETTLE, Failed, failure, select_cause
 from dlperf_sdk.worker.request import Request
 
@@ -76,8 +77,12 @@ class Coordinator(threading.Thread):
             self._fail(failed.failure)
         except Exception as error:
             # An unexpected error must not leave the agents waiting.
-            message_text = "The coordinator could not make sense of what a node sent: %r" % error
-            self._fail(dict(failure("invalid-record", message_text), traceback=traceback.format_exc()))
+            shortage = describe_exhaustion(error, "The coordinator on node 0")
+            if shortage is not None:
+                self._fail(failure("unavailable", shortage, None, 0))
+            else:
+                message_text = "The coordinator could not make sense of what a node sent: %r" % error
+                self._fail(dict(failure("invalid-record", message_text), traceback=traceback.format_exc()))
         finally:
             self._roster.close()
 

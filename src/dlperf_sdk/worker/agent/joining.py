@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import threading
+import traceback
 from socket import gethostname
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
@@ -17,6 +18,7 @@ from dlperf_sdk.worker.agent.coordinator import Coordinator
 from dlperf_sdk.worker.agent.placement import Placement, resolve_placement
 from dlperf_sdk.worker.agent.scratch import scratch as scratch_directory
 from dlperf_sdk.worker.bundled import contains, member
+from dlperf_sdk.worker.exhaustion import describe_exhaustion
 from dlperf_sdk.worker.failures import failure
 from dlperf_sdk.worker.request import Request
 
@@ -58,8 +60,6 @@ def main(
     os.umask(0o077)
     lifetime.adopt_orphans()
     lifetime.exit_on_termination()  # until `serve` handles these signals: the directory must be removed
-    if stops_with_input:
-        threading.Thread(target=tether.watch, daemon=True).start()
     with scratch_directory(scratch) as directory:
         emit = _open_stream()
         bundle = os.path.abspath(sys.argv[0])
@@ -68,6 +68,8 @@ def main(
         secret = member(bundle, "secret")
         placement, coordinator = None, None
         try:
+            if stops_with_input:
+                threading.Thread(target=tether.watch, daemon=True).start()
             placement = resolve_placement(node, hosts, request.nodes, os.environ)
             allowed_ports = network.port_range(ports)
             host, candidates = placement.hosts[0], rendezvous.candidate_ports(secret, allowed_ports)
@@ -76,7 +78,9 @@ def main(
                 candidates = [coordinator.port]
             start = request.deadlines["start"]
             connection = rendezvous.connect(host, candidates, secret, start - min(_REPORT_MARGIN, start / 4))
-        except (OSError, ValueError) as error:
+        except Exception as error:  # short of memory, Python raises nearly anything
+            if not isinstance(error, (OSError, ValueError)):
+                traceback.print_exc()
             emit(_join_failure(placement, error))
             return 1
         agent = Agent(
@@ -109,7 +113,10 @@ def _join_failure(placement: Optional[Placement], error: Exception) -> Dict[str,
     """Return the stream's last event, of an agent that has not reached its coordinator."""
     node = None if placement is None else placement.node
     label = "The agent" if node is None else "Node %d" % node
-    message = "%s (%s) cannot join its run: %s." % (label, gethostname(), error)
+    name = "%s (%s)" % (label, gethostname())
+    expected = isinstance(error, (OSError, ValueError))
+    reason = str(error) if expected else "%s: %s" % (type(error).__name__, error)
+    message = describe_exhaustion(error, name) or "%s cannot join its run: %s." % (name, reason)
     join_failure = failure("unavailable", message, "start", node)
     return {"event": "ended", "status": "unavailable", "failure": join_failure}
 

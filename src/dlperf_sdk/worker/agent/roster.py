@@ -165,7 +165,8 @@ class Roster:
             The message, with `event` and `node`; None if there was none in time.
 
         Raises:
-            Failed: A node's connection is lost, or the node has been silent for too long; once for each such node.
+            Failed: A node's connection is lost, or the node has been silent for too long; once for each such node. Or
+                the node's agent ran out of a resource.
         """
         end = time.monotonic() + timeout
         while True:
@@ -179,6 +180,8 @@ class Roster:
                 if now >= end:
                     return None
                 continue
+            if message["event"] == "exhausted":
+                raise Failed(message["failure"])
             if message["event"] == "gone":
                 raise self._lost(message["node"], "has gone")
             if message["event"] != "heartbeat":
