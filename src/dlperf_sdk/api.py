@@ -107,9 +107,10 @@ def rerun(
     """Measure the case of a result again, in the environment that its lock describes.
 
     A result may come from anybody. Settings in it that decide which code is executed are refused unless `allow`
-    has their name: `rerun(result, allow=["container"])`. These are the container, variables that are not known to
-    tune only, flags of launchers, and, as `lock`, distributions that the plugin's own environment lacks. A
-    recorded interpreter is not used: the environment is made from the lock.
+    has their name: `rerun(result, allow=["container"])`. These are the container; environment variables, except those
+    known to tune only threads, memory, logging or transport; flags of launchers; and, under the name `lock`,
+    distributions that the plugin's own environment lacks. A recorded interpreter is not used: the environment is made
+    from the lock.
 
     Args:
         result: The result.

@@ -2,14 +2,14 @@
 
 The step time grows by a factor with every doubling of the nodes, or of the devices of one node. The next growth
 is `base` + `persistence` × the last measured growth. Both are learned from published series by least absolute
-errors. If this model predicts releases that were held out worse than the assumption of no further growth, that
-assumption is used instead.
+errors. Each published release is also predicted from the other releases. If the assumption of no further growth gives
+better predictions of them than this model, it is used instead.
 
 The interval comes from the errors of the same model on releases that were held out (cross-conformal prediction).
 Series with the same number of units before and after are used if there are enough. Both ends are calibrated
 separately, because errors are one-sided: growth that ends is bounded by zero, and growth that continues is not.
 In some releases each doubling costs as much as the one before it. In most, the network costs little more once a
-second node is used. No earlier measurement tells which of both will hold.
+second node is used. Smaller topologies do not show which of these applies to a series.
 
 Source: R. F. Barber et al., Predictive inference with the jackknife+, Annals of Statistics 49 (2021), 486-507.
 """
@@ -48,9 +48,9 @@ class Growth:
     persistence: float
     """Fraction of the last measured growth that continues. Both are 0 if no further growth is assumed."""
     faster: float
-    """Error towards a faster step that one of twenty exceeds, in units of `_uncertainty`."""
+    """Error towards faster steps that one of twenty examples exceeds, in units of `_uncertainty`."""
     slower: float
-    """Error towards a slower step that one of twenty exceeds, in units of `_uncertainty`."""
+    """Error towards slower steps that one of twenty examples exceeds, in units of `_uncertainty`."""
     examples: int
     """Number of examples that the model was learned from."""
 
@@ -113,13 +113,13 @@ def predict(
 ) -> Prediction:
     """Predict the throughput of a topology from smaller ones of the same case with the same batch size per device.
 
-    To go beyond one node, two numbers of nodes must be measured, with as many devices per node as the topology
-    has. Within one node, two numbers of devices must be measured.
+    For a topology of several nodes, two smaller numbers of nodes must be measured, with the same number of devices per
+    node. For a topology of one node, two smaller numbers of devices must be measured.
 
     The growth is learned from the reference's series that have both the largest measured and the predicted number
-    of nodes (within one node, of devices). With fewer than `MIN_EXAMPLES` of these, the growth of one doubling is
-    used instead, the interval is widened in proportion to the number of doublings, and a note of the prediction
-    says so. The interval has the confidence `CONFIDENCE`.
+    of nodes (for one node: of devices). If there are fewer than `MIN_EXAMPLES` such examples, the growth of one
+    doubling is used instead, the interval is widened in proportion to the number of doublings, and a note of the
+    prediction says so. The interval has the confidence `CONFIDENCE`.
 
     Args:
         sources: The measured cases of one series, one per topology.
@@ -128,8 +128,9 @@ def predict(
             collection. Series that share a case with `sources` are left out.
 
     Raises:
-        AnalysisError: the sources are several series, too few topologies or one of them twice; the topology is no
-            larger than they are; a source has no valid throughput; or the reference has too few series.
+        AnalysisError: the sources belong to several series, have too few topologies, or have a topology twice; the
+            topology is not larger than those of the sources; a source has no valid throughput; or the reference has
+            too few series.
         SpecError: the text of the topology is malformed.
     """
     target_topology, series = TopologySpec.parse(topology), _series(cases(sources))
@@ -171,8 +172,8 @@ def predict(
 def learn(examples: tuple[Example, ...]) -> Growth:
     """Fit a model of the growth by least absolute errors, or assume no further growth.
 
-    No growth is assumed if the fitted model predicts releases that are held out worse. The interval comes from
-    the errors on these releases.
+    Each release is predicted by a model that is fitted to the other releases. No further growth is assumed if that
+    assumption predicts the releases better. The width of the interval comes from the errors of these predictions.
 
     Raises:
         AnalysisError: there are fewer than `MIN_EXAMPLES` examples.
@@ -200,12 +201,12 @@ def learn(examples: tuple[Example, ...]) -> Growth:
 def find_examples(
     reference: Iterable[Case | Result | PublishedFigure], *, over_nodes: bool
 ) -> Iterator[Example]:
-    """Yield an example for each three numbers of units in each series, in ascending order within a series.
+    """Yield an example for each combination of three numbers of units in a series, in ascending order.
 
     Args:
         reference: The cases of the series.
-        over_nodes: True to count nodes, of the topologies with as many devices per node as the series' largest;
-            series of one node are skipped. False to count the devices of topologies with one node.
+        over_nodes: The units. True: nodes, for the topologies that have as many devices per node as the largest
+            topology of their series; series of one node are skipped. False: devices, for the topologies of one node.
 
     Raises:
         AnalysisError: a source has no valid throughput.
@@ -331,10 +332,10 @@ def _series(all_cases: Sequence[Case]) -> dict[TopologySpec, Case]:
 
 
 def group_by_series(ungrouped: Iterable[Case]) -> list[dict[TopologySpec, Case]]:
-    """Return the series among the cases, each as topology → case. The cases of a series differ in their topology only.
+    """Return the cases in series, each a mapping topology → case. The cases of a series differ in their topology only.
 
-    A case without a strategy, on one device, belongs to the series of every strategy. If two cases of a series
-    have the same topology, the last is kept.
+    A case on one device that states no strategy belongs to the series of every strategy. If two cases of a series
+    have the same topology, the later one is used.
     """
     groups: dict[tuple[str, str], dict[TopologySpec, Case]] = {}
     for case in ungrouped:

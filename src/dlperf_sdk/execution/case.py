@@ -89,8 +89,8 @@ class Case(CaseRecord):
     ) -> None:
         """Prepare environment and data, then check parity.
 
-        If one of these fails, the failure is recorded and ends the case; it is not raised. Does nothing for a case that
-        was refused or has failed.
+        A `RunFailed`, or a lack of a resource such as memory or disk, is not raised: it becomes the case's failure,
+        which ends the case. Does nothing for a case that was refused or has failed.
 
         Args:
             environment_from: The environment of an earlier result, to be rebuilt from its lock; None for the case's
@@ -99,7 +99,7 @@ class Case(CaseRecord):
                 parity check.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C was pressed; it is recorded as well.
+            KeyboardInterrupt: Ctrl-C was pressed; it is also recorded as the case's failure.
             SpecError: An environment variable of the spec has a salted hash as its value, so it cannot be set.
             PluginError: A plugin does not work.
             StoreError: The plan or the environment cannot be written.
@@ -116,8 +116,9 @@ class Case(CaseRecord):
                 self.record_parity(parity)
 
     def measure(self, attempt: int | None = None, deadline: float | None = None) -> None:
-        """Take all repeats of the protocol, or only one, each in new processes. A failure is recorded.
+        """Take all repeats of the protocol, or only one, each in new processes.
 
+        A `RunFailed`, or a lack of a resource such as memory or disk, is not raised: it becomes the case's failure.
         Does nothing for a case that is not prepared or has failed. All processes have ended when this returns or
         raises.
 
@@ -175,9 +176,9 @@ class Case(CaseRecord):
         return result
 
     def conclude_invalid(self, error: InvalidRecord) -> Result:
-        """Return the result of a case whose own result was invalid.
+        """Conclude a case again, after `conclude` raised `InvalidRecord`, and return its result.
 
-        Its failure is `error`, and everything that nodes sent is left out. The attempts stay on disk. Raises as
+        The result has `error` as its failure, and nothing of what the nodes sent. The attempts stay on disk. Raises as
         `conclude` does.
         """
         self.failure = Failure(error.kind, remove_secrets(str(error)))

@@ -76,7 +76,7 @@ class CaseRecord:
         self.failure = self.failure or failure
 
     def withdraw_failure(self) -> None:
-        """Remove the recorded failure, which was not caused by the case, so that the case continues."""
+        """Remove the recorded failure, so that the case can continue; for a failure that the case did not cause."""
         self.failure = None
 
     def record_store_failure(self, error: StoreError) -> None:
@@ -90,12 +90,12 @@ class CaseRecord:
 
     @contextmanager
     def record_failures(self) -> Iterator[None]:
-        """Record an exception of the block as the case's failure.
+        """Return a context that records some exceptions of its block as the case's failure.
 
-        RunFailed, and exceptions that show that a resource of this machine ran out, end the block without being
-        raised. An interruption is recorded and raised again as KeyboardInterrupt; so is what fails while one is
-        handled, since Python's own locks may answer a Ctrl-C with a RuntimeError. All other exceptions pass through
-        unrecorded.
+        - `RunFailed`, and exceptions that show that a resource of this machine ran out, are recorded and suppressed.
+        - `KeyboardInterrupt` is recorded and raised again. An exception that is raised while a `KeyboardInterrupt` is
+          handled counts as one: after Ctrl-C, Python's own locks may raise a `RuntimeError`.
+        - All other exceptions pass through and are not recorded.
         """
         try:
             yield
@@ -122,14 +122,14 @@ class CaseRecord:
             self.directory.write_environment(environment)
 
     def record_parity(self, parity: Parity | ParityRun) -> None:
-        """Record the evidence of parity; or the parity run that the next launch takes before anything is measured."""
+        """Record the evidence of parity, or the parity run that the next launch starts before it measures."""
         if isinstance(parity, ParityRun):
             self._parity_run = parity
         else:
             self.parity = parity
 
     def stopping(self) -> Stopping | None:
-        """Return the decision of the protocol's stopping rule to end the repeats; None if more are to be taken."""
+        """Return the stopping rule's reason to take no further repeat; None if more repeats are to be taken."""
         rates = [metrics.throughput(repeat) for repeat in self.repeats]
         decision = decide(rates, attrs.asdict(self.spec.resolved_protocol()))
         return Stopping(decision.rule, decision.met, decision.detail) if decision.stop else None

@@ -29,9 +29,9 @@ def list_contradictions(result: Result) -> tuple[str, ...]:
     """Return a sentence for each contradiction between a result and its own repeats; empty if there is none.
 
     Checked are the medians and intervals of all metrics, the throughput, and the integrity verdicts other than
-    `parity`. Of a result without repeats, and of an imported one, only `list_own_contradictions` is checked. The
-    records of a result from the store are read; if they cannot be read, that is one of the sentences. A precision
-    or strategy that this version does not know is another. `check_directory` checks more.
+    `parity`. For a result without repeats, and for an imported one, only `list_own_contradictions` is checked. The
+    records of a result from the store are read. Records that cannot be read count as a contradiction, and so does a
+    precision or strategy that this version does not know. `check_directory` checks more.
     """
     problems = [*list_own_contradictions(result)]
     if result.imported is not None:
@@ -58,7 +58,8 @@ any number."""
 def list_contradictions_by_result(results: Sequence[Result]) -> list[tuple[str, ...]]:
     """Return the contradictions of each result, in order: one tuple of sentences per result, empty if there is none.
 
-    Up to `WITH_RECORDS` results are checked with `list_contradictions`, more with `list_own_contradictions`.
+    If there are at most `WITH_RECORDS` results, `list_contradictions` checks them. If there are more, all are checked
+    with `list_own_contradictions`, which does not read records.
     """
     return list(
         map(list_contradictions if len(results) <= WITH_RECORDS else list_own_contradictions, results)
@@ -66,7 +67,7 @@ def list_contradictions_by_result(results: Sequence[Result]) -> list[tuple[str, 
 
 
 def list_own_contradictions(result: Result) -> tuple[str, ...]:
-    """Return a sentence for each contradiction that shows without records; empty if there is none.
+    """Return a sentence for each contradiction that can be found without records; empty if there is none.
 
     Checked are the median and interval of each metric against its repeats, and an imported result's repeats and
     verdicts.
@@ -82,7 +83,7 @@ def check_directory(path: Path, measurers: Iterable[Measurer]) -> tuple[str, ...
 
     Compared are the attempts' records with the result's repeats, and `spec.json`, `environment.json` and
     `plan.json` with the result's copies. All verdicts, and the metrics of the given measurers, are computed again
-    from the records. A file that cannot be read is one of the sentences. Of an imported result only
+    from the records. A file that cannot be read counts as a contradiction. For an imported result, only
     `list_contradictions` is checked.
 
     Args:

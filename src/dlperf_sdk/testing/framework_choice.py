@@ -101,10 +101,7 @@ class FrameworkChoice(Conformance):
         }
 
     def combinations(self) -> frozenset[Cell]:
-        """Return the cells that combine values which the other cells cover one by one.
-
-        See `cells.select_covering`.
-        """
+        """Return the cells that are not in `cells.select_covering`: each of their values occurs in another cell."""
         all_cells = frozenset(self.axes()["any_cell"])
         return all_cells - cells.select_covering(self.axes()["any_cell"])
 
@@ -154,7 +151,9 @@ class FrameworkChoice(Conformance):
         return None
 
     def select_accepted_spec(self, models: Sequence[str] | None = None, **fields: Any) -> RunSpec:
-        """Return the short case of the first model for which it can be planned here; skip the test if there is none.
+        """Return the short case of the first model for which planning accepts it on this machine.
+
+        Skip the test if planning accepts it for no model.
 
         Args:
             models: The names of the models to try, in order; None for those of `models_to_test`.

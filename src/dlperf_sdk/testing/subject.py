@@ -64,12 +64,10 @@ class FrameworkSubject(FrameworkChoice):
         cls._unsupported, cls._cells = {}, set()
 
     def spec_of(self, cell: Cell) -> RunSpec:
-        """Return the case of a cell, with the first of the cell's models for which it can be planned on this machine.
+        """Return the case of a cell, with the first of the cell's models for which planning accepts it.
 
-        Skip the test if it can be planned for none of them.
-
-        The case of the plainest cell is returned even if it would be refused: a plugin that names the model must run
-        it.
+        Skip the test if planning accepts it for none of them. The case of a plain cell (`Cell.is_plain`) is returned
+        without planning: a plugin that implements the model must accept it.
         """
         spec = (
             self.spec(cell.models[0])
@@ -83,9 +81,9 @@ class FrameworkSubject(FrameworkChoice):
         """Return the result of a case, which may have failed.
 
         The case is run once, and all tests of the class share the result. For a case that `spec_of` returned, the
-        same start also serves `answers_of` and `parity_of`. Where that start fails, each of the three makes its own
-        start, so that each test shows its own failure. Skips the test if this machine cannot place the case, or if
-        the plainest case of the model ran into a gap.
+        same start of workers also serves `answers_of` and `parity_of`. If that start fails, each of the three methods
+        starts the workers itself, so that each test shows its own failure. Skips the test if this machine cannot place
+        the case, or if the plainest case of the model failed because of a gap in the worker half.
         """
         key = _key(spec)
         if key not in self._results:
@@ -118,7 +116,7 @@ class FrameworkSubject(FrameworkChoice):
     def run_case(self, spec: RunSpec, observers: Sequence[Any] = ()) -> Result:
         """Run a case as `run` does, but without parity, and return the result, which may have failed.
 
-        Nothing is shared. Skips the test as `result_of` does.
+        The case is run with each call, and the result is not shared. Skips the test as `result_of` does.
 
         Args:
             spec: The case.
@@ -135,7 +133,7 @@ class FrameworkSubject(FrameworkChoice):
     def parity_of(self, spec: RunSpec) -> Parity:
         """Return the parity of a case. The case is run once, and all tests of the class share the parity.
 
-        Skips the test as `result_of` does, and where a worker refuses the case on this machine. Fails the test if the
+        Skips the test as `result_of` does, and if a worker refuses the case on this machine. Fails the test if the
         case cannot be prepared.
         """
         key = _key(spec)
@@ -242,9 +240,9 @@ def _key(spec: RunSpec) -> str:
 
 
 def reference_case(references: Path | None, compiler: str) -> str:
-    """Return the name of the case of a model's reference that a case with this compiler is compared with.
+    """Return the name of the reference's case to compare a run with this compiler with.
 
-    It is `COMPILED` if there is a compiler and the reference has such a case, else the case of ordinary runs.
+    It is `COMPILED` if there is a compiler and the reference has a case of that name, else `REFERENCE_CASE`.
 
     Args:
         references: The model's file of references; None if it has none.
