@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import dlperf_sdk
 from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.documents.reading import LARGEST_RESULT, load_document
 from dlperf_sdk.errors import DocumentError
-from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
-from dlperf_sdk.results import metrics
+from dlperf_sdk.interfaces.measurer import Measurer
 from dlperf_sdk.results.convert import to_plain
+from dlperf_sdk.results.recomputation import (
+    compare_medians,
+    compare_metrics,
+    compare_throughput,
+    compare_verdicts,
+    list_unknown_names,
+    recompute_expected,
+)
 from dlperf_sdk.results.records import Repeat
-from dlperf_sdk.results.result import FAIL, INTEGRITY, PASS, Result, Verdict
+from dlperf_sdk.results.result import FAIL, INTEGRITY, PASS, Result
 from dlperf_sdk.results.store import ResultStore
 from dlperf_sdk.results.stored_repeats import StoredRepeats, attempts_of
-from dlperf_sdk.results.verdicts import Expected, integrity_of, judge
-from dlperf_sdk.spec.precision import PRECISIONS
-from dlperf_sdk.spec.run_spec import RunSpec
-from dlperf_sdk.spec.strategy import STRATEGIES
+from dlperf_sdk.results.verdicts import integrity_of, judge
 from dlperf_sdk.worker.processes import TRAINER
 
 
@@ -42,11 +44,11 @@ def list_contradictions(result: Result) -> tuple[str, ...]:
         return (*problems, str(error))
     if empty := [repeat.attempt for repeat in repeats if not repeat.records]:
         problems.append(f"Attempt {empty[0]} is among the repeats, but has no records.")
-    elif unknown := _list_unknown_names(result.spec):
+    elif unknown := list_unknown_names(result.spec):
         problems += unknown
     elif repeats and result.workload is not None:
-        problems += _throughput(result, repeats)
-        problems += _verdicts(result, integrity_of(repeats, _recompute_expected(result, repeats, None)))
+        problems += compare_throughput(result, repeats)
+        problems += compare_verdicts(result, integrity_of(repeats, recompute_expected(result, repeats, None)))
     return tuple(problems)
 
 
@@ -72,7 +74,7 @@ def list_own_contradictions(result: Result) -> tuple[str, ...]:
     Checked are the median and interval of each metric against its repeats, and an imported result's repeats and
     verdicts.
     """
-    problems = [*_medians(result.metrics)]
+    problems = [*compare_medians(result.metrics)]
     if result.imported is not None:
         problems += _check_imported(result)
     return tuple(problems)
@@ -132,13 +134,13 @@ def check_directory(path: Path, measurers: Iterable[Measurer]) -> tuple[str, ...
             difference = _first_difference(plan.get("workload"), to_plain(result.workload))
             problems.append(f"The workload is another than plan.json's: {difference}.")
         ranks = _ranks(plan, problems)
-    problems += _medians(result.metrics)
-    if unknown := _list_unknown_names(result.spec):
+    problems += compare_medians(result.metrics)
+    if unknown := list_unknown_names(result.spec):
         problems += unknown
     elif repeats and result.workload is not None:
-        problems += _metrics(result, repeats, measurers)
-        problems += _verdicts(
-            result, judge(repeats, _recompute_expected(result, repeats, ranks), result.parity)
+        problems += compare_metrics(result, repeats, measurers)
+        problems += compare_verdicts(
+            result, judge(repeats, recompute_expected(result, repeats, ranks), result.parity)
         )
     elif result.metrics:
         problems.append("There are metrics, but no finished attempt that they could come from.")
@@ -217,123 +219,7 @@ def _first_difference(left: Any, right: Any, path: str = "") -> str:
 # -- metrics
 
 
-def _medians(stored: Iterable[Metric]) -> Iterator[str]:
-    """Check that each metric is the median of its own repeats, with their interval."""
-    for metric in stored:
-        if metric.repeats:
-            recomputed = metrics.metric(metric.name, metric.unit, metric.repeats)
-            for part in ("value", "low", "high"):
-                if not _are_equal(getattr(metric, part), getattr(recomputed, part)):
-                    label = {"value": "", "low": ", lower end", "high": ", upper end"}[part]
-                    yield (
-                        f"{metric.name}{label} is {getattr(metric, part)}, but its repeats give "
-                        f"{getattr(recomputed, part)}."
-                    )
-
-
-def _throughput(result: Result, repeats: Sequence[Repeat]) -> Iterator[str]:
-    rates = [metrics.throughput(repeat) for repeat in repeats]
-    for name, devices in (("throughput", 1), ("throughput-per-device", result.spec.topology.devices)):
-        metric = result.metric(name)
-        if metric is not None:
-            recomputed = metrics.metric(name, metric.unit, [rate / devices for rate in rates])
-            yield from _differing(metric, recomputed)
-
-
-def _metrics(result: Result, repeats: tuple[Repeat, ...], measurers: Iterable[Measurer]) -> Iterator[str]:
-    if result.workload is None:
-        return
-    device = next((fact.observed for fact in result.facts if fact.name == "device"), None)
-    measured = Measured(
-        repeats=repeats,
-        unit=result.workload.unit,
-        batch_size=result.spec.batch_size,
-        devices=result.spec.topology.devices,
-        device=str(device),
-        precision=result.spec.precision,
-        flops_per_sample=result.workload.flops_per_sample,
-    )
-    older = (
-        "" if result.sdk_version == dlperf_sdk.__version__ else f" (it is of dlperf-sdk {result.sdk_version})"
-    )
-    stored = {metric.name: metric for metric in result.metrics}
-    for measurer in measurers:
-        try:
-            recomputed = {metric.name: metric for metric in measurer.summarize(measured)}
-        except Exception as error:
-            yield f"The measurer {measurer.name} fails on the records: {type(error).__name__}: {error}."
-            continue
-        for name, metric in recomputed.items():
-            if name in stored:
-                yield from (f"{difference[:-1]}{older}." for difference in _differing(stored[name], metric))
-
-
-def _differing(stored: Metric, recomputed: Metric) -> Iterator[str]:
-    if stored.unit != recomputed.unit:
-        yield f"{stored.name} is in {stored.unit}, but the records give {recomputed.unit}."
-    for part in ("value", "low", "high"):
-        if not _are_equal(getattr(stored, part), getattr(recomputed, part)):
-            label = {"value": "", "low": ", lower end", "high": ", upper end"}[part]
-            yield f"{stored.name}{label} is {getattr(stored, part)}, but the records give {getattr(recomputed, part)}."
-    if len(stored.repeats) != len(recomputed.repeats) or not all(
-        map(_are_equal, stored.repeats, recomputed.repeats)
-    ):
-        yield f"The repeats of {stored.name} are not those of the records."
-
-
-def _are_equal(a: float | None, b: float | None) -> bool:
-    if a is None or b is None:
-        return a is b
-    # Another version of Python may sum in another order.
-    return (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-9)
-
-
 # -- verdicts
-
-
-def _recompute_expected(result: Result, repeats: Sequence[Repeat], ranks: int | None) -> Expected:
-    """Return the values that the records are checked against.
-
-    Only the plan has the number of processes (`ranks`). Without it, the first repeat's number is used: another check
-    covers whether the records hold all replicas.
-    """
-    spec = result.spec
-    rank_count = len({record.rank for record in repeats[0].records}) if repeats else 0
-    return Expected(
-        request=result.id,
-        ranks=rank_count if ranks is None else ranks,
-        replicas=spec.topology.devices,
-        batch_size=spec.batch_size,
-        precision=spec.precision,
-        strategy=spec.strategy,
-        protocol=spec.resolved_protocol(),
-        learning_rate_policy=spec.learning_rate_policy,
-        compiler=spec.compiler,
-        layout=spec.layout,
-        has_dropout=any(fact.name == "dropout" and bool(fact.observed) for fact in result.facts),
-    )
-
-
-def _list_unknown_names(spec: RunSpec) -> list[str]:
-    """Return a sentence for the precision and the strategy if this version does not know them.
-
-    Without them the records cannot be checked.
-    """
-    return [
-        f"There is no {known.kind} named {name!r} in this version: the records cannot be checked."
-        for known, name in ((PRECISIONS, spec.precision), (STRATEGIES, spec.strategy))
-        if name not in known
-    ]
-
-
-def _verdicts(result: Result, recomputed: Iterable[Verdict]) -> Iterator[str]:
-    """Yield verdicts that came out differently, and failed ones that are missing."""
-    for verdict in recomputed:
-        stored = result.verdict(verdict.name)
-        if stored is None and verdict.outcome == FAIL:
-            yield f"The verdict {verdict.name} is missing; by the records it fails: {verdict.detail}"
-        elif stored is not None and stored.outcome != verdict.outcome:
-            yield f"{verdict.name} is {stored.outcome}, but by the records {verdict.outcome}: {verdict.detail}"
 
 
 def _check_imported(result: Result) -> Iterator[str]:

@@ -1,0 +1,136 @@
+"""Metrics and verdicts of a stored result, compared with those that its records give when they are computed again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+import dlperf_sdk
+from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
+from dlperf_sdk.results import metrics
+from dlperf_sdk.results.records import Repeat
+from dlperf_sdk.results.result import FAIL, Result, Verdict
+from dlperf_sdk.results.verdicts import Expected
+from dlperf_sdk.spec.precision import PRECISIONS
+from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.strategy import STRATEGIES
+
+
+def compare_medians(stored: Iterable[Metric]) -> Iterator[str]:
+    """Yield a sentence for each metric that is not the median of its own repeats, with their interval."""
+    for metric in stored:
+        if metric.repeats:
+            recomputed = metrics.metric(metric.name, metric.unit, metric.repeats)
+            for part in ("value", "low", "high"):
+                if not _are_equal(getattr(metric, part), getattr(recomputed, part)):
+                    label = {"value": "", "low": ", lower end", "high": ", upper end"}[part]
+                    yield (
+                        f"{metric.name}{label} is {getattr(metric, part)}, but its repeats give "
+                        f"{getattr(recomputed, part)}."
+                    )
+
+
+def compare_throughput(result: Result, repeats: Sequence[Repeat]) -> Iterator[str]:
+    """Yield a sentence for each throughput in the result that differs from the one of its repeats."""
+    rates = [metrics.throughput(repeat) for repeat in repeats]
+    for name, devices in (("throughput", 1), ("throughput-per-device", result.spec.topology.devices)):
+        metric = result.metric(name)
+        if metric is not None:
+            recomputed = metrics.metric(name, metric.unit, [rate / devices for rate in rates])
+            yield from _differing(metric, recomputed)
+
+
+def compare_metrics(
+    result: Result, repeats: tuple[Repeat, ...], measurers: Iterable[Measurer]
+) -> Iterator[str]:
+    """Yield a sentence for each difference between the result's metrics and those of the measurers."""
+    if result.workload is None:
+        return
+    device = next((fact.observed for fact in result.facts if fact.name == "device"), None)
+    measured = Measured(
+        repeats=repeats,
+        unit=result.workload.unit,
+        batch_size=result.spec.batch_size,
+        devices=result.spec.topology.devices,
+        device=str(device),
+        precision=result.spec.precision,
+        flops_per_sample=result.workload.flops_per_sample,
+    )
+    older = (
+        "" if result.sdk_version == dlperf_sdk.__version__ else f" (it is of dlperf-sdk {result.sdk_version})"
+    )
+    stored = {metric.name: metric for metric in result.metrics}
+    for measurer in measurers:
+        try:
+            recomputed = {metric.name: metric for metric in measurer.summarize(measured)}
+        except Exception as error:
+            yield f"The measurer {measurer.name} fails on the records: {type(error).__name__}: {error}."
+            continue
+        for name, metric in recomputed.items():
+            if name in stored:
+                yield from (f"{difference[:-1]}{older}." for difference in _differing(stored[name], metric))
+
+
+def _differing(stored: Metric, recomputed: Metric) -> Iterator[str]:
+    if stored.unit != recomputed.unit:
+        yield f"{stored.name} is in {stored.unit}, but the records give {recomputed.unit}."
+    for part in ("value", "low", "high"):
+        if not _are_equal(getattr(stored, part), getattr(recomputed, part)):
+            label = {"value": "", "low": ", lower end", "high": ", upper end"}[part]
+            yield f"{stored.name}{label} is {getattr(stored, part)}, but the records give {getattr(recomputed, part)}."
+    if len(stored.repeats) != len(recomputed.repeats) or not all(
+        map(_are_equal, stored.repeats, recomputed.repeats)
+    ):
+        yield f"The repeats of {stored.name} are not those of the records."
+
+
+def _are_equal(a: float | None, b: float | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    # Another version of Python may sum in another order.
+    return (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-9)
+
+
+def recompute_expected(result: Result, repeats: Sequence[Repeat], ranks: int | None) -> Expected:
+    """Return the values that the records are checked against.
+
+    Only the plan has the number of processes (`ranks`). Without it, the first repeat's number is used: another check
+    covers whether the records hold all replicas.
+    """
+    spec = result.spec
+    rank_count = len({record.rank for record in repeats[0].records}) if repeats else 0
+    return Expected(
+        request=result.id,
+        ranks=rank_count if ranks is None else ranks,
+        replicas=spec.topology.devices,
+        batch_size=spec.batch_size,
+        precision=spec.precision,
+        strategy=spec.strategy,
+        protocol=spec.resolved_protocol(),
+        learning_rate_policy=spec.learning_rate_policy,
+        compiler=spec.compiler,
+        layout=spec.layout,
+        has_dropout=any(fact.name == "dropout" and bool(fact.observed) for fact in result.facts),
+    )
+
+
+def list_unknown_names(spec: RunSpec) -> list[str]:
+    """Return a sentence for the precision and the strategy if this version does not know them.
+
+    Without them the records cannot be checked.
+    """
+    return [
+        f"There is no {known.kind} named {name!r} in this version: the records cannot be checked."
+        for known, name in ((PRECISIONS, spec.precision), (STRATEGIES, spec.strategy))
+        if name not in known
+    ]
+
+
+def compare_verdicts(result: Result, recomputed: Iterable[Verdict]) -> Iterator[str]:
+    """Yield a sentence for each verdict that differs from the recomputed one, or failed and is missing."""
+    for verdict in recomputed:
+        stored = result.verdict(verdict.name)
+        if stored is None and verdict.outcome == FAIL:
+            yield f"The verdict {verdict.name} is missing; by the records it fails: {verdict.detail}"
+        elif stored is not None and stored.outcome != verdict.outcome:
+            yield f"{verdict.name} is {stored.outcome}, but by the records {verdict.outcome}: {verdict.detail}"
