@@ -1,14 +1,12 @@
 """Prediction: right where the answer is known, and honest where it is not."""
 
 import math
-import random
 
 import attrs
 import pytest
 from test_comparison import a_case
 
 from dlperf_sdk import analysis
-from dlperf_sdk.analysis import prediction
 from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.registry.plugins import Registry
 
@@ -63,24 +61,6 @@ def test_a_single_device_is_not_needed_and_changes_nothing():
     """Without it, the former model took the losses inside a node for none, and its interval was far too narrow."""
     without = predict(SERIES[1:], "4n8d")
     assert without == predict(SERIES, "4n8d")
-
-
-def test_it_is_never_worse_than_the_last_efficiency():
-    """Where growth of other releases does not help to predict the next doubling, none is predicted."""
-    chance = random.Random(1)
-    noise = [
-        prediction.Example(
-            str(number % 9), 2, 4, abs(chance.gauss(0, 0.05)), 0.1 * (number % 9 == 3) * (number % 2)
-        )
-        for number in range(45)
-    ]
-    model = prediction.learn(tuple(noise))
-    assert (model.base, model.persistence) == (0, 0)
-    assert (model.next(0.5), model.faster) == (0, 0) and model.slower > 0
-    lasting = [attrs.evolve(example, actual=0.02 + 0.5 * example.measured) for example in noise]
-    model = prediction.learn(tuple(lasting))
-    assert (model.base, model.persistence) == (0.02, 0.5)
-    assert model.slower == pytest.approx(0, abs=1e-9) == model.faster
 
 
 def test_superlinear_speedup_is_not_extrapolated():
