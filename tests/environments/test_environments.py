@@ -23,8 +23,8 @@ from pathlib import Path
 import pytest
 
 from dlperf_sdk import environments
-from dlperf_sdk.environments import managed, marker, probe
-from dlperf_sdk.errors import DocumentError, EnvironmentFailed, PluginError, UnknownName
+from dlperf_sdk.environments import interpreters, managed, marker, probe
+from dlperf_sdk.errors import DocumentError, EnvironmentFailed, PluginError, UnknownName, UsageError
 from dlperf_sdk.interfaces.framework import EnvironmentSpec
 
 RUNNING = f"=={sys.version_info.major}.{sys.version_info.minor}.*"
@@ -540,6 +540,38 @@ def test_missing_requirements_of_an_interpreter_are_listed(own: Path) -> None:
     assert 'requested "Absent_One", found nothing' in str(error.value)
     with pytest.raises(EnvironmentFailed, match=r'requested "Python ==3\.7\.\*", found "Python 3\.'):
         environments.prepare("toy", spec("toydep", python="==3.7.*"), "cpu", python=str(own))
+
+
+def test_a_version_restricts_the_managed_environment(wheels: Path) -> None:
+    minor = f"{sys.version_info.major}.{sys.version_info.minor}"
+    created = environments.prepare("toy", spec("toydep"), "cpu", python=minor)
+    assert (created.kind, created.python.rpartition(".")[0]) == ("managed", minor)
+    assert environments.prepare("toy", spec("toydep"), "cpu", python=minor).path == created.path
+    running = environments.prepare("toy", spec("attrs>=20"), "cpu", python=minor)
+    assert running.kind == "running"
+
+
+def test_a_version_that_the_plugin_refuses_or_nobody_installed_is_an_error(wheels: Path) -> None:
+    with pytest.raises(EnvironmentFailed, match=r'requested "Python ==3\.7\.\*"'):
+        environments.prepare("toy", spec("toydep", python="==3.7.*"), "cpu", python="3.8")
+    with pytest.raises(EnvironmentFailed, match=r"==3\.99\.\*.*none was found"):
+        environments.prepare("toy", spec("toydep", python=""), "cpu", python="3.99")
+    with pytest.raises(UsageError, match=r"none was found"):
+        environments.check_interpreter("3.99")
+
+
+@pytest.mark.parametrize(
+    ("specifier", "version", "restricted"),
+    [
+        (">=3.9,<3.12", "3.11", ">=3.9,<3.12,==3.11.*"),
+        (">=3.9,<3.12", "3.11.7", ">=3.9,<3.12,==3.11.7.*"),
+        (">=3.9,<3.12", "3.12", None),
+        (">=3.10.5", "3.10", ">=3.10.5,==3.10.*"),
+        (">=3.10.5", "3.10.4", None),
+    ],
+)
+def test_a_specifier_restricted_to_a_version(specifier: str, version: str, restricted: str | None) -> None:
+    assert interpreters.restrict_specifier(specifier, version) == restricted
 
 
 def test_file_that_is_not_an_interpreter_is_refused(wheels: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from dlperf_sdk.environments.container import container_prefix
+from dlperf_sdk.environments.interpreters import is_version
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.parity.evidence import describe_parity_run
 from dlperf_sdk.planning import bundle
@@ -105,11 +106,11 @@ class Outline:
 
     def _environment(self) -> Labels:
         environment, spec = self.plan.environment, self.plan.spec
-        method = (
-            f"the interpreter {spec.python}"
-            if spec.python
-            else "the running interpreter if it will do, else a managed one"
-        )
+        if spec.python and not is_version(spec.python):
+            method = f"the interpreter {spec.python}"
+        else:
+            method = "the running interpreter if it will do, else a managed one"
+            method += f", of Python {spec.python}" if spec.python else ""
         variables = {
             name: "(this shell's)" if value is None else "(secret)" if is_hash(value) else value
             for name, value in spec.env.items()

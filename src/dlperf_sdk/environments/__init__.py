@@ -2,13 +2,15 @@
 
 `prepare` chooses, in this order: the interpreter that the user names (`--python PATH`), the running one if it
 satisfies the plugin, or a managed one, made with uv in the user's cache (`DLPERF_CACHE_DIR` names another folder for
-it).
+it). A version (`--python 3.11`) restricts the last two.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+
+import attrs
 
 from dlperf_sdk.environments.catalogue import ManagedEnvironment, list_environments, remove
 from dlperf_sdk.environments.installer import Progress
@@ -41,15 +43,18 @@ def check_interpreter(python: str) -> None:
     """Check that an interpreter that the user names runs, before anything is started with it.
 
     Args:
-        python: A program, a command on PATH, or the folder of a virtual environment.
+        python: A program, a command on PATH, the folder of a virtual environment, or a version such as `3.11`.
 
     Raises:
         UsageError: It does not exist, or does not run as Python.
     """
-    from dlperf_sdk.environments import given
+    from dlperf_sdk.environments import given, interpreters
 
     try:
-        given.probe_named_interpreter(python, worker_variables({}, os.environ))
+        if interpreters.is_version(python):
+            interpreters.find(f"=={python}.*", os.environ)
+        else:
+            given.probe_named_interpreter(python, worker_variables({}, os.environ))
     except EnvironmentFailed as error:
         raise UsageError(str(error)) from error
 
@@ -73,8 +78,8 @@ def prepare(
         framework: The framework's name.
         spec: The plugin's specification of its environment.
         device: The kind of device, such as `cpu`.
-        python: An existing interpreter that the user names; in a container, the one to use there. None if none is
-            named.
+        python: An existing interpreter that the user names, or a version such as `3.11`; in a container, the
+            interpreter to use there. None if none is named.
         inside: The command prefix of a container; empty without a container.
         env: The spec's variables for workers; None as a value hands on this process's variable.
         on_progress: Called with lines of progress.
@@ -92,7 +97,15 @@ def prepare(
         # The runner is a program of this machine: it gets this machine's variables, but does not pass them on.
         command = (*inside, python or container.PYTHON)
         return container.make_container_environment(framework, spec, device, command, os.environ)
-    if python is not None:
+    if python is not None and interpreters.is_version(python):
+        restricted = interpreters.restrict_specifier(spec.python, python)
+        if restricted is None:
+            raise EnvironmentFailed(
+                f'--python {python}: {framework} requested "Python {spec.python}". Name a version in that range, or '
+                "leave --python out."
+            )
+        spec = attrs.evolve(spec, python=restricted)
+    elif python is not None:
         return given.make_given_environment(framework, spec, device, python, variables)
     running = given.make_running_environment(framework, spec, device, variables)
     if isinstance(running, PreparedEnvironment):

@@ -85,6 +85,23 @@ def find(specifier: str, environ: Mapping[str, str]) -> Interpreter:
     return interpreter
 
 
+def is_version(python: str) -> bool:
+    """Return True if a text is a version of Python, such as `3.11` or `3.11.7`, and no program or folder."""
+    return re.fullmatch(r"3\.\d+(\.\d+)?", python) is not None
+
+
+def restrict_specifier(specifier: str, version: str) -> str | None:
+    """Return the specifier that accepts what `specifier` accepts of a version; None if that is nothing.
+
+    Raises:
+        PluginError: the text is no version specifier.
+    """
+    restricted = f"{specifier},=={version}.*" if specifier.strip() else f"=={version}.*"
+    accepted = probe.parse_python_specifier(restricted)
+    patches = [version] if version.count(".") == 2 else [f"{version}.{patch}" for patch in range(_LAST_PATCH)]
+    return restricted if any(patch in accepted for patch in patches) else None
+
+
 def _search(specifier: str, environ: Mapping[str, str], plain: Mapping[str, str]) -> Interpreter:
     search = _Search(probe.parse_python_specifier(specifier), plain)
     running = search.look("the running interpreter", Path(sys.executable)) if sys.executable else None

@@ -141,7 +141,7 @@ class RunSpec:
         validator=optional(check_fraction),
     )
     python: str | None = context(
-        "Python interpreter of an existing environment, instead of a managed one.",
+        "Python interpreter of an existing environment, instead of a managed one; or the version for it, such as 3.11.",
         None,
         validator=optional(check_text),
         executes=True,
