@@ -7,20 +7,20 @@ from dlperf_published.validation_page import validation
 
 from dlperf_sdk.reports import markdown
 from dlperf_sdk.reports.blocks import Block, Heading, Paragraph
-from dlperf_sdk.reports.collection_page import disagreement_table
+from dlperf_sdk.reports.collection_page import disagreement_blocks
 
 _DISAGREEMENTS = (
-    "Each row is a disagreement of a source with itself: a cell whose printed number differs from the one "
-    "computed from "
-    "the source's own figures, a cell under a heading that does not match what was run, or figures that were not "
-    "measured with the protocol that the source prescribes. All were found by computing the tables again."
+    "Each row is a disagreement of a source with itself: a cell whose printed number differs from the one computed "
+    "from the source's own figures, or a cell under a heading that does not match what was run. All were found by "
+    "computing the tables again. A sentence counts the figures that were not measured with the protocol that the "
+    "source prescribes."
 )
 
 
 def disagreements() -> list[Block]:
     """Return the disagreements of all collections."""
-    tables = (disagreement_table(collection()) for collection in COLLECTIONS)
-    return [Heading("Disagreements in the published figures"), Paragraph(_DISAGREEMENTS), *tables]
+    blocks = [block for collection in COLLECTIONS for block in disagreement_blocks(collection())]
+    return [Heading("Disagreements in the published figures"), Paragraph(_DISAGREEMENTS), *blocks]
 
 
 if __name__ == "__main__":

@@ -609,12 +609,43 @@ def test_missing_extra_is_named(monkeypatch):
 @pytest.mark.parametrize("name", COLLECTIONS)
 def test_every_published_figure_is_there_with_its_line(name):
     figures = Registry().collection(name).figures
-    (sortable,) = section(page_of(name), "Every figure").items
+    sortable, *footnotes = section(page_of(name), "Every figure").items
+    assert {text for notes in footnotes for text in notes.texts} == {
+        text for figure in figures for text in figure.footnotes
+    }
     titles = [column.title for column in sortable.table.columns]
     shown = [dict(zip(titles, (cell.text for cell in row), strict=True)) for row in sortable.table.rows]
     assert [(item["source"], float(item["throughput"].replace(",", ""))) for item in shown] == [
         (str(figure.source), figure.throughput) for figure in figures
     ]
+    # What tells two figures apart stands before the throughput; what none differ in is stated once.
+    always = {"model", "topology", "batch", "throughput", "source"}
+    assert all(title in always or len({item[title] for item in shown}) > 1 for title in titles)
+    if name == "tf-cnn-2017":
+        assert titles[:6] == ["model", "topology", "batch", "data", "hardware", "throughput"]
+        assert len({tuple(item[title] for title in titles[:5]) for item in shown}) == len(shown)
+
+
+def test_disagreements_begin_with_the_largest_and_the_protocol_is_one_sentence():
+    protocol, sortable = section(page_of("dlperf-v1.0"), "Disagreements in the source").items
+    assert protocol.text.startswith(
+        "DLPerf v1.0, 2020: 169 of 323 figures were measured by another protocol than the source prescribes (19 + 100 "
+        "steps instead of 20 + 100 steps: 40, 5 repeats instead of 7 repeats: 93"
+    )
+    first = [cell.text for cell in sortable.table.rows[0]]
+    assert (first[0], first[3:5]) == ("19.41%", ["4799.64", "4019.45"])
+    sizes = [float(row[0].text.rstrip("%")) for row in sortable.table.rows if row[0].text != "–"]
+    assert sizes == sorted(sizes, reverse=True) and len(sizes) > 10
+    places = [tuple(cell.text for cell in row[1:3]) for row in sortable.table.rows]
+    assert len(set(places)) == len(places) == 69
+    tile = page_of("dlperf-v1.0").tiles[-1]
+    assert (tile.value, tile.section) == ("69 cells", "Disagreements in the source")
+    assert tile.aside == (
+        "of 728 printed cells; the largest: 4799.64 is printed where the figures give 4019.45 (19%); 169 of 323 "
+        "figures were measured by another protocol than the source prescribes."
+    )
+    (nothing,) = section(page_of("tensorpack"), "Disagreements in the source").items
+    assert nothing.text.endswith("all of 21 printed cells agree with the figures.")
 
 
 @pytest.mark.parametrize("name", COLLECTIONS)

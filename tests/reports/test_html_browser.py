@@ -227,7 +227,7 @@ QUESTIONS = {
         "Disagreements in the source",
         "caption",
         "DLPerf v1.0",
-        "76 places with a disagreement",
+        "69 of 728 printed cells disagree",
     ),
 }
 """Question → the link that is followed, the element with the answer, its beginning, and the answer."""

@@ -114,6 +114,10 @@ class Disagreement:
     """What the figures give instead, as text."""
     reason: str
     """Explanation of the difference."""
+    difference: float | None = None
+    """The printed number over the computed one, minus 1; None if no single number is wrong."""
+    figures: int = 0
+    """Number of figures that break the protocol; 0 for a cell."""
 
 
 class Collection(ABC):
@@ -141,3 +145,7 @@ class Collection(ABC):
     def disagreements(self) -> Sequence[Disagreement]:
         """Return the contradictions between the source and its figures; the base class returns an empty sequence."""
         return ()
+
+    def count_printed_cells(self) -> int:
+        """Return the number of printed cells that are checked against the figures; the base class returns 0."""
+        return 0

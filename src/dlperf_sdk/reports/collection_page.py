@@ -20,41 +20,82 @@ def page(collection: Collection) -> list[Block]:
         Heading(collection.title, Cell(format_count(len(collection.figures), "figure"), "quiet")),
         Paragraph(collection.description),
         *collection.tables(),
-        disagreement_table(collection),
+        *disagreement_blocks(collection),
     ]
 
 
-def disagreement_table(collection: Collection) -> Table | Paragraph:
-    """Return a table of the disagreements between a source and its figures.
+def disagreement_blocks(collection: Collection) -> list[Paragraph | Table]:
+    """Return a sentence on the figures that break the protocol, and a table of the printed cells that differ.
 
-    Without any, return a paragraph that says so.
+    The cells with the largest relative difference come first. Without any difference, a paragraph states how many cells
+    were checked.
     """
     disagreements = collection.disagreements()
-    if not disagreements:
-        return Paragraph(f"{collection.title}: all printed numbers agree with the figures.", "good")
+    blocks: list[Paragraph | Table] = []
+    deviations = describe_protocol(disagreements)
+    if deviations:
+        blocks.append(Paragraph(f"{collection.title}: {deviations}.", "doubt"))
+    cells = group_cells(disagreements)
+    if not cells:
+        checked = format_count(collection.count_printed_cells(), "printed cell")
+        blocks.append(Paragraph(f"{collection.title}: all of {checked} agree with the figures.", "good"))
+        return blocks
     rows = [
         (
-            f"{disagreement.document}:{disagreement.line}",
-            disagreement.cell,
-            disagreement.printed,
-            disagreement.computed,
-            disagreement.reason,
+            "–" if members[0].difference is None else f"{abs(members[0].difference):.2%}",
+            f"{members[0].document}:{members[0].line}",
+            members[0].cell,
+            members[0].printed,
+            members[0].computed,
+            "; ".join(member.reason for member in members),
         )
-        for disagreement in disagreements
+        for members in cells
     ]
-    columns = tuple(map(Column, ("document and line", "cell", "printed", "computed", "disagreement")))
-    places = format_count(count_places(disagreements), "place")
-    return Table(columns, tuple(rows), f"{collection.title}: {places} with a disagreement")
-
-
-def count_places(disagreements: Sequence[Disagreement]) -> int:
-    """Return the number of distinct places of disagreements, by document, line and cell.
-
-    One place may disagree for several reasons.
-    """
-    return len(
-        {(disagreement.document, disagreement.line, disagreement.cell) for disagreement in disagreements}
+    columns = (
+        Column("difference", right=True),
+        Column("document and line", key=True),
+        Column("cell", key=True),
+        Column("printed", right=True),
+        Column("from the figures", right=True),
+        Column("what is wrong"),
     )
+    of = f"{len(cells):,} of {format_count(collection.count_printed_cells(), 'printed cell')}"
+    title = f"{collection.title}: {of} disagree, the largest difference first"
+    return [*blocks, Table(columns, tuple(rows), title)]
+
+
+def group_cells(disagreements: Sequence[Disagreement]) -> list[list[Disagreement]]:
+    """Return the disagreements of each printed cell, which may be wrong for several reasons.
+
+    The cells with the largest relative difference come first, and so does a cell's own largest; those without a
+    difference come last.
+    """
+    cells: dict[tuple[str, int, str], list[Disagreement]] = {}
+    for disagreement in disagreements:
+        if not disagreement.figures:
+            place = (disagreement.document, disagreement.line, disagreement.cell)
+            cells.setdefault(place, []).append(disagreement)
+    ordered = [sorted(members, key=_descending) for members in cells.values()]
+    return sorted(ordered, key=lambda members: _descending(members[0]))
+
+
+def _descending(disagreement: Disagreement) -> float:
+    return 0.0 if disagreement.difference is None else -abs(disagreement.difference)
+
+
+def describe_protocol(disagreements: Sequence[Disagreement]) -> str:
+    """Return how many figures were measured by another protocol than prescribed, and by which, or nothing."""
+    deviations = [disagreement for disagreement in disagreements if disagreement.figures]
+    if not deviations:
+        return ""
+    counts: dict[tuple[str, str], int] = {}
+    for deviation in deviations:
+        way = (deviation.printed, deviation.computed)
+        counts[way] = counts.get(way, 0) + deviation.figures
+    ways = ", ".join(
+        f"{used} instead of {prescribed}: {count:,}" for (prescribed, used), count in counts.items()
+    )
+    return f"{deviations[0].reason} ({ways}; a figure may deviate in both)"
 
 
 def to_csv(collection: Collection) -> str:

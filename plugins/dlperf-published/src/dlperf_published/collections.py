@@ -28,6 +28,10 @@ class _Stored(Collection):
         cells = tuple(mismatch.to_disagreement() for mismatch in disagreements.mismatches(self.figures))
         return (*protocol_deviations(self.figures), *cells)
 
+    def count_printed_cells(self) -> int:
+        """Return the number of printed cells of all tables, and of printed speedups."""
+        return len(disagreements.cells(self.figures))
+
 
 class DlperfV1(_Stored):
     """The collection DLPerf v1.0: OneFlow, TensorFlow, PyTorch, MXNet and PaddlePaddle on up to 32 V100."""

@@ -32,6 +32,8 @@ class Mismatch:
     """The text of the computed cell; `–` if there is no figure for it."""
     reason: str
     """Explanation of the difference, a clause without a full stop."""
+    difference: float | None = None
+    """The printed number over the computed one, minus 1; None if the number is right."""
 
     def to_disagreement(self) -> Disagreement:
         """Return the mismatch as a `Disagreement`.
@@ -40,7 +42,9 @@ class Mismatch:
         """
         cell = self.cell
         place = "speedup" if cell.row.endswith(f":{cell.line}") else f"{cell.row}, {cell.column}"
-        return Disagreement(cell.document, cell.line, place, cell.text, self.computed, self.reason)
+        return Disagreement(
+            cell.document, cell.line, place, cell.text, self.computed, self.reason, self.difference
+        )
 
 
 def grids(figures: Figures) -> tuple[Grid, ...]:
@@ -89,8 +93,8 @@ def mismatches(figures: Figures) -> tuple[Mismatch, ...]:
     for cell in cells(figures):
         square = by_name[cell.table].square(cell.row, cell.column)
         result += [
-            Mismatch(cell, square.text if square else "–", reason)
-            for reason in dict.fromkeys(_reasons(cell, square, figures))
+            Mismatch(cell, square.text if square else "–", reason, difference)
+            for reason, difference in dict.fromkeys(_reasons(cell, square, figures))
         ]
     return tuple(result)
 
@@ -109,24 +113,26 @@ def agrees(number: float, decimals: int, value: Value) -> bool:
     return abs(number - value.number) <= 0.5 * 10.0**-decimals + 1e-9
 
 
-def _reasons(cell: Printed, square: Square | None, figures: Figures) -> Iterator[str]:
+def _reasons(cell: Printed, square: Square | None, figures: Figures) -> Iterator[tuple[str, float | None]]:
+    """Yield each reason why a printed cell is wrong, with the relative difference of a wrong number."""
     if square is not None and square.words:
         if cell.text != square.words:
-            yield f"{cell.text} is printed, where the figures are of {square.words}"
+            yield f"{cell.text} is printed, where the figures are of {square.words}", None
         return
     values = square.values if square else ()
     printed_numbers = numbers(cell.text)
     if len(printed_numbers) != len(values):
-        yield f"{len(printed_numbers)} printed, {len(values)} in the figures"
+        yield f"{len(printed_numbers)} printed, {len(values)} in the figures", None
         return
     for (number, decimals), value in zip(printed_numbers, values, strict=True):
         if not agrees(number, decimals, value):
-            yield f"{number:.{decimals}f} is printed{_describe_origin(number, value, figures)}"
+            difference = number / value.number - 1 if value.number else None
+            yield f"{number:.{decimals}f} is printed{_describe_origin(number, value, figures)}", difference
         claims = square.claims if square else {}
         for name, claimed in claims.items():
             real = {figure.value(name) for figure in value.figures} - {claimed}
             for actual in real:
-                yield f"{name.replace('_', ' ')} is {actual}, under a heading that says {claimed}"
+                yield f"{name.replace('_', ' ')} is {actual}, under a heading that says {claimed}", None
 
 
 def _describe_origin(number: float, value: Value, figures: Figures) -> str:

@@ -41,7 +41,8 @@ def protocol_deviations(figures: Figures) -> tuple[Disagreement, ...]:
             f"protocol of {format_count(len(members), 'figure')}",
             prescribed,
             measured,
-            f"the source prescribes another protocol, as for {count} of {len(figures)} figures in all",
+            f"{count} of {len(figures)} figures were measured by another protocol than the source prescribes",
+            figures=len(members),
         )
         for (document, prescribed, measured), members in groups.items()
     )

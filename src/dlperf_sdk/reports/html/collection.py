@@ -10,12 +10,12 @@ import dlperf_sdk
 from dlperf_sdk.analysis.case import Case, cases
 from dlperf_sdk.analysis.ranking import Ranking, rankings
 from dlperf_sdk.analysis.scaling import efficiency, speedup
-from dlperf_sdk.interfaces.collection import Collection, Disagreement, Figures
+from dlperf_sdk.interfaces.collection import Collection, Figures
 from dlperf_sdk.interfaces.figure import PublishedFigure
-from dlperf_sdk.reports.blocks import Cell, Column, Table
-from dlperf_sdk.reports.collection_page import count_places, disagreement_table
+from dlperf_sdk.reports.blocks import Cell, Column, Notes, Table, Tone
+from dlperf_sdk.reports.collection_page import describe_protocol, disagreement_blocks, group_cells
 from dlperf_sdk.reports.html import differences, effects, intervals, leaders, rates, scaling, sweeps
-from dlperf_sdk.reports.html.page import Page, Section, Sortable, Tile
+from dlperf_sdk.reports.html.page import Item, Page, Section, Sortable, Tile
 from dlperf_sdk.reports.html.summary import fastest_tiles, join_names
 from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import format_fact, merge, workloads
@@ -27,8 +27,6 @@ def page(collection: Collection) -> Page:
     merged = merge(measured)
     by_workload = workloads(merged)
     ranked = rankings(run.case for run in merged)
-    disagreements = collection.disagreements()
-    contradicted = disagreement_table(collection)
     sections = (
         leaders.section(ranked),
         scaling.section(by_workload),
@@ -36,10 +34,9 @@ def page(collection: Collection) -> Page:
         *sweeps.sections(merged),
         Section(
             "Disagreements in the source",
-            (
-                Sortable(contradicted, page_rows=_PAGE_ROWS)
-                if isinstance(contradicted, Table)
-                else contradicted,
+            tuple(
+                Sortable(block, page_rows=_PAGE_ROWS) if isinstance(block, Table) else block
+                for block in disagreement_blocks(collection)
             ),
         ),
         _figures(collection.figures, measured),
@@ -56,7 +53,7 @@ def page(collection: Collection) -> Page:
     return Page(
         title=collection.title,
         lede=_lede(collection),
-        tiles=_tiles(collection.figures, disagreements, ranked),
+        tiles=_tiles(collection, ranked),
         sections=tuple(section for section in sections if section.items),
         colophon=f"Made by dlperf-sdk {dlperf_sdk.__version__} from figures that are installed as data.",
     )
@@ -72,25 +69,22 @@ def _lede(collection: Collection) -> str:
     return f"{collection.description} Models: {models}."
 
 
-def _tiles(
-    figures: Figures, disagreements: Sequence[Disagreement], ranked: Sequence[Ranking]
-) -> tuple[Tile, ...]:
-    places = count_places(disagreements)
-    documents = {figure.source.document for figure in figures}
-    description = (
-        f"in {len(figures):,} figures from {format_count(len(documents), 'document')}: cells that the figures "
-        "contradict, and deviations from the source's protocol"
-    )
-    return (
-        *fastest_tiles(ranked, 3),
-        Tile(
-            "Disagreements in the source",
-            format_count(places, "place") if places else "none",
-            description,
-            "doubt" if places else "good",
-            "Disagreements in the source",
-        ),
-    )
+def _tiles(collection: Collection, ranked: Sequence[Ranking]) -> tuple[Tile, ...]:
+    disagreements = collection.disagreements()
+    cells, protocol = group_cells(disagreements), describe_protocol(disagreements).partition(" (")[0]
+    parts = [f"of {format_count(collection.count_printed_cells(), 'printed cell')}"]
+    if cells and cells[0][0].difference is not None:
+        largest = cells[0][0]
+        parts.append(
+            f"the largest: {largest.printed} is printed where the figures give {largest.computed} "
+            f"({abs(cells[0][0].difference):.0%})"
+        )
+    if protocol:
+        parts.append(protocol)
+    title = "Disagreements in the source"
+    value = format_count(len(cells), "cell") if cells else "none"
+    tone: Tone = "doubt" if disagreements else "good"
+    return (*fastest_tiles(ranked, 3), Tile(title, value, f"{'; '.join(parts)}.", tone, title))
 
 
 def _figures(figures: Figures, candidates: Sequence[Case]) -> Section:
@@ -99,26 +93,35 @@ def _figures(figures: Figures, candidates: Sequence[Case]) -> Section:
     groups: dict[tuple[str, int], list[Case]] = {}
     for case in candidates:
         groups.setdefault((str(case.facts.get("model")), case.batch_size), []).append(case)
-    rows = [_row(figure, groups[figure.model, figure.batch_size]) for figure in figures]
+    notes = list(dict.fromkeys(footnote for figure in figures for footnote in figure.footnotes))
+    rows = [_row(figure, groups[figure.model, figure.batch_size], notes) for figure in figures]
     columns = (
-        *(Column(name, key=True) for name in ("framework", "model", "topology")),
+        *(Column(name, key=True) for name in ("framework", "version", "model", "topology")),
         Column("batch", right=True, key=True),
-        Column("precision", key=True),
+        *(Column(name, key=True) for name in ("precision", "compiler", "data", "hardware", "settings")),
         Column("throughput", right=True),
         Column("unit"),
         Column("speedup", right=True),
-        Column("printed", right=True),
+        Column("printed speedup", right=True),
         Column("efficiency", right=True),
-        *(Column(name) for name in ("version", "implementation", "compiler", "strategy", "data", "hardware")),
-        Column("further"),
-        Column("estimator"),
-        Column("source"),
-        Column("footnotes"),
+        Column("protocol", whole=True),
+        *(Column(name, whole=True) for name in ("implementation", "strategy", "estimator", "source")),
+        Column("notes"),
     )
+    # A column with the same text in all rows distinguishes none of them: its text is stated once.
+    texts = [{_text(row[index]) for row in rows} for index in range(len(columns))]
     visible = [
-        index
+        index for index, column in enumerate(columns) if column.title in _ALWAYS or len(texts[index]) > 1
+    ]
+    # Data that follow from the model come last.
+    titles = [column.title for column in columns]
+    models = {tuple(_text(row[titles.index(name)]) for name in ("model", "data")) for row in rows}
+    if len(models) == len(texts[titles.index("model")]):
+        visible.sort(key=lambda index: columns[index].title == "data")
+    constant = [
+        f"{column.title} {next(iter(texts[index]))}"
         for index, column in enumerate(columns)
-        if column.title in _ALWAYS or any(_text(row[index]) for row in rows)
+        if index not in visible and any(texts[index])
     ]
     table = Table(
         tuple(columns[index] for index in visible),
@@ -127,7 +130,7 @@ def _figures(figures: Figures, candidates: Sequence[Case]) -> Section:
     )
     filters = (
         "framework",
-        "implementation",
+        "version",
         "model",
         "topology",
         "precision",
@@ -136,42 +139,53 @@ def _figures(figures: Figures, candidates: Sequence[Case]) -> Section:
         "hardware",
         "batch",
     )
-    return Section("Every figure", (Sortable(table, filters, _PAGE_ROWS),))
+    items: list[Item] = [Sortable(table, filters, _PAGE_ROWS)]
+    if notes:
+        items.append(Notes(tuple(notes)))
+    lede = "The printed speedup is the source's; speedup and efficiency are computed from its figures."
+    if constant:
+        lede += f" All figures have: {', '.join(constant)}."
+    return Section("Every figure", tuple(items), lede)
 
 
-_ALWAYS = ("framework", "model", "topology", "batch", "throughput", "source")
+_ALWAYS = ("model", "topology", "batch", "throughput", "source")
 
 
 def _text(cell: Cell | str) -> str:
     return cell.text if isinstance(cell, Cell) else cell
 
 
-def _row(figure: PublishedFigure, candidates: Sequence[Case]) -> tuple[Cell | str, ...]:
+def _row(figure: PublishedFigure, candidates: Sequence[Case], notes: list[str]) -> tuple[Cell | str, ...]:
     faster, scaled = speedup(figure, candidates).value, efficiency(figure, candidates).value
     none = Cell("–", "quiet")
     details = ", ".join(
         f"{name.replace('_', ' ')} {value}" if isinstance(value, str) else format_fact(name, value)
         for name, value in sorted(figure.options.items())
     )
+    steps = "" if figure.steps is None else f"{figure.steps} steps"
+    if figure.warmup is not None and steps:
+        steps = f"{figure.warmup} + {steps}"
+    repeats = "" if figure.repeat_count is None else format_count(figure.repeat_count, "repeat")
     return (
         figure.framework,
+        figure.framework_version,
         figure.model,
         str(figure.topology),
         str(figure.batch_size),
         figure.precision,
+        figure.compiler,
+        figure.data,
+        figure.hardware,
+        details,
         f"{figure.throughput:,}".removesuffix(".0"),
         figure.unit,
         none if faster is None else f"{faster:.2f}",
         "" if figure.printed_speedup is None else f"{figure.printed_speedup:g}",
         none if scaled is None else f"{scaled:.1%}",
-        figure.framework_version,
+        ", ".join(filter(None, (steps, repeats))),
         figure.implementation,
-        figure.compiler,
         figure.strategy,
-        figure.data,
-        figure.hardware,
-        details,
         figure.estimator,
         str(figure.source),
-        " ".join(figure.footnotes),
+        " ".join(f"[{notes.index(footnote) + 1}]" for footnote in figure.footnotes),
     )
