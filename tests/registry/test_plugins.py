@@ -18,7 +18,8 @@ from dlperf_sdk.cli import main
 from dlperf_sdk.errors import DuplicatePlugin, PluginError, UnknownName
 from dlperf_sdk.launchers.local import Local
 from dlperf_sdk.registry import plugins
-from dlperf_sdk.registry.plugins import GROUPS, Registry
+from dlperf_sdk.registry.groups import GROUPS
+from dlperf_sdk.registry.plugins import Registry
 
 ENGINE = """
     from contextlib import contextmanager
@@ -220,7 +221,8 @@ def test_listing_imports_nothing(tmp_path):
     distribution(tmp_path / "site", "dlperf-mine", entry, {"mine_module": source})
     script = """
         import json, sys
-        from dlperf_sdk.registry.plugins import GROUPS, Registry
+        from dlperf_sdk.registry.groups import GROUPS
+        from dlperf_sdk.registry.plugins import Registry
         names = {group: Registry().names(group) for group in GROUPS}
         print(json.dumps([names, sorted(sys.modules)]))
     """

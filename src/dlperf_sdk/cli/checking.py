@@ -17,7 +17,8 @@ from dlperf_sdk.cli.flags import convert_whole_number, parse_entries
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write
 from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.errors import PluginError, UnknownName, UsageError
-from dlperf_sdk.registry.plugins import GROUPS, Registry
+from dlperf_sdk.registry.groups import GROUPS
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports.blocks import Paragraph
 
 if TYPE_CHECKING:

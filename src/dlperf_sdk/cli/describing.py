@@ -14,7 +14,8 @@ from dlperf_sdk.cli.flags import option_values, parse_entries
 from dlperf_sdk.cli.listing import group_named
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
 from dlperf_sdk.errors import PluginError, SpecError, UnknownName, UsageError
-from dlperf_sdk.registry.plugins import GROUPS, Registry
+from dlperf_sdk.registry.groups import GROUPS
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.spec.fields import EFFECTS
 from dlperf_sdk.spec.strategy import STRATEGIES
 from dlperf_sdk.spec.values import launcher_suffix

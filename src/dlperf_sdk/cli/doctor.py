@@ -106,7 +106,8 @@ def _uv() -> Iterator[Finding]:
 
 
 def _plugins() -> Iterator[Finding]:
-    from dlperf_sdk.registry.plugins import GROUPS, Registry
+    from dlperf_sdk.registry.groups import GROUPS
+    from dlperf_sdk.registry.plugins import Registry
 
     registry = Registry()
     for group in GROUPS:

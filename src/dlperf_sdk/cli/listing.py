@@ -8,7 +8,8 @@ from cyclopts import Parameter
 
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
 from dlperf_sdk.errors import PluginError, UnknownName
-from dlperf_sdk.registry.plugins import GROUPS, Registry, Row
+from dlperf_sdk.registry.groups import GROUPS
+from dlperf_sdk.registry.plugins import Registry, Row
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Paragraph, Table
 
 _BROKEN = 3

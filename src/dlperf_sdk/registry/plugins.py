@@ -10,13 +10,13 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, cast
 
 from attrs import field, frozen
 
 from dlperf_sdk.errors import DlperfError, DuplicatePlugin, PluginError, UnknownName
+from dlperf_sdk.registry.groups import GROUPS
 
 if TYPE_CHECKING:
     from dlperf_sdk.interfaces.collection import Collection
@@ -25,48 +25,6 @@ if TYPE_CHECKING:
     from dlperf_sdk.interfaces.measurer import Measurer
     from dlperf_sdk.interfaces.model import Model
     from dlperf_sdk.interfaces.topology import Topology
-
-
-@frozen
-class Group:
-    """A kind of plugin."""
-
-    name: str
-    """Plural: the entry-point group is `dlperf_sdk.` and this name."""
-    singular: str
-    """Name of a plugin of this kind in messages."""
-    path: str | None
-    """Interface that the plugins implement, as `module:class` below `dlperf_sdk.interfaces`; None if any object may be
-    a plugin."""
-    distribution: str | None = None
-    """Distribution of this project that brings plugins of the group; None if the core brings them or plugins are
-    separate."""
-
-    @property
-    def entry_points(self) -> str:
-        """Name of the entry-point group."""
-        return f"dlperf_sdk.{self.name}"
-
-    def interface(self) -> type[Any]:
-        """Import and return the class that the group's plugins implement; `object` if any object may be one."""
-        if self.path is None:
-            return object
-        module, _, name = self.path.partition(":")
-        return cast(type[Any], getattr(import_module(f"dlperf_sdk.interfaces.{module}"), name))
-
-
-GROUPS: dict[str, Group] = {
-    group.name: group
-    for group in (
-        Group("frameworks", "framework", "framework:Framework"),
-        Group("models", "model", "model:Model"),
-        Group("topologies", "launcher", "topology:Topology"),
-        Group("measurers", "measurer", "measurer:Measurer"),
-        Group("collections", "collection", "collection:Collection", "dlperf-published"),
-        Group("importers", "importer", "importer:Importer", "dlperf-published"),
-        Group("observers", "observer", None),
-    )
-}
 
 
 @frozen

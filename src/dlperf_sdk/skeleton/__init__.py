@@ -13,7 +13,8 @@ from string import Template
 from attrs import frozen
 
 from dlperf_sdk.errors import SpecError, UsageError
-from dlperf_sdk.registry.plugins import GROUPS, Registry
+from dlperf_sdk.registry.groups import GROUPS
+from dlperf_sdk.registry.plugins import Registry
 
 TEMPLATES = Path(__file__).with_name("templates")
 """Folder of the templates."""
