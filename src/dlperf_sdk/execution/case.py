@@ -176,7 +176,7 @@ class Case(CaseRecord):
         return result
 
     def conclude_invalid(self, error: InvalidRecord) -> Result:
-        """Conclude a case again, after `conclude` raised `InvalidRecord`, and return its result.
+        """Return a result in place of the one for which `conclude` raised `InvalidRecord`; notify the observers of it.
 
         The result has `error` as its failure, and nothing of what the nodes sent. The attempts stay on disk. Raises as
         `conclude` does.

@@ -142,9 +142,14 @@ def _short_version(case: Case) -> str:
 
 
 def list_unmeasured(ranking: Ranking, rankings: Iterable[Ranking]) -> list[str]:
-    """Return what is missing in a ranking, and present in a ranking of the same facts on another topology.
+    """Return the frameworks that other rankings have, and this one lacks.
 
-    These are frameworks, or implementations if those are ranked.
+    The other rankings have the same facts but another topology. If implementations are ranked, these are returned in
+    place of frameworks.
+
+    Args:
+        ranking: The ranking.
+        rankings: All rankings.
     """
     names = dict.fromkeys(
         str(case.facts.get(ranking.factor))
@@ -176,7 +181,10 @@ def explain_terms(table: Table) -> str:
 
 
 def describe_unrivaled(rankings: Sequence[Ranking]) -> str:
-    """Return a sentence on the cases beside ranked ones that no other framework shares the settings of, or nothing."""
+    """Return a sentence on the excluded cases that are in no ranking, because only one framework has their settings.
+
+    It is empty if there are none.
+    """
     names = sorted(
         {name for ranking in rankings for group in ranking.excluded for name, _ in group.differences}
     )
@@ -228,7 +236,7 @@ def name_of_fastest(ranking: Ranking) -> str:
 
 
 def lead_without_values(ranking: Ranking) -> Cell:
-    """Return the lead without the values in which the two differ."""
+    """Return the cell of `lead` with the names, but without the values, of the facts in which the two cases differ."""
     text = lead(ranking)
     return Cell(_VALUES.sub("", text.text), text.tone)
 
@@ -258,8 +266,8 @@ def format_ratio(compared: Comparison) -> str:
 def format_excluded(ranking: Ranking, shown: Collection[Case] = ()) -> str:
     """Return the cases that are not comparable with a ranking, in groups with the facts in which they differ, as text.
 
-    A group is left out if it differs in precision or hardware and in something else. After six groups the others
-    are counted.
+    A group that differs in precision or hardware is left out if it differs in a further fact as well. At most six
+    groups are described, followed by the number of the remaining ones.
 
     Args:
         ranking: The ranking.

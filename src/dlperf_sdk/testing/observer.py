@@ -40,7 +40,7 @@ class ObserverConformance(Conformance):
         return self.registry.load("observers", self.observer)
 
     def test_it_implements_hooks(self) -> None:
-        """It implements at least one hook, and only hooks that exist, with arguments that they have."""
+        """The observer implements at least one hook, and only hooks that exist, with arguments that these have."""
         assert implemented_hooks(self.plugin, self.observer), advice(
             f"{self.observer} implements no hook.",
             "an observer without hooks is never called",
@@ -48,7 +48,7 @@ class ObserverConformance(Conformance):
         )
 
     def test_it_follows_a_run(self) -> None:
-        """It is called in a run of the case, and in a second one, without an exception."""
+        """Two runs of the case with the observer succeed, and none of its hooks raises an exception."""
         for _ in range(2):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")

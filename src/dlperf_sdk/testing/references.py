@@ -64,7 +64,7 @@ class Setting:
         return {parameter.name: parameter.decay for parameter in self.model.parameters(self.resolved)}
 
     def numbers(self, replicas: int = 1) -> Mapping[str, Any]:
-        """Return the numbers of the model's optimizer at the global batch size of these replicas."""
+        """Return the numbers of the model's optimizer at the global batch size of `replicas` replicas."""
         return self.model.optimizer(self.resolved, self.batch_size * replicas).numbers
 
     @cached_property
@@ -73,11 +73,16 @@ class Setting:
         return dict(canonical.weights(manifest, self.seed))
 
     def weights(self, dtype: str) -> Arrays:
-        """Return a copy of the canonical weights."""
+        """Return a copy of the canonical weights, converted to the NumPy type `dtype`."""
         return {name: values.astype(dtype) for name, values in self._canonical_weights.items()}
 
     def batch(self, shard: int, dtype: str) -> Arrays:
-        """Return the canonical batch of a shard; arrays of integers keep their type."""
+        """Return the canonical batch of a shard, by input.
+
+        Args:
+            shard: Index of the shard.
+            dtype: NumPy type that arrays of real numbers are converted to; arrays of integers keep their type.
+        """
         inputs = [entry_to_dict(entry) for entry in self.model.inputs(self.resolved)]
         batch = canonical.batch(inputs, self.batch_size, shard, self.seed)
         return {
@@ -97,7 +102,7 @@ class Pass:
 
 
 def average_gradients(gradients: Sequence[Arrays], numbers: Mapping[str, Any]) -> Arrays:
-    """Return the mean of the replicas' gradients."""
+    """Return the mean of the replicas' gradients; `numbers` is not used."""
     return {name: sum(of_one[name] for of_one in gradients) / len(gradients) for name in gradients[0]}
 
 
@@ -130,7 +135,14 @@ class Trajectory:
 def train(
     setting: Setting, shards: Sequence[int], implementation: Implementation, dtype: str = "float64"
 ) -> Trajectory:
-    """Train a replica per shard for `STEPS` steps from the canonical weights and return their trajectory."""
+    """Train one replica per shard together, for `STEPS` steps from the canonical weights; return their trajectory.
+
+    Args:
+        setting: Configuration of the model.
+        shards: Index of the canonical shard of each replica; it trains on the batch of that shard in each step.
+        implementation: Functions that compute a step.
+        dtype: NumPy type of weights and inputs. The updates and running means in the trajectory are float64.
+    """
     options, weights = setting.resolved, setting.weights(dtype)
     numbers = setting.numbers(len(shards))
     batches = [setting.batch(shard, dtype) for shard in shards]
@@ -164,7 +176,7 @@ def make_case(
         implementation: The correct implementation.
         mistakes: Name of a mistake → the topologies that it exists in, `alone` (one replica) or `pair` (two), and the
             implementation that makes it.
-        has_pair: False for a network that is too large for more than one replica: the case then has one trajectory.
+        has_pair: False for a network that is too large for more than one replica: the case has one correct trajectory.
         on_progress: Function that takes a line of text after each trajectory.
     """
     alone = []
@@ -206,7 +218,7 @@ def write_reference(
 ) -> None:
     """Write a reference in the schema `reference`, one line per fingerprint.
 
-    Cases that the file has and `cases` lacks stay in it.
+    If the file exists, its cases that are not in `cases` are kept.
 
     Args:
         path: The file, which `Model.references` names.

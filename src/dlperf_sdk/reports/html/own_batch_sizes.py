@@ -17,10 +17,10 @@ _PAGE_ROWS = 14
 
 
 def precisions_at_own_batch_sizes(cases: Sequence[Case]) -> tuple[Sortable, ...]:
-    """Return a table of the fastest case of each precision over that of the default one, where batch sizes differ.
+    """Return a table that compares the fastest case of each precision with that of the default precision.
 
-    Everything else is equal, except the loss scaling. The result is empty without such a pair. A ratio is the effect of
-    the precision and of the batch size together.
+    The two cases of a row differ in batch size, perhaps in loss scaling, and in nothing else. So their ratio is the
+    effect of the precision and of the batch size together. The result is empty if there is no such pair.
     """
     groups: dict[tuple[str, ...], list[Case]] = {}
     for case in cases:

@@ -63,7 +63,7 @@ class Folded:
 
 @frozen
 class Choice:
-    """Parts of which a reader selects the one that is shown; at first it is the first."""
+    """Parts of which one is shown at a time. The reader selects it; the first one is shown at the start."""
 
     label: str
     """Name of the selector."""

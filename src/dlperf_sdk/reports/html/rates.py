@@ -25,7 +25,7 @@ def section(workloads: Sequence[Workload]) -> Section:
 
 
 def choose_workload(parts: Sequence[tuple[str, tuple[Item, ...]]], count: int) -> tuple[Item, ...]:
-    """Return the items of a single workload, or a choice among those of several.
+    """Return the items of the workload if there is one, else a `Choice` that shows the items of one at a time.
 
     Args:
         parts: Title and items of each plotted workload.
