@@ -16,7 +16,7 @@ VERBS = frozenset(
     re.findall(
         r"\w+",
         """
-        Abort Accept Add Adjust Advance Allow Answer Append Apply Arrange Ask Assemble Assess Assign Attach
+        Abort Accept Add Adjust Admit Advance Allow Answer Append Apply Arrange Ask Assemble Assess Assign Attach
         Attempt Attend Average Become Begin Bind Block Bound Build Call Cancel Capture Cast Change Check Choose
         Classify Clear Clip Close Collect Combine Compare Compile Compose Compute Configure Connect Construct
         Consume Continue Convert Cool Copy Count Cover Create Decide Decode Define Delete Deliver Derive

@@ -132,8 +132,8 @@ def _summarize(ranking: Ranking, ambiguous: Collection[str], unmeasured: Sequenc
     if name in ambiguous:
         name += f" {_short_version(first)}"
     missing = f"; {', '.join(unmeasured)} not measured" if unmeasured else ""
-    shown = f"{name}: {value.format_alone(first.throughput)}, {text.text}{missing}"
-    return Cell(shown, "doubt" if unmeasured else text.tone)
+    content = f"{name}: {value.format_alone(first.throughput)}, {text.text}{missing}"
+    return Cell(content, "doubt" if unmeasured else text.tone)
 
 
 def _short_version(case: Case) -> str:
@@ -263,7 +263,7 @@ def format_ratio(compared: Comparison) -> str:
     return f"{compared.ratio:.2f}×{interval}"
 
 
-def format_excluded(ranking: Ranking, shown: Collection[Case] = ()) -> str:
+def format_excluded(ranking: Ranking, shown_elsewhere: Collection[Case] = ()) -> str:
     """Return the cases that are not comparable with a ranking, in groups with the facts in which they differ, as text.
 
     A group that differs in precision or hardware is left out if it differs in a further fact as well. At most six
@@ -271,13 +271,13 @@ def format_excluded(ranking: Ranking, shown: Collection[Case] = ()) -> str:
 
     Args:
         ranking: The ranking.
-        shown: The fastest cases of groups that are shown elsewhere, and therefore left out.
+        shown_elsewhere: The fastest cases of groups that the report shows elsewhere; these groups are left out.
     """
     groups = [
         group
         for group in ranking.excluded
         if (len(group.differences) == 1 or not _has_own_row(name for name, _ in group.differences))
-        and not any(group.cases[0] is case for case in shown)
+        and not any(group.cases[0] is case for case in shown_elsewhere)
     ]
     texts = [_format_group(ranking, group) for group in groups[:_MAX_EXCLUDED]]
     remaining = len(groups) - len(texts)

@@ -237,7 +237,9 @@ def _pairs(named: Sequence[tuple[str, Effect]]) -> Folded:
         for pair in estimate.pairs:
             settings = (_shared_value(pair, fact) for fact in _SETTINGS)
             texts = [
-                format_fact(*each) for each in zip(_SETTINGS, settings, strict=True) if each[1] is not None
+                format_fact(*setting)
+                for setting in zip(_SETTINGS, settings, strict=True)
+                if setting[1] is not None
             ]
             shared = [_shared_value(pair, fact) for fact in _OF_PAIRS]
             if estimate.factor == "framework":
@@ -246,14 +248,14 @@ def _pairs(named: Sequence[tuple[str, Effect]]) -> Folded:
             rows.append((name, *cells, ", ".join(texts), f"{pair.ratio:.3f}"))
     titles = ("effect", *(fact.replace("_", " ") for fact in _OF_PAIRS), "settings", "ratio")
     # A fact that all pairs share tells none of them apart.
-    kept = [
+    indexes = [
         index
         for index, title in enumerate(titles)
         if title in ("effect", "framework", "ratio") or len({row[index] for row in rows}) > 1
     ]
-    columns = tuple(Column(titles[index], right=titles[index] == "ratio") for index in kept)
+    columns = tuple(Column(titles[index], right=titles[index] == "ratio") for index in indexes)
     title = "Every pair" if len(rows) <= MOST_PAIRS else f"The first {MOST_PAIRS:,} of {len(rows):,} pairs"
-    table = Table(columns, tuple(tuple(row[index] for index in kept) for row in rows[:MOST_PAIRS]))
+    table = Table(columns, tuple(tuple(row[index] for index in indexes) for row in rows[:MOST_PAIRS]))
     filters = ("effect", "framework", "model", "topology", "hardware")
     return Folded(title, (Sortable(table, filters, _PAGE_ROWS),))
 
@@ -357,7 +359,11 @@ def _by_topology(named: Sequence[tuple[str, Effect]]) -> tuple[Table, ...]:
     )
     none = Cell("–", "quiet")
     rows = [
-        (name, group, *(f"{places[at]:.2f}×" if at in places else none for at in topologies))
+        (
+            name,
+            group,
+            *(f"{places[topology]:.2f}×" if topology in places else none for topology in topologies),
+        )
         for name, group, places in parts
     ]
     return (Table(columns, tuple(rows), "The same effects by topology, framework, model and hardware"),)

@@ -93,8 +93,8 @@ def fastest_tiles(rankings: Sequence[Ranking], at_most: int) -> tuple[Tile, ...]
     for ranking in rankings:
         tile_key = _question(ranking)[:2]
         if tile_key not in tiles:
-            same = [other for other in rankings if _question(other) == _question(ranking)]
-            tiles[tile_key] = _fastest_tile(same, rankings)
+            equal = [other for other in rankings if _question(other) == _question(ranking)]
+            tiles[tile_key] = _fastest_tile(equal, rankings)
             if len(tiles) == at_most:
                 break
     return tuple(tiles.values())
@@ -105,9 +105,9 @@ def _question(ranking: Ranking) -> tuple[str, ...]:
     return (*(str(ranking.facts.get(name, "")) for name in names), ranking.entries[0].unit)
 
 
-def _fastest_tile(same: Sequence[Ranking], rankings: Sequence[Ranking]) -> Tile:
+def _fastest_tile(equal: Sequence[Ranking], rankings: Sequence[Ranking]) -> Tile:
     """Return the tile of rankings that answer the same question, with the lead of each."""
-    ordered = sorted(same, key=lambda ranking: -ranking.entries[0].throughput)
+    ordered = sorted(equal, key=lambda ranking: -ranking.entries[0].throughput)
     settings = [describe_shared_facts(ranking, rankings) for ranking in ordered]
     facts = ordered[0].facts
     case = [str(facts.get("model", "")), str(facts["topology"]), str(facts.get("precision", ""))]
