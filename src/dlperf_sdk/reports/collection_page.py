@@ -59,16 +59,16 @@ def disagreement_blocks(collection: Collection) -> list[Paragraph | Table]:
         Column("from the figures", right=True),
         Column("what is wrong"),
     )
-    of = f"{len(cells):,} of {format_count(collection.count_printed_cells(), 'printed cell')}"
-    title = f"{collection.title}: {of} disagree, the largest difference first"
+    counts = f"{len(cells):,} of {format_count(collection.count_printed_cells(), 'printed cell')}"
+    title = f"{collection.title}: {counts} disagree, the largest difference first"
     return [*blocks, Table(columns, tuple(rows), title)]
 
 
 def group_cells(disagreements: Sequence[Disagreement]) -> list[list[Disagreement]]:
-    """Return the disagreements of each printed cell, which may be wrong for several reasons.
+    """Return a list of disagreements for each printed cell, which may be wrong for several reasons.
 
-    The cells with the largest relative difference come first, and so does a cell's own largest; those without a
-    difference come last.
+    Cells are in descending order of their largest relative difference, and the disagreements of a cell are in the same
+    order. Those without a difference come last. Figures that break the protocol are left out.
     """
     cells: dict[tuple[str, int, str], list[Disagreement]] = {}
     for disagreement in disagreements:
@@ -84,7 +84,10 @@ def _descending(disagreement: Disagreement) -> float:
 
 
 def describe_protocol(disagreements: Sequence[Disagreement]) -> str:
-    """Return how many figures were measured by another protocol than prescribed, and by which, or nothing."""
+    """Return a clause on the figures that break the prescribed protocol: how they were measured, and their numbers.
+
+    It is empty if no figure breaks the protocol.
+    """
     deviations = [disagreement for disagreement in disagreements if disagreement.figures]
     if not deviations:
         return ""
