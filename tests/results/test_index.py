@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -146,3 +147,22 @@ def test_several_writers_make_one_index(store):
 def test_a_store_that_is_not_there_is_refused(store):
     with pytest.raises(StoreError, match="is no directory"):
         query(store, ALL)
+
+
+def test_a_signal_ends_an_endless_query(store):
+    put(store, "a")
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(KeyboardInterrupt):
+            query(
+                store,
+                "with recursive n(x) as (select 1 union all select x + 1 from n) select count(*) from n",
+            )
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -30,6 +30,7 @@ def explain_os_errors(path: Path, option: str = "--output") -> Iterator[None]:
         advice = {
             errno.ENOSPC: "make room on its disk",
             errno.EDQUOT: "make room in your quota",
+            errno.EFBIG: "raise `ulimit -f`",
             errno.EEXIST: f"what stands there is no directory; choose one with {option}",
             errno.ENOTDIR: f"part of it is no directory; choose one with {option}",
             errno.ELOOP: "a symbolic link stands there, and results are not written through links: remove it",

@@ -27,6 +27,8 @@ VERSION = 2
 """Version of the index's tables. An index of another version is built again."""
 _BUSY_SECONDS = 60.0
 """Seconds that one writer waits for another."""
+_STEPS_BETWEEN_SIGNALS = 1_000_000
+"""SQLite's instructions between two points at which Python can handle a signal; some milliseconds."""
 _MOST_COLUMNS = 1500
 """Maximum number of columns of a table; SQLite's own limit is 2,000."""
 _BATCH = 500
@@ -73,15 +75,19 @@ def query(store: ResultStore, sql: str) -> Answer:
     Raises:
         UsageError: the query is not valid, selects nothing, or would do something other than read these tables.
         StoreError: the store is no directory or cannot be read, or its index cannot be used.
+        KeyboardInterrupt: a signal ended the query.
     """
     with closing(_updated_index(store)) as index:
         index.set_authorizer(_allow_reading)
+        index.set_progress_handler(lambda: None, _STEPS_BETWEEN_SIGNALS)
         try:
             cursor = index.execute(sql)
             if cursor.description is None:
                 raise UsageError("The query selects nothing; write, for example, SELECT * FROM results.")
             return Answer(tuple(name for name, *_ in cursor.description), tuple(map(tuple, cursor)))
         except (sqlite3.Error, sqlite3.Warning) as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+                raise KeyboardInterrupt from error  # SQLite has taken the signal handler's exception for its own
             raise UsageError(
                 f"The query failed: {error}. `dlperf query` without a query shows the tables and their columns."
             ) from error

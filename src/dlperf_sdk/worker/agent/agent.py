@@ -285,7 +285,9 @@ class Agent:
         if failures and not self._failures:
             self._settled = now + SETTLE
         self._failures = failures
-        if attempt.is_over() or (failures and now >= self._settled):
+        # A record may be missing because the node's folder is being removed: that shows a moment later.
+        is_uncertain = any(problem["kind"] == "invalid-record" for problem in failures)
+        if (attempt.is_over() and not is_uncertain) or (failures and now >= self._settled):
             self._end()
 
     def _end(self) -> None:

@@ -46,7 +46,14 @@ def _node(arguments: "list[str]") -> "int | None":
 
 def _report_failure(arguments: "list[str]", error: Exception) -> int:
     node = _node(arguments)
-    message = "Node %s (%s) cannot take the bundle: %s" % (node, socket.gethostname(), error)
+    message = (
+        "Node %s (%s) cannot take the bundle: %s. Its TMPDIR must be a folder that is writable and has room."
+        % (
+            node,
+            socket.gethostname(),
+            error,
+        )
+    )
     failure = {"kind": "unavailable", "message": message, "phase": "start", "node": node, "rank": None}
     print(json.dumps({"event": "ended", "status": "unavailable", "failure": failure}))
     return 1
