@@ -3,7 +3,7 @@
 import resource
 from typing import Any, ContextManager, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
-from dlperf_sdk.worker.processes import Cluster, Layout, Process, one_per_device
+from dlperf_sdk.worker.processes import Cluster, Process, ProcessFunction, one_per_device
 from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.unsupported import Unsupported, look_up
 
@@ -52,8 +52,8 @@ class Runtime:
     "lagged": after step i is enqueued, `wait` blocks until step i - 1 has finished; step i goes on meanwhile.
     """
 
-    strategies: Mapping[str, Layout] = {"independent": one_per_device}
-    """Strategies that the plugin implements, by name, as its function `processes` passes them to `lay_out`."""
+    strategies: Mapping[str, ProcessFunction] = {"independent": one_per_device}
+    """Strategies that the plugin implements, by name, as its function `processes` passes them to `list_processes`."""
 
     def __init__(self, request: Request, cluster: Cluster, process: Process) -> None:
         """Take over the case. Nothing is started.

@@ -96,11 +96,11 @@ def one_per_node(cluster: Cluster) -> List[Process]:
     return result
 
 
-Layout = Callable[[Cluster], List[Process]]
+ProcessFunction = Callable[[Cluster], List[Process]]
 """Function that lists the processes of a case."""
 
 
-def lay_out(cluster: Cluster, strategies: Mapping[str, Layout]) -> List[Process]:
+def list_processes(cluster: Cluster, strategies: Mapping[str, ProcessFunction]) -> List[Process]:
     """Return the processes of a case, as its strategy lays them out: one trainer if there is only one device.
 
     Args:

@@ -2,7 +2,7 @@
 
 from typing import Dict, List
 
-from dlperf_sdk.worker.processes import Cluster, Process, lay_out, one_per_device, one_per_node
+from dlperf_sdk.worker.processes import Cluster, Process, list_processes, one_per_device, one_per_node
 
 
 def processes(cluster: Cluster) -> List[Process]:
@@ -13,7 +13,7 @@ def processes(cluster: Cluster) -> List[Process]:
     With `all_reduce` and several trainers, each has the variables of `jax.distributed`, and on GPUs a variable with the
     network interface for NCCL. On CPUs the worker itself gives gloo its node's address.
     """
-    return lay_out(cluster, STRATEGIES)
+    return list_processes(cluster, STRATEGIES)
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:

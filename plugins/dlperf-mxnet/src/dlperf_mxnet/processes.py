@@ -2,7 +2,15 @@
 
 from typing import Dict, List
 
-from dlperf_sdk.worker.processes import SERVICE, TRAINER, Cluster, Node, Process, lay_out, one_per_device
+from dlperf_sdk.worker.processes import (
+    SERVICE,
+    TRAINER,
+    Cluster,
+    Node,
+    Process,
+    list_processes,
+    one_per_device,
+)
 
 SERVE = "dlperf_mxnet.worker.service:serve"
 """Function that the scheduler and the servers call; the variable `DMLC_ROLE` names the role of each."""
@@ -18,7 +26,7 @@ def processes(cluster: Cluster) -> List[Process]:
     several devices, the list begins with a scheduler on node 0 and a server on every node. These services and the
     trainers find each other through the variables of ps-lite (`DMLC_*`).
     """
-    return lay_out(cluster, STRATEGIES)
+    return list_processes(cluster, STRATEGIES)
 
 
 def whole_nodes(cluster: Cluster) -> List[Process]:

@@ -2,7 +2,7 @@
 
 from typing import Dict, List
 
-from dlperf_sdk.worker.processes import Cluster, Process, lay_out, one_per_device
+from dlperf_sdk.worker.processes import Cluster, Process, list_processes, one_per_device
 
 
 def processes(cluster: Cluster) -> List[Process]:
@@ -12,7 +12,7 @@ def processes(cluster: Cluster) -> List[Process]:
     imported. LOCAL_RANK counts the ranks of a host, even if several nodes are on one host. On GPUs,
     CUDA_VISIBLE_DEVICES names all GPUs of the case on the host, since OneFlow takes the GPU with the index LOCAL_RANK.
     """
-    return lay_out(cluster, STRATEGIES)
+    return list_processes(cluster, STRATEGIES)
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:

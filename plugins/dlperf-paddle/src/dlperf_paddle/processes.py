@@ -2,7 +2,7 @@
 
 from typing import Dict, List
 
-from dlperf_sdk.worker.processes import Cluster, Process, lay_out, one_per_device
+from dlperf_sdk.worker.processes import Cluster, Process, list_processes, one_per_device
 
 
 def processes(cluster: Cluster) -> List[Process]:
@@ -12,7 +12,7 @@ def processes(cluster: Cluster) -> List[Process]:
     `paddle.distributed.init_parallel_env` reads. Each trainer has one endpoint, and the master has another. The
     variables name the backend, nccl or gloo, because Paddle would not choose gloo on a CPU.
     """
-    return lay_out(cluster, STRATEGIES)
+    return list_processes(cluster, STRATEGIES)
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:

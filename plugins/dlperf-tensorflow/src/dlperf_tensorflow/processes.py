@@ -8,7 +8,7 @@ from dlperf_sdk.worker.processes import (
     TRAINER,
     Cluster,
     Process,
-    lay_out,
+    list_processes,
     one_per_device,
     one_per_node,
 )
@@ -26,7 +26,7 @@ def processes(cluster: Cluster) -> List[Process]:
     With `all_reduce` and several trainers, each has a TF_CONFIG with the addresses of all trainers, and on GPUs a
     variable with the network interface for NCCL.
     """
-    return lay_out(cluster, STRATEGIES)
+    return list_processes(cluster, STRATEGIES)
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:

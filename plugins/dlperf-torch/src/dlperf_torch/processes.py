@@ -2,7 +2,7 @@
 
 from typing import Dict, List
 
-from dlperf_sdk.worker.processes import Cluster, Process, lay_out, one_per_device
+from dlperf_sdk.worker.processes import Cluster, Process, list_processes, one_per_device
 
 
 def processes(cluster: Cluster) -> List[Process]:
@@ -12,7 +12,7 @@ def processes(cluster: Cluster) -> List[Process]:
     (`env://`), and variables with the network interface for gloo and NCCL. Without these, gloo takes the address to
     which the host's name resolves; in a container, the other nodes often cannot reach it.
     """
-    return lay_out(cluster, STRATEGIES)
+    return list_processes(cluster, STRATEGIES)
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
