@@ -118,5 +118,8 @@ def _is_no_worse(
 
 
 def estimate_uncertainty(measured: float) -> float:
-    """Return 1 %, plus 0.3 of the measured growth: what grew may go on, and may end."""
+    """Return the scale of the error of a predicted growth: 1 % plus 0.3 times the last measured growth.
+
+    It increases with the measured growth, because that growth may continue or end. A negative growth counts as 0.
+    """
     return 0.01 + 0.3 * max(measured, 0.0)

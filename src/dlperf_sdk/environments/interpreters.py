@@ -91,7 +91,11 @@ def is_version(python: str) -> bool:
 
 
 def restrict_specifier(specifier: str, version: str) -> str | None:
-    """Return the specifier that accepts what `specifier` accepts of a version; None if that is nothing.
+    """Return a specifier of the versions that `specifier` accepts and that belong to `version`; None if there is none.
+
+    Args:
+        specifier: A range of versions, such as `>=3.9`; may be empty.
+        version: A minor version or a patch release: `3.11` or `3.11.7`.
 
     Raises:
         PluginError: the text is no version specifier.

@@ -17,7 +17,10 @@ from dlperf_sdk.spec.strategy import STRATEGIES
 
 
 def compare_medians(stored: Iterable[Metric]) -> Iterator[str]:
-    """Yield a sentence for each metric that is not the median of its own repeats, with their interval."""
+    """Yield a sentence for each value or interval end of a metric that its own repeats do not give.
+
+    Metrics without repeats are not checked.
+    """
     for metric in stored:
         if metric.repeats:
             recomputed = metrics.metric(metric.name, metric.unit, metric.repeats)
@@ -31,7 +34,12 @@ def compare_medians(stored: Iterable[Metric]) -> Iterator[str]:
 
 
 def compare_throughput(result: Result, repeats: Sequence[Repeat]) -> Iterator[str]:
-    """Yield a sentence for each throughput in the result that differs from the one of its repeats."""
+    """Yield a sentence for each difference of a result's throughput, in all or per device, from that of its records.
+
+    Args:
+        result: The result. A throughput that it lacks is not checked.
+        repeats: The result's repeats with their records.
+    """
     rates = [metrics.throughput(repeat) for repeat in repeats]
     for name, devices in (("throughput", 1), ("throughput-per-device", result.spec.topology.devices)):
         metric = result.metric(name)
@@ -43,7 +51,15 @@ def compare_throughput(result: Result, repeats: Sequence[Repeat]) -> Iterator[st
 def compare_metrics(
     result: Result, repeats: tuple[Repeat, ...], measurers: Iterable[Measurer]
 ) -> Iterator[str]:
-    """Yield a sentence for each difference between the result's metrics and those of the measurers."""
+    """Yield a sentence for each difference between a result's metrics and those that measurers compute from the records.
+
+    Metrics that only one side has are not compared. A measurer that raises an exception leads to a sentence, too.
+
+    Args:
+        result: The result. Without a workload, nothing is compared.
+        repeats: The result's repeats with their records.
+        measurers: The measurers.
+    """
     if result.workload is None:
         return
     device = next((fact.observed for fact in result.facts if fact.name == "device"), None)
@@ -92,10 +108,13 @@ def _are_equal(a: float | None, b: float | None) -> bool:
 
 
 def recompute_expected(result: Result, repeats: Sequence[Repeat], ranks: int | None) -> Expected:
-    """Return the values that the records are checked against.
+    """Return the values that the records of a result are checked against.
 
-    Only the plan has the number of processes (`ranks`). Without it, the first repeat's number is used: another check
-    covers whether the records hold all replicas.
+    Args:
+        result: The result.
+        repeats: Its repeats.
+        ranks: Number of trainer processes, which only the plan has; None if it is unknown. In that case, the number in
+            the first repeat is used. Another check covers whether the records hold all replicas.
     """
     spec = result.spec
     rank_count = len({record.rank for record in repeats[0].records}) if repeats else 0
@@ -115,9 +134,9 @@ def recompute_expected(result: Result, repeats: Sequence[Repeat], ranks: int | N
 
 
 def list_unknown_names(spec: RunSpec) -> list[str]:
-    """Return a sentence for the precision and the strategy if this version does not know them.
+    """Return a sentence for each of precision and strategy that this version of dlperf-sdk does not know.
 
-    Without them the records cannot be checked.
+    The records of a case with an unknown one cannot be checked.
     """
     return [
         f"There is no {known.kind} named {name!r} in this version: the records cannot be checked."
@@ -127,7 +146,10 @@ def list_unknown_names(spec: RunSpec) -> list[str]:
 
 
 def compare_verdicts(result: Result, recomputed: Iterable[Verdict]) -> Iterator[str]:
-    """Yield a sentence for each verdict that differs from the recomputed one, or failed and is missing."""
+    """Yield a sentence for each recomputed verdict that contradicts the result.
+
+    The result has another outcome for it, or the recomputed verdict is `fail` and the result has no such verdict.
+    """
     for verdict in recomputed:
         stored = result.verdict(verdict.name)
         if stored is None and verdict.outcome == FAIL:
