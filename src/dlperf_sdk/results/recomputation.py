@@ -51,7 +51,7 @@ def compare_throughput(result: Result, repeats: Sequence[Repeat]) -> Iterator[st
 def compare_metrics(
     result: Result, repeats: tuple[Repeat, ...], measurers: Iterable[Measurer]
 ) -> Iterator[str]:
-    """Yield a sentence for each difference between a result's metrics and those that measurers compute from the records.
+    """Yield a sentence for each difference between a result's metrics and those that measurers compute from records.
 
     Metrics that only one side has are not compared. A measurer that raises an exception leads to a sentence, too.
 
