@@ -17,7 +17,9 @@ from dlperf_trackers.command import main as track
 from dlperf_trackers.sending import TrackerTimedOut
 from libraries import requires
 
+from dlperf_sdk import Metric
 from dlperf_sdk.cli import main
+from dlperf_sdk.results.result import Fact
 
 pytestmark = [requires("mlflow", "flask"), pytest.mark.filterwarnings("ignore::Warning:.*")]
 
@@ -124,6 +126,14 @@ def test_a_real_server_takes_it(result, server, monkeypatch):
     client = MlflowClient(server)
     (found,) = runs_in(client)
     check_run(client, found, result)
+    # More than the server takes in one request; the run of the same result is replaced.
+    metric = Metric("throughput", "img/s", 1.0, 1.0, 1.0, tuple(range(1, 2101)))
+    facts = tuple(Fact(f"option_{number}", "factor", number, None) for number in range(150))
+    send(attrs.evolve(result, metrics=(metric,), facts=facts), "mlflow")
+    (found,) = runs_in(client)
+    assert len(found.data.params) == 150
+    history = client.get_metric_history(found.info.run_id, "throughput_repeat")
+    assert sorted(point.value for point in history) == list(range(1, 2101))
 
 
 def test_a_server_that_refuses_is_a_failure_without_the_password(result, monkeypatch):

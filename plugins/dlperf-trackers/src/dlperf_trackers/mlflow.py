@@ -11,8 +11,6 @@ from typing import Any
 from dlperf_trackers.tracked_run import TrackedRun
 from dlperf_trackers.trackers import import_library
 
-MOST_PARAMETERS = 100
-"""Parameters in one request: a limit of MLflow's REST API."""
 LONGEST_VALUE = 500
 """Characters of a parameter: the limit of MLflow before 2.8."""
 ID_TAG = "dlperf.id"
@@ -38,14 +36,12 @@ def write(run: TrackedRun) -> str:
     tags |= {f"verdict.{name}": outcome for name, outcome in run.verdicts.items()}
     run_id = client.create_run(experiment, start_time=start, tags=tags, run_name=run.case).info.run_id
     parameters = [entities.Param(name, str(value)[:LONGEST_VALUE]) for name, value in run.parameters.items()]
-    for first in range(0, len(parameters), MOST_PARAMETERS):
-        client.log_batch(run_id, params=parameters[first : first + MOST_PARAMETERS])
     metrics = [entities.Metric(name, value, end, 0) for name, value in run.metrics.items()]
     for name, values in run.repeats.items():
         metrics += [
             entities.Metric(f"{name}_repeat", value, end, step) for step, value in enumerate(values, 1)
         ]
-    client.log_batch(run_id, metrics=metrics)
+    client.log_batch(run_id, params=parameters, metrics=metrics)  # the client splits it into requests
     for name, text in run.files.items():
         client.log_text(run_id, text, name)
     client.set_terminated(run_id, "FINISHED" if run.ok else "FAILED", end_time=end)
