@@ -184,9 +184,13 @@ def make_case(
         alone.append(train(setting, [shard], implementation))
         on_progress(f"shard {shard}: {alone[-1].losses}")
     pair = train(setting, [0, 1], implementation) if has_pair else None
-    single = train(setting, [0], implementation, "float32")
-    on_progress(f"pair: {pair and pair.losses}; float32 on shard 0: {single.losses}")
-    noise = _measure_noise(single, alone[0], setting.noise_floor)
+    on_progress(f"pair: {pair and pair.losses}")
+    noise: dict[str, float] = {}
+    for shards, right in (([0], alone[0]), *((([1], alone[1]), ([0, 1], pair)) if pair is not None else ())):
+        single = train(setting, shards, implementation, "float32")
+        on_progress(f"float32 on shards {shards}: {single.losses}")
+        for name, value in _measure_noise(single, right, setting.noise_floor).items():
+            noise[name] = max(value, noise.get(name, 0.0))
     entries = []
     for name, (topologies, incorrect) in (mistakes or {}).items():
         for topology in topologies:
@@ -290,7 +294,11 @@ def _deviations(arrays: Arrays, right: Arrays) -> dict[str, float]:
 def _measure_noise(single: Trajectory, right: Trajectory, floor: float) -> dict[str, float]:
     """Return the deviations of float32 in updates and running means that are at least `_LEAST_NOISE`."""
     updates = {name: max(value, floor) for name, value in _deviations(single.updates, right.updates).items()}
-    noise = updates | _deviations(single.running_means[0], right.running_means[0])
+    of_replicas = [
+        _deviations(*means) for means in zip(single.running_means, right.running_means, strict=True)
+    ]
+    means = {name: max(deviations[name] for deviations in of_replicas) for name in of_replicas[0]}
+    noise = updates | means
     return {name: _round(value, 3) for name, value in noise.items() if value >= _LEAST_NOISE}
 
 
