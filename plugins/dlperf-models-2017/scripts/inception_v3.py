@@ -1,0 +1,242 @@
+"""The reference of `inception-v3`, from the page of the model: functions and plain arithmetic, no module, no table.
+
+python scripts/in_environment.py torch --with attrs -- plugins/dlperf-models-2017/scripts/inception_v3.py [small …]
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from dlperf_models_2017.inception_v3 import InceptionV3
+from torch.nn import functional
+
+sys.path.append(str(Path(__file__).resolve().parents[3] / "scripts" / "references"))
+
+import resnet50
+import trajectory
+from resnet50 import meet, update
+from trajectory import Setting, Tensors
+
+
+@dataclass(frozen=True)
+class Variant(resnet50.Variant):
+    """What is computed; the defaults are right."""
+
+    epsilon: float = 1e-3
+    momentum_of_means: float = 0.001
+    smoothing: bool = False
+    counts_padding: bool = False
+    average_last: bool = False
+    exchanged: bool = False
+
+
+RIGHT = Variant()
+ALONE = ("alone",)
+"""Mistakes of one replica are computed for one replica only: two take twice the time, and add nothing."""
+MISTAKES: dict[str, tuple[tuple[str, ...], Variant]] = {
+    "average pools that count their padding": (ALONE, replace(RIGHT, counts_padding=True)),
+    "an average pool in the last module, as in Keras": (ALONE, replace(RIGHT, average_last=True)),
+    "1×3 and 3×1 convolutions of the last modules joined in the other order": (
+        ALONE,
+        replace(RIGHT, exchanged=True),
+    ),
+    "batch norm epsilon 1e-5": (ALONE, replace(RIGHT, epsilon=1e-5)),
+    "batch norm moves its running statistics by 0.1 of the new ones": (
+        ALONE,
+        replace(RIGHT, momentum_of_means=0.1),
+    ),
+    "batch norm in evaluation mode": (ALONE, replace(RIGHT, evaluation=True)),
+    "label smoothing 0.1": (ALONE, replace(RIGHT, smoothing=True)),
+    "the loss summed over the batch": (ALONE, replace(RIGHT, summed_loss=True)),
+    "weight decay on shifts and biases": (ALONE, replace(RIGHT, decay="all")),
+    "no weight decay": (ALONE, replace(RIGHT, decay="none")),
+    "momentum 0.875 whatever is asked for": (ALONE, replace(RIGHT, momentum=0.875)),
+    "no momentum": (ALONE, replace(RIGHT, momentum=0.0)),
+    "Nesterov momentum": (ALONE, replace(RIGHT, nesterov=True)),
+    "momentum with dampening": (ALONE, replace(RIGHT, dampened=True)),
+    "gradients summed over the replicas instead of averaged": (("pair",), replace(RIGHT, meet="sum")),
+    "every replica updates with the first replica's gradients": (("pair",), replace(RIGHT, meet="first")),
+    "batch norm synchronized over the replicas": (("pair",), replace(RIGHT, synchronized=True)),
+}
+CASES = {
+    # The last modules have 2 × 2 positions. With a first shift of 0 the network is chaotic: changes of the weights that
+    # are as small as rounding to float32 (6e-8) move the loss of the fourth step by 6 % (2 images, rate 1e-3). A rate
+    # at which they move it by less than 1e-4 gives updates that float32 cannot represent. A ReLU that rounding flips
+    # moves the first layers' updates by up to 3e-3.
+    "small": Setting(
+        InceptionV3(),
+        {
+            "image_size": 107,
+            "num_classes": 100,
+            "first_shift": 1.0,
+            "learning_rate": 0.0003,
+            "weight_decay": 0.1,
+        },
+        4,
+        noise_floor=5e-4,
+    ),
+    "auxiliary": Setting(
+        InceptionV3(),
+        {"auxiliary": True, "first_shift": 1.0, "learning_rate": 0.0003},
+        2,
+        noise_floor=5e-4,
+    ),
+}
+AUXILIARY_WEIGHT = 0.4
+
+
+class Network:
+    """One forward pass with these parameters; `means` has the running means after it, per replica."""
+
+    def __init__(self, p: Tensors, variant: Variant, replicas: int) -> None:
+        self.p, self.v = p, variant
+        self.means: list[Tensors] = [{} for _ in range(replicas)]
+
+    def norm(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        """Batch norm without gamma. `x` is (replicas, B, C, H, W)."""
+        over = (0, 1, 3, 4) if self.v.synchronized else (1, 3, 4)
+        mean = x.mean(over, keepdim=True)
+        variance = ((x - mean) ** 2).mean(over, keepdim=True)
+        moved = (self.v.momentum_of_means * mean.detach()).expand(x.shape[0], 1, x.shape[2], 1, 1)
+        for replica, stored in enumerate(self.means):
+            stored[f"{name}.running_mean"] = moved[replica].flatten().clone()
+        if self.v.evaluation:
+            mean, variance = torch.zeros_like(mean), torch.ones_like(variance)
+            for stored in self.means:
+                stored[f"{name}.running_mean"] = torch.zeros(x.shape[2], dtype=x.dtype)
+        shift = self.p[f"{name}.bias"][:, None, None]
+        return self.v.stored((x - mean) / (variance + self.v.epsilon).sqrt() + shift)
+
+    def layer(self, at: str, x: torch.Tensor, stride: int = 1, padded: bool = True) -> torch.Tensor:
+        """Convolution, batch norm, ReLU; the replicas are folded into the batch for the first."""
+        weight = self.p[f"{at}.conv.weight"]
+        pad = [side // 2 for side in weight.shape[2:]] if padded else [0, 0]
+        y = self.v.product(
+            lambda a, b: functional.conv2d(a, b, stride=stride, padding=pad), x.flatten(0, 1), weight
+        )
+        return self.norm(f"{at}.norm", y.unflatten(0, x.shape[:2])).relu()
+
+    def chain(self, at: str, x: torch.Tensor, *layers: int) -> torch.Tensor:
+        """Layers of these numbers with stride 1, one after the other."""
+        for number in layers:
+            x = self.layer(f"{at}.{number}", x)
+        return x
+
+    def reduced(self, at: str, x: torch.Tensor) -> torch.Tensor:
+        """3×3 with stride 2, unpadded."""
+        return self.layer(at, x, 2, False)
+
+    def average(self, x: torch.Tensor) -> torch.Tensor:
+        """The mean over 3×3 positions, of those inside the image."""
+        counted = functional.avg_pool2d(x.flatten(0, 1), 3, 1, 1, count_include_pad=self.v.counts_padding)
+        return self.v.stored(counted).unflatten(0, x.shape[:2])
+
+    def maximum(self, x: torch.Tensor, stride: int) -> torch.Tensor:
+        """The maximum over 3×3 positions; unpadded with stride 2."""
+        return functional.max_pool2d(x.flatten(0, 1), 3, stride, 2 - stride).unflatten(0, x.shape[:2])
+
+    def module_a(self, at: str, x: torch.Tensor) -> torch.Tensor:
+        return joined(
+            self.chain(f"{at}.0", x, 0),
+            self.chain(f"{at}.1", x, 0, 1),
+            self.chain(f"{at}.2", x, 0, 1, 2),
+            self.chain(f"{at}.3", self.average(x), 1),
+        )
+
+    def module_b(self, at: str, x: torch.Tensor) -> torch.Tensor:
+        return joined(
+            self.reduced(f"{at}.0.0", x),
+            self.reduced(f"{at}.1.2", self.chain(f"{at}.1", x, 0, 1)),
+            self.maximum(x, 2),
+        )
+
+    def module_c(self, at: str, x: torch.Tensor) -> torch.Tensor:
+        return joined(
+            self.chain(f"{at}.0", x, 0),
+            self.chain(f"{at}.1", x, 0, 1, 2),
+            self.chain(f"{at}.2", x, 0, 1, 2, 3, 4),
+            self.chain(f"{at}.3", self.average(x), 1),
+        )
+
+    def module_d(self, at: str, x: torch.Tensor) -> torch.Tensor:
+        return joined(
+            self.reduced(f"{at}.0.1", self.chain(f"{at}.0", x, 0)),
+            self.reduced(f"{at}.1.3", self.chain(f"{at}.1", x, 0, 1, 2)),
+            self.maximum(x, 2),
+        )
+
+    def module_e(self, at: str, x: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
+        return joined(
+            self.chain(f"{at}.0", x, 0),
+            *self.split(f"{at}.1.1", self.chain(f"{at}.1", x, 0)),
+            *self.split(f"{at}.2.2", self.chain(f"{at}.2", x, 0, 1)),
+            self.chain(f"{at}.3", pooled, 1),
+        )
+
+    def split(self, at: str, x: torch.Tensor) -> list[torch.Tensor]:
+        """Two layers on the same input."""
+        parts = [self.chain(at, x, number) for number in (0, 1)]
+        return parts[::-1] if self.v.exchanged else parts
+
+    def linear(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        """(replicas, B, features) → (replicas, B, classes)."""
+        product = self.v.product(lambda a, b: a @ b.T, x.flatten(0, 1), self.p[f"{name}.weight"])
+        return self.v.stored(product + self.p[f"{name}.bias"]).unflatten(0, x.shape[:2])
+
+    def logits(self, x: torch.Tensor) -> list[torch.Tensor]:
+        """(replicas, B, 3, H, W) → (replicas, B, classes) of each head."""
+        x = self.reduced("stem.0", x)
+        x = self.layer("stem.1", x, padded=False)
+        x = self.maximum(self.layer("stem.2", x), 2)
+        x = self.layer("stem.5", self.layer("stem.4", x), padded=False)
+        x = self.maximum(x, 2)
+        for number in (0, 1, 2):
+            x = self.module_a(f"mixed.{number}", x)
+        x = self.module_b("mixed.3", x)
+        for number in (4, 5, 6, 7):
+            x = self.module_c(f"mixed.{number}", x)
+        auxiliary_input = x
+        x = self.module_d("mixed.8", x)
+        x = self.module_e("mixed.9", x, self.average(x))
+        x = self.module_e("mixed.10", x, self.average(x) if self.v.average_last else self.maximum(x, 1))
+        heads = [self.linear("fc", self.v.stored(x.mean((3, 4))))]
+        if "auxiliary_fc.weight" in self.p:
+            pooled = functional.avg_pool2d(auxiliary_input.flatten(0, 1), 5, 3)
+            y = self.layer("auxiliary.0", self.v.stored(pooled).unflatten(0, x.shape[:2]))
+            heads.append(self.linear("auxiliary_fc", self.layer("auxiliary.1", y, padded=False).flatten(2)))
+        return heads
+
+
+def joined(*branches: torch.Tensor) -> torch.Tensor:
+    """The branches' outputs along the channels."""
+    return torch.cat(branches, 2)
+
+
+def forward(
+    p: Tensors, batches: list[Tensors], setting: Setting, v: Variant
+) -> list[tuple[torch.Tensor, Tensors]]:
+    """Per replica its loss and its running means."""
+    network = Network(p, v, len(batches))
+    heads = network.logits(torch.stack([batch["image"] for batch in batches]))
+    results = []
+    for replica, (batch, means) in enumerate(zip(batches, network.means, strict=True)):
+        own, *others = (resnet50.loss(logits[replica], batch["label"], v) for logits in heads)
+        results.append((own + sum(AUXILIARY_WEIGHT * loss for loss in others), means))
+    return results
+
+
+if __name__ == "__main__":
+    trajectory.main(
+        "inception-v3",
+        CASES,
+        forward,
+        meet,
+        update,
+        RIGHT,
+        MISTAKES,
+        sys.argv[1:],
+        heavy=("auxiliary",),
+    )
