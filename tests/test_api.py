@@ -274,6 +274,17 @@ def test_a_mistyped_data_folder_is_refused_before_anything_is_stored(tmp_path, b
     assert not (tmp_path / "store").exists()
 
 
+def test_a_node_without_a_required_program_fails_before_any_worker_starts(tmp_path):
+    here = {"name": "mine", "required_programs": lambda self, spec: ("sh", "no-such-compiler")}
+    registry = Registry({"frameworks": {"mine": type("Mine", (type(Registry().framework("numpy")),), here)}})
+    result = run(
+        "mine", "linear", batch_size=4, warmup=1, steps=5, repeats=2, store=tmp_path, registry=registry
+    )
+    assert result.failure.kind == "environment"
+    assert "lacks no-such-compiler, which the case needs beside its environment" in result.failure.message
+    assert result.repeats == ()
+
+
 def test_a_mistyped_data_folder_of_a_campaign_is_refused_before_anything_is_stored(tmp_path):
     here = {
         "name": "mine",

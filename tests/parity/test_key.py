@@ -168,7 +168,9 @@ def test_each_part_changes_the_key(
 @pytest.mark.parametrize(
     "change",
     [
-        lambda case: case.asks(id="another", first_attempt=3, deadlines={}, memory_limit=2**30),
+        lambda case: case.asks(
+            id="another", first_attempt=3, deadlines={}, memory_limit=2**30, required_programs=["g++"]
+        ),
         lambda case: case.is_on(load=[7.0], boot_id="another"),
         lambda case: case.patch.setenv("HOME", "/elsewhere"),
         lambda case: case.patch.setenv("OMP_NUM_THREADS", "1"),  # no worker inherits it

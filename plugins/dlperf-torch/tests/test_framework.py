@@ -19,6 +19,21 @@ from dlperf_sdk.worker.processes import TRAINER, Cluster, Node
 CASE = {"framework": "torch", "model": "resnet50", "device": "cpu"}
 
 
+@pytest.mark.parametrize(
+    ("fields", "programs"),
+    [
+        ({}, ()),
+        ({"compiler": "inductor"}, ("g++",)),
+        ({"compiler": "inductor", "env": {"CXX": "clang++ -O2"}}, ("clang++",)),
+        ({"compiler": "inductor", "env": {"CXX": None}}, ()),
+        ({"compiler": "inductor", "device": "cuda"}, ()),
+    ],
+    ids=str,
+)
+def test_inductor_needs_a_compiler_on_cpus(fields, programs):
+    assert Torch().required_programs(RunSpec(**{**CASE, **fields})) == programs
+
+
 def test_the_controller_half_imports_no_torch():
     code = (
         "import sys, dlperf_torch.framework, dlperf_torch.processes\n"

@@ -119,6 +119,7 @@ class Outline:
             ("Environment", method),
             ("Python", environment.python),
             ("Requirements", ", ".join(environment.requirements) or "none"),
+            ("Programs", ", ".join(self.plan.required_programs) or "none"),
             (
                 "Lock",
                 "shipped with the plugin"

@@ -160,6 +160,17 @@ class Framework(ABC):
             model: Name of the model.
         """
 
+    def required_programs(self, spec: RunSpec) -> Collection[str]:
+        """Return the programs that a case needs on every node beside its environment, such as a C++ compiler.
+
+        A name is looked up on the workers' PATH. If a node lacks one, the case fails before any worker starts. The base
+        class returns none.
+
+        Args:
+            spec: The case. Its `device` is resolved, never `auto`.
+        """
+        return ()
+
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return a sentence that says why the plugin cannot run a case; None if it can.
 

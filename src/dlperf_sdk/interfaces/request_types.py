@@ -38,6 +38,7 @@ PhaseDeadlines = Annotated[dict[str, float], Schema(**keywords_of(deadlines), re
 Command = Annotated[list[str], WrittenAs(tuple[SystemText, ...]), Schema(minItems=1)]
 Variables = dict[VariableName, SystemText | None]
 SecretNames = Annotated[Sequence[str], WrittenAs(tuple[VariableName, ...])]
+ProgramNames = Annotated[Sequence[str], WrittenAs(tuple[SystemText, ...])]
 MemoryLimit = Annotated[int, Schema(minimum=1, maximum=2**60)] | None
 LossScale = Annotated[float, Schema(exclusiveMinimum=0, maximum=2**24)]
 AttemptNumber = Annotated[int, Schema(minimum=1, maximum=10**12)]

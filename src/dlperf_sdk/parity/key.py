@@ -15,7 +15,7 @@ from dlperf_sdk.worker.agent import hardware
 from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.variables import worker_environment
 
-CONTEXT = ("id", "deadlines", "samplers", "on_busy", "memory_limit", "first_attempt")
+CONTEXT = ("id", "deadlines", "samplers", "on_busy", "memory_limit", "required_programs", "first_attempt")
 """Fields of a request that do not change what is computed."""
 
 SEARCHED = ("PATH", "LD_LIBRARY_PATH")

@@ -55,6 +55,8 @@ class Plan:
     packages: tuple[str, ...]
     """Packages in the bundle beside the packages of the references above."""
     environment: EnvironmentSpec
+    required_programs: tuple[str, ...]
+    """Programs that every node must have on the workers' PATH."""
     plugin: str
     """The framework plugin's distribution and version."""
 
@@ -125,6 +127,7 @@ class Plan:
             "environment": {
                 "python": self.environment.python,
                 "requirements": list(self.environment.requirements),
+                "programs": list(self.required_programs),
             },
             "plugin": self.plugin,
             "processes": [process._asdict() for process in self.placeholder_processes()],
@@ -157,6 +160,8 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         "policy": spec.learning_rate_policy,
         **description.optimizer.numbers,
     }
+    with registry.wrap_plugin_errors("frameworks", framework.name, "list the programs that the case needs"):
+        programs = tuple(framework.required_programs(spec.on_device(chosen.device)))
     planned = Plan(
         spec=spec,
         secrets=secrets,
@@ -182,6 +187,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         samplers=chosen.samplers,
         packages=tuple(framework.packages),
         environment=chosen.environment,
+        required_programs=programs,
         plugin=chosen.distribution,
     )
     laying_out = f"lay out the processes of {spec.topology} by {framework.processes}, which gets placeholders"

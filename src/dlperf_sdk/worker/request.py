@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         ParameterManifest,
         PhaseDeadlines,
         Program,
+        ProgramNames,
         ProtocolRequest,
         SecretNames,
         Variables,
@@ -104,6 +105,8 @@ class Request(NamedTuple):
     """Names of the variables whose values are secrets: nothing that a node reports contains them."""
     memory_limit: MemoryLimit = None
     """Bytes of host memory that each worker process may allocate; null for no limit."""
+    required_programs: ProgramNames = ()
+    """Programs that must be on the workers' PATH on every node, beside the environment."""
     first_attempt: AttemptNumber = 1
     """Number of the first repeat of this launch: a case may be measured in several."""
     syncs_gradients: bool = False

@@ -61,6 +61,13 @@ class Torch(Framework):
             )
         return EnvironmentSpec(_PYTHON, _REQUIREMENTS, uv_options=("--torch-backend", "auto"))
 
+    def required_programs(self, spec: RunSpec) -> tuple[str, ...]:
+        """Return the C++ compiler, `$CXX` or g++, with which inductor compiles for CPUs."""
+        if (spec.compiler, spec.device) != ("inductor", "cpu"):
+            return ()
+        compiler = spec.env.get("CXX", "g++")  # None hands on the node's own
+        return (compiler.split()[0],) if compiler else ()
+
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return a sentence that says why torch cannot run a combination of offered capabilities; None if it can.
 

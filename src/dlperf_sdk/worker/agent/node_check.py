@@ -49,11 +49,14 @@ def introduce(
     """
     hello: Dict[str, Any] = {"event": "hello", "facts": hardware.describe(), "address": address}
     doorbell = None
+    variables = worker_environment(os.environ, request.variables, {})
     try:
         if interface:
             hello["address"] = address = _address_of(interface)
         bundle = unpack(bundle, scratch)
-        unfit = preflight.check_node(request.command, scratch)
+        unfit = preflight.check_node(
+            request.command, scratch, request.required_programs, variables.get("PATH")
+        )
         # On one machine nodes cannot differ, and no firewall is between them.
         if unfit is None and not address.startswith("127."):
             doorbell = preflight.Doorbell(address, ports)
@@ -64,7 +67,6 @@ def introduce(
         return Introduction(dict(hello, unfit=unfit), bundle, None)
     if doorbell is not None:
         hello["doorbell"] = doorbell.port
-        variables = worker_environment(os.environ, request.variables, {})
         hello["versions"] = preflight.versions(request.command, variables)
     return Introduction(dict(hello, time=time.time()), bundle, doorbell)
 

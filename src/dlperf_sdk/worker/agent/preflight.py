@@ -35,12 +35,16 @@ print(json.dumps({"python": "%d.%d.%d" % sys.version_info[:3], "packages": found
 """
 
 
-def check_node(command: Sequence[str], scratch: str) -> Optional[Dict[str, str]]:
-    """Check that the interpreter exists on this node, and that 1 MiB can be written to the directory `scratch`.
+def check_node(
+    command: Sequence[str], scratch: str, programs: Sequence[str], path: Optional[str]
+) -> Optional[Dict[str, str]]:
+    """Check that this node has the interpreter and the programs, and that 1 MiB can be written to `scratch`.
 
     Args:
         command: The command of the workers' interpreter.
         scratch: The directory for this node's temporary files.
+        programs: The programs that the case needs beside the environment.
+        path: The workers' PATH; None for the default.
 
     Returns:
         None if the node can run the case; otherwise `kind` and `message` of the failure. The message continues a
@@ -52,6 +56,10 @@ def check_node(command: Sequence[str], scratch: str) -> Optional[Dict[str, str]]
             "one that is there with --python"
         )
         return {"kind": "environment", "message": message % command[0]}
+    missing = [program for program in programs if shutil.which(program, path=path or os.defpath) is None]
+    if missing:
+        message = "lacks %s, which the case needs beside its environment: install it there, or add its folder to PATH"
+        return {"kind": "environment", "message": message % " and ".join(missing)}
     try:
         with open(os.path.join(scratch, "room"), "wb") as file:
             file.write(bytes(_ROOM))
