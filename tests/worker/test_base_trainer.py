@@ -12,6 +12,7 @@ from dlperf_sdk.worker import canonical, data
 from dlperf_sdk.worker.base_trainer import BaseTrainer, ManifestError
 from dlperf_sdk.worker.loading import Loader
 from dlperf_sdk.worker.precision import Precision, name_precision
+from dlperf_sdk.worker.python_dataset import GeneratorFeed
 from dlperf_sdk.worker.python_queue import QueueFeed
 from dlperf_sdk.worker.sources import SOURCES, Source, replace_sources
 from dlperf_sdk.worker.unsupported import Unsupported
@@ -214,6 +215,39 @@ def test_a_batch_that_cannot_be_copied_raises_its_error_in_the_training_loop():
         next(feed)
     feed.thread.join(60)
     assert not feed.thread.is_alive()
+
+
+class InProcess(GeneratorFeed):
+    """Yields the generator's batches one after another."""
+
+    def open(self, generate, request):
+        return generate()
+
+
+def test_a_generator_per_replica_feeds_the_frameworks_dataset_with_copies(monkeypatch):
+    monkeypatch.setattr(Linear, "generator_feed", InProcess)
+    trainer = Linear(request(layout="nhwc", data={"source": "python-dataset"}), replicas=(2, 5))
+    expected = [canonical.batch(INPUTS, 4, shard, 0) for shard in (2, 5)]
+    first, second = itertools.islice(trainer.batches(), 2)
+    first[0]["x"][:] = -1
+    for actual, wanted in zip(second, expected, strict=True):
+        np.testing.assert_array_equal(actual["x"], wanted["x"])
+        np.testing.assert_array_equal(actual["image"], wanted["image"].transpose(0, 2, 3, 1))
+    assert trainer.prefetched_batches() == 2 and trainer.input_counts() is None
+    assert trainer.observed()["data"] == {
+        "source": "python-dataset",
+        "samples_per_replica": 4,
+        "loader_workers": 1,
+        "prefetched_batches": 2,
+    }
+    trainer.loaders[0].close()
+    with pytest.raises(StopIteration):
+        next(trainer.loaders[0])
+
+
+def test_a_plugin_without_such_a_dataset_refuses_the_source():
+    with pytest.raises(Unsupported, match="the plugin toy has no dataset over a Python generator"):
+        Linear(request(data={"source": "python-dataset"})).batches()
 
 
 def test_every_replica_has_a_loader_and_the_facts_are_of_the_fewest_samples():

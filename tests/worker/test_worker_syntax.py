@@ -77,6 +77,7 @@ BESIDE = {
     "trainer_hooks.py": {"numpy"},
     "due_labels.py": {"numpy"},
     "loading.py": {"numpy"},
+    "python_dataset.py": {"numpy"},
     "python_queue.py": {"numpy"},
     "jpeg.py": {"numpy", "PIL"},
 }

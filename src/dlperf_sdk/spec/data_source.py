@@ -72,6 +72,11 @@ DATA_SOURCES = Table(
             help="Copies of the canonical batch, which a Python thread of the trainer's process puts into a queue.",
         ),
         DataSource(
+            name="python-dataset",
+            help="Copies of the canonical batch, which a Python generator yields inside the framework's class of "
+            "datasets.",
+        ),
+        DataSource(
             name="images",
             help="JPEG files, one folder per class: decoded, cropped and mirrored at random, and normalized, in "
             "parallel loaders.",

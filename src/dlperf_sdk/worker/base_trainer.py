@@ -25,6 +25,7 @@ from dlperf_sdk.worker.interface import InputCounts, Runtime, Step
 from dlperf_sdk.worker.loading import BatchFeed, Loader, lay_out
 from dlperf_sdk.worker.precision import Precision, name_precision
 from dlperf_sdk.worker.processes import Process
+from dlperf_sdk.worker.python_dataset import Generator
 from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.schedule import learning_rate
 from dlperf_sdk.worker.sources import SOURCES, Source, open_source
@@ -51,6 +52,8 @@ class BaseTrainer(TrainerHooks):
     """Data sources that the framework's plugin can read, by name."""
     loader: Type[Loader]
     """The framework's loader, for the data sources that read prepared data."""
+    generator_feed: Optional[Callable[[Generator, Request], BatchFeed]] = None
+    """The framework's subclass of `GeneratorFeed`, for the data source `python-dataset`; None if it has none."""
     auto_layout = "nchw"
     """Layout of images, `nchw` or `nhwc`, if the request leaves the choice to the framework (`auto`)."""
 

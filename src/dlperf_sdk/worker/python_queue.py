@@ -3,12 +3,13 @@
 import queue
 import threading
 from time import monotonic
-from typing import Any, Dict, Mapping
+from typing import Any, Mapping
 
 import numpy
 
 from dlperf_sdk.worker.interface import InputCounts
 from dlperf_sdk.worker.loading import PREFETCH, BatchFeed
+from dlperf_sdk.worker.python_dataset import copies_of
 from dlperf_sdk.worker.request import Request
 
 
@@ -31,7 +32,7 @@ class QueueFeed(BatchFeed):
                 "queue_size": PREFETCH,
             },
         )
-        self._batch = batch
+        self._made = copies_of(batch)()
         self._queue: "queue.Queue[Any]" = queue.Queue(PREFETCH)
         self._counts = InputCounts(0, 0.0, 0)
         self._is_closed = False
@@ -48,7 +49,7 @@ class QueueFeed(BatchFeed):
         while not self._is_closed:
             started_at = monotonic()
             try:
-                batch: Any = self._copy()
+                batch: Any = next(self._made)
             except Exception as error:
                 batch, self._is_closed = error, True
             made_at = monotonic()
@@ -58,9 +59,6 @@ class QueueFeed(BatchFeed):
             self._counts = InputCounts(
                 batches + 1, seconds + made_at - started_at, depth + self._queue.qsize()
             )
-
-    def _copy(self) -> Dict[str, numpy.ndarray]:
-        return {name: values.copy() for name, values in self._batch.items()}
 
     def __next__(self) -> Any:
         batch = self._queue.get()

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Mapping, NamedTuple, Optional
 
 from dlperf_sdk.worker.due_labels import Labels, of_canonical_batch, of_images, of_text
-from dlperf_sdk.worker.unsupported import look_up
+from dlperf_sdk.worker.unsupported import Unsupported, look_up
 
 if TYPE_CHECKING:
     from dlperf_sdk.worker.base_trainer import BaseTrainer
@@ -39,6 +39,24 @@ def python_queue(trainer: "BaseTrainer") -> Iterator[Any]:
     return map(trainer.place, zip(*trainer.loaders))
 
 
+def python_dataset(trainer: "BaseTrainer") -> Iterator[Any]:
+    """Start a dataset of the framework per replica over a generator of copies of the canonical batch.
+
+    Return the batches, copied to the devices.
+
+    Raises:
+        Unsupported: The plugin has no such dataset.
+    """
+    from dlperf_sdk.worker.python_dataset import copies_of
+
+    if trainer.generator_feed is None:
+        raise Unsupported("the plugin %s has no dataset over a Python generator" % trainer.request.framework)
+    trainer.loaders = [
+        trainer.generator_feed(copies_of(batch), trainer.request) for batch in trainer.host_batches()
+    ]
+    return map(trainer.receive, zip(*trainer.loaders))
+
+
 def images(trainer: "BaseTrainer") -> Iterator[Any]:
     """Start a trainer's loaders of JPEGs, which Pillow decodes; return their batches as `BaseTrainer.load` does."""
     from dlperf_sdk.worker.jpeg import JpegImages
@@ -57,6 +75,7 @@ SOURCES: Dict[str, Source] = {
     "synthetic": Source(synthetic, of_canonical_batch),
     "synthetic-host": Source(synthetic_host, of_canonical_batch),
     "python-queue": Source(python_queue, of_canonical_batch),
+    "python-dataset": Source(python_dataset, of_canonical_batch),
     "images": Source(images, of_images),
     "text": Source(text, of_text),
 }

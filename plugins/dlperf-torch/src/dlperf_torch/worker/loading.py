@@ -6,9 +6,9 @@ import os
 import weakref
 
 import torch
-from torch.utils.data import DataLoader, default_convert
+from torch.utils.data import DataLoader, IterableDataset, default_convert
 
-from dlperf_sdk.worker import lifetime, loading
+from dlperf_sdk.worker import lifetime, loading, python_dataset
 from dlperf_sdk.worker.batch_accounting import label_of
 
 
@@ -20,22 +20,49 @@ class Loader(loading.Loader):
 
     def open(self, dataset, draws, request):
         """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process."""
-        # Loaders that are asked to end take their sockets in TMPDIR along; at the interpreter's end they are killed.
-        atexit.register(_end, weakref.ref(self))
-        return DataLoader(
-            dataset,
-            batch_size=None,
-            sampler=draws,
-            collate_fn=functools.partial(_convert, label_of(request) if request.device == "cpu" else None),
-            num_workers=self.workers,
-            prefetch_factor=loading.PREFETCH,
-            pin_memory=request.device == "cuda",
-            # Not "spawn": this program is a zip archive, which a new interpreter cannot import as main.
-            multiprocessing_context="fork",
-            worker_init_fn=functools.partial(_begin, os.getpid()),
-            # Without it, a number would come from torch's own generator, and move dropout with the source.
-            generator=torch.Generator().manual_seed(request.seed),
-        )
+        return _start(self, dataset, draws, request)
+
+
+class GeneratorFeed(python_dataset.GeneratorFeed):
+    """An endless iterator over the batches of a Python generator, in the form that `Loader` gives them."""
+
+    def count_workers(self, request):
+        """Return the number of processes; each has a generator of its own."""
+        return request.framework_options["loader_workers"]
+
+    def open(self, generate, request):
+        """Return a DataLoader over an `IterableDataset`; its processes end with this process."""
+        return _start(self, _Generated(generate), None, request)
+
+
+class _Generated(IterableDataset):
+    """The batches of a generator function."""
+
+    def __init__(self, generate):
+        self._generate = generate
+
+    def __iter__(self):
+        return self._generate()
+
+
+def _start(feed, dataset, sampler, request):
+    """Return a DataLoader for a feed, with the feed's number of processes."""
+    # Loaders that are asked to end take their sockets in TMPDIR along; at the interpreter's end they are killed.
+    atexit.register(_end, weakref.ref(feed))
+    return DataLoader(
+        dataset,
+        batch_size=None,
+        sampler=sampler,
+        collate_fn=functools.partial(_convert, label_of(request) if request.device == "cpu" else None),
+        num_workers=feed.workers,
+        prefetch_factor=loading.PREFETCH,
+        pin_memory=request.device == "cuda",
+        # Not "spawn": this program is a zip archive, which a new interpreter cannot import as main.
+        multiprocessing_context="fork",
+        worker_init_fn=functools.partial(_begin, os.getpid()),
+        # Without it, a number would come from torch's own generator, and move dropout with the source.
+        generator=torch.Generator().manual_seed(request.seed),
+    )
 
 
 def _convert(label, batch):

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from dlperf_torch.worker import evidence, levers
-from dlperf_torch.worker.loading import Loader
+from dlperf_torch.worker.loading import GeneratorFeed, Loader
 from dlperf_torch.worker.master_weights import MasterWeights
 from dlperf_torch.worker.optimizers import LossScaler, optimizer
 from dlperf_torch.worker.precisions import PRECISIONS
@@ -26,6 +26,7 @@ class TorchTrainer(ReplicaState):
     """One replica of a network, and its training. A model implements `build`, `outputs` and `loss`."""
 
     precisions, loader, auto_layout = PRECISIONS, Loader, "nhwc"
+    generator_feed = GeneratorFeed
 
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)

@@ -1,0 +1,67 @@
+"""The data source `python-dataset`: a Python generator of batches inside the framework's class of datasets."""
+
+from typing import Any, Callable, Dict, Iterable, Iterator, Mapping
+
+import numpy
+
+from dlperf_sdk.worker.loading import PREFETCH, BatchFeed
+from dlperf_sdk.worker.request import Request
+
+Generator = Callable[[], Iterator[Dict[str, numpy.ndarray]]]
+"""Returns the batches of one replica without end: the model's inputs by name."""
+
+
+def copies_of(batch: Mapping[str, numpy.ndarray]) -> Generator:
+    """Return a generator function of copies of a batch; it can be sent to other processes."""
+
+    def generate() -> Iterator[Dict[str, numpy.ndarray]]:
+        while True:
+            yield {name: values.copy() for name, values in batch.items()}
+
+    return generate
+
+
+class GeneratorFeed(BatchFeed):
+    """A feed of the batches of a Python generator, which runs inside a dataset of the framework.
+
+    A framework's feed implements `open`, and names the number of loaders.
+
+    Args:
+        generate: The generator function of one replica's batches.
+        request: The case.
+    """
+
+    def __init__(self, generate: Generator, request: Request) -> None:
+        self.workers = self.count_workers(request)
+        super().__init__(
+            self.workers * PREFETCH,
+            {
+                "source": request.data["source"],
+                "samples_per_replica": request.batch_size,
+                "loader_workers": self.workers,
+                "prefetched_batches": self.workers * PREFETCH,
+            },
+        )
+        self._batches: Iterator[Any] = iter(self.open(generate, request))
+
+    def count_workers(self, request: Request) -> int:
+        """Return the number of generators that run at a time: by default 1, in this process."""
+        return 1
+
+    def open(self, generate: Generator, request: Request) -> Iterable[Any]:
+        """Start the framework's dataset; return what yields its batches, as `BaseTrainer.receive` takes them.
+
+        Each of `workers` loaders has a generator of its own, and prefetches up to `PREFETCH` batches.
+
+        Args:
+            generate: The generator function of one replica's batches.
+            request: The case.
+        """
+        raise NotImplementedError("a feed of a generator's batches implements open()")
+
+    def close(self) -> None:
+        """End the loaders."""
+        self._batches = iter(())
+
+    def __next__(self) -> Any:
+        return next(self._batches)
