@@ -957,3 +957,30 @@ def test_two_frameworks_on_one_case_are_one_pair():
         plot.description,
     )
     assert "What is not comparable" not in [part.title for part in page.sections]
+
+
+def test_labels_of_throughputs_leave_out_what_all_cases_share():
+    """Twenty labels that began with the framework, the hardware and the precision were cut at the same place."""
+    plots = [item for item in items_of(page_of("tensorpack")) if isinstance(item, Plot)]
+    plots = [plot for plot in plots if plot.title.startswith("Throughput")]
+    names = [row["label"] for plot in plots for row in plot.spec["data"]["values"]]
+    assert names and not any("tensorflow" in name for name in names)
+    assert all(name.split()[-1] in ("1n1d", "1n2d", "1n4d", "1n8d") for name in names)
+
+
+def test_what_is_not_comparable_has_no_two_models_and_no_row_in_both_directions():
+    between, *_ = section(page_of("dlperf-v1.0"), "What is not comparable").items
+    rows = [[cell.text for cell in row] for row in between.table.rows]
+    assert rows and not any("model:" in row[2] for row in rows)
+    (within,) = section(page_of("tensorpack"), "What is not comparable").items
+    differences = [row[2].text for row in within.table.rows if row[2].text.startswith("data: ")]
+    assert differences == ["data: synthetic against synthetic-host"]
+
+
+def test_without_a_ranking_the_first_screen_states_scaling_and_the_cost_of_real_data():
+    scaled, data, _ = page_of("tf-cnn-2017").tiles
+    assert (scaled.label, scaled.section) == ("Efficiency on 1n8d", "Scaling")
+    assert scaled.value == "91.0% to 99.6%"
+    assert (data.label, data.section) == ("Real data on 1n8d", "Effects")
+    assert data.value == "0.94× to 1.00×"
+    assert "resnet50-v1 Tesla P100" in data.aside

@@ -19,6 +19,7 @@ from dlperf_sdk.reports import html
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).resolve().parents[2]
 REPORTS = ("campaign", "dlperf-v1.0", "tf-cnn-2017")
+COLLECTIONS = (*REPORTS[1:], "tensorpack")
 PHONE = {"width": 360, "height": 740}
 
 
@@ -52,7 +53,7 @@ def files(tmp_path_factory):
         ),
         **{
             name: lambda name=name: html.report_on_collection(Registry().collection(name))
-            for name in REPORTS[1:]
+            for name in COLLECTIONS
         },
     }
 
@@ -326,6 +327,35 @@ def test_searching_and_filtering(opened):
     box.get_by_role("searchbox").fill("nothing of the kind")
     box.get_by_text("No row matches the search and the filters.").wait_for()
     assert rows() == []
+
+
+def test_on_a_phone_filters_are_shown_on_request(opened):
+    page = opened("dlperf-v1.0", viewport={"width": 390, "height": 844}, is_mobile=True)
+    table, rows = shown(page, "323 figures")
+    box = box_of(table)
+    choice = box.get_by_label("framework")
+    assert not choice.is_visible() and not table.locator("thead").is_visible()
+    box.get_by_role("button", name="Filter and sort").click()
+    choice.select_option("torch")
+    assert {row[0] for row in rows()} == {"torch"} and table.locator("thead").is_visible()
+
+
+def test_one_choice_shows_plots_and_a_filter_moves_it(opened):
+    page = opened("dlperf-v1.0")
+    section = page.locator("section", has=page.locator("h2", has_text=re.compile("^Scaling$")))
+    assert section.locator(".choice > details[open]").count() == 1
+    table, _ = shown(page, "Efficiency at the largest topology")
+    box_of(table).get_by_label("workload").select_option("resnet50, 224 per device")
+    section.locator(".choice > details[open] .plot[data-drawn=yes]").first.wait_for()
+    assert "resnet50, 224 per device" in section.locator(".choice > details[open] .plot").first.inner_text()
+    assert section.locator(".choice .legend:visible").count() == 1
+
+
+def test_a_link_to_a_folded_section_brings_its_heading_to_the_top(opened):
+    page = opened("tensorpack", viewport={"width": 1400, "height": 900})
+    page.locator("nav a", has_text="Throughput").click()
+    page.wait_for_selector("nav a[aria-current] >> text=Throughput")
+    assert page.locator("h2", has_text="Throughput").bounding_box()["y"] < 200
 
 
 def test_thousands_of_rows_come_in_pages(opened):

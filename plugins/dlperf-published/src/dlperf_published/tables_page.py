@@ -108,7 +108,10 @@ def _table(
         cells.append((name, *content))
     # Names are kept whole where there is room for them.
     is_whole = max(map(len, rows)) <= _LONGEST
-    heads = (Column(corner, whole=is_whole), *(Column(_heading(column), right=True) for column in columns))
+    heads = (
+        Column(corner, whole=is_whole),
+        *(Column(_heading(column), right=column != "Source") for column in columns),
+    )
     return Table(heads, tuple(cells), title)
 
 

@@ -8,8 +8,10 @@ from attrs import evolve
 
 import dlperf_sdk
 from dlperf_sdk.analysis.case import Case, cases
+from dlperf_sdk.analysis.effects import effect
 from dlperf_sdk.analysis.ranking import Ranking, rankings
 from dlperf_sdk.analysis.scaling import efficiency, speedup
+from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.interfaces.collection import Collection, Figures
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.reports.blocks import Cell, Column, Notes, Table, Tone
@@ -84,7 +86,37 @@ def _tiles(collection: Collection, ranked: Sequence[Ranking]) -> tuple[Tile, ...
     title = "Disagreements in the source"
     value = format_count(len(cells), "cell") if cells else "none"
     tone: Tone = "doubt" if disagreements else "good"
-    return (*fastest_tiles(ranked, 3), Tile(title, value, f"{'; '.join(parts)}.", tone, title))
+    tiles = fastest_tiles(ranked, 3) or _tiles_without_ranking(cases(collection.figures))
+    return (*tiles, Tile(title, value, f"{'; '.join(parts)}.", tone, title))
+
+
+def _tiles_without_ranking(measured: Sequence[Case]) -> tuple[Tile, ...]:
+    """Return tiles with the efficiencies and the cost of real data, on the largest topology, where they are known."""
+    largest = max((case.topology for case in measured), key=lambda topology: topology.devices)
+    on_largest = [case for case in measured if case.topology == largest]
+    scaled = [(value, case) for case in on_largest if (value := efficiency(case, measured).value) is not None]
+    tiles = []
+    if scaled and largest.devices > 1:
+        (worst, slow), (best, fast) = min(scaled, key=_first), max(scaled, key=_first)
+        text = f"Of perfect scaling. The worst: {_describe(slow)}; the best: {_describe(fast)}."
+        tiles.append(Tile(f"Efficiency on {largest}", f"{worst:.1%} to {best:.1%}", text, section="Scaling"))
+    try:
+        pairs = effect(on_largest, factor="data", levels=("images", "synthetic")).pairs
+    except AnalysisError:
+        return tuple(tiles)
+    low, high = min(pairs, key=lambda pair: pair.ratio), max(pairs, key=lambda pair: pair.ratio)
+    text = f"The throughput on synthetic data is 1. The lowest: {_describe(low.a)}; the highest: {_describe(high.a)}."
+    spread = f"{low.ratio:.2f}× to {high.ratio:.2f}×"
+    return (*tiles, Tile(f"Real data on {largest}", spread, text, section="Effects"))
+
+
+def _first(scaled: tuple[float, Case]) -> float:
+    return scaled[0]
+
+
+def _describe(case: Case) -> str:
+    facts = (str(case.facts[name]) for name in ("model", "hardware", "data") if name in case.facts)
+    return f"{' '.join(facts)}, batch {case.batch_size}"
 
 
 def _figures(figures: Figures, candidates: Sequence[Case]) -> Section:
@@ -117,7 +149,8 @@ def _figures(figures: Figures, candidates: Sequence[Case]) -> Section:
     titles = [column.title for column in columns]
     models = {tuple(_text(row[titles.index(name)]) for name in ("model", "data")) for row in rows}
     if len(models) == len(texts[titles.index("model")]):
-        visible.sort(key=lambda index: columns[index].title == "data")
+        visible.sort(key=lambda index: titles[index] == "data")
+        columns = tuple(evolve(column, key=column.key and column.title != "data") for column in columns)
     constant = [
         f"{column.title} {next(iter(texts[index]))}"
         for index, column in enumerate(columns)

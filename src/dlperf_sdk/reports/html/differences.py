@@ -30,7 +30,7 @@ def section(workloads: Sequence[Workload]) -> Section:
     ]
     lede = (
         "Two numbers are compared only if they measure the same thing. A reason rules a comparison out; a footnote "
-        "names a further difference."
+        "names a further difference. Different models are never compared."
     )
     return Section("What is not comparable", tuple(items), lede)
 
@@ -43,7 +43,8 @@ def _between_workloads_table(workloads: Sequence[Workload]) -> Item | None:
     pairs = islice(combinations(workloads, 2), _MAX_PAIRS)
     rows = []
     for first, second in pairs:
-        if swept_size(_differing(first, second)):
+        # Nobody compares two models, or two sizes of a sweep.
+        if swept_size(_differing(first, second)) or "model" in _differing(first, second):
             continue
         reasons = compare(first.merged[0].case, second.merged[0].case, footnoted=True).reasons
         relevant = [reason for reason in reasons if _fact(reason) in {*first.facts, *second.facts, "unit"}]
@@ -67,7 +68,7 @@ def _within_workloads_table(workloads: Sequence[Workload]) -> Item | None:
     for workload in workloads:
         for comparison in islice(_pair_cases(workload.cases), _MAX_PAIRS):
             for kind, texts in (("reason", comparison.reasons), ("footnote", comparison.footnotes)):
-                for text in texts:
+                for text in map(_in_order, texts):
                     row_key = (kind, workload.title, text)
                     counts[row_key] = counts.get(row_key, 0) + 1
     if not counts:
@@ -98,6 +99,12 @@ def _pair_cases(cases: Iterable[Case]) -> Iterator[Comparison]:
     for group in groups.values():
         for first, second in combinations(group, 2):
             yield compare(first, second, footnoted=True)
+
+
+def _in_order(difference: str) -> str:
+    """Return a difference with its two values in order, so that both directions are one row."""
+    name, _, values = difference.partition(": ")
+    return f"{name}: {' against '.join(sorted(values.split(' against ')))}"
 
 
 def _fact(reason: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dlperf_sdk.analysis.case import Case, key
 from dlperf_sdk.reports.blocks import Paragraph
 from dlperf_sdk.reports.html import spread
 from dlperf_sdk.reports.html.page import Abreast, Choice, Folded, Item, Section
@@ -47,10 +48,10 @@ def choose_workload(parts: Sequence[tuple[str, tuple[Item, ...]]], count: int) -
 def _plots(workload: Workload) -> tuple[Item, ...]:
     """Return one plot, or a facet for each topology and precision; the most devices come first."""
     runs = sorted(workload.merged, key=lambda run: (-run.case.topology.devices, run.case.topology.nodes))
-    names = labels([run.case for run in runs], ("topology", "batch_size"))
+    names = _short_labels([run.case for run in runs])
     values = [
         spread.Value(
-            f"{name} {run.case.topology}" + (f" ({run.runs} runs)" if run.runs > 1 else ""),
+            f"{name} {run.case.topology}".lstrip() + (f" ({run.runs} runs)" if run.runs > 1 else ""),
             f"{run.case.topology} {run.case.facts.get('precision')}",
             str(run.case.facts.get("framework")),
             run.case.throughput,
@@ -61,3 +62,13 @@ def _plots(workload: Workload) -> tuple[Item, ...]:
     ]
     plots = spread.plots(values, "throughput", workload.unit, f"Throughput: {workload.title}", MAX_WORKLOADS)
     return (Abreast(tuple(plots)),) if len(plots) > 1 else tuple(plots)
+
+
+def _short_labels(cases: Sequence[Case]) -> list[str]:
+    """Return labels that tell the cases apart, without the framework or precision that all of them share."""
+    shared = [
+        name
+        for name in ("framework", "precision")
+        if len(cases) > 1 and len({key(case.facts.get(name)) for case in cases}) == 1
+    ]
+    return labels(cases, ("topology", "batch_size", *shared))

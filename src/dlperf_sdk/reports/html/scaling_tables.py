@@ -171,8 +171,12 @@ def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tup
         Column("efficiency", right=True),
         Column("steepest drop of efficiency"),
     )
+    has_versions = any(row[2] for *_, row in rows)
+    visible = [index for index, column in enumerate(columns) if column.title != "version" or has_versions]
     table = Table(
-        columns, tuple(row for *_, row in rows), "Efficiency at the largest topology, the worst first"
+        tuple(columns[index] for index in visible),
+        tuple(tuple(row[index] for index in visible) for *_, row in rows),
+        "Efficiency at the largest topology, the worst first",
     )
     return Paragraph(f"{text}."), Sortable(table, ("workload", "topology"), _PAGE_ROWS)
 

@@ -161,6 +161,11 @@
       });
       tools.append(make("label", {}, label, select));
     }
+    // On a narrow screen the filters and the links that sort are shown on request.
+    const more = make("button", { type: "button", className: "more", textContent: "Filter and sort" });
+    more.setAttribute("aria-expanded", "false");
+    more.addEventListener("click", () => more.setAttribute("aria-expanded", String(box.classList.toggle("expanded"))));
+    tools.append(more);
     if (rows.length > 5) box.prepend(tools);
     if (rows.length > 5) box.append(make("div", { className: "pages" }, status, back, on));
     show();
@@ -251,13 +256,23 @@
     }
   };
   for (const folded of document.querySelectorAll("details")) folded.addEventListener("toggle", drawVisible);
+  // The contents mark the section that is read.
+  const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
+  const watch = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (isIntersecting) links.get(target.id).setAttribute("aria-current", "true");
+      else links.get(target.id).removeAttribute("aria-current");
+    }
+  }, { rootMargin: "-20% 0px -75% 0px" });
+  for (const id of links.keys()) watch.observe(document.getElementById(id));
   // A link to a folded section opens it.
   const unfold = () => {
     const target = location.hash && document.getElementById(location.hash.slice(1));
     const part = target && target.querySelector(":scope > details.part");
     if (part && !part.open) {
       part.open = true;
-      target.scrollIntoView();
+      // Before its plots are drawn the page may be too short to bring its heading to the top.
+      drawVisible().then(() => target.scrollIntoView());
     }
   };
   window.addEventListener("hashchange", unfold);
