@@ -1,6 +1,6 @@
 """The reference of `bert-base`, from the page of the model: functions and plain arithmetic, no module, no optimizer.
 
-PYTHONPATH=src python scripts/references/bert_base.py [small tiny full]
+`trajectory` says how to run `scripts/references/bert_base.py [small tiny full]`.
 """
 
 from __future__ import annotations

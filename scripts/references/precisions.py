@@ -1,6 +1,6 @@
 """How far each precision takes the reference implementation from float64: where the tolerances' bounds come from.
 
-    python scripts/references/precisions.py scripts/references/bert_base.py small
+`trajectory` says how to run `scripts/references/precisions.py scripts/references/bert_base.py small`.
 
 Everything is computed in float32, and the operands of every convolution and matrix product are rounded to the
 significand of the precision, forwards and backwards; for the two autocast precisions their results as well. For pure

@@ -1,6 +1,6 @@
 """The reference of `resnet50`, from the page of the model: functions and plain arithmetic, no module, no optimizer.
 
-PYTHONPATH=src python scripts/references/resnet50.py [small gamma full]
+`trajectory` says how to run `scripts/references/resnet50.py [small gamma full]`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
-"""References from torch: a forward pass and an optimizer in the form that `dlperf_sdk.testing.references` takes.
+r"""References from torch: a forward pass and an optimizer in the form that `dlperf_sdk.testing.references` takes.
 
 Nothing here comes from a plugin: a model's own script writes the network and the optimizer out, from the page of the
-model (the docstring of `dlperf_sdk.models.NAME`). Run in an environment that has torch, on a CPU.
+model (the docstring of `dlperf_sdk.models.NAME`). Run it on a CPU, in torch's environment with the packages that
+`dlperf_sdk.testing` imports:
+
+    python scripts/in_environment.py torch --with attrs --with cattrs --with jsonschema --with jsonschema-rs \
+      --with pytest --with PyYAML -- scripts/references/bert_base.py small
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The reference of `inception-v3`, from the page of the model: functions and plain arithmetic, no module, no table.
 
-python scripts/in_environment.py torch --with attrs -- plugins/dlperf-models-2017/scripts/inception_v3.py [small …]
+`scripts/references/trajectory.py` says how to run `plugins/dlperf-models-2017/scripts/inception_v3.py [small …]`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The reference of `resnet50-v1`: that of `resnet50` with the stride of a bottleneck in its first 1×1 convolution.
 
-python scripts/in_environment.py torch --with attrs -- plugins/dlperf-models-2017/scripts/resnet50_v1.py [small gamma]
+`scripts/references/trajectory.py` says how to run `plugins/dlperf-models-2017/scripts/resnet50_v1.py [small gamma]`.
 """
 
 from __future__ import annotations
