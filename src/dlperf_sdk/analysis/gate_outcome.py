@@ -129,8 +129,9 @@ class Gate:
     def to_dict(self) -> dict[str, Any]:
         """Return the gate as JSON values.
 
-        The keys are `minimum_effect`, `level`, `exit_code`, `coverage` (a sentence), `cases` and `compared`
-        (numbers), `missing` (names), `unreadable` (reasons) and `decisions` (the fields of each `Decision`).
+        The keys are `minimum_effect` (a fraction: 0.05 for 5 %), `level`, `exit_code`, `coverage` (a sentence), `cases`
+        (their number), `compared` (how many of them were compared), `missing` (a list of names), `unreadable` (a list
+        of reasons) and `decisions` (a list with the fields of each `Decision`).
         """
         return {
             "minimum_effect": self.minimum_effect,

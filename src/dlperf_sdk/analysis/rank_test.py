@@ -221,7 +221,7 @@ def smallest_p(a: int, b: int, alternative: Alternative = "two-sided") -> float:
 
 
 def repeats_to_reach(level: float) -> int:
-    """Return the number of repeats per side with which the smallest one-sided p-value is at most `level`."""
+    """Return the least number of repeats per side with which the rank test can reach a one-sided p-value of `level`."""
     count = 1
     while smallest_p(count, count, "less") > level:
         count += 1
@@ -229,7 +229,7 @@ def repeats_to_reach(level: float) -> int:
 
 
 def pairs_to_reach(level: float) -> int:
-    """Return the number of pairs with which the signed-rank test's smallest one-sided p-value is at most `level`."""
+    """Return the least number of pairs with which the signed-rank test can reach a one-sided p-value of `level`."""
     count = 1
     while 0.5**count > level:
         count += 1

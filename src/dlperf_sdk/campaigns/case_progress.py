@@ -181,7 +181,9 @@ def find_failed(by_id: Mapping[str, CaseProgress], kinds: Iterable[str]) -> list
 
 
 def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
-    """Return the kinds of failure as a set. `failed`, which stands for every kind, is accepted, too.
+    """Return kinds of failure as a set, after a check that each exists.
+
+    `failed`, which stands for every kind, is accepted and stays in the set as it is.
 
     Raises:
         UnknownName: there is no such kind.

@@ -71,8 +71,14 @@ def prepare(
 ) -> PreparedEnvironment:
     """Prepare an environment for a framework on a kind of device, and return it.
 
-    A managed environment is found in the cache, or made there, which may download gigabytes. Hold
-    `use_environment(environment)` while workers run in it.
+    The first of these that applies is checked and used:
+
+    - the interpreter in a container, with `inside`
+    - the interpreter whose path is `python`
+    - the running interpreter, if it meets the requirements
+    - a managed environment, found in the cache or created there, which may download gigabytes
+
+    Hold `use_environment(environment)` while workers run in the environment.
 
     Args:
         framework: The framework's name.
@@ -81,7 +87,8 @@ def prepare(
         python: An existing interpreter that the user names, or a version such as `3.11`; in a container, the
             interpreter to use there. None if none is named.
         inside: The command prefix of a container; empty without a container.
-        env: The spec's variables for workers; None as a value hands on this process's variable.
+        env: The variables that the run's spec sets for workers (`RunSpec.env`); a value of None passes on this
+            process's variable.
         on_progress: Called with lines of progress.
 
     Raises:

@@ -176,10 +176,10 @@ class Case(CaseRecord):
         return result
 
     def conclude_invalid(self, error: InvalidRecord) -> Result:
-        """Return a result in place of the one for which `conclude` raised `InvalidRecord`; notify the observers of it.
+        """Return a failed result after `conclude` raised `InvalidRecord`, and notify the observers of it.
 
-        The result has `error` as its failure, and nothing of what the nodes sent. The attempts stay on disk. Raises as
-        `conclude` does.
+        The result has `error` as its failure, and nothing of what the nodes sent. The attempts stay on disk. Raises
+        what `conclude` raises, except for `InvalidRecord`.
         """
         self.failure = Failure(error.kind, remove_secrets(str(error)))
         self.repeats, self.notes, self.hardware, self.parity = [], [], (), None

@@ -80,9 +80,10 @@ def ratios(rows: Rows, summaries: Rows) -> dict[str, Any]:
     A ring stands for each pair, a diamond for the median of the pairs.
 
     Args:
-        rows: A row per pair with `label` (of its effect) and `ratio`; `held` and `shown` are texts for the tooltip.
-        summaries: A row per effect with `label` and `value`, and, with an interval, `low` and `high`; `shown` and
-            `interval` are texts for the tooltip.
+        rows: A row per pair with `label` (of its effect) and `ratio`. For the tooltip: `held`, the settings that
+            both cases of the pair share, and `shown`, the ratio as text.
+        summaries: A row per effect with `label` and `value`, and, with an interval, `low` and `high`. For the
+            tooltip: `shown` and `interval`, the median and its interval as text.
     """
     import altair as alt
 

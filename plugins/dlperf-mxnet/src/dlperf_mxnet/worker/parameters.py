@@ -12,9 +12,13 @@ def convert_to_network_layout(values, layout):
 
 
 def convert_to_manifest_layout(values, layout):
-    """Return a parameter's NumPy values with the manifest's axes, in C order, from values with a network's axes.
+    """Return a parameter's NumPy values with the manifest's axes (a convolution's are OIHW), in C order.
 
-    `layout` is the network's, `nchw` or `nhwc`: the inverse of `convert_to_network_layout`.
+    This is the inverse of `convert_to_network_layout`.
+
+    Args:
+        values: The values with the network's axes.
+        layout: The network's layout, `nchw` or `nhwc`.
     """
     return np.ascontiguousarray(
         values.transpose(0, 3, 1, 2) if layout == "nhwc" and values.ndim == 4 else values
