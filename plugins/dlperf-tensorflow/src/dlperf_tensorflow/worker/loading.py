@@ -4,7 +4,7 @@ from collections import deque
 
 import tensorflow as tf
 
-from dlperf_sdk.worker import loading
+from dlperf_sdk.worker import loading, python_dataset
 from dlperf_sdk.worker.data import DataError
 
 
@@ -54,3 +54,16 @@ class Loader(loading.Loader):
             raise DataError(self._dataset.explain(self._pending[0], error)) from None
         self._pending.popleft()
         return batch
+
+
+class GeneratorFeed(python_dataset.GeneratorFeed):
+    """An endless iterator over the batches of a Python generator: dictionaries of tensors on the host, by name."""
+
+    def open(self, generate, request):
+        """Return the iterator of a `tf.data.Dataset` over the generator, which runs in a thread of this process."""
+        signature = {
+            name: tf.TensorSpec(values.shape, values.dtype) for name, values in next(generate()).items()
+        }
+        with tf.device("CPU:0"):
+            batches = tf.data.Dataset.from_generator(generate, output_signature=signature)
+            return iter(batches.prefetch(self.prefetched))

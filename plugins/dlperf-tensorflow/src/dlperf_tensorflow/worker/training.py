@@ -16,7 +16,7 @@ from dlperf_tensorflow.worker import evidence
 from dlperf_tensorflow.worker.asynchronous import Scheduled, place_beside
 from dlperf_tensorflow.worker.gradients import accumulate, split
 from dlperf_tensorflow.worker.images import load_images
-from dlperf_tensorflow.worker.loading import Loader
+from dlperf_tensorflow.worker.loading import GeneratorFeed, Loader
 from dlperf_tensorflow.worker.optimizers import ConstantScale, DynamicScale, optimizer_for
 from dlperf_tensorflow.worker.precisions import PRECISIONS
 from dlperf_tensorflow.worker.state import ReplicaState
@@ -32,6 +32,7 @@ class TensorFlowTrainer(ReplicaState):
     """
 
     precisions, loader, auto_layout = PRECISIONS, Loader, "nhwc"
+    generator_feed = GeneratorFeed
     sources = replace_sources(images=load_images, text=load_text)
 
     def __init__(self, runtime, request, process):
