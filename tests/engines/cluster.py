@@ -257,7 +257,7 @@ class Cluster:
             "LogLevel ERROR",
         ]
         for node in self.nodes:
-            lines += [f"Host {node.name}", f"HostName {node.address}"]
+            lines += [f"Host {node.name} {node.address}", f"HostName {node.address}"]
         self.ssh_config = folder / "config"
         self.ssh_config.write_text("\n".join(lines) + "\n")
         Path("/run/sshd").mkdir(exist_ok=True)

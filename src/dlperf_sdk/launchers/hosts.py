@@ -18,8 +18,15 @@ from dlperf_sdk.launchers.options import AgentOptions, flags
 from dlperf_sdk.launchers.start_failures import explain_start_failure
 from dlperf_sdk.worker.agent.placement import expand_hosts
 
+_LONGEST_CONNECT = 30.0
+"""Seconds for a host to accept a connection, where the deadline `start` leaves more."""
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,252}")
 """A host that begins with a hyphen would be an option of ssh, and may name a program."""
+
+
+def ssh_timeout(job: Job) -> tuple[str, str]:
+    """Return ssh's option that limits the time to connect to a host; without it, ssh waits for minutes."""
+    return "-o", f"ConnectTimeout={max(1, int(min(_LONGEST_CONNECT, job.start_timeout / 2)))}"
 
 
 @frozen

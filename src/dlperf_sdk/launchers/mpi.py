@@ -7,16 +7,18 @@ stdin too slowly").
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.launchers.agent_command import reporting_command
-from dlperf_sdk.launchers.hosts import HostLauncher, HostOptions
+from dlperf_sdk.launchers.hosts import HostLauncher, HostOptions, ssh_timeout
 from dlperf_sdk.launchers.start_failures import explain_start_failure
 
 _RANK = "OMPI_COMM_WORLD_RANK"
@@ -57,6 +59,7 @@ class Mpi(HostLauncher):
             *("mpirun", "--host", ",".join(f"{host}:1" for host in hosts)),
             *("--map-by", "ppr:1:node", "--bind-to", "none"),
             *("--mca", "orte_enable_recovery", "1", "--mca", "orte_abort_on_non_zero_status", "0"),
+            *_limit_ssh(job),
             *("--stdin", "all", "-np", str(job.nodes), *shlex.split(options.launcher_flags)),
             *agent,
         )
@@ -69,6 +72,15 @@ class Mpi(HostLauncher):
         """
         options: HostOptions = job.options
         return explain_start_failure(lines, options.agent_python, options.select_hosts(job.nodes))
+
+
+def _limit_ssh(job: Job) -> tuple[str, ...]:
+    """Return mpirun's arguments for the ssh that it starts; none if the user chose another program or its arguments."""
+    program = os.environ.get("OMPI_MCA_plm_rsh_agent", "ssh").split()  # noqa: SIM112 - OpenMPI spells it so
+    is_configured = "OMPI_MCA_plm_rsh_args" in os.environ or "plm_rsh" in job.options.launcher_flags
+    if is_configured or not program or Path(program[0]).name != "ssh":
+        return ()
+    return "--mca", "plm_rsh_args", " ".join(ssh_timeout(job))
 
 
 @cache

@@ -7,10 +7,8 @@ import shutil
 
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.launchers.agent_command import agent_command
-from dlperf_sdk.launchers.hosts import HostLauncher, HostOptions
+from dlperf_sdk.launchers.hosts import HostLauncher, HostOptions, ssh_timeout
 
-_LONGEST_CONNECT = 30.0
-"""Seconds for a host to accept a connection, where the deadline `start` leaves more."""
 _OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3")
 
 
@@ -36,9 +34,8 @@ class Ssh(HostLauncher):
         """
         options: HostOptions = job.options
         hosts = options.select_hosts(job.nodes)
-        connect = max(1, int(min(_LONGEST_CONNECT, job.start_timeout / 2)))
         # If an option is given twice, ssh takes the first, so the user's own timeout takes precedence.
-        ssh = ("ssh", *_OPTIONS, *shlex.split(options.launcher_flags), "-o", f"ConnectTimeout={connect}")
+        ssh = ("ssh", *_OPTIONS, *shlex.split(options.launcher_flags), *ssh_timeout(job))
         return [
             (
                 *(*ssh, host),
