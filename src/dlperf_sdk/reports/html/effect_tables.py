@@ -1,0 +1,197 @@
+"""Tables of effects: the answers, the medians by topology, every pair, and the numbers behind the plot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dlperf_sdk.analysis.case import key
+from dlperf_sdk.analysis.effects import Effect, Pair
+from dlperf_sdk.reports.blocks import Cell, Column, Table
+from dlperf_sdk.reports.html.effect_wording import (
+    describe_certainty,
+    describe_shared_facts,
+    describe_significance,
+)
+from dlperf_sdk.reports.html.page import Folded, Sortable
+from dlperf_sdk.reports.series import format_fact
+from dlperf_sdk.spec.values import TopologySpec
+from dlperf_sdk.worker.estimate import median
+
+MOST_PAIRS = 1000
+"""Maximum number of pairs that are listed. Each takes half a kilobyte of the page."""
+_OF_PAIRS = (
+    "framework",
+    "framework_version",
+    "model",
+    "topology",
+    "batch_size",
+    "precision",
+    "hardware",
+    "data",
+)
+"""Facts of pairs with a column of their own, if they differ."""
+_SETTINGS = (
+    "clip_norm",
+    "compiler",
+    "implementation",
+    "input_pipeline",
+    "layout",
+    "loader_workers",
+    "loss_scale",
+)
+"""Facts of pairs that share a column."""
+_PAGE_ROWS = 20
+_SPREAD = 1.02
+"""Ratio of the largest to the smallest median from which the topologies are listed."""
+
+
+def tabulate_answers(named: Sequence[tuple[str, Effect]]) -> Table:
+    """Return the answer for each effect in a row."""
+    has_intervals = any(estimate.low is not None for _, estimate in named)
+    rows: list[tuple[Cell | str, ...]] = []
+    for name, estimate in named:
+        interval = ""
+        if estimate.low is not None and estimate.high is not None:
+            interval = f"{estimate.low:.2f} – {estimate.high:.2f}"
+        rows.append(
+            (
+                name,
+                f"{estimate.median:.2f}×",
+                *([interval] if has_intervals else []),
+                describe_certainty(estimate, has_intervals),
+                describe_shared_facts(estimate),
+            )
+        )
+    columns = (
+        Column("effect", key=True),
+        Column("ratio", right=True),
+        *([Column("95 % interval", right=True)] if has_intervals else []),
+        Column("how certain"),
+        Column("all pairs are of"),
+    )
+    used = [index for index in range(len(columns)) if any(row[index] not in ("", Cell("")) for row in rows)]
+    return Table(
+        tuple(columns[index] for index in used), tuple(tuple(row[index] for index in used) for row in rows)
+    )
+
+
+def tabulate_by_topology(named: Sequence[tuple[str, Effect]]) -> tuple[Table, ...]:
+    """Return a table of the median ratios on each topology, for each framework, model and hardware of an effect.
+
+    It has the effects whose ratios differ between these; without any the result is empty. Batch sizes, which have
+    sweeps, are left out.
+    """
+    parts = [
+        (name, group, places)
+        for name, estimate in named
+        if estimate.factor != "batch_size"
+        for group, places in _medians_by_topology(estimate).items()
+    ]
+    if not parts:
+        return ()
+    topologies = sorted(
+        {topology for *_, places in parts for topology in places},
+        key=lambda topology: (topology.devices, topology.nodes),
+    )
+    columns = (
+        Column("effect", key=True),
+        Column("of", key=True),
+        *(Column(str(topology), right=True) for topology in topologies),
+    )
+    none = Cell("–", "quiet")
+    rows = [
+        (
+            name,
+            group,
+            *(f"{places[topology]:.2f}×" if topology in places else none for topology in topologies),
+        )
+        for name, group, places in parts
+    ]
+    return (Table(columns, tuple(rows), "The same effects by topology, framework, model and hardware"),)
+
+
+def _medians_by_topology(estimate: Effect) -> dict[str, dict[TopologySpec, float]]:
+    """Return the median ratio by group and topology; empty if they are alike, or if there is only one."""
+    split = [
+        name
+        for name in ("framework", "model", "hardware")
+        if name != estimate.factor and len({key(_shared_value(pair, name)) for pair in estimate.pairs}) > 1
+    ]
+    groups: dict[str, dict[TopologySpec, list[float]]] = {}
+    for pair in estimate.pairs:
+        name = " ".join(str(_shared_value(pair, fact)) for fact in split)
+        if pair.a.topology == pair.b.topology:
+            groups.setdefault(name, {}).setdefault(pair.a.topology, []).append(pair.ratio)
+    medians = {
+        name: {topology: median(ratios) for topology, ratios in places.items()}
+        for name, places in groups.items()
+    }
+    values = [value for places in medians.values() for value in places.values()]
+    return medians if len(values) > 1 and max(values) / min(values) >= _SPREAD else {}
+
+
+def tabulate_pairs(named: Sequence[tuple[str, Effect]]) -> Folded:
+    """Return a row for each pair of cases: where the setting helps, and where no pair shows it."""
+    rows = []
+    for name, estimate in named:
+        for pair in estimate.pairs:
+            settings = (_shared_value(pair, fact) for fact in _SETTINGS)
+            texts = [
+                format_fact(*setting)
+                for setting in zip(_SETTINGS, settings, strict=True)
+                if setting[1] is not None
+            ]
+            shared = [_shared_value(pair, fact) for fact in _OF_PAIRS]
+            if estimate.factor == "framework":
+                shared[0] = f"{pair.a.framework} ÷ {pair.b.framework}"
+            cells = ["–" if value is None else str(value) for value in shared]
+            rows.append((name, *cells, ", ".join(texts), f"{pair.ratio:.3f}"))
+    titles = ("effect", *(fact.replace("_", " ") for fact in _OF_PAIRS), "settings", "ratio")
+    # A fact that all pairs share tells none of them apart.
+    indexes = [
+        index
+        for index, title in enumerate(titles)
+        if title in ("effect", "framework", "ratio") or len({row[index] for row in rows}) > 1
+    ]
+    columns = tuple(Column(titles[index], right=titles[index] == "ratio") for index in indexes)
+    title = "Every pair" if len(rows) <= MOST_PAIRS else f"The first {MOST_PAIRS:,} of {len(rows):,} pairs"
+    table = Table(columns, tuple(tuple(row[index] for index in indexes) for row in rows[:MOST_PAIRS]))
+    filters = ("effect", "framework", "model", "topology", "hardware")
+    return Folded(title, (Sortable(table, filters, _PAGE_ROWS),))
+
+
+def _shared_value(pair: Pair, name: str) -> Any:
+    """Return the value of a fact that both cases of a pair have; None if they differ in it or do not state it."""
+    value = pair.a.facts.get(name)
+    return value if key(value) == key(pair.b.facts.get(name)) else None
+
+
+def tabulate_medians(named: Sequence[tuple[str, Effect]]) -> Table:
+    """Return the numbers behind the plot: a row per effect with its median, interval, extremes and significance."""
+    rows = [
+        (
+            estimate.factor.replace("_", " "),
+            name,
+            str(len(estimate.pairs)),
+            str(estimate.unpaired),
+            f"{estimate.median:.3f}",
+            Cell("–", "quiet")
+            if estimate.low is None or estimate.high is None
+            else f"{estimate.low:.3f} – {estimate.high:.3f}",
+            f"{min(pair.ratio for pair in estimate.pairs):.3f} – {max(pair.ratio for pair in estimate.pairs):.3f}",
+            describe_significance(estimate),
+        )
+        for name, estimate in named
+    ]
+    columns = (
+        Column("factor"),
+        Column("ratio"),
+        Column("pairs", right=True),
+        Column("unpaired", right=True),
+        Column("median", right=True),
+        Column("95 % interval", right=True),
+        Column("lowest – highest", right=True),
+        Column("how certain"),
+    )
+    return Table(columns, tuple(rows))

@@ -1,0 +1,123 @@
+"""Names of effects, and what the report says about one: its sentence, its certainty, what its pairs share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlperf_sdk.analysis.case import key
+from dlperf_sdk.analysis.effects import Effect
+from dlperf_sdk.reports.blocks import Cell
+from dlperf_sdk.reports.series import format_fact
+
+_MOST_MODELS = 2
+"""Maximum number of models in the name of an effect."""
+_MOST_UNITS = 6
+"""Maximum number of frameworks of an effect whose own ratios are stated."""
+_SHOWN = ("precision", "batch_size", "clip_norm", "hardware", "topology", "data")
+
+
+def name_effects(estimates: Sequence[Effect]) -> list[str]:
+    """Return a name for each effect: its levels, its models if there are several, and what changed as well."""
+    bare = [" ÷ ".join(_level_names(estimate)) for estimate in estimates]
+    models = {pair.a.facts.get("model") for estimate in estimates for pair in estimate.pairs}
+    names = []
+    for name, estimate in zip(bare, estimates, strict=True):
+        is_of_all = {pair.a.facts.get("model") for pair in estimate.pairs} == models
+        changed = " and ".join(fact.replace("_", " ") for fact in estimate.confounded)
+        names.append(
+            name
+            + ("" if is_of_all else f", {_models(estimate)}")
+            + (f" ({changed} changed as well)" if changed else "")
+        )
+    return names
+
+
+def _level_names(estimate: Effect) -> tuple[str, str]:
+    first, second = (format_fact(estimate.factor, level) for level in estimate.levels)
+    if isinstance(estimate.levels[0], str):
+        factor = estimate.factor.replace("_", " ")
+        return (f"no {factor}" if first == "none" else first), (
+            f"no {factor}" if second == "none" else second
+        )
+    return first, key(estimate.levels[1])
+
+
+def _models(estimate: Effect) -> str:
+    """Return the models of the pairs, of which effects of other units have none; of many models the unit."""
+    models = dict.fromkeys(str(pair.a.facts.get("model")) for pair in estimate.pairs)
+    return ", ".join(models) if len(models) <= _MOST_MODELS else estimate.pairs[0].a.unit
+
+
+def describe_certainty(estimate: Effect, has_intervals: bool) -> Cell:
+    """Return how many pairs of an effect agree and, if any effect has an interval, the significance."""
+    significance = describe_significance(estimate)
+    ratios = [pair.ratio for pair in estimate.pairs]
+    if len(ratios) == 1:
+        return significance if has_intervals else Cell("a single pair", "quiet")
+    spread = f"({min(ratios):.2f} – {max(ratios):.2f})"
+    count, side = max((sum(r > 1 for r in ratios), "faster"), (sum(r < 1 for r in ratios), "slower"))
+    agreement = f"{count} of {len(ratios)} pairs {side} {spread}"
+    if f"{estimate.median:.2f}" == "1.00":
+        agreement = f"{len(ratios)} pairs without a common direction {spread}"
+    # A single framework is named among what all pairs share.
+    is_shared = len(estimate.units) == 1 and estimate.unit in estimate.holding
+    text = agreement if is_shared else f"{agreement}, {_describe_units(estimate)}"
+    return Cell(f"{text}; {significance.text}" if has_intervals else text, significance.tone)
+
+
+def describe_shared_facts(estimate: Effect) -> str:
+    """Return the facts that are equal in all pairs and differ among the cases, as text."""
+    shared = {}
+    for name in ("framework", "framework_version", *_SHOWN):
+        values = {key(pair.shared.get(name)): pair.shared.get(name) for pair in estimate.pairs}
+        if name in estimate.holding and len(values) == 1:
+            (shared[name],) = values.values()
+    version = shared.pop("framework_version", None)
+    if "framework" in shared and version:
+        shared["framework"] = f"{shared['framework']} {version}"
+    return ", ".join(format_fact(name, value) for name, value in shared.items() if value is not None)
+
+
+def describe_effect(estimate: Effect) -> str:
+    """Return the ratio, its interval and its test in one sentence."""
+    levels = [format_fact(estimate.factor, level) for level in estimate.levels]
+    if len(estimate.pairs) > 1:
+        units_text = f" over {_units_of(estimate)}" if len(estimate.units) > 1 else ""
+        pairs = f"{len(estimate.pairs)} pairs, {_describe_units(estimate)}"
+        ratio = f"{estimate.median:.3f} times (median{units_text}; {pairs})"
+    else:
+        (pair,) = estimate.pairs
+        if estimate.factor == "framework":
+            levels = [pair.a.framework, pair.b.framework]
+        ratio = f"{estimate.median:.3f} times"
+    text = f"{levels[0]} reaches {ratio} the throughput of {levels[1]}"
+    if estimate.low is None:
+        return f"{text}; there are too few {_units_of(estimate)} for an interval."
+    conclusion = "significant" if estimate.significant else "not significant"
+    interval = f"95 % interval {estimate.low:.3f} to {estimate.high:.3f}"
+    return f"{text}: {interval}, {conclusion} (p = {estimate.p:.2g})."
+
+
+def _units_of(estimate: Effect) -> str:
+    return "repeats" if len(estimate.pairs) == 1 else f"{estimate.unit}s"
+
+
+def _describe_units(estimate: Effect) -> str:
+    """Return the frameworks or models of the pairs: `all of torch`, `of 2 frameworks`."""
+    names = list(estimate.units)
+    if len(names) == 1:
+        return f"all of {names[0]}"
+    ratios = ", ".join(f"{name} {ratio:.2f}×" for name, ratio in list(estimate.units.items())[:_MOST_UNITS])
+    remainder = f" and {len(names) - _MOST_UNITS} more" if len(names) > _MOST_UNITS else ""
+    return f"of {len(names)} {estimate.unit}s ({ratios}{remainder})"
+
+
+def describe_significance(estimate: Effect) -> Cell:
+    """Return whether the effect is significant, with its p-value, or that there are too few units for an interval."""
+    if estimate.significant is None:
+        return Cell(f"too few {_units_of(estimate)} for an interval", "quiet")
+    p_value = f"p = {estimate.p:.2g}"
+    return Cell(
+        f"significant, {p_value}" if estimate.significant else f"not significant, {p_value}",
+        "good" if estimate.significant else "quiet",
+    )
