@@ -36,7 +36,7 @@ class DataSource:
 
     @property
     def usage(self) -> str:
-        """How a spec names the source, for help and messages: `synthetic`, or `images:FOLDER` if it takes a folder."""
+        """The source's form in a spec, for help and messages: `synthetic`, or `images:FOLDER` if it takes a folder."""
         return f"{self.name}:FOLDER" if self.takes_folder else self.name
 
     def feeds(self, inputs: Collection[str], options: Collection[str]) -> bool:

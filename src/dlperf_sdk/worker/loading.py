@@ -99,7 +99,7 @@ class BatchFeed:
 
     @property
     def counts(self) -> Optional[InputCounts]:
-        """What a thread that queues the batches has done so far; None, the default, without such a thread."""
+        """Counts of the thread that queues the batches, so far; None, the default, without such a thread."""
         return None
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ class QueueFeed(BatchFeed):
 
     @property
     def counts(self) -> InputCounts:
-        """What the thread has done so far."""
+        """Counts of the thread so far."""
         return self._counts
 
     def _fill(self) -> None:

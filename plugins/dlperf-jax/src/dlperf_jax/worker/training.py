@@ -65,10 +65,7 @@ class JaxTrainer(ReplicaState):
     # The step: one program, micro-batches included.
 
     def train(self, batch, rate):
-        """Enqueue one step of all replicas; return the handle of the replicas' losses.
-
-        The first call compiles the step.
-        """
+        """Enqueue one step of all replicas, which the first call compiles; return the handle of their losses."""
         if self._step is None:
             self._step = self._traced.lower().compile()
         self.state, loss = self._step(self.state, batch, np.float32(rate))

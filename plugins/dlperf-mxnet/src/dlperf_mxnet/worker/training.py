@@ -163,8 +163,7 @@ class MXNetTrainer(ReplicaState):
     def _first_outputs(self, network, batch):
         """Return the logits of the first replica's first micro-batch, with gradients recorded, as in a step."""
         # Without dropout, in inference mode, nothing else differs in a model that has it.
-        training = not self.request.model_options.get("dropout")
-        with autograd.record(train_mode=training):
+        with autograd.record(train_mode=not self.request.model_options.get("dropout")):
             return self.outputs(network, self.micro_batches(batch)[0][0])
 
     def widen(self, value):
