@@ -133,7 +133,7 @@ def names_of(processes: List[Process]) -> List[str]:
 
 
 def cluster_from(plain: Mapping[str, Any]) -> Cluster:
-    """Return the cluster from its JSON form, as `_asdict` makes it, in which tuples are lists."""
+    """Return the cluster from its JSON form: what `_asdict` returns, with lists in place of tuples."""
     nodes = tuple(
         Node(node["host"], tuple(node["ports"]), tuple(node["devices"]), node["interface"])
         for node in plain["nodes"]
@@ -142,5 +142,5 @@ def cluster_from(plain: Mapping[str, Any]) -> Cluster:
 
 
 def process_from(plain: Mapping[str, Any]) -> Process:
-    """Return the process from its JSON form, as `_asdict` makes it, in which tuples are lists."""
+    """Return the process from its JSON form: what `_asdict` returns, with lists in place of tuples."""
     return Process(**dict(plain, devices=tuple(plain["devices"]), replicas=tuple(plain["replicas"])))

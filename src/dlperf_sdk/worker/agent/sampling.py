@@ -20,8 +20,8 @@ def own_seconds() -> float:
 class Sampling:
     """The samplers that can measure something on this node, and their series.
 
-    There is always the series `cpu-own`: the processor seconds of the agent and its workers at the beginning and the
-    end. Other processes used the rest of the node's processors.
+    There is always the series `cpu-own`: the processor seconds of the agent and its workers, at the beginning and at
+    the end. Compared with the processor seconds of the whole node, it shows how many other processes used.
 
     Args:
         samplers: `module:attribute` of each sampler.
@@ -41,7 +41,7 @@ class Sampling:
                 self._open.append(sampler)
 
     def sample_if_due(self, now: float) -> None:
-        """Take one sample of every sampler if `PERIOD` has passed since the last ones.
+        """Take one sample of every sampler if `PERIOD` seconds have passed since the last samples.
 
         Values that are not finite are left out.
 

@@ -23,12 +23,14 @@ class Decision(NamedTuple):
 def decide(throughputs: List[float], protocol: Dict[str, Any]) -> Decision:
     """Decide by the protocol's rule whether to stop or to take another repeat.
 
-    The coordinator calls this after each repeat, a campaign after each attempt of a case.
+    Without a target, the rule is `fixed`: stop after `repeats` repeats. With a target, it is `adaptive`: the first
+    `repeats` repeats, at least `SMALLEST_PILOT`, determine the number of repeats (`planned_repeats`); stop after that
+    number, or after `max_repeats`. The coordinator calls this after each repeat, a campaign after each attempt of a
+    case.
 
     Args:
         throughputs: Throughput of each repeat so far, in samples per second, in order.
-        protocol: `Request.protocol`; its `repeats`, `max_repeats` and `target` are used. With the target None, the
-            rule is `fixed`.
+        protocol: `Request.protocol`; its `repeats`, `max_repeats` and `target` are used.
     """
     count, minimum, maximum, target = (
         len(throughputs),

@@ -155,7 +155,7 @@ class Nvml:
     def power(self, device: Any) -> Optional[float]:
         """Return the power in watts; None if it cannot be read.
 
-        From Ampere on (but the GA100) it is the mean over the last second.
+        On Ampere and later GPUs, except the GA100, it is the mean over the last second.
         """
         milliwatts = self._read("nvmlDeviceGetPowerUsage", c_uint, device)
         return None if milliwatts is None else milliwatts.value / 1000.0
