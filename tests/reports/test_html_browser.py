@@ -228,7 +228,7 @@ QUESTIONS = {
         "Disagreements in the source",
         "caption",
         "DLPerf v1.0",
-        "69 of 728 printed cells disagree",
+        "12 numbers and 57 labels disagree",
     ),
 }
 """Question → the link that is followed, the element with the answer, its beginning, and the answer."""
@@ -344,7 +344,7 @@ def test_one_choice_shows_plots_and_a_filter_moves_it(opened):
     page = opened("dlperf-v1.0")
     section = page.locator("section", has=page.locator("h2", has_text=re.compile("^Scaling$")))
     assert section.locator(".choice > details[open]").count() == 1
-    table, _ = shown(page, "Efficiency at the largest topology")
+    table, _ = shown(page, "Efficiency of each series")
     box_of(table).get_by_label("workload").select_option("resnet50, 224 per device")
     section.locator(".choice > details[open] .plot[data-drawn=yes]").first.wait_for()
     assert "resnet50, 224 per device" in section.locator(".choice > details[open] .plot").first.inner_text()

@@ -27,8 +27,8 @@ def page(collection: Collection) -> list[Block]:
 def disagreement_blocks(collection: Collection) -> list[Paragraph | Table]:
     """Return a sentence on the figures that break the protocol, and a table of the printed cells that differ.
 
-    The cells with the largest relative difference come first. Without any difference, a paragraph states how many cells
-    were checked.
+    The cells with the largest relative difference come first, those whose number is right last. Without any difference,
+    a paragraph states how many cells were checked.
     """
     disagreements = collection.disagreements()
     blocks: list[Paragraph | Table] = []
@@ -42,9 +42,9 @@ def disagreement_blocks(collection: Collection) -> list[Paragraph | Table]:
         return blocks
     rows = [
         (
-            "–" if members[0].difference is None else f"{abs(members[0].difference):.2%}",
-            f"{members[0].document}:{members[0].line}",
             members[0].cell,
+            f"{members[0].document}:{members[0].line}",
+            "–" if members[0].difference is None else f"{abs(members[0].difference):.2%}",
             members[0].printed,
             members[0].computed,
             "; ".join(member.reason for member in members),
@@ -52,16 +52,27 @@ def disagreement_blocks(collection: Collection) -> list[Paragraph | Table]:
         for members in cells
     ]
     columns = (
-        Column("difference", right=True),
-        Column("document and line", key=True),
         Column("cell", key=True),
+        Column("document and line", key=True),
+        Column("difference", right=True),
         Column("printed", right=True),
         Column("from the figures", right=True),
         Column("what is wrong"),
     )
-    counts = f"{len(cells):,} of {format_count(collection.count_printed_cells(), 'printed cell')}"
-    title = f"{collection.title}: {counts} disagree, the largest difference first"
+    checked = format_count(collection.count_printed_cells(), "printed cell")
+    title = f"{collection.title}: {count_disagreements(cells)} disagree with the figures, in {checked}"
     return [*blocks, Table(columns, tuple(rows), title)]
+
+
+def count_disagreements(cells: Sequence[Sequence[Disagreement]]) -> str:
+    """Return the number of cells whose number is wrong, and of cells with a right number under a wrong label.
+
+    Args:
+        cells: The disagreements of each cell, from `group_cells`.
+    """
+    numbers = sum(members[0].difference is not None for members in cells)
+    counts = ((numbers, "number"), (len(cells) - numbers, "label"))
+    return " and ".join(format_count(count, noun) for count, noun in counts if count)
 
 
 def group_cells(disagreements: Sequence[Disagreement]) -> list[list[Disagreement]]:

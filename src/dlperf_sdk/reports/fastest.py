@@ -11,6 +11,7 @@ from dlperf_sdk.analysis.ranking import Excluded, Ranking
 from dlperf_sdk.reports.blocks import Cell, Column, Table
 from dlperf_sdk.reports.numbers import common_scale, format_count, quantity
 from dlperf_sdk.reports.series import format_fact, format_stated, labels
+from dlperf_sdk.spec.compiler import COMPILERS
 
 TITLE = "Fastest framework"
 LEDE = (
@@ -23,6 +24,7 @@ _TERMS = {
     "estimator differs": "the sources compute the throughput in different ways",
     "loss scale differs": "the loss of AMP is scaled in different ways",
     "layout differs": "images lie in memory in different orders",
+    "not measured": "it may have been faster, so the lead is over the measured ones only",
 }
 """What a cell says → its explanation."""
 _NAMED = ("topology", "model", "batch_size", "precision")
@@ -131,9 +133,18 @@ def _summarize(ranking: Ranking, ambiguous: Collection[str], unmeasured: Sequenc
     name, value = str(first.facts.get(ranking.factor)), common_scale([first.throughput], "")
     if name in ambiguous:
         name += f" {_short_version(first)}"
+    name += describe_compiler(ranking, first)
     missing = f"; {', '.join(unmeasured)} not measured" if unmeasured else ""
     content = f"{name}: {value.format_alone(first.throughput)}, {text.text}{missing}"
     return Cell(content, "doubt" if unmeasured else text.tone)
+
+
+def describe_compiler(ranking: Ranking, case: Case) -> str:
+    """Return ` with xla` for a case of a ranking that was compiled, if the first two differ in it; else nothing."""
+    compilers = [key(entry.facts.get("compiler")) for entry in ranking.entries[:2]]
+    compiler = case.facts.get("compiler")
+    is_plain = compiler in (None, COMPILERS.default) or len(set(compilers)) == 1
+    return "" if is_plain else f" with {compiler}"
 
 
 def _short_version(case: Case) -> str:
@@ -170,14 +181,19 @@ def _settings(case: Case, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def explain_terms(table: Table) -> str:
-    """Return a sentence on each term that a table of rankings uses, and on its colored cells; empty without any."""
-    texts = [cell.text for row in table.rows for cell in row]
-    used = [f"{term}: {text}" for term, text in _TERMS.items() if any(term in cell for cell in texts)]
-    if any("not measured" in text for text in texts):
-        used.append("not measured: it may have been faster, so the lead is over the measured ones only")
-    if not used:
-        return ""
-    return f"Colored cells have a reservation. {'; '.join(used)}."
+    """Return the terms that a table of rankings uses: those of colored cells, then the others; empty without any."""
+    cells = [cell for row in table.rows for cell in row]
+    colored, others = (
+        [
+            f"{term}: {text}"
+            for term, text in _TERMS.items()
+            if any(term in cell.text for cell in cells)
+            and any(term in cell.text for cell in cells if cell.tone == "doubt") is is_colored
+        ]
+        for is_colored in (True, False)
+    )
+    sentences = [f"Colored cells have a reservation: {'; '.join(colored)}."] if colored else []
+    return " ".join([*sentences, *(f"{text[0].upper()}{text[1:]}." for text in others)])
 
 
 def describe_unrivaled(rankings: Sequence[Ranking]) -> str:
@@ -232,7 +248,11 @@ def name_of_fastest(ranking: Ranking) -> str:
     first = ranking.entries[0]
     names = labels(ranking.cases, ("topology", "batch_size", "precision", "framework_version"))
     framework, _, rest = names[ranking.cases.index(first)].partition(" ")
-    return " ".join(part for part in (framework, str(first.facts.get("framework_version", "")), rest) if part)
+    compiler = "" if str(first.facts.get("compiler")) in rest.split() else describe_compiler(ranking, first)
+    return (
+        " ".join(part for part in (framework, str(first.facts.get("framework_version", "")), rest) if part)
+        + compiler
+    )
 
 
 def lead_without_values(ranking: Ranking) -> Cell:
@@ -248,7 +268,7 @@ def lead(ranking: Ranking) -> Cell:
     tone `doubt`.
     """
     compared = ranking.comparison
-    second = str(ranking.entries[1].facts.get(ranking.factor))
+    second = f"{ranking.entries[1].facts.get(ranking.factor)}{describe_compiler(ranking, ranking.entries[1])}"
     text = f"{format_ratio(compared)} {second}"
     if compared.significant is False:
         return Cell(f"{text}; not significant", "doubt")

@@ -15,7 +15,12 @@ from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.interfaces.collection import Collection, Figures
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.reports.blocks import Cell, Column, Notes, Table, Tone
-from dlperf_sdk.reports.collection_page import describe_protocol, disagreement_blocks, group_cells
+from dlperf_sdk.reports.collection_page import (
+    count_disagreements,
+    describe_protocol,
+    disagreement_blocks,
+    group_cells,
+)
 from dlperf_sdk.reports.html import differences, effects, intervals, leaders, rates, scaling, sweeps
 from dlperf_sdk.reports.html.page import Item, Page, Section, Sortable, Tile
 from dlperf_sdk.reports.html.summary import fastest_tiles, join_names
@@ -28,11 +33,12 @@ def page(collection: Collection) -> Page:
     measured = cases(collection.figures)
     merged = merge(measured)
     by_workload = workloads(merged)
-    ranked = rankings(run.case for run in merged)
+    distinct = [run.case for run in merged]
+    ranked, estimates = rankings(distinct), effects.estimate_effects(distinct, FACTORS)
     sections = (
         leaders.section(ranked),
         scaling.section(by_workload),
-        effects.section([run.case for run in merged], FACTORS),
+        effects.section(distinct, estimates),
         *sweeps.sections(merged),
         Section(
             "Disagreements in the source",
@@ -49,7 +55,7 @@ def page(collection: Collection) -> Page:
             "Computed from the figures. A note marks a cell whose printed value differs.",
             folded=True,
         ),
-        evolve(differences.section(by_workload), folded=True),
+        evolve(differences.section(by_workload, estimates), folded=True),
         intervals.section(merged, ranked),
     )
     return Page(
@@ -78,13 +84,13 @@ def _tiles(collection: Collection, ranked: Sequence[Ranking]) -> tuple[Tile, ...
     if cells and cells[0][0].difference is not None:
         largest = cells[0][0]
         parts.append(
-            f"the largest: {largest.printed} is printed where the figures give {largest.computed} "
+            f"the number that differs most: {largest.printed} is printed where the figures give {largest.computed} "
             f"({abs(cells[0][0].difference):.0%})"
         )
     if protocol:
         parts.append(protocol)
     title = "Disagreements in the source"
-    value = format_count(len(cells), "cell") if cells else "none"
+    value = count_disagreements(cells) or "none"
     tone: Tone = "doubt" if disagreements else "good"
     tiles = fastest_tiles(ranked, 3) or _tiles_without_ranking(cases(collection.figures))
     return (*tiles, Tile(title, value, f"{'; '.join(parts)}.", tone, title))
@@ -105,7 +111,10 @@ def _tiles_without_ranking(measured: Sequence[Case]) -> tuple[Tile, ...]:
     except AnalysisError:
         return tuple(tiles)
     low, high = min(pairs, key=lambda pair: pair.ratio), max(pairs, key=lambda pair: pair.ratio)
-    text = f"The throughput on synthetic data is 1. The lowest: {_describe(low.a)}; the highest: {_describe(high.a)}."
+    text = (
+        f"The throughput on synthetic data is 1. The lowest: {_describe(low.a)}; the highest: {_describe(high.a)}. "
+        f"Only pairs on {largest}; Effects has those of all topologies."
+    )
     spread = f"{low.ratio:.2f}× to {high.ratio:.2f}×"
     return (*tiles, Tile(f"Real data on {largest}", spread, text, section="Effects"))
 

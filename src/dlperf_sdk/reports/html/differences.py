@@ -7,7 +7,8 @@ from itertools import combinations, islice
 
 from dlperf_sdk.analysis.case import Case, key
 from dlperf_sdk.analysis.comparison import Comparison, compare
-from dlperf_sdk.reports.blocks import Cell, Column, Table
+from dlperf_sdk.analysis.effects import Effect
+from dlperf_sdk.reports.blocks import Cell, Column, Table, Tone
 from dlperf_sdk.reports.html.page import Item, Section, Sortable
 from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import Workload
@@ -17,20 +18,28 @@ _MAX_PAIRS = 300
 """Maximum number of pairs that are compared."""
 
 
-def section(workloads: Sequence[Workload]) -> Section:
+_TONES: dict[str, Tone] = {"not comparable": "bad", "only in Effects": "doubt", "footnote": "doubt"}
+"""What a difference means for a comparison, in the order of the table's rows → its tone."""
+
+
+def section(workloads: Sequence[Workload], estimates: Sequence[Effect] = ()) -> Section:
     """Return the section on differences between cases; it has no items if the cases do not differ.
 
     One table has the reasons why pairs of workloads are not comparable. Another has the differences between cases
     of one workload on the same topology, each with the number of pairs.
+
+    Args:
+        workloads: The workloads.
+        estimates: Effects that the report estimates: a difference between their levels is compared there.
     """
     items = [
         item
-        for item in (_between_workloads_table(workloads), _within_workloads_table(workloads))
+        for item in (_between_workloads_table(workloads), _within_workloads_table(workloads, estimates))
         if item is not None
     ]
     lede = (
-        "Two numbers are compared only if they measure the same thing. A reason rules a comparison out; a footnote "
-        "names a further difference. Different models are never compared."
+        "Two numbers are compared only if they measure the same thing, or to estimate the effect of the setting in "
+        "which they differ. A footnote names a further difference. Different models are never compared."
     )
     return Section("What is not comparable", tuple(items), lede)
 
@@ -53,8 +62,8 @@ def _between_workloads_table(workloads: Sequence[Workload]) -> Item | None:
         rows.append((first.title, second.title, "; ".join(relevant)))
     if not rows:
         return None
-    columns = (Column("workload"), Column("and"), Column("why they are never in one plot"))
-    return Sortable(Table(columns, tuple(rows), "Workloads that cannot be compared"))
+    columns = (Column("workload"), Column("and"), Column("because"))
+    return Sortable(Table(columns, tuple(rows), "Workloads that are never in one plot"))
 
 
 def _differing(first: Workload, second: Workload) -> set[str]:
@@ -62,28 +71,34 @@ def _differing(first: Workload, second: Workload) -> set[str]:
     return {name for name in names if key(first.facts.get(name)) != key(second.facts.get(name))}
 
 
-def _within_workloads_table(workloads: Sequence[Workload]) -> Item | None:
+def _within_workloads_table(workloads: Sequence[Workload], estimates: Sequence[Effect]) -> Item | None:
     """Return a table of the differences within each workload other than the factors, fact by fact; None if empty."""
+    estimated = {
+        _in_order(f"{estimate.factor}: {' against '.join(map(str, estimate.levels))}")
+        for estimate in estimates
+    }
     counts: dict[tuple[str, str, str], int] = {}
     for workload in workloads:
         for comparison in islice(_pair_cases(workload.cases), _MAX_PAIRS):
-            for kind, texts in (("reason", comparison.reasons), ("footnote", comparison.footnotes)):
+            for default, texts in (
+                ("not comparable", comparison.reasons),
+                ("footnote", comparison.footnotes),
+            ):
                 for text in map(_in_order, texts):
+                    kind = "only in Effects" if default == "not comparable" and text in estimated else default
                     row_key = (kind, workload.title, text)
                     counts[row_key] = counts.get(row_key, 0) + 1
     if not counts:
         return None
     rows = [
         (
-            Cell(
-                "not comparable" if kind == "reason" else "footnote", "bad" if kind == "reason" else "doubt"
-            ),
+            Cell(kind, _TONES[kind]),
             title,
             text,
             f"{count:,}",
         )
         for (kind, title, text), count in sorted(
-            counts.items(), key=lambda item: (item[0][0] != "reason", -item[1])
+            counts.items(), key=lambda item: (list(_TONES).index(item[0][0]), -item[1])
         )
     ]
     columns = (Column("", whole=True), Column("workload"), Column("difference"), Column("pairs", right=True))

@@ -10,6 +10,7 @@ from dlperf_sdk.analysis.effects import Effect, Pair
 from dlperf_sdk.reports.blocks import Cell, Column, Table
 from dlperf_sdk.reports.html.effect_wording import (
     describe_certainty,
+    describe_ratio,
     describe_shared_facts,
     describe_significance,
 )
@@ -46,8 +47,13 @@ _SPREAD = 1.02
 """Ratio of the largest to the smallest median from which the topologies are listed."""
 
 
-def tabulate_answers(named: Sequence[tuple[str, Effect]]) -> Table:
-    """Return the answer for each effect in a row."""
+def tabulate_answers(named: Sequence[tuple[str, Effect]], precision_hint: str = "") -> Table:
+    """Return the answer for each effect in a row.
+
+    Args:
+        named: The effects with their names.
+        precision_hint: Text that is appended to what the pairs of a precision share if they are of one framework.
+    """
     has_intervals = any(estimate.low is not None for _, estimate in named)
     rows: list[tuple[Cell | str, ...]] = []
     for name, estimate in named:
@@ -57,15 +63,16 @@ def tabulate_answers(named: Sequence[tuple[str, Effect]]) -> Table:
         rows.append(
             (
                 name,
-                f"{estimate.median:.2f}×",
+                describe_ratio(estimate),
                 *([interval] if has_intervals else []),
                 describe_certainty(estimate, has_intervals),
-                describe_shared_facts(estimate),
+                describe_shared_facts(estimate)
+                + (precision_hint if estimate.factor == "precision" and len(estimate.units) == 1 else ""),
             )
         )
     columns = (
         Column("effect", key=True),
-        Column("ratio", right=True),
+        Column("ratio"),
         *([Column("95 % interval", right=True)] if has_intervals else []),
         Column("how certain"),
         Column("all pairs are of"),
@@ -191,7 +198,7 @@ def tabulate_medians(named: Sequence[tuple[str, Effect]]) -> Table:
         Column("unpaired", right=True),
         Column("median", right=True),
         Column("95 % interval", right=True),
-        Column("lowest – highest", right=True),
+        Column("lowest – highest pair", right=True),
         Column("how certain"),
     )
     return Table(columns, tuple(rows))

@@ -48,17 +48,27 @@ def _models(estimate: Effect) -> str:
     return ", ".join(models) if len(models) <= _MOST_MODELS else estimate.pairs[0].a.unit
 
 
+def describe_ratio(estimate: Effect) -> str:
+    """Return the median ratio and, of several pairs, the lowest and the highest."""
+    ratios = [pair.ratio for pair in estimate.pairs]
+    extent = f"; pairs {min(ratios):.2f}× to {max(ratios):.2f}×" if len(ratios) > 1 else ""
+    return f"{estimate.median:.2f}×{extent}"
+
+
 def describe_certainty(estimate: Effect, has_intervals: bool) -> Cell:
     """Return how many pairs of an effect agree and, if any effect has an interval, the significance."""
     significance = describe_significance(estimate)
     ratios = [pair.ratio for pair in estimate.pairs]
     if len(ratios) == 1:
         return significance if has_intervals else Cell("a single pair", "quiet")
-    spread = f"({min(ratios):.2f} – {max(ratios):.2f})"
     count, side = max((sum(r > 1 for r in ratios), "faster"), (sum(r < 1 for r in ratios), "slower"))
-    agreement = f"{count} of {len(ratios)} pairs {side} {spread}"
+    agreement = f"{count} of {len(ratios)} pairs {side}"
     if f"{estimate.median:.2f}" == "1.00":
-        agreement = f"{len(ratios)} pairs without a common direction {spread}"
+        topologies = sorted(
+            {pair.a.topology for pair in estimate.pairs}, key=lambda place: (place.devices, place.nodes)
+        )
+        places = " to ".join(dict.fromkeys(str(topology) for topology in (topologies[0], topologies[-1])))
+        agreement = f"{len(ratios)} pairs on {places} without a common direction"
     # A single framework is named among what all pairs share.
     is_shared = len(estimate.units) == 1 and estimate.unit in estimate.holding
     text = agreement if is_shared else f"{agreement}, {_describe_units(estimate)}"

@@ -45,40 +45,52 @@ MOST_CASES = 2000
 """Maximum number of cases that are paired; more would have millions of combinations."""
 
 
-def section(cases: Sequence[Case], factors: Sequence[str] = ()) -> Section:
-    """Return the section on effects; without items if no two cases differ in a single factor.
-
-    With more than `MOST_CASES` cases it only says that there are too many.
+def estimate_effects(cases: Sequence[Case], factors: Sequence[str] = ()) -> tuple[Effect, ...]:
+    """Return the effects of factors, adjusted for their number; none with more than `MOST_CASES` cases.
 
     Args:
         cases: The merged cases.
         factors: Names of the factors; empty: all with at least two levels.
     """
+    if len(cases) > MOST_CASES:
+        return ()
+    return adjust_effects([estimate for unit in _units(cases) for estimate in _effects(unit, factors)])
+
+
+def section(cases: Sequence[Case], estimates: Sequence[Effect]) -> Section:
+    """Return the section on effects; without items if there is no effect.
+
+    With more than `MOST_CASES` cases it only says that there are too many.
+
+    Args:
+        cases: The merged cases.
+        estimates: Their effects, from `estimate_effects`.
+    """
     title = "Effects"
     if len(cases) > MOST_CASES:
         text = f"{len(cases):,} different cases are too many to pair: report on fewer of them to see the effects."
         return Section(title, (Paragraph(text, "quiet"),))
-    estimates = adjust_effects([estimate for unit in _units(cases) for estimate in _effects(unit, factors)])
     if not estimates:
         return Section(title, ())
     tested = sum(estimate.low is not None for estimate in estimates)
     lede = (
-        "The two cases of a pair differ in this setting, and in what its name has in parentheses, which cannot be "
-        "separated from it. Above 1 the first is faster."
+        "The cases of a pair differ in this setting and in what its name has in parentheses. "
+        f"Above 1 the first is faster. {_describe_multiplicity(tested)}"
     )
     method = Paragraph(
         "Pairs of one framework are alike, so each framework counts once, with its median pair (between frameworks: "
-        f"each model), and the ratio is the median of these. {_describe_multiplicity(tested)}",
+        "each model), and the ratio is the median of these.",
         "quiet",
     )
-    answers, *details = _items(estimates)
-    return Section(title, (answers, method, *details, *precisions_at_own_batch_sizes(cases)), lede)
+    own_batch_sizes = precisions_at_own_batch_sizes(cases)
+    answers, *details = _items(estimates, "; others: next table" if own_batch_sizes else "")
+    return Section(title, (answers, *own_batch_sizes, method, *details), lede)
 
 
 def _describe_multiplicity(tested: int) -> str:
     """Return the sentence on the number of effects that were tested together."""
     if tested == 0:
-        return "These are too few frameworks for an interval: the pairs describe these cases only."
+        return "Too few frameworks for an interval: the pairs describe these cases only."
     if tested == 1:
         return "One effect here has an interval."
     return (
@@ -136,7 +148,7 @@ def _size_key(level: tuple[str, Any]) -> tuple[float, str]:
     return (value if is_number else math.inf, "" if is_number else name)
 
 
-def _items(estimates: Sequence[Effect]) -> tuple[Item, ...]:
+def _items(estimates: Sequence[Effect], precision_hint: str) -> tuple[Item, ...]:
     # Batch sizes, which have sweeps as well, come last.
     named = sorted(
         zip(name_effects(estimates), estimates, strict=True),
@@ -172,4 +184,9 @@ def _items(estimates: Sequence[Effect]) -> tuple[Item, ...]:
         partial(case_charts.ratios, rows, summaries),
         tabulate_medians(named),
     )
-    return (tabulate_answers(named), *tabulate_by_topology(named), plot, tabulate_pairs(named))
+    return (
+        tabulate_answers(named, precision_hint),
+        *tabulate_by_topology(named),
+        plot,
+        tabulate_pairs(named),
+    )

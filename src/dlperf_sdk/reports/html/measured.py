@@ -61,7 +61,8 @@ def page(
     cases, omitted = _cases(results)
     merged = merge(cases)
     by_workload = workloads(merged)
-    ranked = rankings(run.case for run in merged)
+    distinct = [run.case for run in merged]
+    ranked, estimates = rankings(distinct), effects.estimate_effects(distinct)
     contradictions = list_contradictions_by_result(results)
     outcomes = [outcome(result, reasons) for result, reasons in zip(results, contradictions, strict=True)]
     sections = (
@@ -72,7 +73,7 @@ def page(
         scaling.section(by_workload, reference),
         scaling.strong(strong_workloads(merged), by_workload),
         *sweeps.sections(merged, sweeps.memory_of(results)),
-        effects.section([run.case for run in merged]),
+        effects.section(distinct, estimates),
         *([] if published is None else [published_comparison.section(results, published)]),
         verdicts.section(results),
         *(
@@ -80,7 +81,7 @@ def page(
             for section in (
                 steps.section(results),
                 resources.section(results),
-                differences.section(by_workload),
+                differences.section(by_workload, estimates),
                 run_context.section(results),
                 result_section.list_details(results, outcomes),
             )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dlperf_sdk.analysis.case import Case, key
 from dlperf_sdk.reports.blocks import Column, Table
 from dlperf_sdk.reports.html.page import Sortable
+from dlperf_sdk.reports.html.summary import join_names
 from dlperf_sdk.reports.numbers import quantity
 from dlperf_sdk.reports.series import format_stated
 from dlperf_sdk.spec.precision import PRECISIONS
@@ -51,9 +52,8 @@ def precisions_at_own_batch_sizes(cases: Sequence[Case]) -> tuple[Sortable, ...]
         Column(f"fastest of {PRECISIONS.default}"),
         Column("ratio", right=True),
     )
-    title = (
-        f"Each precision ÷ {PRECISIONS.default}, both at their own batch size, whose effect is in the ratio"
-    )
+    precisions = join_names(sorted({str(case.facts.get("precision")) for case, _ in pairs}))
+    title = f"{precisions} against {PRECISIONS.default}, per framework (each at its own batch size)"
     return (Sortable(Table(columns, tuple(rows), title), ("framework", "model", "topology"), _PAGE_ROWS),)
 
 

@@ -158,7 +158,7 @@ def _plots(
     points = [row for curve in drawn for row in _rows(curve, scale)]
     points += [row for forecast in predicted if forecast.name in names for row in forecast.rows(scale)]
     draw = partial(line_charts.scaling, points, scale.unit)
-    plots = [Plot(f"{throughputs}: {title}", describe(series, scale.unit), draw)]
+    plots = [Plot(f"{throughputs}: {title}", describe(series, drawn, scale.unit), draw)]
     rows = [row for curve in drawn for row in _efficiencies(curve)]
     if rows:
         text = "Throughput over that of one device of the same case. Dashed: perfect scaling."
@@ -167,7 +167,7 @@ def _plots(
         plots.append(
             Plot(
                 f"{efficiencies}: {title}",
-                describe_efficiency(series),
+                describe_efficiency(series, drawn),
                 partial(line_charts.efficiency, rows),
             )
         )

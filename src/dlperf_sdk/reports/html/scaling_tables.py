@@ -73,27 +73,39 @@ def numbers_table(
     return Table(columns, tuple(rows)), reasons
 
 
-def describe(series: Sequence[Series], unit: str) -> str:
-    """Return two sentences on the lines and on the highest throughput.
+def describe(series: Sequence[Series], drawn: Sequence[Series], unit: str) -> str:
+    """Return two sentences on the drawn lines and on the highest throughput of all.
 
     Args:
         series: All series, at least one.
+        drawn: The series that the plot draws.
         unit: Unit of the throughputs.
     """
     points = [(curve, point) for curve in series for point in curve.points]
-    counts = sorted({point.merged.case.topology.devices for _, point in points})
+    counts = sorted({point.merged.case.topology.devices for curve in drawn for point in curve.points})
+    lines, of_all = format_count(len(drawn), "line"), ""
+    if len(drawn) < len(series):
+        lines, of_all = f"{len(drawn)} of {format_count(len(series), 'line')}", f" of all {len(series)}"
     best, top = max(points, key=lambda entry: entry[1].merged.case.throughput)
     return (
-        f"{format_count(len(series), 'line')} from {counts[0]} to {format_count(counts[-1], 'device')}. The highest "
-        "throughput "
-        f"is {quantity(top.merged.case.throughput, unit)}: {best.name} on {top.merged.case.topology}."
+        f"{lines} from {counts[0]} to {format_count(counts[-1], 'device')}. The highest throughput{of_all} is "
+        f"{quantity(top.merged.case.throughput, unit)}: {best.name}{_mark_of_another_plot(best, drawn)} on "
+        f"{top.merged.case.topology}."
     )
 
 
-def describe_efficiency(series: Sequence[Series]) -> str:
+def _mark_of_another_plot(curve: Series, drawn: Sequence[Series]) -> str:
+    return "" if any(curve is other for other in drawn) else " (in another plot)"
+
+
+def describe_efficiency(series: Sequence[Series], drawn: Sequence[Series]) -> str:
     """Return sentences on the best and worst efficiency on the largest topology that two series share.
 
     Without such a topology, only the meaning of the numbers is stated.
+
+    Args:
+        series: All series.
+        drawn: The series that the plot draws.
     """
     by_topology: dict[tuple[int, int], list[tuple[float, Series]]] = {}
     for curve in series:
@@ -109,7 +121,11 @@ def describe_efficiency(series: Sequence[Series]) -> str:
     topology = next(
         point.merged.case.topology for point in first.points if size_of(point.merged) == max(shared)
     )
-    return f"{text} On {topology} the best is {first.name} with {best:.1%}, the worst {last.name} with {worst:.1%}."
+    of_all = "" if len(drawn) == len(series) else f" of all {len(series)}"
+    return (
+        f"{text} On {topology} the best{of_all} is {first.name}{_mark_of_another_plot(first, drawn)} with {best:.1%}, "
+        f"the worst {last.name}{_mark_of_another_plot(last, drawn)} with {worst:.1%}."
+    )
 
 
 def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tuple[Item, ...]:
@@ -136,7 +152,7 @@ def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tup
                 for (first, before), (second, after) in pairwise(values)
             ]
             drop, step = min(drops)
-            steepest = f"{step}: {100 * drop:+.1f} points" if drop < 0 else "no drop"
+            steepest = (f"{-100 * drop:.1f}", step) if drop < 0 else ("", "no drop")
             topology = last.merged.case.topology
             rows.append(
                 (
@@ -149,16 +165,16 @@ def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tup
                         str(topology),
                         f"{last.speedup.value:.2f}×",
                         f"{value:.1%}",
-                        steepest,
+                        *steepest,
                     ),
                 )
             )
     if len(rows) < 2:
         return ()
     rows.sort(key=lambda row: row[0])
-    (devices, _), curve, (workload_title, _, _, place, _, share, steepest) = rows[0]
+    (devices, _), curve, (workload_title, _, _, place, _, share, drop_text, step) = rows[0]
     text = f"On {place}, {curve.name} ({workload_title}) scales worst: {share} of perfect scaling"
-    text += "" if steepest == "no drop" else f"; its steepest drop is {steepest}"
+    text += f"; its steepest drop is {step}: {drop_text} points" if drop_text else ""
     _, best, cells = [row for row in rows if row[0][0] == devices][-1]
     if best is not curve:
         text += f". {best.name} ({cells[0]}) scales best: {cells[5]}"
@@ -169,14 +185,15 @@ def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tup
         Column("topology", whole=True, key=True),
         Column("speedup", right=True),
         Column("efficiency", right=True),
-        Column("steepest drop of efficiency"),
+        Column("steepest drop, points", right=True),
+        Column("where", whole=True),
     )
     has_versions = any(row[2] for *_, row in rows)
     visible = [index for index, column in enumerate(columns) if column.title != "version" or has_versions]
     table = Table(
         tuple(columns[index] for index in visible),
         tuple(tuple(row[index] for index in visible) for *_, row in rows),
-        "Efficiency at the largest topology, the worst first",
+        "Efficiency of each series at its largest topology",
     )
     return Paragraph(f"{text}."), Sortable(table, ("workload", "topology"), _PAGE_ROWS)
 

@@ -8,6 +8,7 @@ from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Cell
 from dlperf_sdk.reports.fastest import (
     TITLE,
+    describe_compiler,
     describe_shared_facts,
     format_excluded,
     lead_without_values,
@@ -137,6 +138,7 @@ def _answer(ranking: Ranking, rankings: Sequence[Ranking]) -> str:
     first = ranking.entries[0]
     version = str(first.facts.get("framework_version", "")).partition("+")[0]
     name = " ".join(filter(None, (str(first.facts.get(ranking.factor)), version)))
+    name += describe_compiler(ranking, first)
     unmeasured = list_unmeasured(ranking, rankings)
     missing = f", {', '.join(unmeasured)} not measured" if unmeasured else ""
     return f"{name} at {quantity(first.throughput, first.unit)}, {lead_without_values(ranking).text}{missing}"
