@@ -329,6 +329,14 @@ def test_searching_and_filtering(opened):
     assert rows() == []
 
 
+def test_a_word_of_a_search_is_a_whole_token_if_there_is_one(opened):
+    page = opened("dlperf-v1.0")
+    table, rows = shown(page, "323 figures")
+    box_of(table).get_by_role("searchbox").fill("resnet50 fp32 4n8d 128")
+    box_of(table).get_by_text("found of 323").wait_for()
+    assert rows() and {tuple(row[2:6]) for row in rows()} == {("resnet50", "4n8d", "128", "fp32")}
+
+
 def test_on_a_phone_filters_are_shown_on_request(opened):
     page = opened("dlperf-v1.0", viewport={"width": 390, "height": 844}, is_mobile=True)
     table, rows = shown(page, "323 figures")

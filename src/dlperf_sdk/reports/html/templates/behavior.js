@@ -78,10 +78,24 @@
       return ranks.get(at);
     };
 
+    // `32` is meant as a batch size, not as a part of `fp32`: a part of a token counts only if no token is or begins so.
+    const ways = [(token, word) => token === word, (token, word) => token.startsWith(word), (token, word) => token.includes(word)];
+    const tokensOf = (said) => said.toLowerCase().split(/[\s/]+/).map((token) => token.replace(/^[([]+|[)\],;:]+$/g, ""));
+    let tokens = null;
+    const holdersOf = (word) => {
+      tokens ??= cells.map((column) => column.map(([said]) => tokensOf(said)));
+      let holders = [];
+      for (const way of ways) {
+        holders = tokens.map((column) => column.map((cell) => cell.some((token) => way(token, word))));
+        if (holders.some((column) => column.includes(true))) break;
+      }
+      return holders;
+    };
+
     const find = () => {
       const words = state.words.toLowerCase().split(/\s+/).filter(Boolean);
       // Which cells hold a word is asked once per different cell, not per row.
-      const holding = words.map((word) => cells.map((column) => column.map(([said]) => said.toLowerCase().includes(word))));
+      const holding = words.map(holdersOf);
       let found = rows.filter((row) =>
         [...state.wanted].every(([at, value]) => text(row, at) === value) &&
         holding.every((column) => row.some((cell, at) => column[at][cell])));
