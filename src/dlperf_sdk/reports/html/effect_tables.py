@@ -72,7 +72,7 @@ def tabulate_answers(named: Sequence[tuple[str, Effect]], precision_hint: str = 
         )
     columns = (
         Column("effect", key=True),
-        Column("ratio"),
+        Column("ratio", whole=True),
         *([Column("95 % interval", right=True)] if has_intervals else []),
         Column("how certain"),
         Column("all pairs are of"),
