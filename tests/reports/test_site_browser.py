@@ -74,6 +74,8 @@ def test_from_the_search_to_a_case_to_a_report_and_back(page, index):
 
 def test_cases_can_be_filtered_and_sorted(page):
     cases = page.locator(".sortable").first
+    if page.viewport_size["width"] < 500:
+        cases.get_by_role("button", name="Filter and sort").click()
     cases.get_by_label("state").select_option("slower")
     cases.get_by_text("1 found of 6").wait_for()
     cases.get_by_label("state").select_option("")

@@ -271,7 +271,7 @@
   };
   for (const folded of document.querySelectorAll("details")) folded.addEventListener("toggle", drawVisible);
   // The contents mark the section that is read.
-  const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
+  const links = new Map([...document.querySelectorAll('nav a[href^="#"]')].map((link) => [link.hash.slice(1), link]));
   const watch = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) {
       if (isIntersecting) links.get(target.id).setAttribute("aria-current", "true");
