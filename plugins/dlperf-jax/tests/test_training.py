@@ -107,6 +107,14 @@ def test_a_gpu_may_round_products_unless_they_are_of_the_highest_precision():
     assert found == {"highest": False, "tensorfloat32": True}
 
 
+@pytest.mark.parametrize("precision", ["amp-fp16", "amp-bf16", "fp16"])
+def test_a_gpu_cannot_round_narrower_products_to_tf32(make_trainer, precision):
+    with jax.default_matmul_precision(None):  # as the runtime leaves it for these precisions
+        trainer = make_trainer("bert-base", precision=precision)
+        trainer.request = trainer.request._replace(device="cuda")
+        assert trainer.observed()["precision"] == precision
+
+
 def test_weights_in_float16_are_the_masters_rounded(make_trainer):
     trainer = make_trainer("resnet50", precision="fp16")
     stored = trainer._store_weights(trainer.state["weights"], PRECISIONS["fp16"].weights)

@@ -5,6 +5,8 @@ import contextlib
 import jax
 from jax import lax
 
+from dlperf_jax.worker.precisions import FLOAT32
+
 PRODUCTS = frozenset({"conv_general_dilated", "dot_general"})
 """Names of JAX's primitives for convolutions and matrix products."""
 
@@ -42,7 +44,11 @@ def allows_tf32(products, device):
     `products` are equations, as `find_products` yields them; `device` is the kind of device.
     """
     exact = {lax.Precision.HIGHEST, (lax.Precision.HIGHEST, lax.Precision.HIGHEST)}
-    return device == "cuda" and any(product.params["precision"] not in exact for product in products)
+    return device == "cuda" and any(
+        operand.aval.dtype == FLOAT32 and product.params["precision"] not in exact
+        for product in products
+        for operand in product.invars
+    )
 
 
 @contextlib.contextmanager
