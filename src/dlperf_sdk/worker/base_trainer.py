@@ -87,7 +87,8 @@ class BaseTrainer(TrainerHooks):
     def load_canonical_weights(self, parameters: Mapping[str, Any]) -> None:
         """Set the network's trainable parameters to the canonical weights, and keep the mapping in `assigned`.
 
-        Every replica sets its own parameters instead of copying another's: so equal digests at the end are evidence.
+        Every replica sets its own parameters and copies none from another replica. Equal digests at the end are
+        therefore evidence that the replicas were synchronized.
 
         Args:
             parameters: The framework's parameters, as `assign` takes them, by the manifest's names.
@@ -176,7 +177,7 @@ class BaseTrainer(TrainerHooks):
         return max((loader.prefetched for loader in self.loaders), default=0)
 
     def input_counts(self) -> Optional[InputCounts]:
-        """Return the sums of what the threads of this process that queue batches have done; None without threads."""
+        """Return the counts of this process's threads that queue batches, summed; None without such threads."""
         counts = [loader.counts for loader in self.loaders if loader.counts is not None]
         return InputCounts(*map(sum, zip(*counts))) if counts else None
 
@@ -185,7 +186,7 @@ class BaseTrainer(TrainerHooks):
     def step(self, batch: Any) -> Step:
         """Enqueue one optimization step over all micro-batches, without waiting for the device.
 
-        The schedule sets its learning rate.
+        `schedule.learning_rate` determines the step's learning rate.
 
         Args:
             batch: A batch that `place` or `receive` returned.
@@ -197,15 +198,15 @@ class BaseTrainer(TrainerHooks):
         return Step(self.train(batch, rate), samples, self.labels(batch))
 
     def train(self, batch: Any, rate: float) -> Any:
-        """Run one step: add up the gradients of all micro-batches, and update the weights.
-
-        Return the handle of the loss.
-
-        The handle is the sum of what `backward` returned: the mean loss over the batch, one value per replica.
+        """Enqueue one step: add up the gradients of all micro-batches, and update the weights.
 
         Args:
             batch: A batch that `place` or `receive` returned.
             rate: Learning rate of this step.
+
+        Returns:
+            The handle of the loss: the sum of what `backward` returned for the micro-batches, which is the mean loss
+            over the batch, one value per replica.
         """
         self.set_learning_rate(rate)
         self.clear_gradients()
@@ -221,9 +222,8 @@ class BaseTrainer(TrainerHooks):
     def backward(self, piece: Any, parts: int, is_last: bool) -> Any:
         """Add the gradients of one micro-batch to those accumulated so far, and return its loss divided by `parts`.
 
-        After the last micro-batch the gradients are those of the whole batch, averaged over the replicas, unless
-        `update` averages them. The returned loss is not scaled. It has memory of its own, which no later step writes
-        to.
+        After the last micro-batch, the gradients are those of the whole batch. They are then also averaged over the
+        replicas, unless `update` does this. The returned loss is not scaled. No later step may overwrite its memory.
 
         Args:
             piece: One of the parts that `micro_batches` returned.
@@ -252,7 +252,7 @@ class BaseTrainer(TrainerHooks):
     def skipped_steps(self) -> int:
         """Return the number of steps so far whose update the loss scaler skipped because a gradient was not finite.
 
-        Waits until the device has computed it, if the framework counts there.
+        If the framework keeps this count on the device, wait until the device has computed it.
         """
         return int(self.skipped)
 
@@ -284,7 +284,7 @@ class BaseTrainer(TrainerHooks):
     def name_precision(self, weights: Iterable[Any], tf32: bool) -> Optional[str]:
         """Return the name of the precision in effect, from the types of weights and of `product_types`.
 
-        Several names, or types of no known precision, are joined with "+": see `precision.name_precision`.
+        For several types, or types that are in no precision, see `precision.name_precision`.
 
         Args:
             weights: Data types of the weights of convolutions and linear layers, as the network holds them.
@@ -298,9 +298,10 @@ class BaseTrainer(TrainerHooks):
         return name_precision(self.precisions, weights, self.product_types, tf32)
 
     def observed(self) -> Dict[str, Any]:
-        """Return the settings in effect: what `observe_settings` knows, `accumulation` as requested, and `data`.
+        """Return the settings in effect: the known ones of `observe_settings`, `accumulation`, and `data`.
 
-        `data` holds the facts of the loader whose replica has the fewest samples; without loaders it is absent.
+        `accumulation` is the request's. `data` holds the facts of the loader whose replica has the fewest samples;
+        without loaders it is absent.
         """
         observed = {name: value for name, value in self.observe_settings().items() if value is not None}
         observed["accumulation"] = self.request.accumulation

@@ -51,7 +51,7 @@ class TrainerHooks(Trainer):
         """Return the loss of one replica's micro-batch, a scalar on the device: the mean over its samples.
 
         Args:
-            outputs: What `outputs` returned for the micro-batch, perhaps widened to float32.
+            outputs: What `outputs` returned for the micro-batch; a framework's trainer may convert it to float32 first.
             batch: The model's inputs by name, on the device.
         """
         raise NotImplementedError("a model's trainer implements loss()")
@@ -113,10 +113,10 @@ class TrainerHooks(Trainer):
         return {name: values[start:stop] for name, values in batch.items()}
 
     def labels(self, batch: Any) -> Any:
-        """Return a handle for `read_labels`: the input of a batch on the devices that tells samples apart.
+        """Return a handle for `read_labels`: the batch's input that the model marks `is_label`, on the devices.
 
-        The handle is None, which means unknown, if the model names no such input or `batch` is None. It is kept
-        until the window is over. So it must have memory of its own, which no later batch overwrites.
+        The handle is None, which stands for unknown labels, if the model marks no input or `batch` is None. It is kept
+        until the window is over, so no later batch may overwrite its memory.
         """
         return None if batch is None or self.label_name is None else batch[self.label_name]
 
@@ -151,39 +151,42 @@ class TrainerHooks(Trainer):
     def scale_loss(self, loss: Any) -> Any:
         """Return the loss times the request's constant loss scale: the value from which the backward pass starts.
 
-        A framework's trainer that has a loss scaler multiplies by the scaler's factor as well.
+        A framework's trainer with a loss scaler also multiplies by the scaler's present scale.
         """
         return loss if self.loss_scale == 1 else loss * self.loss_scale
 
     def defer_synchronization(self) -> ContextManager[Any]:
         """Return a context in which backward passes do not synchronize gradients with other replicas.
 
-        By default the context does nothing: enough if `update` synchronizes the gradients.
+        By default the context does nothing, which is right for a framework whose `update` synchronizes the gradients.
         """
         return contextlib.nullcontext()
 
     def update(self) -> None:
         """Clip the gradients, and update the weights of every replica.
 
-        Gradients that `backward` has not averaged over the replicas are averaged here. Before clipping, the
-        gradients are divided by the loss scale. The norm is clipped to the optimizer's `clip_norm`, if it has one.
-        If the precision uses a loss scaler and a gradient is not finite, nothing is updated and `skipped` grows by
-        one.
+        The order is:
+
+        1. Average the gradients over the replicas, unless `backward` has done so.
+        2. Divide them by the loss scale.
+        3. Clip their global norm to the optimizer's `clip_norm`, unless that is None or absent.
+        4. Update the weights. If the precision uses a loss scaler and a gradient is not finite, update nothing and add
+           1 to `skipped` instead.
         """
         raise NotImplementedError("a framework's trainer implements update()")
 
     def reset_optimizer(self) -> None:
         """Set moments, step counts and the loss scale to their values before the first step.
 
-        The optimizer stays the same object, and what was compiled for it stays in use.
+        The optimizer stays the same object, and code that was compiled for it stays in use.
         """
         raise NotImplementedError("a framework's trainer implements reset_optimizer()")
 
     def read_loss(self, loss: Any) -> List[float]:
         """Return the loss behind a handle of `train`, one per replica of this process.
 
-        The default serves a process with one replica. Waits until the device has computed it. Called after the clock
-        stopped.
+        Wait until the device has computed the loss. The default serves a process with one replica. Called after the
+        clock stopped.
         """
         return [float(loss)]
 
@@ -192,15 +195,14 @@ class TrainerHooks(Trainer):
     def outputs_and_references(self) -> Tuple[Iterable[Any], Iterable[Any]]:
         """Compute the logits of the canonical batch's first micro-batch twice; `deviation` compares both.
 
-        Batch norm uses the batch's statistics, and its running statistics stay as they are. `deviation` has set
-        `dropout` to zero; dropout layers that do not read it are switched off here. Outputs of layers and of the
-        network that show the data types in effect are passed to `note_output`, unless `observe_settings` finds these
-        types otherwise.
+        Batch norm uses the batch's statistics, and its running statistics do not change. `deviation` has set `dropout`
+        to zero; this method must disable dropout layers that do not read `dropout`. It must pass outputs that have the
+        data types in effect to `note_output`, unless `observe_settings` sets `product_types` itself.
 
         Returns:
             The logits as `step` computes them, with its kernels and compiler; and the logits of the same weights in
-            plain fp32, without TF32. Both have one entry per head (and replica, if all replicas here are computed),
-            in the same order and as `widen` takes them.
+            plain fp32, without TF32. Both have one entry per head, or per head and replica if several replicas are
+            computed. The order is the same in both, and each entry is an argument for `widen`.
         """
         raise NotImplementedError("a framework's trainer implements outputs_and_references()")
 
