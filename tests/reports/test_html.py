@@ -27,12 +27,12 @@ from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports import collection_page, html, markdown, sweeps
 from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
 from dlperf_sdk.reports.html import (
-    chart_parts,
     collection,
     effects,
     embed,
     line_charts,
     measured,
+    palette,
     rates,
     render,
     scaling,
@@ -249,7 +249,7 @@ def luminance(color):
 def test_the_colors_of_plots_stand_out_on_light_and_dark_paper():
     papers = set(re.findall(r"--paper: (#[0-9a-f]{6})", render._file("style.css")))
     assert len(papers) == 2
-    for color in chart_parts.COLORS:
+    for color in palette.COLORS:
         for paper in papers:
             bright, dim = sorted((luminance(color), luminance(paper)), reverse=True)
             assert (bright + 0.05) / (dim + 0.05) >= 3, (color, paper)
@@ -321,12 +321,12 @@ def test_the_series_that_are_drawn_are_those_that_reach_furthest_and_the_fastest
     )
     (of,) = [item for item in actual if item.title == "resnet50, 128 per device"]
     series = scaling.series_of(of)
-    assert len(series) > chart_parts.MOST_SERIES
+    assert len(series) > palette.MOST_SERIES
     last = [one_series.points[-1].merged.case for one_series in series]
     assert [(case.topology.devices, case.throughput) for case in last] == sorted(
         ((case.topology.devices, case.throughput) for case in last), reverse=True
     )
-    assert "oneflow" in {case.facts["framework"] for case in last[: chart_parts.MOST_SERIES]}
+    assert "oneflow" in {case.facts["framework"] for case in last[: palette.MOST_SERIES]}
 
 
 def test_strong_scaling_holds_the_global_batch():
@@ -515,7 +515,7 @@ def test_no_series_is_left_out_of_the_plots_and_none_is_named_worst_by_a_part_of
         assert throughputs.description.startswith(f"{len(names)} of 11 lines from 1 to 32 devices.")
         place = "" if worst in names else " (in another plot)"
         assert f"the worst {worst}{place} with 42.0%" in plot.description
-        assert len({row["series"] for row in plot.spec["data"]["values"]}) <= chart_parts.MOST_SERIES
+        assert len({row["series"] for row in plot.spec["data"]["values"]}) <= palette.MOST_SERIES
         assert not any("amp-fp16" in row["series"] for row in plot.spec["data"]["values"])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from dlperf_sdk.reports.html.chart_parts import (
-    COLORS,
     Rows,
     color_of,
     finished_chart,
@@ -15,6 +14,7 @@ from dlperf_sdk.reports.html.chart_parts import (
     shape_of,
     tooltip_of,
 )
+from dlperf_sdk.reports.html.palette import COLORS
 
 
 def dots(rows: Rows, title: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Parts of plots: colors, symbols, axes, tooltips, and the finished Vega-Lite document.
+"""Parts of plots: layers, axes, tooltips, and the finished Vega-Lite document.
 
-One set of colors is visible on light and dark backgrounds. The page's style sheet determines everything else: fonts,
-axes, grid. Rows contain bare values, so no text of a result is ever evaluated as an expression.
+The page's palette determines the colors of series, its style sheet fonts, axes and grid. Rows contain bare values, so
+no text of a result is ever evaluated as an expression.
 """
 
 from __future__ import annotations
@@ -9,83 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
-
 from dlperf_sdk.reports.html.embed import text
+from dlperf_sdk.reports.html.palette import series_names
 
 if TYPE_CHECKING:
     import altair
 
-COLORS = (
-    "#3178c6",
-    "#c9660a",
-    "#2b8a3e",
-    "#8e5bd0",
-    "#d1383d",
-    "#0e8fa3",
-    "#c2418f",
-    "#8a6d4b",
-    "#6b7785",
-    "#7a8c12",
-)
-"""Colors of the series. Each has a contrast of at least 3:1 to the page's light and dark background (WCAG 2.2,
-1.4.11)."""
-_SHAPES = (
-    "circle",
-    "square",
-    "triangle-up",
-    "diamond",
-    "cross",
-    "triangle-down",
-    "triangle-right",
-    "triangle-left",
-)
-_PATHS = {
-    "circle": "M6 1a5 5 0 1 1 0 10a5 5 0 1 1 0 -10Z",
-    "square": "M1.5 1.5h9v9h-9Z",
-    "triangle-up": "M6 1L11 10.5H1Z",
-    "diamond": "M6 0.5L10.5 6L6 11.5L1.5 6Z",
-    "cross": "M4 1h4v3h3v4h-3v3h-4v-3h-3v-4h3Z",
-    "triangle-down": "M6 11L1 1.5H11Z",
-    "triangle-right": "M11 6L1.5 11V1Z",
-    "triangle-left": "M1 6L10.5 1V11Z",
-}
-"""Symbols of the legend, in a square of 12 units."""
 HEIGHT = 300
 """Height of a line plot in pixels."""
 _STEP = 30
 """Height of a row in pixels."""
 
-MOST_SERIES = len(COLORS)
-"""Maximum number of lines in a plot."""
-
 Rows = Sequence[Mapping[str, Any]]
-
-
-@frozen
-class LegendEntry:
-    """A series in the legend of a plot."""
-
-    name: str
-    """Name of the series."""
-    color: str
-    path: str
-    """SVG path of its symbol, in a square of 12 units."""
-
-
-def legend(spec: Mapping[str, Any]) -> tuple[LegendEntry, ...]:
-    """Return the entries of a plot's legend, in the order of its rows; empty with fewer than two series.
-
-    Args:
-        spec: The Vega-Lite document, as `finished_chart` returns it.
-    """
-    names = _names([row for row in spec["data"]["values"] if "series" in row])
-    if len(names) < 2:
-        return ()
-    return tuple(
-        LegendEntry(name, COLORS[index % len(COLORS)], _PATHS[_SHAPES[index % len(_SHAPES)]])
-        for index, name in enumerate(names)
-    )
 
 
 def lines_of(base: altair.Chart, y: altair.Y, rows: Rows) -> list[altair.Chart]:
@@ -195,26 +130,18 @@ def label_axis(rows: Rows) -> altair.Y:
     return alt.Y("label:N", title=None, sort=order, axis=alt.Axis(domain=False, ticks=False))
 
 
-def _names(rows: Rows) -> list[str]:
-    return list(dict.fromkeys(text(row["series"]) for row in rows))
-
-
 def color_of(rows: Rows) -> altair.Color:
-    """Return the encoding that gives each series of the rows a color. After ten series the colors repeat."""
+    """Return the encoding of the color by series. The page's `Palette` determines the colors."""
     import altair as alt
 
-    names = _names(rows)
-    scale = alt.Scale(domain=names, range=[COLORS[i % len(COLORS)] for i in range(len(names))])
-    return alt.Color("series:N", scale=scale, legend=None)
+    return alt.Color("series:N", scale=alt.Scale(domain=series_names(rows)), legend=None)
 
 
 def shape_of(rows: Rows) -> altair.Shape:
-    """Return the encoding that gives each series of the rows a symbol. After eight series the symbols repeat."""
+    """Return the encoding of the symbol by series. The page's `Palette` determines the symbols."""
     import altair as alt
 
-    names = _names(rows)
-    scale = alt.Scale(domain=names, range=[_SHAPES[i % len(_SHAPES)] for i in range(len(names))])
-    return alt.Shape("series:N", scale=scale, legend=None)
+    return alt.Shape("series:N", scale=alt.Scale(domain=series_names(rows)), legend=None)
 
 
 def tooltip_of(rows: Rows, **named: str) -> list[altair.Tooltip]:

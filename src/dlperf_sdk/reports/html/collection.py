@@ -168,7 +168,7 @@ def _figures(figures: Figures, candidates: Sequence[Case]) -> Section:
     table = Table(
         tuple(columns[index] for index in visible),
         tuple(tuple(row[index] for index in visible) for row in rows),
-        f"{format_count(len(figures), 'figure')}, each with the document and the line that it stands in",
+        "Each figure with the document and the line that it stands in",
     )
     filters = (
         "framework",

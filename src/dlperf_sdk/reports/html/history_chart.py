@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlperf_sdk.reports.html.chart_parts import COLORS, HEIGHT, Rows, finished_chart, tooltip_of
+from dlperf_sdk.reports.html.chart_parts import HEIGHT, Rows, finished_chart, tooltip_of
+from dlperf_sdk.reports.html.palette import COLORS
 
 _LEVEL_COLOR = COLORS[1]
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from dlperf_sdk.errors import UsageError
 from dlperf_sdk.reports.blocks import Heading, Labels, Notes, Paragraph, Table
-from dlperf_sdk.reports.html import chart_parts, embed
+from dlperf_sdk.reports.html import embed
 from dlperf_sdk.reports.html.page import Abreast, Choice, Folded, Page, Plot, Sortable
+from dlperf_sdk.reports.html.palette import Palette
 
 if TYPE_CHECKING:
     import jinja2
@@ -45,6 +46,7 @@ def document(page: Page, plot_library: str = "") -> str:
             library=plot_library if plotted else "",
             scripts=[Markup(script) for script in embedded],  # noqa: S704
             number=_Numbers(),
+            palette=Palette(),
         )
     )
 
@@ -65,11 +67,9 @@ def _environment() -> jinja2.Environment:
     for kind in _KINDS:
         environment.tests[kind.__name__.lower()] = _is(kind)
     environment.filters["json"] = lambda value: Markup(embed.to_json(value))  # noqa: S704 - escaped there
-    environment.filters["legend"] = chart_parts.legend
     environment.globals |= {
         "classes": embed.classes,
         "filters": embed.filters,
-        "legend": chart_parts.legend,
         "rows": embed.rows,
         "text": embed.text,
     }

@@ -11,9 +11,9 @@ from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.analysis.scaling import Scaling
 from dlperf_sdk.reports.blocks import Notes
 from dlperf_sdk.reports.html import line_charts
-from dlperf_sdk.reports.html.chart_parts import MOST_SERIES
 from dlperf_sdk.reports.html.forecast import Forecast, forecasts
 from dlperf_sdk.reports.html.page import Abreast, Folded, Item, Plot, Section
+from dlperf_sdk.reports.html.palette import MOST_SERIES
 from dlperf_sdk.reports.html.rates import MAX_WORKLOADS, choose_workload
 from dlperf_sdk.reports.html.scaling_series import Series, series_of
 from dlperf_sdk.reports.html.scaling_tables import (

@@ -10,8 +10,8 @@ from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Paragraph, Table
 from dlperf_sdk.reports.html import line_charts
-from dlperf_sdk.reports.html.chart_parts import MOST_SERIES
 from dlperf_sdk.reports.html.page import Abreast, Plot, Section
+from dlperf_sdk.reports.html.palette import MOST_SERIES
 from dlperf_sdk.reports.html.rates import MAX_WORKLOADS, choose_workload
 from dlperf_sdk.reports.numbers import Scale, common_scale, format_count, quantity
 from dlperf_sdk.reports.series import Merged, labels
