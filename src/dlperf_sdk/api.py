@@ -232,7 +232,7 @@ def campaign(
         The outcome, with the progress of each case. Failed cases are in it, too.
 
     Raises:
-        UsageError: the campaign has mistakes (the message names file and line), none of its cases can be run
+        UsageError: the campaign is invalid (the message names file and line), none of its cases can be run
             here, or the directory cannot be written or already contains a campaign; also any subclass. Nothing
             was started.
         PluginError: a plugin that is needed does not work.

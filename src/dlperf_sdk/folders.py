@@ -47,8 +47,8 @@ def cache() -> Path:
         folder = Path("~/.cache/dlperf")
     if str(folder).startswith("~"):
         raise Unavailable(
-            f"There is no place for what is kept between runs: {folder} is in a home directory, and the system knows "
-            "none. Set DLPERF_CACHE_DIR to a folder that you can write to."
+            f"The cache folder {folder} is in a home directory, and the system has no home directory for this "
+            "user. Set DLPERF_CACHE_DIR to a folder that you can write to."
         )
     return folder.absolute()
 

@@ -599,7 +599,7 @@ def test_each_case_and_refusal_has_its_line(tmp_path, capfd):
 @pytest.mark.parametrize(
     ("field", "values", "output"),
     [
-        ("env", ({}, {"GLOO_SOCKET_IFNAME": "lo"}), "The variable GLOO_SOCKET_IFNAME tells each worker"),
+        ("env", ({}, {"GLOO_SOCKET_IFNAME": "lo"}), "The variable GLOO_SOCKET_IFNAME is set by the plugin"),
         ("data", ("synthetic", "synthetic:here"), "takes no folder"),
         ("options.packed_qkv", (True, 1), "must be true or false"),
     ],

@@ -436,7 +436,7 @@ def test_failed_cases_are_retried_on_request(tmp_path, done):
     stored = open_campaign(directory)
     result = stored.store.load(again)
     assert result.status == "out-of-memory"
-    assert any("Tried again, as was asked for" in note for note in result.notes)
+    assert any("Retried as requested" in note for note in result.notes)
     assert [attempt.attempt for attempt in stored.store.recover(again).attempts] == [1, 2]
     received = events_of_resuming(directory, retry=["failed"])
     tried = [before[entry["case"]] for entry in received if entry["event"] == "retried"]
@@ -461,9 +461,9 @@ def test_a_retry_that_was_killed_is_gone_on_with(tmp_path, done):
 def test_command_retries_failures_of_known_kinds(tmp_path, done, capfd):
     directory = damaged(tmp_path / "it", done)
     assert main(["campaign", "resume", str(directory), "--retry", "unsupported", "out-of-memory"]) == 5
-    assert capfd.readouterr().err.count("Tried again, as was asked for") == 2
+    assert capfd.readouterr().err.count("Retried as requested") == 2
     assert main(["campaign", "resume", str(directory), "--retry", "lost-node"]) == 5
-    assert "No case has ended in lost-node: nothing is tried again." in capfd.readouterr().err
+    assert "No case has ended in lost-node: no case is retried." in capfd.readouterr().err
     assert main(["campaign", "resume", str(directory), "--retry", "timout"]) == 2
     assert "Did you mean 'timeout'" in capfd.readouterr().err
 

@@ -353,7 +353,7 @@ def test_case_is_kept_if_the_vocabulary_is_cased(tmp_path):
         (["[PAD]", "a"], r"lacks \[UNK\], \[CLS\], \[SEP\], \[MASK\]"),
         ([*_BERT_PIECES, "cat"], r"Line 16 .* doubles line 8 \('cat'\)"),
         ([*_BERT_PIECES, "", "x"], "Line 16 .* is empty"),
-        (list(wordpiece.SPECIAL), "nothing but special pieces"),
+        (list(wordpiece.SPECIAL), "contains only special pieces"),
     ],
 )
 def test_broken_vocabularies(tmp_path, lines, message):

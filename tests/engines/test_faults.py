@@ -322,7 +322,7 @@ def test_a_node_that_another_one_cannot_reach(bench, launcher):
         node.run("ip", "route", "del", "prohibit", bench.cluster.nodes[2].address)
     bench.add_outcome("node 1 cannot connect to node 2", launcher, problem, started_at)
     assert (problem["kind"], problem["node"]) == ("unavailable", 1)
-    assert "From node 1 (n2) nobody can connect to node 2 (n3)" in problem["message"]
+    assert "node 1 (n2) cannot connect to node 2 (n3)" in problem["message"]
 
 
 @pytest.mark.fault_matrix

@@ -312,7 +312,7 @@ def test_the_frameworks_options_reach_the_layout_of_processes():
 
 
 def test_only_the_plugin_defines_worker_identity():
-    with pytest.raises(SpecError, match="The variable RANK tells each worker of torch"):
+    with pytest.raises(SpecError, match="The variable RANK is set by the plugin for each worker of torch"):
         plan("torch", "resnet50", topology="1n2d", env={"NCCL_DEBUG": "INFO", "RANK": "3"})
 
 

@@ -320,7 +320,9 @@ def test_probe_leaves_nothing(store):
 def test_a_file_where_the_directory_should_be(tmp_path):
     (tmp_path / "file").touch()
     for directory in (tmp_path / "file", tmp_path / "file" / "results"):
-        with pytest.raises(StoreError, match=r"cannot be written.*is no directory; choose one with --output"):
+        with pytest.raises(
+            StoreError, match=r"cannot be written.*is not a directory; choose one with --output"
+        ):
             ResultStore(directory).probe()
         with pytest.raises(StoreError, match=str(tmp_path / "file")):
             ResultStore(directory).open_run("run-1")
@@ -468,12 +470,12 @@ def test_links_are_not_written_through(store, tmp_path):
     run = store.open_run("run-1")
 
     (run.path / "attempts").symlink_to(outside)
-    with pytest.raises(StoreError, match="symbolic link stands there"):
+    with pytest.raises(StoreError, match="the path is a symbolic link"):
         run.write_attempt(event())
     (run.path / "attempts").unlink()
     (run.path / "attempts").mkdir()
     (run.path / "attempts/1").symlink_to(outside)
-    with pytest.raises(StoreError, match="symbolic link stands there"):
+    with pytest.raises(StoreError, match="the path is a symbolic link"):
         run.write_attempt(event())
 
     # A link where the file itself should be is replaced, not followed.
@@ -485,7 +487,7 @@ def test_links_are_not_written_through(store, tmp_path):
     (store.directory / "run-2").symlink_to(outside)
     with pytest.raises(StoreError, match="already a run"):
         store.open_run("run-2")
-    with pytest.raises(StoreError, match="symbolic link stands there"):
+    with pytest.raises(StoreError, match="the path is a symbolic link"):
         store.reopen_run("run-2").write_spec(SPEC)
     assert tree(outside) == ["precious"]
     assert (outside / "precious").read_text() == "mine"

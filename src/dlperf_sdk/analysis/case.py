@@ -41,7 +41,7 @@ def _throughput(case: Case, _: Any, value: Any) -> None:
         raise AnalysisError(f"The throughput of {case.name} is {value}; it must be finite, and above 0.")
     if not MIN_THROUGHPUT <= value <= MAX_THROUGHPUT:
         raise AnalysisError(
-            f"The throughput of {case.name} is {value}, which nothing has; it must lie between "
+            f"The throughput of {case.name} is {value}, which is impossible; it must lie between "
             f"{MIN_THROUGHPUT:g} and {MAX_THROUGHPUT:g}."
         )
 

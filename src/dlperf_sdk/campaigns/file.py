@@ -57,7 +57,7 @@ def load_campaign(source: str | Path) -> Campaign:
     """Load a campaign from a file or a preset, `preset:NAME`.
 
     Raises:
-        CampaignError: the file, or one that it extends, has mistakes. The message has a line for each,
+        CampaignError: the file, or one that it extends, is invalid. The message has a line for each,
             `FILE:LINE: …`.
         DocumentError: a file cannot be read or parsed.
         UnknownName: there is no such preset; or the source has no suffix and is no file.
@@ -179,7 +179,7 @@ def _load_extended(text: _Text, ancestors: tuple[Path, ...]) -> list[Path]:
             chain = " → ".join(str(ancestor) for ancestor in (*ancestors, path))
             raise text.refusal(UsageError(f"The files extend each other in a circle: {chain}."), *place)
         if not is_file:
-            raise text.refusal(UsageError(f"It extends {name}, and there is no such file."), *place)
+            raise text.refusal(UsageError(f"It extends {name}, but there is no such file."), *place)
         paths.append(path)
     return paths
 

@@ -46,12 +46,12 @@ def baseline_cases(candidates: Sequence[RunSpec], baseline: str | Mapping[str, A
 
     Args:
         candidates: The cases of the candidate.
-        baseline: What is different in the baseline. A mapping: fields to change in each case. A text: a spec
+        baseline: What is different in the baseline. A mapping: fields to change in each case. A string: a spec
             file, a campaign file or a preset with as many cases; the path of an interpreter or of an
             environment's folder; or the name of a managed environment.
 
     Raises:
-        UsageError: the baseline does not fit the candidates, or its file has mistakes.
+        UsageError: the baseline does not fit the candidates, or its file is invalid.
         UnknownName: the baseline is none of these, or a field does not exist.
     """
     if isinstance(baseline, Mapping):

@@ -147,7 +147,7 @@ def _reopen(session: Session, kinds: Iterable[str]) -> None:
     kinds = sorted(kinds)
     failed = find_failed(session.cases, kinds)
     for id in failed:
-        note = f"Tried again, as was asked for, after it had ended in {session.cases[id].status}."
+        note = f"Retried as requested: the earlier attempt ended in {session.cases[id].status}."
         session.write("retried", case=id, notes=[note])
     if kinds and not failed:
         session.write("nothing-to-retry", kinds=kinds)

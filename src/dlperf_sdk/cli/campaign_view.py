@@ -230,7 +230,7 @@ def _warnings(case: str, entry: Mapping[str, Any]) -> list[str]:
         case "retried":
             return [f"{case}: {entry['notes'][0]}"]
         case "nothing-to-retry":
-            return [f"No case has ended in {' or '.join(entry['kinds'])}: nothing is tried again."]
+            return [f"No case has ended in {' or '.join(entry['kinds'])}: no case is retried."]
         case "interrupted":
             return ["Interrupted; what is finished is kept."]
     return []

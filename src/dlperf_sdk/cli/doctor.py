@@ -200,7 +200,7 @@ def _gpus() -> Iterator[Finding]:
                 f"gpu {gpu.number}",
                 ADVICE,
                 f"{detail}; held by {users}",
-                f"GPU {gpu.number}: end what holds it, or take another.",
+                f"GPU {gpu.number}: end the processes that use it, or choose another GPU.",
             )
         else:
             yield Finding(f"gpu {gpu.number}", GOOD, f"{detail}; idle")

@@ -30,7 +30,7 @@ def measure_interleaved(
         quiet: True to show no progress.
 
     Raises:
-        UsageError: a side cannot be understood, the two are not comparable, or the directory cannot be used; also
+        UsageError: a side is invalid, the two are not comparable, or the directory cannot be used; also
             any subclass. Nothing was started.
         PluginError: a plugin that is needed does not work.
         Unavailable: the directory could no longer be written.

@@ -53,7 +53,7 @@ def make_sweep(case: str, model: str | None, flags: dict[str, Any], *, trace: bo
         trace: True for an extra attempt of every case under its framework's profiler.
 
     Raises:
-        UsageError: the first combination describes no case; also any subclass.
+        UsageError: the first combination is not a valid case; also subclasses of `UsageError`.
         PluginError: a plugin whose options are set cannot be used.
     """
     from dlperf_sdk.campaigns.campaign import make_campaign

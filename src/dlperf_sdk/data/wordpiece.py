@@ -71,7 +71,7 @@ def read_vocabulary(path: Path) -> tuple[str, ...]:
         )
     if len(lines) == len(SPECIAL):
         raise DocumentError(
-            f"The vocabulary {path} holds nothing but special pieces. Add words, or remove it."
+            f"The vocabulary {path} contains only special pieces. Add words, or remove the file."
         )
     return tuple(pieces)
 

@@ -173,7 +173,7 @@ def _yaml(text: str) -> Any:
         position = mark or start
         raise _Misread("YAML", reason, 1 if position is None else position.line + 1) from None
     except yaml.reader.ReaderError as error:
-        reason = f"it holds the character U+{ord(text[error.position]):04X}, which no text has"
+        reason = f"it contains the character U+{ord(text[error.position]):04X}, which YAML does not allow"
         raise _Misread("YAML", reason, text.count("\n", 0, error.position) + 1) from None
 
 

@@ -93,7 +93,7 @@ def prepare(
 
     Raises:
         EnvironmentFailed: There is no usable environment, and none can be made; the message says what to do.
-        PluginError: The plugin's specification cannot be understood, or its lock file cannot be read.
+        PluginError: The plugin's specification is invalid, or its lock file cannot be read.
     """
     from dlperf_sdk.environments import container, given, interpreters, managed, probe
 

@@ -266,8 +266,8 @@ def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
     problems = probe.list_unmet(recipe.requirements, recipe.device, facts)
     if problems:
         raise EnvironmentFailed(
-            f"The environment of {recipe.framework} for {recipe.device} was installed, and yet does not have "
-            f"what was asked for: {'; '.join(problems)}. It was removed again. The plugin's lock and "
+            f"The environment of {recipe.framework} for {recipe.device} was installed, but does not meet "
+            f"its requirements: {'; '.join(problems)}. The environment was removed. The plugin's lock and "
             "requirements disagree, or the index holds a broken distribution."
         )
     metadata = Marker(

@@ -143,13 +143,13 @@ def probe_facts(path: Path, environ: Mapping[str, str]) -> Facts:
     except subprocess.CalledProcessError as error:
         last = (error.stderr.decode("utf-8", "replace").strip().splitlines() or ["nothing on stderr"])[-1]
         raise EnvironmentFailed(
-            f"The interpreter {path} was asked what is installed in it and ended with exit code "
+            f"Listing the packages of the interpreter {path} failed with exit code "
             f"{error.returncode}: {redact(last)}. Check that it runs (`{path} -c 'import sys'`), or name "
             "another one with --python PATH."
         ) from error
     except (OSError, subprocess.SubprocessError, IndexError, KeyError, TypeError, ValueError) as error:
         raise EnvironmentFailed(
-            f"The interpreter {path} was asked what is installed in it and did not answer: "
+            f"The packages of the interpreter {path} could not be listed: "
             f"{redact(str(error))}. Check that it runs, or name another one with --python PATH."
         ) from error
 

@@ -68,7 +68,7 @@ class Case(CaseRecord):
             refusal: The failure of a case that cannot be run, which is not planned; None for any other case.
 
         Raises:
-            UsageError: The case cannot be understood, or the store cannot be written.
+            UsageError: The case is invalid, or the store cannot be written.
             PluginError: A plugin does not work.
         """
         plan, failure = None, refusal

@@ -74,7 +74,7 @@ def prepare_case(plan: Plan, environment_from: Environment | None, report: Repor
         RunFailed: The environment cannot be had (EnvironmentFailed), or the data cannot be used (Unavailable).
         DocumentError: The lock of the earlier environment is malformed.
         SpecError: A requested variable has only a hash as its value.
-        PluginError: The plugin's specification of its environment cannot be understood.
+        PluginError: The plugin's specification of its environment is invalid.
     """
     variables = list_requested_variables(plan.spec)
     # Data first: a mistyped folder should fail before an environment of gigabytes is made.
@@ -124,7 +124,7 @@ def prepare_own_environment(plan: Plan, on_progress: Callable[[str], None]) -> P
     Raises:
         EnvironmentFailed: There is no usable environment, and none can be made.
         SpecError: A requested variable has only a hash as its value.
-        PluginError: The plugin's specification of its environment cannot be understood.
+        PluginError: The plugin's specification of its environment is invalid.
     """
     spec = plan.spec
     return environments.prepare(

@@ -177,7 +177,7 @@ def pack(spec: RunSpec, path: Path, registry: Registry | None = None) -> bundle.
         registry: The plugins; None for the installed ones.
 
     Raises:
-        UsageError: The case cannot be understood, its data lies in a folder of this machine, or it names a container.
+        UsageError: The case is invalid, its data lies in a folder of this machine, or it names a container.
         PluginError: A plugin does not work.
         RunFailed: The case cannot be run.
         OSError: The file cannot be written.

@@ -111,7 +111,7 @@ def verify(
         One verification per model that any of the frameworks implements.
 
     Raises:
-        UsageError: A framework, the model, the case, or a field cannot be understood; no framework is named; or the
+        UsageError: A framework, the model, the case, or a field is invalid; no framework is named; or the
             frameworks implement none of the models.
         PluginError: The model's or the launcher's plugin does not work.
         KeyboardInterrupt: Ctrl-C was pressed; all processes have ended.

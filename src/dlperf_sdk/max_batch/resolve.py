@@ -48,7 +48,7 @@ def begin_case(
     arguments are those of `Case.begin`.
 
     Raises:
-        UsageError: The case cannot be understood, or the store cannot be written.
+        UsageError: The case is invalid, or the store cannot be written.
         PluginError: A plugin does not work.
     """
     if store is not None:  # before the search, which takes minutes
@@ -85,7 +85,7 @@ def resolve_max_batch(
         With a failure, the batch size is `accumulation`, the smallest that the case can have.
 
     Raises:
-        UsageError: The case cannot be understood.
+        UsageError: The case is invalid.
         PluginError: A plugin that the case needs does not work.
         KeyboardInterrupt: Ctrl-C was pressed; all processes have ended.
     """

@@ -195,7 +195,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         processes = planned.placeholder_processes()
     for name in sorted(set(spec.env) & {name for process in processes for name in process.variables}):
         raise SpecError(
-            f"The variable {name} tells each worker of {framework.name} who and where it is, and the plugin sets it; "
-            f"take {name} out of `env`."
+            f"The variable {name} is set by the plugin for each worker of {framework.name}; "
+            f"remove {name} from `env`."
         )
     return planned

@@ -162,7 +162,7 @@ def check_allowed(
         names = dict.fromkeys(refused.values())
         raise SpecError(
             f"{source} {listed}. That decides which program is run here, what it loads, or which file is read, and "
-            "comes from a file that may be somebody else's. If you gave it yourself, or know it, repeat the command "
+            "comes from a file that you may not trust. If you wrote it yourself, or trust it, repeat the command "
             f"with {' '.join(f'--allow {name}' for name in names)} (in Python: allow={[*names]})."
         )
 

@@ -60,7 +60,7 @@ def result_to_dict(result: Result) -> dict[str, Any]:
     """Return a document of the schema `result`, with all records. It shares nothing mutable with the result.
 
     Raises:
-        TypeError: a plugin put a value into the result that JSON does not have.
+        TypeError: a plugin put a value into the result that JSON cannot represent.
         DocumentError: the result is in the store, and its records cannot be read.
     """
     return {"schema_version": RESULT_VERSION, **_fields(result)}
@@ -72,7 +72,7 @@ def result_to_dict_without_records(result: Result) -> dict[str, Any]:
     Records in the store are not read.
 
     Raises:
-        TypeError: a plugin put a value into the result that JSON does not have.
+        TypeError: a plugin put a value into the result that JSON cannot represent.
     """
     numbers = list(attempts_of(result.repeats))
     return {**result_to_dict(attrs.evolve(result, repeats=())), "repeats": numbers}
@@ -82,7 +82,7 @@ def record_to_dict(record: Record) -> dict[str, Any]:
     """Return the record as a document of the schema `worker-record`, the form in which trainers write it.
 
     Raises:
-        TypeError: the record holds a value that JSON does not have.
+        TypeError: the record holds a value that JSON cannot represent.
     """
     return {"schema_version": RECORD_VERSION, **_fields(record)}
 
@@ -217,7 +217,7 @@ def _check_failure(subject: str, status: str, failure: Mapping[str, Any] | None)
     kind = "ok" if failure is None else failure["kind"]
     if kind != status:
         raise DocumentError(
-            f"The {subject} contradicts itself: its status is {status!r}, its failure says {kind!r}."
+            f"The {subject} contradicts itself: its status is {status!r}, but the kind of its failure is {kind!r}."
         )
 
 

@@ -31,9 +31,9 @@ def explain_os_errors(path: Path, option: str = "--output") -> Iterator[None]:
             errno.ENOSPC: "make room on its disk",
             errno.EDQUOT: "make room in your quota",
             errno.EFBIG: "raise `ulimit -f`",
-            errno.EEXIST: f"what stands there is no directory; choose one with {option}",
-            errno.ENOTDIR: f"part of it is no directory; choose one with {option}",
-            errno.ELOOP: "a symbolic link stands there, and results are not written through links: remove it",
+            errno.EEXIST: f"the path is not a directory; choose one with {option}",
+            errno.ENOTDIR: f"part of the path is not a directory; choose one with {option}",
+            errno.ELOOP: "the path is a symbolic link, and results are not written through links: remove it",
         }.get(error.errno or 0, f"choose another directory with {option}, or mend its permissions")
         raise StoreError(f"{path} cannot be written: {error.strerror or error}; {advice}.") from error
 

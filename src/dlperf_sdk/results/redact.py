@@ -53,7 +53,7 @@ def redact_result(result: Result, hosts: Iterable[str] = (), users: Iterable[str
 
     Raises:
         DocumentError: the result's records cannot be read.
-        TypeError: the result holds a value that JSON does not have.
+        TypeError: the result holds a value that JSON cannot represent.
     """
     document = result_to_dict(result)
     words = _vocabulary(result)

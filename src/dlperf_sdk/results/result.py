@@ -320,7 +320,7 @@ class Result:
 
         Raises:
             DocumentError: the result is in the store, and its records cannot be read.
-            TypeError: a plugin put a value into the result that JSON does not have.
+            TypeError: a plugin put a value into the result that JSON cannot represent.
         """
         from dlperf_sdk.results.convert import result_to_dict
 

@@ -112,7 +112,7 @@ class RunDirectory:
 
         Raises:
             DocumentError: the result breaks its own schema, or records that must be copied cannot be read.
-            TypeError: the result holds a value that JSON does not have.
+            TypeError: the result holds a value that JSON cannot represent.
             StoreError: a file cannot be written.
         """
         numbers = attempts_of(result.repeats)

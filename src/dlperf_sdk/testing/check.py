@@ -114,7 +114,7 @@ def check(
         reason = f"{names} is in the name of none of them" if only else "all are left out"
         raise UsageError(f"The suite has no test to run: {reason}.")
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        raise RuntimeError(f"pytest ended with {code!r}; what it said is above")
+        raise RuntimeError(f"pytest ended with {code!r}; its output is above")
     return tuple(reporter.checks)
 
 

@@ -97,7 +97,7 @@ class ControllerHalf(FrameworkSubject):
         assert not missing, advice(
             f"{plugin.name} does not declare {', '.join(missing)}.",
             "the plainest case is what everything else is compared with",
-            "declare them in `capabilities`; `none` is how the framework trains where nobody asks for a compiler, also "
+            "declare them in `capabilities`; `none` is how the framework trains if no compiler is requested, also "
             "one that always compiles",
         )
 
@@ -174,7 +174,7 @@ class ControllerHalf(FrameworkSubject):
             for reference in (plan.runtime, plan.trainer, plan.processes):
                 path = reference.partition(":")[0].replace(".", "/")
                 assert {f"{path}.py", f"{path}/__init__.py"} & set(files), advice(
-                    f"{reference} is named, and there is no such file among what travels to the nodes.",
+                    f"{reference} is declared, but its file is not among those that are copied to the nodes.",
                     "the worker would end with ModuleNotFoundError",
                     "correct the name; a package beside the plugin's own is named in `packages`",
                 )
@@ -206,7 +206,7 @@ class ControllerHalf(FrameworkSubject):
                 pytest.skip(f"{kind} {value!r} may be for models that are not tried here: {refused}")
             assert not refused, advice(
                 f"The {kind} {value!r} is declared, and refused with every device and model, in these words: {refused}",
-                "what cannot be had is tried by no test, and nobody knows whether it works",
+                "a value that never runs cannot be tested",
                 "refuse what cannot run, and nothing else; take out of `capabilities` what never can; if it needs more "
                 "samples, raise `batch_size` (`--batch-size`)",
             )

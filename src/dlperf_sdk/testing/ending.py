@@ -47,7 +47,7 @@ class Ending(Training):
             if answer != (error == "MemoryError()")
         ]
         assert answers and not misjudged, advice(
-            f"`is_out_of_memory` says {', '.join(misjudged)}.",
+            f"`is_out_of_memory` returns {', '.join(misjudged)}.",
             "out of memory is a result (this batch size does not fit); a bug is not",
             "look for the framework's own exception, or the words it uses, and hand the rest to super()",
         )
@@ -61,7 +61,7 @@ class Ending(Training):
         """
         device = device_of(self.device, self.plugin)
         if device != "cpu":
-            pytest.skip(f"on {device} nothing bounds the memory that a step may take")
+            pytest.skip(f"on {device} the memory of a step cannot be limited")
         for times in LARGER:
             spec = self.select_accepted_spec(batch_size=times * self.batch_size)
             outcome = start(spec, self.registry, "exhaust", STARVING)

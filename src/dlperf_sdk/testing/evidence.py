@@ -53,7 +53,7 @@ class Evidence(Training):
         assert not accepted, advice(
             f"{describe(self.spec_of(cell))}: the worker half does not refuse the unknown name {NO_SETTING!r}: "
             + "; ".join(f"as {name}, {refusal or 'nothing is raised'}" for name, refusal in accepted.items()),
-            "a worker that falls back to another setting measures a case that nobody asked for",
+            "a worker that falls back to another setting measures another case than the requested one",
             "find it in a table with `dlperf_sdk.worker.unsupported.look_up`, as `BaseTrainer` does for precisions and "
             "data sources, and `Runtime` for its `strategies`",
         )

@@ -56,9 +56,9 @@ def check_leftovers(run: Callable[[Mapping[str, str]], object]) -> None:
         run({MARK: uuid.uuid4().hex})
         orphans = orphaned_segments(before)
     assert not orphans, advice(
-        f"After the run this shared memory is left, and no process has it: {', '.join(orphans[:10])}.",
-        "it is memory of the machine, until somebody removes it by hand",
-        "unlink it in `Runtime.stop`, or as soon as all that share it have it",
+        f"After the run these shared memory segments are left, and no process uses them: {', '.join(orphans[:10])}.",
+        "they occupy memory of the machine until they are removed by hand",
+        "unlink them in `Runtime.stop`, or as soon as all processes have opened them",
     )
 
 

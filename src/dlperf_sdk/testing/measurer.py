@@ -87,8 +87,8 @@ class MeasurerConformance(Conformance):
         empty = attrs.evolve(self._measure(), repeats=())
         metrics = self.plugin.summarize(empty)
         assert metrics == (), advice(
-            f"Of no repeats at all it says {metrics}.",
-            "what could not be measured is absent, never zero",
+            f"Without repeats it returns {metrics}.",
+            "a metric that was not measured must be absent, not zero",
             "return an empty tuple",
         )
 

@@ -91,7 +91,7 @@ class Following(FrameworkSubject):
     def _check_passed(self, subject: str, parity: Parity) -> None:
         assert parity.outcome == PASS, advice(
             f"{subject}: {parity.detail}",
-            "a throughput of another model, or of another optimizer, is compared with nobody's",
+            "the throughput of another model or optimizer cannot be compared with other frameworks",
             "compare the worker half with the model's page (`dlperf describe`) at the first parameter that differs: "
             "its layer, or one after it, is wrong; if all differ by a factor, look at the loss's reduction, the mean "
             "of the gradients, and the optimizer",

@@ -82,9 +82,9 @@ class Replicas(FrameworkSubject):
         spec = self.select_accepted_spec(topology="1n2d", strategy=INDEPENDENT)
         first, second = _digests(self.require_valid_result(spec))
         assert first != second, advice(
-            f"{describe(spec)}: the replicas end equal, although their gradients should not have met.",
-            "either they do meet, or both train on the same samples; then `replicas-equal` shows nothing",
-            f"with the strategy {INDEPENDENT!r}, exchange nothing; and train each replica on its own shard, "
+            f"{describe(spec)}: the replicas end equal, although their gradients should not be synchronized.",
+            "either they are synchronized, or both replicas train on the same samples, which hides the difference",
+            f"with the strategy {INDEPENDENT!r}, synchronize nothing; and train each replica on its own shard, "
             "`canonical.batch_of`",
         )
 

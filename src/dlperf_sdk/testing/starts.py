@@ -49,7 +49,7 @@ class Answer:
         """The question at which the trainer failed, with its traceback; None if it answered all."""
         if self.values.get("asked") is None:
             return None
-        return f"the worker failed when it was asked for {self.values['asked']}:\n{self.values['error']}"
+        return f"the worker failed in the request for {self.values['asked']}:\n{self.values['error']}"
 
 
 def start(

@@ -227,9 +227,9 @@ class FrameworkSubject(FrameworkChoice):
             verdict for verdict in result.verdicts if verdict.kind == INTEGRITY and verdict.outcome == FAIL
         ]
         assert not failed, advice(
-            f"{describe(spec)} ran, and its number is not true: "
+            f"{describe(spec)} ran, but its number is not valid: "
             + "; ".join(f"{verdict.name}: {verdict.detail}" for verdict in failed),
-            "such a result is marked as failed, and nobody can publish it",
+            "such a result is marked as failed and cannot be published",
             "see what each verdict found; `dlperf run` with the same case shows the whole report",
         )
         return result

@@ -120,7 +120,7 @@ class Training(FrameworkSubject):
         early, repeated = ([losses[0] for losses in answer[key]] for key in ("losses", "losses_again"))
         result = self.result_of(spec)
         self.skip_if_unfinished(result.failure)
-        assert result.failure is None, f"`test_trains` says more: {result.failure}"
+        assert result.failure is None, f"see `test_trains`: {result.failure}"
         late = list(result.repeats[0].records[0].replicas[0].canonical_losses)
         assert len(set(early)) > 1, f"the losses do not change from step to step: {early}"
         tolerance = PRECISIONS[spec.precision].loss_tolerance
@@ -144,7 +144,7 @@ class Training(FrameworkSubject):
         continued = [losses[0] for losses in answer["losses_further"]]
         result = self.result_of(spec)
         self.skip_if_unfinished(result.failure)
-        assert result.failure is None, f"`test_trains` says more: {result.failure}"
+        assert result.failure is None, f"see `test_trains`: {result.failure}"
         replica = result.repeats[0].records[0].replicas[0]
         window = [*replica.warmup_losses, *replica.losses]
         pairs = list(zip(window, continued, strict=False))
@@ -212,7 +212,7 @@ class Training(FrameworkSubject):
         failed = self._first_failed(answers)
         if failed is not None:
             self.skip_if_unfinished(failed)
-            pytest.fail(f"`test_worker_answers` says why: {failed.splitlines()[-1]}")
+            pytest.fail(f"see `test_worker_answers`: {failed.splitlines()[-1]}")
         return [dict(answer.values) for answer in answers]
 
     def _first_failed(self, answers: tuple[Answer, ...]) -> str | None:

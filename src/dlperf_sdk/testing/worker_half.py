@@ -48,7 +48,7 @@ class WorkerHalf(FrameworkSubject):
                     raise AssertionError(
                         advice(
                             f"{file}, line {error.lineno}, is no Python 3.{oldest}: {error.msg}.",
-                            f"the plugin says that it runs on Python 3.{oldest} (and agents call `processes` on any "
+                            f"the plugin declares support of Python 3.{oldest} (and agents call `processes` on any "
                             "Python from 3.7 on): a worker there ends with a SyntaxError",
                             "write it in the older syntax, or raise the bound of `python` in `environment`",
                         )
@@ -65,7 +65,7 @@ class WorkerHalf(FrameworkSubject):
             try:
                 interpreter = interpreters.find(f"==3.{oldest}.*", os.environ)
             except EnvironmentFailed:
-                pytest.skip(f"there is no Python 3.{oldest} on this machine; the syntax alone was checked")
+                pytest.skip(f"this machine has no Python 3.{oldest}; only the syntax was checked")
             for file, (content, _) in reached.items():
                 place = tmp_path / file.replace("/", ".")
                 place.write_text(content, encoding="utf-8")

@@ -177,9 +177,9 @@ def _limit_hint(limit: Optional[int]) -> str:
 def _advice(signal: str) -> str:
     """Return advice for a process that was ended by a signal that this run did not send."""
     if signal == "SIGKILL":
-        return "somebody killed it, or something that watches over memory: a smaller batch size then helps"
+        return "a user or a memory watchdog sent the signal; if memory ran out, choose a smaller batch size"
     if signal in ("SIGTERM", "SIGINT", "SIGHUP"):
-        return "somebody, or the scheduler of this machine, asked it to end"
+        return "a user or the scheduler of this machine sent the signal"
     return "look there, and in the framework's issues, for a fault in its libraries"
 
 

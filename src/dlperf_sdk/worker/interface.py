@@ -204,14 +204,14 @@ class Trainer:
         raise NotImplementedError("a trainer implements step()")
 
     def read_loss(self, loss: Any) -> List[float]:
-        """Return the loss behind a handle (`Step.loss`), one per replica of this process.
+        """Return the loss that a handle (`Step.loss`) refers to, one per replica of this process.
 
         Called after the clock stopped.
         """
         raise NotImplementedError("a trainer implements read_loss()")
 
     def read_labels(self, labels: Any) -> List[Any]:
-        """Return the labels behind a handle (`Step.labels`), one NumPy array per replica.
+        """Return the labels that a handle (`Step.labels`) refers to, one NumPy array per replica.
 
         Called after the clock stopped, and only if `step` returned handles other than None.
         """

@@ -121,7 +121,7 @@ class TrainerHooks(Trainer):
         return None if batch is None or self.label_name is None else batch[self.label_name]
 
     def read_labels(self, labels: Any) -> List[numpy.ndarray]:
-        """Return the labels behind a handle of `labels`, one NumPy array per replica.
+        """Return the labels that a handle of `labels` refers to, one NumPy array per replica.
 
         The default serves a process with one replica. Called after the clock stopped.
         """
@@ -183,7 +183,7 @@ class TrainerHooks(Trainer):
         raise NotImplementedError("a framework's trainer implements reset_optimizer()")
 
     def read_loss(self, loss: Any) -> List[float]:
-        """Return the loss behind a handle of `train`, one per replica of this process.
+        """Return the loss that a handle of `train` refers to, one per replica of this process.
 
         Wait until the device has computed the loss. The default serves a process with one replica. Called after the
         clock stopped.

@@ -67,7 +67,7 @@ class Jax(Framework):
         return EnvironmentSpec(_PYTHON, _CUDA)
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return a sentence that says why JAX cannot run a combination of offered capabilities; None if it can.
+        """Return a sentence that says why JAX cannot run a combination of declared capabilities; None if it can.
 
         The plugin refuses options that have no effect in the case (`explain_refused_option`).
         """

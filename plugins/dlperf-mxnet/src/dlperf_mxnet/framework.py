@@ -19,7 +19,7 @@ _PYTHON = ">=3.10,<3.12"
 # NumPy 1.24 took away `np.bool`, which MXNet 1.9.1 uses on import.
 _NUMPY = "numpy>=1.21,<1.24"
 _TF32 = (
-    "MXNet 1.9.1 has no switch for TF32, and nobody has seen NVIDIA's libraries turn it on for it; choose fp32, for "
+    "MXNet 1.9.1 has no switch for TF32, and it is not tested whether NVIDIA's libraries enable it; choose fp32, for "
     "which it is switched off."
 )
 
@@ -107,7 +107,7 @@ class MXNet(Framework):
         return EnvironmentSpec(_PYTHON, ("mxnet-cu112==1.9.1", _NUMPY))
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return a sentence that says why MXNet cannot run a combination of offered capabilities; None if it can.
+        """Return a sentence that says why MXNet cannot run a combination of declared capabilities; None if it can.
 
         The plugin refuses:
 

@@ -27,9 +27,11 @@ _REQUIREMENTS = (
 )
 _MIXED = (
     "On a CPU OneFlow has no products in a 16-bit type: its autocast switches itself off, and a graph's enable_amp "
-    "changes nothing and says nothing; on a GPU nobody has seen them at work here."
+    "has no effect and gives no warning; on a GPU they are not tested yet."
 )
-_NO_SERVERS = "OneFlow 0.9 has no parameter servers: its replicas meet in collectives; choose all_reduce."
+_NO_SERVERS = (
+    "OneFlow 0.9 has no parameter servers: its replicas synchronize through collectives; choose all_reduce."
+)
 
 
 @frozen
@@ -68,10 +70,10 @@ class OneFlow(Framework):
         "amp-fp16": _MIXED,
         "amp-bf16": _MIXED,
         "fp16": _MIXED,
-        "tf32": "tf32 is a mode of NVIDIA GPUs' matrix units, and nobody has seen it at work here.",
+        "tf32": "tf32 is a mode of NVIDIA GPUs' matrix units, and is not tested yet.",
         "nhwc": (
             "On a CPU OneFlow's channels-last convolutions and batch norms (ONEFLOW_ENABLE_NHWC) give wrong numbers "
-            "and no error; on a GPU nobody has seen them at work here. Leave the layout at auto."
+            "and no error; on a GPU they are not tested yet. Leave the layout at auto."
         ),
         "parameter_server": _NO_SERVERS,
         "parameter_server_async": _NO_SERVERS,
@@ -95,7 +97,7 @@ class OneFlow(Framework):
         )
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return a sentence that says why OneFlow cannot run a combination of offered capabilities; None if it can.
+        """Return a sentence that says why OneFlow cannot run a combination of declared capabilities; None if it can.
 
         The plugin refuses the compiler graph with accumulation.
         """

@@ -99,7 +99,7 @@ class Paddle(Framework):
         return EnvironmentSpec(_PYTHON, _CUDA, uv_options=("--extra-index-url", _CUDA_INDEX))
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return a sentence that says why Paddle cannot run a combination of offered capabilities; None if it can.
+        """Return a sentence that says why Paddle cannot run a combination of declared capabilities; None if it can.
 
         The plugin refuses:
 
@@ -118,7 +118,7 @@ def _explain_gpu_only(spec: RunSpec) -> str | None:
     """Return the reason why Paddle's build for CPUs cannot run the case; None if it can."""
     if spec.precision != "fp32":
         return (
-            f"On a CPU Paddle's auto_cast computes in fp32 whatever it is told, so {spec.precision} would be a "
+            f"On a CPU Paddle's auto_cast always computes in fp32, so {spec.precision} would be a "
             "name only; choose fp32."
         )
     if spec.compiler == "cinn":

@@ -77,7 +77,7 @@ class TensorFlow(Framework):
         return EnvironmentSpec(_PYTHON, _CUDA)
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return a sentence that says why TensorFlow cannot run a combination of offered capabilities; None if it can.
+        """Return a sentence that says why TensorFlow cannot run a combination of declared capabilities; None if it can.
 
         The plugin refuses:
 
@@ -101,8 +101,8 @@ def _explain_server_limits(spec: RunSpec) -> str | None:
     """
     if spec.device != "cpu":
         return (
-            "With parameter_server_async TensorFlow's servers compute, and on GPUs nobody would tell them the "
-            "arithmetic that is asked for, or ask them for their memory; run with --device cpu, or with all_reduce."
+            "With parameter_server_async TensorFlow's servers compute. On GPUs they would not get the requested "
+            "precision, and their memory would not be measured; run with --device cpu, or with all_reduce."
         )
     if spec.compiler == "xla":
         return (

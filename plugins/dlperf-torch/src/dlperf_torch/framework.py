@@ -69,7 +69,7 @@ class Torch(Framework):
         return (compiler.split()[0],) if compiler else ()
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return a sentence that says why torch cannot run a combination of offered capabilities; None if it can.
+        """Return a sentence that says why torch cannot run a combination of declared capabilities; None if it can.
 
         The plugin refuses options that have no effect or no support in the case (`explain_refused_option`).
         """

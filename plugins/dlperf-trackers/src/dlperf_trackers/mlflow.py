@@ -17,7 +17,7 @@ ID_TAG = "dlperf.id"
 
 
 def write(run: TrackedRun) -> str:
-    """Write a run to the server or database in `MLFLOW_TRACKING_URI`, and return its place.
+    """Write a run to the server or database in `MLFLOW_TRACKING_URI`, and return a text that names it.
 
     The experiment is `MLFLOW_EXPERIMENT_ID` or `MLFLOW_EXPERIMENT_NAME`, else `dlperf`. An earlier MLflow run of the
     same result is deleted when the new one is complete; MLflow can restore it.

@@ -12,7 +12,7 @@ LONGEST_TAG = 64
 
 
 def write(run: TrackedRun) -> str:
-    """Write a run to the server, or in offline mode to `WANDB_DIR`, and return its place.
+    """Write a run to the server, or in offline mode to `WANDB_DIR`; return its URL or directory.
 
     The project is `WANDB_PROJECT`, else `dlperf`. The library sends nothing about the user, the host, the
     repository, the installed packages or the console.

@@ -17,7 +17,7 @@ _SHOWN = ("precision", "batch_size", "clip_norm", "hardware", "topology", "data"
 
 
 def name_effects(estimates: Sequence[Effect]) -> list[str]:
-    """Return a name for each effect: its levels, its models if there are several, and what changed as well."""
+    """Return a name for each effect: its levels, its models if there are several, and other factors that changed."""
     bare = [" ÷ ".join(_level_names(estimate)) for estimate in estimates]
     models = {pair.a.facts.get("model") for estimate in estimates for pair in estimate.pairs}
     names = []

@@ -181,7 +181,7 @@ class Coordinator(threading.Thread):
                 node, unreached = message["node"], message["unreached"]
                 names = ", ".join(self._roster.name(number) for number in unreached)
                 message_text = (
-                    "From %s nobody can connect to %s. Open the ports between the nodes, or choose another network "
+                    "%s cannot connect to %s. Open the ports between the nodes, or choose another network "
                     "with the topology's option 'interface'."
                 )
                 raise Failed(

@@ -50,7 +50,7 @@ def describe(proc: str = "/proc", sys: str = "/sys", library: str = LIBRARY) -> 
 
 
 def cpu_limit(proc: str = "/proc", sys: str = "/sys") -> Optional[float]:
-    """Return the least CPU limit of this process's control groups, in processors; None without a limit.
+    """Return the lowest CPU limit of this process's control groups, in processors; None without a limit.
 
     Args:
         proc: Where procfs is mounted.

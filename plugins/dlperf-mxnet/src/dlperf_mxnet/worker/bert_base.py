@@ -20,7 +20,7 @@ def linear(inputs, outputs):
 
 
 def norm(hidden):
-    """Return a layer norm of `hidden` features, over the last axis."""
+    """Return a layer-norm layer for inputs with `hidden` features in the last axis."""
     return nn.LayerNorm(epsilon=LAYER_NORM_EPSILON, in_channels=hidden)
 
 
@@ -158,8 +158,9 @@ class Loss(HybridBlock):
     def hybrid_forward(self, F, words, follows, masked_ids, masked_weights, next_sentence_label):
         """Return the loss, (1,).
 
-        `words`, (B · P, V), and `follows`, (B, 2), are logits; `masked_ids` and `masked_weights` are (B, P), and
-        `next_sentence_label` is (B,).
+        B is the number of sequences, P the number of masked positions per sequence, V the size of the vocabulary.
+        `words`, (B · P, V), and `follows`, (B, 2), are the logits of masked words and of the next sentence;
+        `masked_ids` and `masked_weights` are (B, P), and `next_sentence_label` is (B,).
         """
         weights = masked_weights.reshape((-1,))
         per_token = F.pick(negative_log_softmax(F, words), masked_ids.reshape((-1,)))

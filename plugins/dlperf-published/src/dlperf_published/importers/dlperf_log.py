@@ -135,7 +135,7 @@ def _case(path: Path, known: Mapping[str, Any]) -> tuple[int, TopologySpec]:
     for name in ("topology", "batch_size"):
         if name not in known:
             raise UsageError(
-                f"Neither {path} nor its name says the {name.replace('_', ' ')}: add --set {name}=…, or name it as "
+                f"Neither {path} nor its name contains the {name.replace('_', ' ')}: add --set {name}=…, or name it as "
                 "DLPerf does, 2n8g/rn50_b128_fp32_1.log."
             )
     return known["batch_size"], TopologySpec.parse(known["topology"])

@@ -74,7 +74,7 @@ class Weights:
                 )
 
     def round_masters(self, place_near):
-        """Set the narrower variables to their rounded master weights.
+        """Set the variables of 16-bit types to their float32 master weights, rounded.
 
         `place_near` is a function of a variable that returns the device scope in which the variable is set.
         """
