@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf_sdk.interfaces.model import Model
-from dlperf_sdk.parity.known_errors import separation
+from dlperf_sdk.parity.known_mistakes import separation
 from dlperf_sdk.parity.reference import Reference, load
 from dlperf_sdk.registry.plugins import Registry
 

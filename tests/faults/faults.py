@@ -640,7 +640,7 @@ BY_PARITY = (
         "deviate",
     ),
 )
-"""Faults of toy plugins that parity must detect; the message names the known error, or the loss that deviates."""
+"""Faults of toy plugins that parity must detect; the message names the known mistake, or the loss that deviates."""
 
 BY_TRAJECTORY = (
     Fault(

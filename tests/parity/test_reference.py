@@ -14,7 +14,7 @@ from dlperf_sdk.harness.in_process import SMALL
 from dlperf_sdk.models.bert_base import BertBase
 from dlperf_sdk.parity.compare import compare
 from dlperf_sdk.parity.evidence import REFERENCE_CASE
-from dlperf_sdk.parity.known_errors import FOLLOWS, separation
+from dlperf_sdk.parity.known_mistakes import FOLLOWS, separation
 from dlperf_sdk.parity.record import records_from
 from dlperf_sdk.parity.reference import Mistake, Trajectory, load
 from dlperf_sdk.registry.plugins import Registry

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from attrs import frozen
 
 from dlperf_sdk.parity.distance import allowed_distance, combined_distance, deviation, largest_distances
-from dlperf_sdk.parity.known_errors import list_followed_errors
+from dlperf_sdk.parity.known_mistakes import list_followed_mistakes
 from dlperf_sdk.parity.record import Follower, ParityRecord
 from dlperf_sdk.parity.reference import ReferenceCase, Tolerance, Trajectory
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, NOT_APPLICABLE, PASS
@@ -32,7 +32,7 @@ class Comparison:
     differing: tuple[str, ...] = ()
     """Names of the parameters whose first update deviates too far, and of such running means; in the model's order."""
     follows: tuple[str, ...] = ()
-    """Names of the known errors whose trajectories the run follows, the nearest first."""
+    """Names of the known mistakes whose trajectories the run follows, the nearest first."""
 
 
 def expected_trajectories(
@@ -127,7 +127,7 @@ def compare(
     differing = tuple(_list_beyond_bound({**deviations.updates, **deviations.means}, case, tolerance))
     if not problems:
         return Comparison(PASS, _summary(deviations, tolerance, case), losses, deviations.update)
-    follows = list_followed_errors(
+    follows = list_followed_mistakes(
         followers, case, tolerance, syncs_gradients=right[0] is not case.alone[0], skipped=skipped
     )
     detail = " ".join(_compose_detail(problems, differing, follows))

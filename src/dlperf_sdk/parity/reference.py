@@ -50,14 +50,14 @@ class Trajectory:
 
 @frozen
 class Mistake:
-    """A known error of implementations, and the trajectories that it leads to."""
+    """A known mistake of implementations, and the trajectories that it leads to."""
 
     name: str
-    """Name of the error in a diagnosis."""
+    """Name of the mistake in a diagnosis."""
     topology: Annotated[str, Schema(enum=["alone", "pair"])]
     """The trajectories that it is compared with: `alone` (`replicas` has the first) or `pair` (`replicas` has both)."""
     replicas: Annotated[tuple[Trajectory, ...], Schema(maxItems=2)]
-    """The trajectories of the error."""
+    """The trajectories of the mistake."""
 
 
 @frozen

@@ -84,7 +84,7 @@ class Parity:
     differing: tuple[str, ...] = ()
     """Parameters whose first update deviates too far, and such running means, in the order of the model."""
     follows: tuple[str, ...] = ()
-    """Known errors whose trajectories the run follows, the nearest first."""
+    """Known mistakes whose trajectories the run follows, the nearest first."""
     reference: str | None = None
     """SHA-256 of the reference."""
     key: str | None = None

@@ -1,4 +1,4 @@
-"""Known errors of implementations, named when a wrong run follows the trajectory that such an error leads to."""
+"""Known mistakes of implementations, named when a wrong run follows the trajectory that such a mistake leads to."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dlperf_sdk.parity.record import Follower
 from dlperf_sdk.parity.reference import Mistake, ReferenceCase, Tolerance, Trajectory
 
 FOLLOWS = 3.0
-"""Maximum distance from a known error's trajectory, in tolerances, at which a run is said to follow it. An error
+"""Maximum distance from a known mistake's trajectory, in tolerances, at which a run is said to follow it. A mistake
 that is no further from the correct trajectory is never named: a narrow number format cannot distinguish the two."""
 
 
-def list_followed_errors(
+def list_followed_mistakes(
     followers: Sequence[Follower],
     case: ReferenceCase,
     tolerance: Tolerance,
@@ -23,9 +23,9 @@ def list_followed_errors(
     syncs_gradients: bool,
     skipped: bool,
 ) -> tuple[str, ...]:
-    """Return the names of the known errors whose trajectories the run follows, the nearest first, at most three.
+    """Return the names of the known mistakes whose trajectories the run follows, the nearest first, at most three.
 
-    If replicas synchronize, training each replica alone is one of the known errors.
+    If replicas synchronize, training each replica alone is one of the known mistakes.
 
     Args:
         followers: The run's replicas.
@@ -50,9 +50,9 @@ def list_followed_errors(
 
 
 def separation(mistake: Mistake, case: ReferenceCase, tolerance: Tolerance) -> float:
-    """Return the distance of a known error's trajectory from the correct one, in tolerances.
+    """Return the distance of a known mistake's trajectory from the correct one, in tolerances.
 
-    Below 1 the error cannot be detected with these tolerances.
+    Below 1 the mistake cannot be detected with these tolerances.
     """
     right = case.alone if mistake.topology == "alone" else case.pair
     return max(
@@ -105,7 +105,7 @@ def _excess(
     worst = 0.0
     for follower in followers:
         if follower.index >= len(replicas) and len(replicas) < 2:
-            continue  # the error's trajectory is known for the first shard only
+            continue  # the mistake's trajectory is known for the first shard only
         reference = replicas[follower.index % 2]
         losses = (deviation(a, b) for a, b in zip(follower.losses, reference.losses, strict=True))
         worst = max(worst, *(value / tolerance.losses for value in losses))
