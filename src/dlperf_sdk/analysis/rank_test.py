@@ -172,7 +172,7 @@ class SignedRank(RankTest):
 
     @cached_property
     def probabilities(self) -> Sequence[float]:
-        """P(T <= t), where T is the rank total of one sign."""
+        """P(T <= t), where T is the sum of the ranks of one sign."""
         return _rank_total_distribution(len(self.of_pairs))
 
     def units_to_detect(self, effect: float, level: float, power: float = 0.8) -> int:

@@ -86,7 +86,7 @@ def read(environ: Mapping[str, str], prefix: Path, etc: Path = Path("/etc")) -> 
         etc: The folder of the global file.
 
     Raises:
-        EnvironmentFailed: A file is not in pip's format, or has more than 2000 lines.
+        EnvironmentFailed: A file is not in the INI format of pip, or has more than 2000 lines.
     """
     sections: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
     for path in config_files(environ, prefix, etc):

@@ -94,7 +94,7 @@ class Facts:
 
 
 def probe_interpreter(path: Path, environ: Mapping[str, str]) -> Interpreter | None:
-    """Start an interpreter, and return its version and implementation. Any Python from 2.7 on answers.
+    """Start an interpreter, and return its version and implementation. Works with Python 2.7 and later.
 
     Args:
         path: The interpreter.

@@ -9,9 +9,9 @@ from dlperf_sdk.worker.memory import address_space_limit
 
 
 def describe_exhaustion(error: BaseException, process: str) -> Optional[str]:
-    """Return which resource ran out, and the remedy; None if the exception has another cause.
+    """Return a text that names the exhausted resource and the remedy; None if the exception has another cause.
 
-    Such resources are memory, disk, file descriptors, processes and threads.
+    Resources are memory, disk space, file descriptors, processes and threads.
 
     Args:
         error: The exception.
@@ -64,6 +64,6 @@ def _processes(process: str, reason: str) -> str:
 
 
 def _address_space() -> str:
-    """Return the advice to raise the limit of the address space, which threads' stacks need too; empty without one."""
+    """Return the advice to raise the limit of the address space, which limits threads too; empty if unlimited."""
     limit = address_space_limit()
     return "" if limit is None else " Raise `ulimit -v`, which is %d KiB." % (limit // 1024)

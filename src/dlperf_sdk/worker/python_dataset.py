@@ -8,11 +8,11 @@ from dlperf_sdk.worker.loading import PREFETCH, BatchFeed
 from dlperf_sdk.worker.request import Request
 
 Generator = Callable[[], Iterator[Dict[str, numpy.ndarray]]]
-"""Returns the batches of one replica without end: the model's inputs by name."""
+"""A function that returns an endless iterator over the batches of one replica: NumPy arrays by the input's name."""
 
 
 def copies_of(batch: Mapping[str, numpy.ndarray]) -> Generator:
-    """Return a generator function of copies of a batch; it can be sent to other processes."""
+    """Return a function that generates copies of a batch without end."""
 
     def generate() -> Iterator[Dict[str, numpy.ndarray]]:
         while True:
@@ -24,7 +24,7 @@ def copies_of(batch: Mapping[str, numpy.ndarray]) -> Generator:
 class GeneratorFeed(BatchFeed):
     """A feed of the batches of a Python generator, which runs inside a dataset of the framework.
 
-    A framework's feed implements `open`, and names the number of loaders.
+    A framework's subclass implements `open`. It overrides `count_workers` if several generators run at a time.
 
     Args:
         generate: The generator function of one replica's batches.
@@ -49,7 +49,7 @@ class GeneratorFeed(BatchFeed):
         return 1
 
     def open(self, generate: Generator, request: Request) -> Iterable[Any]:
-        """Start the framework's dataset; return what yields its batches, as `BaseTrainer.receive` takes them.
+        """Start the framework's dataset; return an iterable of batches, as `BaseTrainer.receive` takes them.
 
         Each of `workers` loaders has a generator of its own, and prefetches up to `PREFETCH` batches.
 

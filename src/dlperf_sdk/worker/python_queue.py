@@ -16,7 +16,7 @@ from dlperf_sdk.worker.request import Request
 class QueueFeed(BatchFeed):
     """A feed of copies of one batch, which a thread makes and puts into a queue of `PREFETCH` batches.
 
-    The thread shares the interpreter's lock with the training loop. It ends with `close`, and with the process.
+    The thread shares the interpreter's lock with the training loop. It ends after `close`, or with the process.
 
     Args:
         batch: The replica's host batch: the model's inputs by name, each a NumPy array.
@@ -67,7 +67,7 @@ class QueueFeed(BatchFeed):
         return batch
 
     def close(self) -> None:
-        """Tell the thread to end, and make room in the queue if it waits for some."""
+        """Stop the thread, and empty the queue, because the thread may wait for room in it."""
         self._is_closed = True
         while not self._queue.empty():
             self._queue.get()

@@ -1,4 +1,4 @@
-"""Define the error for what a plugin or a node cannot do, and the lookup of the names in a request, which raises it."""
+"""The error for requests that a plugin or a node does not support, and the table lookup that raises it."""
 
 from typing import Mapping, TypeVar
 
@@ -6,7 +6,7 @@ Entry = TypeVar("Entry")
 
 
 class Unsupported(Exception):
-    """Raised if this plugin or this node cannot do what the request asks for. The message is a sentence for the user.
+    """A request that this plugin or this node does not support. The message is a sentence for the user.
 
     It becomes the record's failure of kind `unsupported`.
     """
@@ -17,11 +17,11 @@ def look_up(kind: str, name: str, table: Mapping[str, Entry]) -> Entry:
 
     Args:
         kind: Kind of the name in the message: `strategy`, `precision`, ….
-        name: The name.
-        table: What the plugin supports, by name.
+        name: The name to look up.
+        table: Name → entry, for everything that the plugin supports.
 
     Raises:
-        Unsupported: The table has no such name. The message has the names that it has, and the nearest.
+        Unsupported: The table has no such name. The message lists its names and suggests the most similar.
     """
     if name not in table:
         import difflib  # late: many workers start at once, and few need it

@@ -32,6 +32,8 @@ def introduce(
 ) -> Introduction:
     """Check this node, unpack the bundle, and open the doorbell if other machines take part.
 
+    The doorbell is a listening socket. The other nodes connect to it to check that they can reach this node.
+
     Args:
         request: The case.
         bundle: The bundle's file or directory.

@@ -165,8 +165,8 @@ class TensorFlowRuntime(Runtime):
         """Return facts for the record: versions, devices, threads, libraries and transport.
 
         The keys are `framework_version`, `devices`, `threads`, `interop_threads`, `distribution` (the class of the
-        strategy) and `transport` (None without collectives). On GPUs there are also the `compute_capability` of the
-        first, `cuda_version`, `cudnn_version` and `tensor_float_32`. If servers compute, the keys are
+        strategy) and `transport` (None without collectives). On GPUs there are also `compute_capability`
+        (of the first GPU), `cuda_version`, `cudnn_version` and `tensor_float_32`. If servers compute, the keys are
         `framework_version`, `devices`, `parameter_servers`, `distribution` and `transport`; and `allocated_memory`, in
         bytes, if the request limits memory.
         """

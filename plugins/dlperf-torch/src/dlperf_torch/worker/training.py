@@ -157,7 +157,7 @@ class TorchTrainer(ReplicaState):
                 return outputs, self.outputs(self.masters, batch)
 
     def note_output(self, output):
-        """Note an output's data type, as `BaseTrainer.note_output`; of images larger than 1×1, also the layout."""
+        """Note an output's data type, as `BaseTrainer.note_output` does; for images above 1×1 also the layout."""
         super().note_output(output)
         if output.dim() == 4 and output.shape[2:].numel() > 1:  # a single pixel lies the same in both
             self.image_layouts.add(evidence.layout_of(output))
