@@ -79,20 +79,20 @@ def test_a_slip_of_the_pen_does_not_start_a_million_workers(topology):
 
 
 @pytest.mark.parametrize(
-    ("kind", "offered"),
+    ("field", "kind", "offered"),
     [
-        ("precision", "amp-bf16"),
-        ("compiler", "xla"),
-        ("strategy", "horovod"),
-        ("layout", "nhwc"),
-        ("data", "synthetic-host"),
+        ("precision", "precision", "amp-bf16"),
+        ("compiler", "compiler", "xla"),
+        ("strategy", "strategy", "horovod"),
+        ("layout", "layout", "nhwc"),
+        ("data", "data source", "synthetic-host"),
     ],
 )
-def test_value_of_another_plugin_is_unsupported_and_any_other_unknown(kind, offered):
+def test_value_of_another_plugin_is_unsupported_and_any_other_unknown(field, kind, offered):
     with pytest.raises(Unsupported, match=f"numpy does not offer the {kind} '{offered}'; it offers"):
-        plan(topology="1n2d", **{kind: offered})
+        plan(topology="1n2d", **{field: offered})
     with pytest.raises(UnknownName, match="Did you mean") as caught:
-        plan(topology="1n2d", **{kind: offered + "x"})
+        plan(topology="1n2d", **{field: offered + "x"})
     assert offered in caught.value.known
 
 
@@ -109,7 +109,7 @@ def test_folder_of_a_data_source_is_required(model, source):
     with pytest.raises(SpecError, match=f"data is '{source}'; name the folder .*{source}:FOLDER"):
         plan("torch", model, data=source)
     assert plan("torch", model, data=f"{source}:here").spec.data.path == "here"
-    with pytest.raises(Unsupported, match="numpy does not offer the data"):
+    with pytest.raises(Unsupported, match="numpy does not offer the data source"):
         plan(data=f"{source}:here")
 
 

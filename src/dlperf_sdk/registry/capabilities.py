@@ -81,11 +81,12 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
         if value in supported:
             continue
         known = VOCABULARY[kind] | supported
+        term = "data source" if kind == "data" else kind
         if value not in known:
-            raise UnknownName("data source" if kind == "data" else kind, value, known)
+            raise UnknownName(term, value, known)
         reason = framework.unsupported.get(value)
         raise Unsupported(
-            f"{framework.name} does not offer the {kind} {value!r}; it offers {listed(supported)}."
+            f"{framework.name} does not offer the {term} {value!r}; it offers {listed(supported)}."
             + (f" {reason}" if reason else "")
         )
     if spec.layout != "auto" and not model.has_images:
