@@ -18,6 +18,16 @@ from dlperf_sdk.spec.values import Scalar, TopologySpec
 
 FIGURE_VERSION = "1.0"
 
+
+def _line(least: int, most: int) -> Schema:
+    """Return the constraint of a text without line breaks.
+
+    The line breaks are listed because engines of regular expressions disagree on what `.` excludes.
+    """
+    length = f"{least} to {most}" if least else f"at most {most}"
+    return text(rf"^[^\n\r\u2028\u2029]{{{least},{most}}}$", f"a line of {length} characters")
+
+
 ShortName = Annotated[
     str,
     text(
@@ -25,8 +35,8 @@ ShortName = Annotated[
         "a name (lower-case letters and digits, and '.', '_' and '-' behind the first) of at most 128 characters",
     ),
 ]
-Line = Annotated[str, text("^.{1,128}$", "a line of 1 to 128 characters")]
-OptionalLine = Annotated[str, text("^.{0,128}$", "a line of at most 128 characters")]
+Line = Annotated[str, _line(1, 128)]
+OptionalLine = Annotated[str, _line(0, 128)]
 Throughput = Annotated[float, Schema(exclusiveMinimum=0, maximum=1e15)]
 StepCount = Annotated[int, Schema(minimum=1, maximum=100_000)]
 
@@ -55,7 +65,7 @@ OPTION_ROLES: dict[str, Role] = {field.name: field.metadata["role"] for field in
 class Source:
     """Document that printed a figure."""
 
-    document: Annotated[str, text("^.{1,512}$", "a line of 1 to 512 characters")]
+    document: Annotated[str, _line(1, 512)]
     """Path of the document in the repository, or its title."""
     line: Annotated[int, Schema(minimum=1, maximum=1_000_000_000)]
     """Line of the figure, counted from 1."""
@@ -141,7 +151,7 @@ class PublishedFigure:
     source: Source
     """Document that printed the figure."""
     footnotes: Annotated[
-        tuple[Annotated[str, text("^.{0,1024}$", "a line of at most 1024 characters")], ...],
+        tuple[Annotated[str, _line(0, 1024)], ...],
         Schema(maxItems=100),
     ] = attrs.field(default=(), converter=tuple)
     """Remarks that a reader of the figure needs."""
