@@ -19,13 +19,13 @@ from dlperf_sdk.spec.values import Scalar, TopologySpec
 FIGURE_VERSION = "1.0"
 
 
-def _line(least: int, most: int) -> Schema:
+def _line(shortest: int, longest: int) -> Schema:
     """Return the constraint of a text without line breaks.
 
     The line breaks are listed because engines of regular expressions disagree on what `.` excludes.
     """
-    length = f"{least} to {most}" if least else f"at most {most}"
-    return text(rf"^[^\n\r\u2028\u2029]{{{least},{most}}}$", f"a line of {length} characters")
+    length = f"{shortest} to {longest}" if shortest else f"at most {longest}"
+    return text(rf"^[^\n\r\u2028\u2029]{{{shortest},{longest}}}$", f"a line of {length} characters")
 
 
 ShortName = Annotated[
