@@ -317,7 +317,7 @@ def test_additional_output_of_an_interpreter_is_ignored(tmp_path: Path) -> None:
         map(str, sys.version_info[:3])
     )
     fake(tmp_path / "python", "echo '{}'")
-    with pytest.raises(EnvironmentFailed, match="did not answer"):
+    with pytest.raises(EnvironmentFailed, match="could not be listed"):
         probe.probe_facts(tmp_path / "python", os.environ)
     fake(tmp_path / "python", "echo cannot reach https://me:secret@host >&2", 3)
     with pytest.raises(EnvironmentFailed, match=r"exit code 3: cannot reach https://\*\*\*@host"):
