@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 mx = pytest.importorskip("mxnet", reason="the worker half needs MXNet, which is not in this environment")
+from dlperf_mxnet.worker import evidence  # noqa: E402
 from dlperf_mxnet.worker.arithmetic import negative_log_softmax  # noqa: E402
 from dlperf_mxnet.worker.optimizers import optimizer, sum_of_squares  # noqa: E402
 
@@ -46,6 +47,16 @@ def trained(numbers):
         else:
             created.update([0], [weight], [gradient], [state])
     return weight.asnumpy()
+
+
+def test_running_statistics_are_restored_after_an_exception():
+    network = mx.gluon.nn.BatchNorm(in_channels=2)
+    network.initialize()
+    before = network.running_mean.data().asnumpy()
+    with pytest.raises(ZeroDivisionError), evidence.preserve_state(network):
+        network.running_mean.set_data(mx.nd.ones(2))
+        raise ZeroDivisionError
+    assert (network.running_mean.data().asnumpy() == before).all()
 
 
 def test_sgd_is_the_models_also_where_the_rate_changes():

@@ -14,17 +14,19 @@ def type_of(output):
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Restore the running statistics of the network's batch norms when the context is left without an exception."""
+    """Restore the running statistics of the network's batch norms when the context is left."""
     saved = [
         (parameter, [values.copy() for values in parameter.list_data()])
         for parameter in network.collect_params().values()
         if parameter.grad_req == "null"
     ]
-    yield
-    mx.nd.waitall()
-    for parameter, copies in saved:
-        for values, copy in zip(parameter.list_data(), copies):
-            copy.copyto(values)
+    try:
+        yield
+        mx.nd.waitall()
+    finally:
+        for parameter, copies in saved:
+            for values, copy in zip(parameter.list_data(), copies):
+                copy.copyto(values)
 
 
 def widen_outputs(values):
