@@ -14,7 +14,7 @@ from result_values import results as any_results
 
 from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.errors import DocumentError
-from dlperf_sdk.exchange.csv_table import read_csv, to_csv
+from dlperf_sdk.exchange.csv_table import LONGEST_CELL, read_csv, to_csv
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.results import table
 from dlperf_sdk.results.result import Fact, Verdict
@@ -83,6 +83,29 @@ def test_a_formula_is_marked_and_comes_back(text):
     assert row[f"{name}_unit"] == text
     cells = [cell for line in csv.reader(io.StringIO(to_csv([result]), newline="")) for cell in line]
     assert not [cell for cell in cells if cell.lstrip().startswith(("=", "+", "-", "@", "＝", "＠"))]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [";=1", "a;=1,b", "a; +1", 'a;"=1', "a;@A", "a;－1", "a\n=1", "a\t\t-1", ";';'=1", "a;\n;'", "a;b"],
+)
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_a_formula_is_marked_where_another_separator_would_begin_a_cell(text, separator):
+    written = to_csv([a_result(facts=(Fact("layout", "factor", "nhwc", text),))])
+    assert read_csv(written)[0]["layout"] == text
+    cells = [
+        cell for line in csv.reader(io.StringIO(written, newline=""), delimiter=separator) for cell in line
+    ]
+    assert not [cell for cell in cells if cell.lstrip(' "').startswith(("=", "+", "-", "@", "＝", "－"))]
+
+
+def test_a_long_cell_is_cut_so_that_every_reader_takes_it():
+    text = "x" * (2 * csv.field_size_limit())
+    (row,) = read_csv(to_csv([a_result(facts=(Fact("layout", "factor", "nhwc", text),))]))
+    assert row["layout"] == "x" * (LONGEST_CELL - 1) + "…"
+    longest = text[:LONGEST_CELL]
+    (row,) = read_csv(to_csv([a_result(facts=(Fact("layout", "factor", "nhwc", longest),))]))
+    assert row["layout"] == longest
 
 
 @pytest.mark.parametrize("text", ["\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\r=1", "\x00", "\u202eabc"])

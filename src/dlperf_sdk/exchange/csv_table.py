@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,15 +12,21 @@ from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.results.table import COLUMNS, METRIC_PARTS, Row, Value, columns, rows
 
-_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠", "\t", "\n", "'")
-"""Beginnings of a cell, also after white space, that a spreadsheet would execute, and the mark that prevents it."""
+_UNMARKED = re.compile(r"""(?:^|(?<=[;\t\n]))(?=[\s"]*[=+@＝＋－＠'-]|[\t\n])""")
+"""Places in a cell before text that a spreadsheet would execute, or before an apostrophe. Some spreadsheets also split at
+semicolons, tabs and line feeds, and ignore a quotation mark inside of a line."""
+_MARKED = re.compile(r"(^|[;\t\n])'")
+LONGEST_CELL = 32767
+"""Maximum length of a cell in characters: that of spreadsheets. Python's reader of CSV refuses 131,073."""
 
 
 def to_csv(results: Sequence[Result]) -> str:
     """Return the table of results as CSV (RFC 4180): a header, then a line per result. A cell that is None is empty.
 
     A text that a spreadsheet would take for a formula gets an apostrophe in front, and so does a text that begins
-    with an apostrophe; `read_csv` removes it. Formulas begin with = + - @, also full-width or after white space.
+    with an apostrophe; `read_csv` removes it. Formulas begin with = + - @, also full-width or after white space. The
+    same applies to text after a semicolon, a tab or a line feed in a cell: some spreadsheets split lines there. A cell
+    has at most `LONGEST_CELL` characters; a longer one is cut and ends with an ellipsis.
     Numbers are written so that they read back exactly; those that are not finite are nan, inf and -inf.
     """
     return csv_text([column.name for column in columns(results)], (row.values() for row in rows(results)))
@@ -49,9 +56,8 @@ def _format_cell(value: Value) -> str:
 
 
 def _escape(text: str) -> str:
-    if text[:1].isalnum():
-        return text
-    return f"'{text}" if text.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
+    cell = _UNMARKED.sub("'", text)
+    return cell if len(cell) <= LONGEST_CELL else f"{cell[: LONGEST_CELL - 1]}…"
 
 
 def read_csv(text: str) -> list[Row]:
@@ -97,4 +103,4 @@ def _parse_cell(kind: Any, cell: str) -> Value:
 
 
 def _unescape(cell: str) -> str:
-    return cell.removeprefix("'")
+    return _MARKED.sub(r"\1", cell)
