@@ -447,6 +447,18 @@ def test_a_record_is_damaged_in_any_way(wheels: Path) -> None:
     assert reasons == ["has a malformed entry in RECORD", "is not a regular file"]
 
 
+@pytest.mark.parametrize("kept_lines", [0, 1])
+def test_a_record_that_was_cut_off_is_damaged_and_repaired(wheels: Path, kept_lines: int) -> None:
+    created = environments.prepare("toy", spec("toyframe"), "cpu")
+    name = created.path.name
+    [record] = created.path.glob("venv/lib/python*/site-packages/toydep-2.1.dist-info/RECORD")
+    record.write_text("".join(record.read_text().splitlines(keepends=True)[:kept_lines]))
+    actual = environments.verify(name)
+    assert [str(file) for file in actual] == ["toydep==2.1 has no readable RECORD of its files"]
+    assert environments.repair(name) == actual
+    assert environments.verify(name) == ()
+
+
 @pytest.mark.parametrize("function", [environments.verify, environments.repair])
 def test_folder_that_is_not_an_environment_cannot_be_verified(wheels: Path, function) -> None:
     environments.prepare("toy", spec("toyframe"), "cpu")

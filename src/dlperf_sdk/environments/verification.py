@@ -139,6 +139,8 @@ def _list_damaged_files(folder: Path, environment: Marker) -> tuple[DamagedFile,
             rows = list(csv.reader((metadata / "RECORD").read_text(encoding="utf-8").splitlines()))
         except (OSError, UnicodeDecodeError, csv.Error):
             continue  # without a readable RECORD
+        if not any(row[:1] == [f"{metadata.name}/RECORD"] for row in rows):
+            continue  # a whole RECORD lists itself; after a crash it may be empty
         recorded.add(canonicalize_name(name))
         for row in rows:
             reason = _describe_damage(metadata.parent, row)
