@@ -13,8 +13,8 @@ from dlperf_sdk.results.result import Result
 from dlperf_sdk.results.table import COLUMNS, METRIC_PARTS, Row, Value, columns, rows
 
 _UNMARKED = re.compile(r"""(?:^|(?<=[;\t\n]))(?=[\s"]*[=+@＝＋－＠'-]|[\t\n])""")
-"""Places in a cell before text that a spreadsheet would execute, or before an apostrophe. Some spreadsheets also split at
-semicolons, tabs and line feeds, and ignore a quotation mark inside of a line."""
+"""Places in a cell before text that a spreadsheet would execute, or before an apostrophe. Some spreadsheets also split
+at semicolons, tabs and line feeds, and ignore a quotation mark inside of a line."""
 _MARKED = re.compile(r"(^|[;\t\n])'")
 LONGEST_CELL = 32767
 """Maximum length of a cell in characters: that of spreadsheets. Python's reader of CSV refuses 131,073."""
