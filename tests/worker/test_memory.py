@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlperf_sdk import ResultStore, run
-from dlperf_sdk.worker import failures, memory
+from dlperf_sdk.worker import failures, memory, trainer
 
 SMALL = {"batch_size": 4, "canonical_steps": 2, "warmup": 1, "steps": 4, "repeats": 1}
 MEBI = 2**20
@@ -64,6 +64,15 @@ def test_death_without_a_memory_message_names_the_limit_as_possible_cause(how):
     actual = told(exit_with(**how), 5 * MEBI, "something else\n")
     assert actual["kind"] == "crashed"
     assert f"memory_limit lets it allocate {5 * MEBI} bytes, which may be too few" in actual["message"]
+
+
+def test_an_exception_for_lack_of_address_space_names_ulimit_v(monkeypatch):
+    error = ImportError("libx.so: failed to map segment from shared object")
+    assert trainer._failure(error, "start", None, None)["kind"] == "crashed"
+    monkeypatch.setattr(memory, "address_space_limit", lambda: MEBI)
+    actual = trainer._failure(error, "start", None, None)
+    assert actual["kind"] == "out-of-memory"
+    assert "`ulimit -v` leaves it 1024 KiB" in actual["message"]
 
 
 def test_words_of_memory():

@@ -27,7 +27,12 @@ def _circumstances() -> Dict[str, Any]:
     }
 
 
-_LIMITED = " (memory_limit lets each process allocate %d bytes)"
+def _describe_limit(limit: Optional[int]) -> str:
+    """Return the limit of this process's memory in parentheses; empty without a limit."""
+    if limit is not None:
+        return " (memory_limit lets each process allocate %d bytes)" % limit
+    space = memory.address_space_limit()
+    return "" if space is None else " (`ulimit -v` leaves it %d KiB: raise it)" % (space // 1024)
 
 
 def _is_of_the_data(error: BaseException) -> bool:
@@ -43,7 +48,7 @@ def _failure(
     message = str(error)[:4000] or type(error).__name__
     if isinstance(error, MemoryError) or (runtime is not None and runtime.is_out_of_memory(error)):
         kind = "out-of-memory"
-    elif limit is not None and memory.reports_out_of_memory(message):
+    elif (limit or memory.address_space_limit()) and memory.reports_out_of_memory(message):
         kind = "out-of-memory"
     elif isinstance(error, Unsupported):
         kind = "unsupported"
@@ -55,7 +60,7 @@ def _failure(
         "kind": kind,
         "phase": phase,
         "type": type(error).__name__,
-        "message": message + (_LIMITED % limit if limit is not None and kind == "out-of-memory" else ""),
+        "message": message + (_describe_limit(limit) if kind == "out-of-memory" else ""),
         "traceback": "".join(traceback.format_exception(type(error), error, error.__traceback__))[-16000:],
     }
 
