@@ -232,7 +232,9 @@ def test_figures_that_were_measured_otherwise_than_the_source_prescribes_are_dis
     }
     assert {deviation.printed for deviation in deviations} == {"20 + 100 steps", "7 repeats"}
     assert {deviation.reason for deviation in deviations} == {
-        "169 of 323 figures were measured by another protocol than the source prescribes"  # 22 deviate twice
+        # 22 deviate twice.
+        "of 323 figures, 99 do not state their whole protocol, and 169 were measured by another one than the source "
+        "prescribes"
     }
     assert COLLECTION["dlperf-v1.0"].disagreements()[: len(deviations)] == deviations
     assert protocol_deviations(published("tensorpack")) == ()

@@ -33,7 +33,12 @@ def protocol_deviations(figures: Figures) -> tuple[Disagreement, ...]:
             repeats = format_count(protocol.repeats, "repeat")
             text = format_count(figure.repeat_count or 0, "repeat")
             groups.setdefault((figure.source.document, repeats, text), []).append(figure)
-    count = len({id(figure) for members in groups.values() for figure in members})
+    deviating = {id(figure) for members in groups.values() for figure in members}
+    unstated = sum(
+        None in (figure.warmup, figure.steps, figure.repeat_count)
+        for figure in figures
+        if id(figure) not in deviating
+    )
     return tuple(
         Disagreement(
             document,
@@ -41,7 +46,8 @@ def protocol_deviations(figures: Figures) -> tuple[Disagreement, ...]:
             f"protocol of {format_count(len(members), 'figure')}",
             prescribed,
             measured,
-            f"{count} of {len(figures)} figures were measured by another protocol than the source prescribes",
+            f"of {len(figures)} figures, {unstated} do not state their whole protocol, and {len(deviating)} were "
+            "measured by another one than the source prescribes",
             figures=len(members),
         )
         for (document, prescribed, measured), members in groups.items()

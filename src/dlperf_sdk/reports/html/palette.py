@@ -81,9 +81,13 @@ class Palette:
         return spec
 
     def legend(self, spec: Mapping[str, Any]) -> tuple[LegendEntry, ...]:
-        """Return the entries of a plot's legend, in the order of its rows; empty with fewer than two series."""
-        names = series_names([row for row in spec["data"]["values"] if "series" in row])
-        if len(names) < 2:
+        """Return the entries of a plot's legend, in the order of its rows.
+
+        The legend is empty without series, and with a single one if the rows have labels.
+        """
+        rows = spec["data"]["values"]
+        names = series_names([row for row in rows if "series" in row])
+        if len(names) < 2 and any("label" in row for row in rows):
             return ()
         return tuple(
             LegendEntry(name, COLORS[_color(slot)], _PATHS[_SHAPES[slot % len(_SHAPES)]])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
 from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
 from dlperf_sdk.reports.html.forecast import Forecast
 from dlperf_sdk.reports.html.page import Item, Sortable
-from dlperf_sdk.reports.html.scaling_series import Series, size_of
+from dlperf_sdk.reports.html.scaling_series import Point, Series, size_of
 from dlperf_sdk.reports.numbers import Scale, format_count, quantity
 from dlperf_sdk.reports.series import Workload, labels
 
@@ -128,10 +129,21 @@ def describe_efficiency(series: Sequence[Series], drawn: Sequence[Series]) -> st
     )
 
 
+def _place(point: Point) -> str:
+    return str(point.merged.case.topology)
+
+
+def _doublings(smaller: Point, larger: Point) -> float:
+    """Return how many times the devices double from one point of a series to another; 1 for as many devices."""
+    ratio = larger.merged.case.topology.devices / smaller.merged.case.topology.devices
+    return math.log2(ratio) if ratio > 1 else 1.0
+
+
 def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tuple[Item, ...]:
     """Return a sentence on the worst and best scaling series, and a table with a row per series.
 
-    A row has the speedup and efficiency at the series' largest topology, and its steepest drop of efficiency.
+    A row has the speedup and efficiency at the series' largest topology, and its steepest drop of efficiency
+    between two topologies, in percentage points per doubling of the devices.
     Series with most devices come first, among these those with the lowest efficiency. Series with fewer than two
     efficiencies are left out. The result is empty with fewer than two series.
 
@@ -147,11 +159,10 @@ def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tup
             if len(values) < 2:
                 continue
             last, value = values[-1]
-            drops = [
-                (after - before, f"{first.merged.case.topology} → {second.merged.case.topology}")
+            drop, step = min(
+                ((after - before) / _doublings(first, second), f"{_place(first)} → {_place(second)}")
                 for (first, before), (second, after) in pairwise(values)
-            ]
-            drop, step = min(drops)
+            )
             steepest = (f"{-100 * drop:.1f}", step) if drop < 0 else ("", "no drop")
             topology = last.merged.case.topology
             rows.append(
@@ -174,7 +185,7 @@ def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tup
     rows.sort(key=lambda row: row[0])
     (devices, _), curve, (workload_title, _, _, place, _, share, drop_text, step) = rows[0]
     text = f"On {place}, {curve.name} ({workload_title}) scales worst: {share} of perfect scaling"
-    text += f"; its steepest drop is {step}: {drop_text} points" if drop_text else ""
+    text += f"; its steepest drop is {step}: {drop_text} points per doubling" if drop_text else ""
     _, best, cells = [row for row in rows if row[0][0] == devices][-1]
     if best is not curve:
         text += f". {best.name} ({cells[0]}) scales best: {cells[5]}"
@@ -185,7 +196,7 @@ def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tup
         Column("topology", whole=True, key=True),
         Column("speedup", right=True),
         Column("efficiency", right=True),
-        Column("steepest drop, points", right=True),
+        Column("steepest drop, points per doubling", right=True),
         Column("where", whole=True),
     )
     has_versions = any(row[2] for *_, row in rows)

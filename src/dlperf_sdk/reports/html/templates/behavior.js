@@ -80,7 +80,9 @@
 
     // `32` is meant as a batch size, not as a part of `fp32`: a part of a token counts only if no token is or begins so.
     const ways = [(token, word) => token === word, (token, word) => token.startsWith(word), (token, word) => token.includes(word)];
-    const tokensOf = (said) => said.toLowerCase().split(/[\s/]+/).map((token) => token.replace(/^[([]+|[)\],;:]+$/g, ""));
+    // `5716.79` finds `5,716.79`, and `steps,` finds `steps`.
+    const tokensOf = (said) => said.toLowerCase().split(/[\s/]+/)
+      .map((token) => token.replace(/^[([]+|[)\],;:]+$/g, "").replace(/(\d),(?=\d{3})/g, "$1"));
     let tokens = null;
     const holdersOf = (word) => {
       tokens ??= cells.map((column) => column.map(([said]) => tokensOf(said)));
@@ -93,7 +95,7 @@
     };
 
     const find = () => {
-      const words = state.words.toLowerCase().split(/\s+/).filter(Boolean);
+      const words = tokensOf(state.words).filter(Boolean);
       // Which cells hold a word is asked once per different cell, not per row.
       const holding = words.map(holdersOf);
       let found = rows.filter((row) =>
