@@ -1,0 +1,1 @@
+"""The launcher `ray` of dlperf-sdk."""
