@@ -17,7 +17,7 @@ LIGHT := $(filter-out $(FRAMEWORKS:%=plugins/dlperf-%/tests),$(wildcard plugins/
 MODELS := $(shell grep -l 'entry-points."dlperf_sdk.models"' plugins/*/pyproject.toml | sed 's|/pyproject.toml||')
 
 # What `make test-all` adds to `make test`, in this order: what fails most often and takes least comes first.
-PARTS := test-report test-trackers test-long test-torch test-together test-engines $(filter-out test-torch,$(FRAMEWORKS:%=test-%))
+PARTS := test-report test-trackers test-ray test-long test-torch test-together test-engines $(filter-out test-torch,$(FRAMEWORKS:%=test-%))
 
 PYTEST := $(BIN)/pytest
 # The core's tests wait now and then for deadlines and for other processes: one worker more than processors.
@@ -143,6 +143,17 @@ $(TRACKERS)/ready: $(READY) plugins/dlperf-trackers/pyproject.toml
 	$(TRACKERS)/bin/pip install --quiet mlflow './plugins/dlperf-trackers[mlflow,prometheus,tensorboard,wandb]'
 	$(TRACKERS)/bin/pip install --quiet --no-compile --no-deps --no-build-isolation --editable . \
 	  --editable plugins/dlperf-trackers
+	touch $@
+
+# The launcher `ray` on a real cluster of several nodes on this machine. Ray has an environment of its own.
+RAY := .venv/ray
+test-ray: $(RAY)/ready
+	DLPERF_TEST_RAY=$(abspath $(RAY)/bin/python) $(PYTEST) --numprocesses 2 --dist load \
+	  -c plugins/dlperf-ray/pyproject.toml plugins/dlperf-ray/tests
+
+$(RAY)/ready: $(READY) plugins/dlperf-ray/pyproject.toml
+	$(PYTHON) -m venv --clear $(RAY)
+	$(RAY)/bin/pip install --quiet 'ray>=2.40'
 	touch $@
 
 # Real Slurm, OpenMPI and sshd on four nodes that are network namespaces, and podman: as root, and skipped by name

@@ -40,7 +40,9 @@ class Cluster:
         """Return the CPUs that are free in the whole cluster."""
         code = f"import ray; ray.init({self.address!r}, logging_level='ERROR', log_to_driver=False); "
         code += "print('free', ray.available_resources().get('CPU', 0))"
-        done = subprocess.run([RAY_PYTHON, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+        done = subprocess.run(
+            [RAY_PYTHON, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        )
         return float(done.stdout.rpartition("free ")[2])
 
     def close(self):

@@ -36,7 +36,7 @@ class Agent:
 
     def start(self, command, variables):
         """Start the agent; return why it could not be started, or None."""
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open until the actor ends
         # Ray starts its workers with a lower priority. Only root may raise it.
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, 0, 0)
@@ -151,9 +151,7 @@ def connect(settings, output):
     except Exception as error:  # Ray raises a dozen types
         reason = " ".join(str(error).split())
         if "ersion mismatch" in reason:
-            advice = (
-                "Install the cluster's versions, or name a Python that has them: --set ray_python=PATH."
-            )
+            advice = "Install the cluster's versions, or name a Python that has them: --set ray_python=PATH."
         output.fail("unavailable", f"The Ray cluster {address} cannot be used: {reason} {advice}")
         return None
     finally:
@@ -276,7 +274,11 @@ class Run:
             if self._failed is not None and time.monotonic() > self._failed[0]:
                 self._output.fail("lost-node", self._failed[2], self._failed[1])
                 return
-            ready, _ = self._ray.wait(list(self._pending), num_returns=1, timeout=POLL) if self._pending else ([], [])
+            ready, _ = (
+                self._ray.wait(list(self._pending), num_returns=1, timeout=POLL)
+                if self._pending
+                else ([], [])
+            )
             if not self._pending:
                 time.sleep(POLL)
             for reference in ready:

@@ -31,7 +31,9 @@ class RayOptions(AgentOptions):
 
     address: str = attrs.field(
         default="auto",
-        metadata={"help": "Ray cluster, such as 10.0.0.1:6379; auto: RAY_ADDRESS, or the one on this machine."},
+        metadata={
+            "help": "Ray cluster, such as 10.0.0.1:6379; auto: RAY_ADDRESS, or the one on this machine."
+        },
     )
     cpus: float = attrs.field(
         default=-1.0,
@@ -41,7 +43,9 @@ class RayOptions(AgentOptions):
     gpus: float = attrs.field(
         default=-1.0,
         validator=_validate_amount,
-        metadata={"help": "GPUs to reserve on each node; -1: one per device if the device is cuda, else none."},
+        metadata={
+            "help": "GPUs to reserve on each node; -1: one per device if the device is cuda, else none."
+        },
     )
     ray_python: str = attrs.field(
         default="",
