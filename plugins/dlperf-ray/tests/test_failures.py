@@ -90,7 +90,7 @@ def test_a_python_without_ray_is_named():
     ("shape", "needed"), [("3n1d", "3 nodes with 1 CPU"), ("2n2d", "2 nodes with 2 CPU")]
 )
 def test_too_few_nodes_or_cpus_are_named_within_the_deadline(cluster, shape, needed):
-    fields = {**TOY, "deadlines": {"start": 10.0}}
+    fields = {**TOY, "deadlines": {"start": 30.0}}
     result = run("numpy", "linear", topology=f"{shape}@ray", options=cluster.options, **fields)
     assert (result.status, result.failure.phase) == ("unavailable", "start")
     assert f"The case needs {needed}" in result.failure.message

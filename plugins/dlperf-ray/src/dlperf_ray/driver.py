@@ -179,13 +179,12 @@ def shortage(ray, settings):
     )
 
 
-def place(ray, settings, source, output):
+def place(ray, settings, deadline, source, output):
     """Return a placement group that is ready; None after a failure was written, or if the input has ended."""
     bundle = {name: amount for name, amount in settings["bundle"].items() if amount} or {"CPU": 0.001}
     group = ray.util.placement_group(
         [bundle] * settings["nodes"], strategy="STRICT_SPREAD", name=f"dlperf-{settings['id']}"
     )
-    deadline = time.monotonic() + 0.8 * settings["timeout"]
     while not source.is_closed.is_set():
         remaining = deadline - time.monotonic()
         if group.wait(max(0.1, min(POLL, remaining))):
@@ -351,11 +350,12 @@ def main(arguments):
     """
     output, source = Output(), Input()
     settings = json.loads(arguments[0])
+    deadline = time.monotonic() + 0.8 * settings["timeout"]
     ray = connect(settings, output)
     if ray is None:
         return
     source.is_connected = True
-    group = place(ray, settings, source, output)
+    group = place(ray, settings, deadline, source, output)
     if group is None:
         ray.shutdown()
         return
