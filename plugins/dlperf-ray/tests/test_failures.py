@@ -176,6 +176,8 @@ def test_standard_output_of_the_command_is_json_only(cluster, tmp_path):
             "numpy",
             "linear",
             *case,
+            "--json",
+            "--output",
             str(tmp_path / "out"),
             *options,
         ],
