@@ -21,6 +21,8 @@ SETTLE = 5.0
 """Seconds after the end of a node's agent in which agent 0 may report the cause."""
 STOP = 6.0
 """Seconds for the agents to end after their standard input has closed; the launcher waits for ten."""
+PLACE, START = 0.8, 0.95
+"""Shares of the deadline `start` until which the nodes must be free, and the agents must have started."""
 CONNECT = 30.0
 """Most seconds to connect to the cluster."""
 
@@ -139,7 +141,7 @@ def connect(settings, output):
         )
         os._exit(1)
 
-    limit = min(CONNECT, 0.8 * settings["timeout"])
+    limit = min(CONNECT, PLACE * settings["timeout"])
     timer = threading.Timer(limit, give_up)
     timer.daemon = True
     timer.start()
@@ -193,7 +195,7 @@ def place(ray, settings, deadline, source, output):
         if remaining <= 0:
             output.fail(
                 "unavailable",
-                f"{text} They have not become free within {0.8 * settings['timeout']:.0f} s. Ask for less (--set "
+                f"{text} They have not become free within {PLACE * settings['timeout']:.0f} s. Ask for less (--set "
                 "cpus=, gpus=, or a smaller topology), or add nodes to the cluster.",
             )
             break
@@ -209,11 +211,12 @@ class Run:
         ray: Ray, connected.
         group: The placement group.
         settings: The settings of the launcher.
+        deadline: Time on the monotonic clock until which all agents must have started.
         source: The input of all agents.
         output: The stream.
     """
 
-    def __init__(self, ray, group, settings, source, output):
+    def __init__(self, ray, group, settings, deadline, source, output):
         self._ray, self._source, self._output = ray, source, output
         bundle = settings["bundle"]
         actor = ray.remote(
@@ -227,27 +230,26 @@ class Run:
             actor.options(scheduling_strategy=strategy(group, placement_group_bundle_index=index)).remote()
             for index in range(settings["nodes"])
         ]
-        self._timeout = settings["timeout"]
+        self._deadline = deadline
         self._sent = [0] * len(self._actors)
         self._pending = {}
         self._failed = None
 
     def start(self, command):
         """Start all agents; return False after a failure was written."""
-        hosts = []
-        for node, actor in enumerate(self._actors):
-            try:
-                hosts.append(self._ray.get(actor.describe.remote(), timeout=0.8 * self._timeout))
-            except self._ray.exceptions.RayError as error:
-                self._output.fail("lost-node", f"{self._lost(node)} {_first_line(error)}", node)
-                return False
+        hosts = self._get_all([actor.describe.remote() for actor in self._actors])
+        if hosts is None:
+            return False
         variables = {"DLPERF_RAY_HOSTS": ",".join(hosts[:2])}
-        calls = [
-            actor.start.remote(command, {**variables, "DLPERF_RAY_NODE": str(node)})
-            for node, actor in enumerate(self._actors)
-        ]
-        for node, call in enumerate(calls):
-            reason = self._ray.get(call, timeout=0.8 * self._timeout)
+        reasons = self._get_all(
+            [
+                actor.start.remote(command, {**variables, "DLPERF_RAY_NODE": str(node)})
+                for node, actor in enumerate(self._actors)
+            ]
+        )
+        if reasons is None:
+            return False
+        for node, reason in enumerate(reasons):
             if reason is not None:
                 self._output.fail(
                     "unavailable",
@@ -259,6 +261,17 @@ class Run:
         for node in range(len(self._actors)):
             self._call("read", node)
         return True
+
+    def _get_all(self, calls):
+        """Return the results of a call on each node; None after a failure was written."""
+        results = []
+        for node, call in enumerate(calls):
+            try:
+                results.append(self._ray.get(call, timeout=max(0.1, self._deadline - time.monotonic())))
+            except self._ray.exceptions.RayError as error:
+                self._output.fail("lost-node", f"{self._lost(node)} {_first_line(error)}", node)
+                return None
+        return results
 
     def serve(self):
         """Forward input and output until the agent of node 0 or the input ends, or a node is lost."""
@@ -350,17 +363,17 @@ def main(arguments):
     """
     output, source = Output(), Input()
     settings = json.loads(arguments[0])
-    deadline = time.monotonic() + 0.8 * settings["timeout"]
+    began = time.monotonic()
     ray = connect(settings, output)
     if ray is None:
         return
     source.is_connected = True
-    group = place(ray, settings, deadline, source, output)
+    group = place(ray, settings, began + PLACE * settings["timeout"], source, output)
     if group is None:
         ray.shutdown()
         return
     try:
-        run = Run(ray, group, settings, source, output)
+        run = Run(ray, group, settings, began + START * settings["timeout"], source, output)
         if run.start(arguments[1:]):
             run.serve()
         run.stop()
