@@ -363,17 +363,17 @@ def main(arguments):
     """
     output, source = Output(), Input()
     settings = json.loads(arguments[0])
-    began = time.monotonic()
+    start_time = time.monotonic()
     ray = connect(settings, output)
     if ray is None:
         return
     source.is_connected = True
-    group = place(ray, settings, began + PLACE * settings["timeout"], source, output)
+    group = place(ray, settings, start_time + PLACE * settings["timeout"], source, output)
     if group is None:
         ray.shutdown()
         return
     try:
-        run = Run(ray, group, settings, began + START * settings["timeout"], source, output)
+        run = Run(ray, group, settings, start_time + START * settings["timeout"], source, output)
         if run.start(arguments[1:]):
             run.serve()
         run.stop()
