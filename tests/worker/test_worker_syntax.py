@@ -128,14 +128,10 @@ THEIR_OWN = {"jax": ("jaxlib", "optax"), "torch": ("triton",)}
 """What may come with a framework's environment beside the framework itself."""
 
 
-OTHER_PROCESSES = ("worker.py", "driver.py")
-"""Programs that a plugin starts: trainers, and a launcher's driver of an engine such as Ray."""
-
-
 @pytest.mark.parametrize("plugin", PLUGINS, ids=named)
 def test_the_controller_half_never_imports_the_framework(plugin):
     for path in plugin.glob("*.py"):
-        if path.name not in OTHER_PROCESSES:
+        if path.name != "worker.py":
             assert foreign(path, "dlperf_sdk", plugin.name, "dlperf_numpy", "attrs") == set(), path
             assert f"{plugin.name}.worker" not in imported(path)
 

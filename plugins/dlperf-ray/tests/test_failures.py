@@ -43,7 +43,7 @@ def agents_of(run_id):
     found = {}
     for process in processes_of(run_id):
         words = process.cmdline()
-        if "--case" in words and "driver.py" not in " ".join(words):
+        if "--case" in words and "dlperf_ray/driver" not in " ".join(words):
             found[int(process.environ()["DLPERF_RAY_NODE"])] = process
     return found
 

@@ -17,7 +17,7 @@ from dlperf_sdk.launchers.command_launcher import CommandLauncher
 from dlperf_sdk.launchers.options import AgentOptions
 
 _NODE, _HOSTS = "DLPERF_RAY_NODE", "DLPERF_RAY_HOSTS"
-_DRIVER = Path(__file__).with_name("driver.py")
+_DRIVER = Path(__file__).with_name("driver")
 
 
 def _validate_amount(_: Any, attribute: Any, value: float) -> None:

@@ -1,0 +1,59 @@
+"""The actor of one node. Ray sends the class to the nodes by value, so it refers to nothing else of the driver."""
+
+import contextlib
+import os
+import subprocess
+import tempfile
+
+PART = 1 << 16
+"""Bytes per call; Ray sends arguments of this size without storing them."""
+
+
+class Agent:
+    """The actor of one node: it starts the node's agent, and forwards its input and output."""
+
+    def describe(self):
+        """Return the node's address."""
+        import ray
+
+        return ray.util.get_node_ip_address()
+
+    def start(self, command, variables):
+        """Start the agent; return why it could not be started, or None."""
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open until the actor ends
+        # Ray starts its workers with a lower priority. Only root may raise it.
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, 0, 0)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env={**environment, **variables},
+                start_new_session=True,
+            )
+        except OSError as error:
+            return error.strerror or str(error)
+        return None
+
+    def feed(self, data):
+        """Write to the agent's standard input."""
+        with contextlib.suppress(OSError, ValueError):  # the agent has ended: `read` reports that
+            self._process.stdin.write(data)
+            self._process.stdin.flush()
+
+    def read(self):
+        """Return what the agent has printed, at its end nothing; its exit code; the end of its standard error."""
+        data = os.read(self._process.stdout.fileno(), PART)
+        if data:
+            return data, None, ""
+        code = self._process.wait()
+        self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 4000))
+        return b"", code, self._errors.read().decode("utf-8", "replace").strip()
+
+    def close(self):
+        """Close the agent's standard input, which ends it."""
+        with contextlib.suppress(OSError):
+            os.close(self._process.stdin.detach().detach().fileno())

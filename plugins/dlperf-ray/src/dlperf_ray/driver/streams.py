@@ -1,0 +1,51 @@
+"""The driver's standard input and output."""
+
+import json
+import os
+import threading
+
+from actor import PART
+
+
+class Input:
+    """Standard input, which a thread reads."""
+
+    def __init__(self):
+        self.data, self.is_closed, self.is_connected = bytearray(), threading.Event(), False
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self):
+        while part := os.read(0, PART):
+            self.data += part
+        self.is_closed.set()
+        if not self.is_connected:  # Ray cannot be interrupted while it connects; nothing has been started
+            os._exit(1)
+
+
+class Output:
+    """The launcher's stream of lines: standard output, before everything else that prints goes to standard error."""
+
+    def __init__(self):
+        self._stream = os.fdopen(os.dup(1), "wb", 0)
+        os.dup2(2, 1)
+        self._rest = {}
+
+    def add(self, node, data):
+        """Write the lines that are complete."""
+        *lines, self._rest[node] = (self._rest.get(node, b"") + data).split(b"\n")
+        for line in lines:
+            self._write(line)
+
+    def event(self, **fields):
+        """Write an event."""
+        self._write(json.dumps(fields).encode())
+
+    def fail(self, kind, message, node=None):
+        """Write the last event of a run whose agents could not be started, or have died."""
+        failure = {"kind": kind, "message": message, "phase": None, "node": node, "rank": None}
+        self.event(event="ended", status=kind, failure=failure)
+
+    def _write(self, line):
+        line += b"\n"
+        while line:
+            line = line[self._stream.write(line) :]
