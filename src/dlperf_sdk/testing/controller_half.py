@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from itertools import combinations_with_replacement, product
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -28,38 +29,7 @@ from dlperf_sdk.testing.cells import PAIR, SINGLE
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.subject import FrameworkSubject, describe
 
-IMPORT_PROBE = """\
-import importlib, importlib.abc, json, sys
-told = json.load(sys.stdin)
-sys.path[:] = told["path"]
-
-class Refuse(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in told["forbidden"]:
-            raise ImportError("the controller half must not import " + name)
-
-sys.meta_path.insert(0, Refuse())
-from dlperf_sdk.spec.compiler import NONE
-from dlperf_sdk.spec.data_source import DATA_SOURCES
-from dlperf_sdk.spec.precision import PRECISIONS
-from dlperf_sdk.spec.run_spec import RunSpec
-module, _, attribute = told["plugin"].partition(":")
-plugin = getattr(importlib.import_module(module), attribute)()
-plugin.trainers, plugin.packages, plugin.capabilities, plugin.unsupported
-for device, strategy, model in told["environments"]:
-    plugin.environment(device, strategy, model)
-for spec in told["specs"]:
-    plugin.explain_refusal(RunSpec(**spec), plugin.Options())
-places, _, function = plugin.processes.partition(":")
-getattr(importlib.import_module(places), function)
-worker = plugin.runtime.partition(":")[0]
-assert worker not in sys.modules, "the controller half imports the worker half, " + worker
-"""
-"""Program that imports a controller half where the framework's modules cannot be imported.
-
-It asks the plugin for everything that the core asks for: what it declares, each environment, and which cases it
-refuses. Its arguments come as JSON on standard input.
-"""
+IMPORT_PROBE = Path(__file__).with_name("import_probe.py")
 
 
 class ControllerHalf(FrameworkSubject):
@@ -119,7 +89,7 @@ class ControllerHalf(FrameworkSubject):
             "specs": specs,
         }
         ended = subprocess.run(
-            [sys.executable, "-I", "-c", IMPORT_PROBE],
+            [sys.executable, "-I", str(IMPORT_PROBE)],
             input=json.dumps(arguments),
             capture_output=True,
             text=True,

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Cell
+from dlperf_sdk.reports.exclusions import format_excluded
 from dlperf_sdk.reports.fastest import (
     TITLE,
     describe_compiler,
     describe_shared_facts,
-    format_excluded,
     lead_without_values,
     list_unmeasured,
 )

@@ -1,0 +1,49 @@
+"""The cases that a ranking leaves out, with the facts in which they differ, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.analysis.ranking import Excluded, Ranking
+from dlperf_sdk.reports.numbers import common_scale
+from dlperf_sdk.reports.series import format_stated
+
+_OWN_ROWS = ("precision", "hardware")
+"""Facts whose cases have a row of their own in a report."""
+_MAX_EXCLUDED = 6
+
+
+def format_excluded(ranking: Ranking, shown_elsewhere: Collection[Case] = ()) -> str:
+    """Return the cases that are not comparable with a ranking, in groups with the facts in which they differ, as text.
+
+    A group that differs in precision or hardware is left out if it differs in a further fact as well. At most six
+    groups are described, followed by the number of the remaining ones.
+
+    Args:
+        ranking: The ranking.
+        shown_elsewhere: The fastest cases of groups that the report shows elsewhere; these groups are left out.
+    """
+    groups = [
+        group
+        for group in ranking.excluded
+        if (len(group.differences) == 1 or not _has_own_row(name for name, _ in group.differences))
+        and not any(group.cases[0] is case for case in shown_elsewhere)
+    ]
+    texts = [_format_group(ranking, group) for group in groups[:_MAX_EXCLUDED]]
+    remaining = len(groups) - len(texts)
+    return "; ".join([*texts, *([f"and {remaining} more"] if remaining else [])])
+
+
+def _format_group(ranking: Ranking, group: Excluded) -> str:
+    scale = common_scale([case.throughput for case in group.cases], "")
+    # Cases of another precision or hardware have a row of their own, so only the fastest is named.
+    selected = group.cases[:1] if _has_own_row(name for name, _ in group.differences) else group.cases
+    named = ", ".join(
+        f"{case.facts.get(ranking.factor)} {scale.format_alone(case.throughput)}" for case in selected
+    )
+    return f"{named} ({', '.join(format_stated(*difference) for difference in group.differences)})"
+
+
+def _has_own_row(names: Iterable[str]) -> bool:
+    return not set(_OWN_ROWS).isdisjoint(names)
