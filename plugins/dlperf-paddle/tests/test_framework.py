@@ -35,8 +35,8 @@ def test_the_shared_half_is_python_3_7():
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ({"precision": "amp-bf16"}, "fp32 whatever"),
-        ({"precision": "amp-fp16"}, "fp32 whatever"),
+        ({"precision": "amp-bf16"}, "always computes in fp32"),
+        ({"precision": "amp-fp16"}, "always computes in fp32"),
         ({"compiler": "cinn"}, "without CINN"),
         ({"precision": "amp-bf16", "device": "cuda"}, None),
         ({"compiler": "cinn", "device": "cuda"}, None),
