@@ -162,6 +162,12 @@ BY_CONFORMANCE = (
         "must not import",
     ),
     Fault(
+        "encoded-addresses",
+        "the variables contain the addresses of all nodes in an encoded form",
+        "test_nodes_list_their_processes_with_the_addresses_that_they_get",
+        "would not find each other",
+    ),
+    Fault(
         "syntax-too-new",
         "the worker half uses newer syntax than its oldest declared Python has",
         "test_worker_half_parses_on_oldest_python",

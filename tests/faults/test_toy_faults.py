@@ -18,6 +18,7 @@ from dlperf_sdk.testing import FrameworkConformance
 from dlperf_sdk.testing.asynchrony import Asynchrony
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.controller_half import ControllerHalf
+from dlperf_sdk.testing.process_list import ProcessList
 from dlperf_sdk.testing.subject import verdict
 from dlperf_sdk.testing.worker_half import WorkerHalf
 
@@ -61,7 +62,7 @@ def suite_of(name):
 
 
 # Tests that start no process: they run in `make test`.
-QUICK = (ControllerHalf, WorkerHalf)
+QUICK = (ControllerHalf, WorkerHalf, ProcessList)
 
 
 @pytest.mark.usefixtures("planted_fault")

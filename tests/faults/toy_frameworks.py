@@ -65,6 +65,12 @@ def with_own_thread_count(cluster):
     ]
 
 
+def with_encoded_addresses(cluster):
+    """Return processes whose plugin encodes the addresses of all nodes."""
+    hosts = ",".join(node.host for node in cluster.nodes).encode().hex()
+    return [process._replace(variables={"HOSTS": hosts}) for process in one_per_device(cluster)]
+
+
 def locked(self, device, strategy, model):
     return attrs.evolve(NumPy.environment(self, device, strategy, model), lock=LOCK)
 
@@ -194,6 +200,7 @@ FAULTY = {
     "syntax-too-new": (NumPy, {"trainers": {"linear": "newer_than_declared:Linear"}}),
     "syntax-too-new-in-relative-import": (NumPy, {"trainers": {"linear": "newer_relatively:Linear"}}),
     "worker-imports-core": (NumPy, {"trainers": {"linear": "imports_the_core:Linear"}}),
+    "encoded-addresses": (NumPy, {"processes": "toy_frameworks:with_encoded_addresses"}),
     "refusal-without-reason": (NumPy, {"explain_refusal": lambda self, spec, options: "no"}),
     "refuses-declared-compiler": (
         NumPy,

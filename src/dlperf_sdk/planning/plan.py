@@ -22,7 +22,7 @@ from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.protocol import Protocol
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.values import PHASES, Scalar
-from dlperf_sdk.worker.processes import Cluster, Node, Process
+from dlperf_sdk.worker.processes import Cluster, Process, nodes_from
 from dlperf_sdk.worker.request import Request, resolve
 
 DEADLINES = dict(zip(PHASES, (300.0, 1800.0, 600.0, 300.0, 60.0), strict=True))
@@ -91,16 +91,8 @@ class Plan:
 
         This calls the framework plugin's function, which may raise anything.
         """
-        count = self.spec.topology.devices_per_node
-        nodes = tuple(
-            Node(
-                f"<host of node {node}>",
-                tuple(f"<port {port} of node {node}>" for port in range(2 * count + 4)),
-                tuple(f"{self.device}:{device}" for device in range(count)),
-                f"<interface of node {node}>",
-            )
-            for node in range(self.spec.topology.nodes)
-        )
+        topology = self.spec.topology
+        nodes = nodes_from(topology.nodes, topology.devices_per_node, {})
         cluster = Cluster(nodes, self.device, self.spec.strategy, self.framework_options)
         processes: list[Process] = resolve(self.processes)(cluster)
         return processes

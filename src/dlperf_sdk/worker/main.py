@@ -7,7 +7,7 @@ import sys
 from typing import List
 
 from dlperf_sdk.worker import lifetime, memory
-from dlperf_sdk.worker.processes import SERVICE, cluster_from, process_from
+from dlperf_sdk.worker.processes import SERVICE, process_from
 from dlperf_sdk.worker.request import Request, resolve
 
 
@@ -46,9 +46,8 @@ def worker(directory: str) -> int:
     from dlperf_sdk.worker import trainer
 
     _limit_memory(request)
-    return trainer.run(
-        request, cluster_from(order["cluster"]), process, order["attempt"], directory, _wait_for_go
-    )
+    cluster = request.cluster(order["nodes"])
+    return trainer.run(request, cluster, process, order["attempt"], directory, _wait_for_go)
 
 
 def _work(directory: str) -> int:

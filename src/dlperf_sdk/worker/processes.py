@@ -1,10 +1,13 @@
 """Define the processes of a case: plain values, and the pure function that most frameworks need.
 
-A framework plugin names a function `processes(cluster) -> list of Process`. The planner calls it with placeholder
-addresses to show the plan, the agents with the real ones: so launch variables are written in one place.
+A framework plugin names a function `processes(cluster) -> list of Process`. The planner calls it with placeholders
+for addresses to show the plan, the agents with the real ones: so launch variables are written in one place. An agent
+learns only the addresses that the variables of its own processes contain.
 """
 
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+import re
+from itertools import accumulate
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from dlperf_sdk.worker.unsupported import look_up
 
@@ -12,16 +15,18 @@ TRAINER = "trainer"
 SERVICE = "service"
 
 
+_PLACEHOLDER = re.compile("<(?:host|interface|port [0-9]+|device [0-9]+) of node ([0-9]+)>")
+
+
 class Node(NamedTuple):
-    """One node, as the processes on all nodes see it."""
+    """One node. Texts that are unknown are placeholders, such as `<host of node 3>`: see `Cluster.nodes`."""
 
     host: str
     """An address at which the other nodes reach it."""
     ports: Tuple[str, ...]
-    """Free ports on it, in digits; in a plan, placeholders. There are at least two per device and four more."""
+    """Free ports on it, in digits: two per device and four more."""
     devices: Tuple[str, ...]
-    """The identifiers of its devices: `cpu:0`, or a GPU's UUID. On nodes other than node 0, they are empty texts
-    for nodes with another `host`: only their number counts."""
+    """The identifiers of its devices: `cpu:0`, or a GPU's UUID."""
     interface: str = ""
     """The network interface that reaches the other nodes; empty if there are none."""
 
@@ -30,6 +35,9 @@ class Cluster(NamedTuple):
     """All nodes of a case."""
 
     nodes: Tuple[Node, ...]
+    """The nodes. A plan knows no node, and node 0 knows all. Any other node knows itself, node 0, and the nodes on the
+    same machine; and if the variables of its processes contain the placeholder of another node, then the addresses,
+    ports and interfaces of all nodes, but not their devices."""
     device: str
     """The kind of device: `cpu`, `cuda`, …"""
     strategy: str
@@ -41,10 +49,6 @@ class Cluster(NamedTuple):
     def world_size(self) -> int:
         """Number of replicas on all nodes: one per device."""
         return sum(len(node.devices) for node in self.nodes)
-
-    def first_replica(self, node: int) -> int:
-        """Return the global index of the first replica of a node, by the node's number."""
-        return sum(len(earlier.devices) for earlier in self.nodes[:node])
 
     def device_of(self, replica: int) -> str:
         """Return the identifier of a replica's device, by the replica's global index."""
@@ -88,12 +92,11 @@ def one_per_device(cluster: Cluster) -> List[Process]:
 
 def one_per_node(cluster: Cluster) -> List[Process]:
     """Return a trainer per node, without launch variables. Each trainer owns all devices of its node."""
-    result = []
-    for node, facts in enumerate(cluster.nodes):
-        devices = tuple(range(len(facts.devices)))
-        first = cluster.first_replica(node)
-        result.append(Process(TRAINER, node, {}, devices, tuple(first + device for device in devices), node))
-    return result
+    counts = [len(node.devices) for node in cluster.nodes]
+    return [
+        Process(TRAINER, node, {}, tuple(range(count)), tuple(range(end - count, end)), node)
+        for node, (count, end) in enumerate(zip(counts, accumulate(counts)))
+    ]
 
 
 ProcessFunction = Callable[[Cluster], List[Process]]
@@ -132,13 +135,43 @@ def names_of(processes: List[Process]) -> List[str]:
     return names
 
 
-def cluster_from(plain: Mapping[str, Any]) -> Cluster:
-    """Return the cluster from its JSON form: what `_asdict` returns, with lists in place of tuples."""
-    nodes = tuple(
-        Node(node["host"], tuple(node["ports"]), tuple(node["devices"]), node["interface"])
-        for node in plain["nodes"]
+def port_count(devices: int) -> int:
+    """Return how many free ports a node with a number of devices gets: two per device and four more."""
+    return 2 * devices + 4
+
+
+def nodes_from(count: int, devices: int, known: Mapping[str, Mapping[str, Any]]) -> Tuple[Node, ...]:
+    """Return the nodes of a case, with placeholders for everything that is not known.
+
+    Args:
+        count: Number of nodes.
+        devices: Number of devices of each node.
+        known: By the node's number in digits, the known fields of `Node`, with lists in place of tuples.
+    """
+    return tuple(_node_from(number, devices, known.get(str(number), {})) for number in range(count))
+
+
+def _node_from(number: int, devices: int, known: Mapping[str, Any]) -> Node:
+    placeholders = Node(
+        "<host of node %d>" % number,
+        tuple("<port %d of node %d>" % (port, number) for port in range(port_count(devices))),
+        tuple("<device %d of node %d>" % (device, number) for device in range(devices)),
+        "<interface of node %d>" % number,
     )
-    return Cluster(nodes, plain["device"], plain["strategy"], plain["options"])
+    fields: Dict[str, Any] = {
+        name: value if isinstance(value, str) else tuple(value) for name, value in known.items()
+    }
+    return placeholders._replace(**fields)
+
+
+def unknown_nodes(processes: Iterable[Process]) -> Set[int]:
+    """Return the numbers of the nodes whose placeholders are in the variables of some processes."""
+    return {
+        int(number)
+        for process in processes
+        for value in process.variables.values()
+        for number in _PLACEHOLDER.findall(value)
+    }
 
 
 def process_from(plain: Mapping[str, Any]) -> Process:

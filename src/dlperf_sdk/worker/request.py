@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple
+
+from dlperf_sdk.worker.processes import Cluster, nodes_from
 
 if TYPE_CHECKING:
     # Type checkers and `make schemas` read the annotations; no process on a node evaluates them.
@@ -125,6 +127,15 @@ class Request(NamedTuple):
     def to_dict(self) -> Dict[str, Any]:
         """Return the document of the schema `worker-request`. Nested values are not copied."""
         return dict(self._asdict())
+
+    def cluster(self, known: Mapping[str, Mapping[str, Any]]) -> Cluster:
+        """Return the case's nodes, with placeholders for everything that is not known.
+
+        Args:
+            known: The known fields of nodes, as for `processes.nodes_from`.
+        """
+        nodes = nodes_from(self.nodes, self.devices_per_node, known)
+        return Cluster(nodes, self.device, self.strategy, self.framework_options)
 
     @classmethod
     def from_dict(cls, plain: Dict[str, Any]) -> Request:

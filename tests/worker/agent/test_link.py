@@ -20,6 +20,7 @@ from dlperf_sdk.worker.agent import coordinator as coordinator_module
 from dlperf_sdk.worker.agent import link, roster
 from dlperf_sdk.worker.agent.address_table import compress, expand
 from dlperf_sdk.worker.agent.agent import Agent
+from dlperf_sdk.worker.agent.attempt import Attempt
 from dlperf_sdk.worker.agent.coordinator import Coordinator
 from dlperf_sdk.worker.failures import select_cause
 from dlperf_sdk.worker.gpu import devices
@@ -253,12 +254,12 @@ OPENED = []
 class Node:
     """An agent that says what the test wants."""
 
-    def __init__(self, address, node, secret=SECRET, **hello):
-        self.link = link.connect(address, secret, 5)
+    def __init__(self, listener, node, secret=SECRET, **hello):
+        self.link = link.connect(listener, secret, 5)
         OPENED.append(self.link)
         self.orders = self.link.messages()
         self.node = node
-        self.say(event="hello", facts={"boot_id": "one"}, address="127.0.0.1", **hello)
+        self.say(**{"event": "hello", "facts": {"boot_id": "one"}, "address": "127.0.0.1", **hello})
 
     def say(self, **message):
         self.link.send({"node": self.node, **message})
@@ -268,9 +269,10 @@ class Node:
         assert message["do"] == order, message
         return message
 
-    def prepare(self):
-        self.ordered("prepare")
-        self.say(event="prepared", devices=["cpu:0"], notes=[], ports=["1"], interface="lo")
+    def prepare(self, needs_table=False):
+        assert self.ordered("prepare")["attempt"] == 1
+        resources = {"devices": ["cpu:0"], "ports": ["1"], "interface": "lo"}
+        self.say(event="prepared", notes=[], needs_table=needs_table, **resources)
 
 
 def ready(*nodes):
@@ -279,9 +281,7 @@ def ready(*nodes):
         node.prepare()
     orders = []
     for node in nodes:
-        cluster = node.ordered("lay-out")["cluster"]
-        order = node.ordered("start")
-        orders.append({**order, "cluster": cluster, "nodes": expand(cluster["table"], order["devices"])})
+        orders.append(node.ordered("start"))
     for node in nodes:
         node.say(event="ready", trainers=1)
     for node in nodes:
@@ -350,12 +350,9 @@ def test_a_case_is_driven_to_its_end(lead):
     nodes = [Node(address, 0), Node(address, 1)]
     orders = ready(*nodes)
     assert [order["host_index"] for order in orders] == [0, 1]
-    assert orders[0]["cluster"] == orders[1]["cluster"]
     assert orders[0]["nodes"] == orders[1]["nodes"]  # they are on one machine
-    assert orders[0]["nodes"][1] == {
-        **{"host": "127.0.0.1", "ports": ["1"], "devices": ["cpu:0"], "interface": "lo"}
-    }
-    assert orders[0]["cluster"]["options"] == leader.request.framework_options
+    facts = {"host": "127.0.0.1", "ports": ["1"], "devices": ["cpu:0"], "interface": "lo"}
+    assert orders[0]["nodes"] == {"0": facts, "1": facts}
     for node in nodes:
         node.say(**part())
     for node in nodes:
@@ -364,6 +361,29 @@ def test_a_case_is_driven_to_its_end(lead):
     messages = [event["event"] for event in events if event["event"] != "heartbeat"]
     assert messages == ["agents-ready", "attempt-started", "attempt-ended", "ended"]
     assert events[-1] == {"event": "ended", "status": "ok", "failure": None}
+
+
+def on_own_machine(listener, node):
+    """An agent on a machine of its own."""
+    return Node(listener, node, address=f"10.0.0.{node}")
+
+
+def test_a_node_gets_the_addresses_that_it_needs_and_no_others(lead):
+    address, _, leader = lead(nodes=4)
+    nodes = [on_own_machine(address, number) for number in range(4)]
+    for number, node in enumerate(nodes):
+        node.prepare(needs_table=number == 2)
+    table = expand(nodes[2].ordered("lay-out")["table"])
+    assert table["3"] == {"host": "10.0.0.3", "ports": ["1"], "interface": "lo"}
+    known = [set(node.ordered("start")["nodes"]) for node in nodes]
+    assert known == [{"0", "1", "2", "3"}, {"0", "1"}, {"0", "2"}, {"0", "3"}]
+    for node in nodes:
+        node.say(event="ready", trainers=1)
+    for node in nodes:
+        node.ordered("go")
+    for node in nodes:
+        node.say(**part())
+    join(leader)
 
 
 def test_unauthenticated_peers_do_not_disturb(lead):
@@ -492,6 +512,9 @@ def test_the_cause_is_the_most_telling_failure(kinds, data):
 # -- the agent's side
 
 
+PREPARE = {"attempt": 1, "host_index": 0, "host_count": 1}
+
+
 def agent(tmp_path, connection):
     spec = RunSpec(framework="numpy", model="linear")
     request = make_plan(spec, Registry()).request("case", ("python",), {}, {"source": "synthetic"})
@@ -509,7 +532,7 @@ def test_node_waiting_for_devices_sends_heartbeats(tmp_path, monkeypatch):
     monkeypatch.setattr(devices, "choose", choose)
     ours, theirs = (link.Link(end) for end in pair())
     waiting, received = agent(tmp_path, ours), theirs.messages()
-    waiting._execute("prepare", {"address": "127.0.0.1", "host_index": 0, "host_count": 1})
+    waiting._execute("prepare", {**PREPARE, "address": "127.0.0.1"})
     waiting._watch()
     assert next(received)["event"] == "heartbeat"
     free.set()
@@ -520,10 +543,26 @@ def test_node_waiting_for_devices_sends_heartbeats(tmp_path, monkeypatch):
 
 def test_node_without_ports_is_reported(tmp_path):
     ours, theirs = (link.Link(end) for end in pair())
-    agent(tmp_path, ours)._execute("prepare", {"address": "192.0.2.1", "host_index": 0, "host_count": 1})
+    agent(tmp_path, ours)._execute("prepare", {**PREPARE, "address": "192.0.2.1"})
     output = next(theirs.messages())
     assert output["event"] == "unprepared"
     assert output["message"].startswith("Node 0 cannot choose its devices and ports: OSError")
+    ours.close()
+    theirs.close()
+
+
+def test_workers_get_the_table_that_their_node_asked_for(tmp_path, monkeypatch):
+    """For one attempt only: the next one has other ports."""
+    started = []
+    monkeypatch.setattr(Attempt, "start", lambda _, nodes, processes, orders: started.append(nodes))
+    ours, theirs = (link.Link(end) for end in pair())
+    starting = agent(tmp_path, ours)
+    facts = {"ports": ["1"], "interface": "lo"}
+    starting._execute("lay-out", {"table": compress([{**facts, "host": f"10.0.0.{n}"} for n in range(2)])})
+    own = {"0": {**facts, "host": "10.0.0.0", "devices": ["cpu:0"]}}
+    for attempt in (1, 2):
+        starting._execute("start", {"attempt": attempt, "nodes": own, "host_index": 0, "host_count": 1})
+    assert started == [{**own, "1": {**facts, "host": "10.0.0.1"}}, own]
     ours.close()
     theirs.close()
 
@@ -533,10 +572,7 @@ def test_a_layout_that_raises_is_the_cases_failure_not_the_nodes(tmp_path, proce
     ours, theirs = (link.Link(end) for end in pair())
     starting, received = agent(tmp_path, ours), theirs.messages()
     starting.request = starting.request._replace(processes=processes)
-    node = {"host": "127.0.0.1", "ports": ["1"], "devices": ["cpu:0"], "interface": "lo"}
-    cluster = {"device": "cpu", "strategy": "all_reduce", "options": {}, "table": compress([node])}
-    starting._execute("lay-out", {"cluster": cluster})
-    starting._execute("start", {"attempt": 1, "devices": {}, "host_index": 0, "host_count": 1})
+    starting._execute("start", {"attempt": 1, "nodes": {}, "host_index": 0, "host_count": 1})
     failed, ended = next(received), next(received)
     assert (failed["event"], failed["failure"]["kind"], failed["failure"]["phase"]) == (
         "failed",

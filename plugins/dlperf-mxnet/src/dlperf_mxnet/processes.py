@@ -4,12 +4,12 @@ from typing import Dict, List
 
 from dlperf_sdk.worker.processes import (
     SERVICE,
-    TRAINER,
     Cluster,
     Node,
     Process,
     list_processes,
     one_per_device,
+    one_per_node,
 )
 
 SERVE = "dlperf_mxnet.worker.service:serve"
@@ -31,7 +31,15 @@ def processes(cluster: Cluster) -> List[Process]:
 
 def whole_nodes(cluster: Cluster) -> List[Process]:
     """Return a trainer per node, which owns all devices of its node."""
-    return [_trainer(cluster, node) for node in range(len(cluster.nodes))]
+    trainers = one_per_node(cluster)
+    if cluster.device != "cpu":
+        return trainers
+    return [
+        trainer._replace(
+            variables={CPU_DEVICES: str(len(trainer.devices))} if len(trainer.devices) > 1 else {}
+        )
+        for trainer in trainers
+    ]
 
 
 def plan_with_servers(cluster: Cluster) -> List[Process]:
@@ -63,13 +71,6 @@ def plan_with_servers(cluster: Cluster) -> List[Process]:
             for trainer in trainers
         ),
     ]
-
-
-def _trainer(cluster: Cluster, node: int) -> Process:
-    """Return the trainer that owns a whole node."""
-    count, first = len(cluster.nodes[node].devices), cluster.first_replica(node)
-    variables = {CPU_DEVICES: str(count)} if cluster.device == "cpu" and count > 1 else {}
-    return Process(TRAINER, node, variables, tuple(range(count)), tuple(range(first, first + count)), node)
 
 
 STRATEGIES = {

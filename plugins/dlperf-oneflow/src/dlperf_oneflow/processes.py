@@ -1,6 +1,8 @@
 """Define the processes of a OneFlow case: a trainer per device, which find each other through variables."""
 
-from typing import Dict, List
+from collections import defaultdict
+from itertools import count
+from typing import DefaultDict, Dict, Iterator, List
 
 from dlperf_sdk.worker.processes import Cluster, Process, list_processes, one_per_device
 
@@ -18,7 +20,11 @@ def processes(cluster: Cluster) -> List[Process]:
 def join_trainers(cluster: Cluster) -> List[Process]:
     """Return a trainer per device, each with the variables by which it finds the others."""
     trainers = one_per_device(cluster)
-    hosts = [cluster.nodes[trainer.node].host for trainer in trainers]
+    counters: DefaultDict[str, Iterator[int]] = defaultdict(count)
+    local_ranks = [next(counters[cluster.nodes[trainer.node].host]) for trainer in trainers]
+    devices: DefaultDict[str, List[str]] = defaultdict(list)
+    for node in cluster.nodes:
+        devices[node.host] += node.devices
 
     def variables(rank: int) -> Dict[str, str]:
         values = {
@@ -26,11 +32,10 @@ def join_trainers(cluster: Cluster) -> List[Process]:
             "MASTER_PORT": cluster.nodes[0].ports[0],
             "RANK": str(rank),
             "WORLD_SIZE": str(len(trainers)),
-            "LOCAL_RANK": str(hosts[:rank].count(hosts[rank])),
+            "LOCAL_RANK": str(local_ranks[rank]),
         }
         if cluster.device == "cuda":
-            nodes = [node for node in cluster.nodes if node.host == hosts[rank]]
-            values["CUDA_VISIBLE_DEVICES"] = ",".join(device for node in nodes for device in node.devices)
+            values["CUDA_VISIBLE_DEVICES"] = ",".join(devices[cluster.nodes[trainers[rank].node].host])
         return values
 
     return [trainer._replace(variables=variables(rank)) for rank, trainer in enumerate(trainers)]

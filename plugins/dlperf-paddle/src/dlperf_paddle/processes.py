@@ -23,13 +23,14 @@ def join_trainers(cluster: Cluster) -> List[Process]:
         "%s:%s" % (cluster.nodes[trainer.node].host, cluster.nodes[trainer.node].ports[trainer.devices[0]])
         for trainer in trainers
     ]
+    all_endpoints = ",".join(endpoints)
 
     def variables(trainer: Process) -> Dict[str, str]:
         values = {
             "PADDLE_MASTER": "%s:%s" % (cluster.nodes[0].host, ports[-1]),
             "PADDLE_TRAINER_ID": str(trainer.rank),
             "PADDLE_TRAINERS_NUM": str(len(trainers)),
-            "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
+            "PADDLE_TRAINER_ENDPOINTS": all_endpoints,
             "PADDLE_CURRENT_ENDPOINT": endpoints[trainer.rank or 0],
             "PADDLE_DISTRI_BACKEND": "nccl" if cluster.device == "cuda" else "gloo",
         }

@@ -22,7 +22,6 @@ from dlperf_sdk.worker.agent.sampling import Sampling
 from dlperf_sdk.worker.agent.secret_values import replace_values, secret_values
 from dlperf_sdk.worker.exhaustion import describe_exhaustion
 from dlperf_sdk.worker.failures import SETTLE, failure
-from dlperf_sdk.worker.processes import cluster_from
 from dlperf_sdk.worker.request import Request
 
 LOOK = 0.1
@@ -68,8 +67,8 @@ class Agent:
         self._last_message_at = time.monotonic()
         self._inbox: "queue.SimpleQueue[Dict[str, Any]]" = queue.SimpleQueue()
         # A SimpleQueue: a signal handler may put while the same thread is taking, where a Queue's lock would deadlock.
-        self._layout: Dict[str, Any] = {}
-        """The cluster of the next attempt: its device, strategy, options, and the table of its nodes."""
+        self._table: Dict[str, Dict[str, Any]] = {}
+        """The addresses of all nodes in the next attempt, if this node's processes need them."""
         self._attempt: Optional[Attempt] = None
         self._sampling: Optional[Sampling] = None
         self._ready = False
@@ -161,7 +160,7 @@ class Agent:
             # It may wait for busy devices, and heartbeats must go on meanwhile.
             threading.Thread(target=self._prepare, args=(message,), daemon=True).start()
         elif order == "lay-out":
-            self._layout = message["cluster"]
+            self._table = address_table.expand(message["table"])
         elif order == "start":
             self._start(message)
         elif order == "go" and self._attempt is not None:
@@ -173,7 +172,8 @@ class Agent:
         self._send({"event": "reached", "unreached": preflight.unreachable(doorbells)})
 
     def _prepare(self, message: Dict[str, Any]) -> None:
-        self._send(node_check.choose_resources(self.request, self.node, message, self._ports))
+        request = self._program(message)[0]
+        self._send(node_check.choose_resources(request, self.node, message, self._ports))
 
     def _start(self, message: Dict[str, Any]) -> None:
         """Start this node's workers. What a plugin's functions raise here is the case's failure, not the agent's."""
@@ -208,14 +208,13 @@ class Agent:
     def _start_workers(self, message: Dict[str, Any], attempt: Attempt) -> None:
         if not os.path.exists(self._bundle):
             raise FileNotFoundError(self._bundle)
-        layout = dict(self._layout)
-        nodes = address_table.expand(layout.pop("table"), message["devices"])
-        cluster = cluster_from(dict(layout, nodes=nodes))
+        nodes, self._table = dict(self._table, **message["nodes"]), {}
         place = Place(self.node, message["host_index"], message["host_count"])
         request, file = self._program(message)
-        processes, orders = orders_for(request, cluster, place, self._bundle, file)
-        self._sampling = Sampling(request.samplers, cluster.nodes[self.node].devices, self.node)
-        attempt.start(cluster, processes, orders)
+        processes, orders = orders_for(request, nodes, place, self._bundle, file)
+        devices = nodes[str(self.node)]["devices"]
+        self._sampling = Sampling(request.samplers, devices, self.node)
+        attempt.start(nodes, processes, orders)
 
     def _failures_of(self, attempt: Attempt) -> List[Dict[str, Any]]:
         """Return the failures of an attempt; without the node's folder they have that one cause."""

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional
 
 from dlperf_sdk.worker import failures, lifetime
 from dlperf_sdk.worker.agent.worker_process import WorkerProcess
-from dlperf_sdk.worker.processes import SERVICE, Cluster, Process
+from dlperf_sdk.worker.processes import SERVICE, Process
 
 GRACE = 3.0
 """Seconds between asking a worker to end and killing it."""
@@ -40,11 +40,13 @@ class Attempt:
         self.workers: List[WorkerProcess] = []
         self._oom_before = _oom_kills()
 
-    def start(self, cluster: Cluster, processes: List[Process], orders: List[Dict[str, Any]]) -> None:
+    def start(
+        self, nodes: Dict[str, Dict[str, Any]], processes: List[Process], orders: List[Dict[str, Any]]
+    ) -> None:
         """Start this node's processes, one after another.
 
         Args:
-            cluster: All nodes.
+            nodes: The known fields of nodes, as for `processes.nodes_from`.
             processes: The processes.
             orders: The command and further details of each process, as `launch_commands.orders_for` returns them.
 
@@ -55,7 +57,6 @@ class Attempt:
             name = order["name"]
             directory = os.path.join(self.directory, "%d-%s" % (self.number, name))
             worker = WorkerProcess(process, name, directory, self._deadlines)
-            plain_cluster = dict(cluster._asdict(), nodes=[node._asdict() for node in cluster.nodes])
             worker.start(
                 order["command"],
                 order["environment"],
@@ -63,7 +64,7 @@ class Attempt:
                     "agent": os.getpid(),
                     "attempt": self.number,
                     "request": order["request"],
-                    "cluster": plain_cluster,
+                    "nodes": nodes,
                     "process": process._asdict(),
                     "cpus": order["cpus"],
                 },

@@ -140,7 +140,7 @@ class Coordinator(threading.Thread):
         started = False
         self._logs = []
         try:
-            prepared = self._prepare()
+            prepared = self._prepare(attempt)
             started = True
             self._start(attempt, prepared)
             self._follow(attempt, failures, parts)
@@ -188,9 +188,9 @@ class Coordinator(threading.Thread):
                     failure("unavailable", message_text % (self._roster.name(node), names), "start", node)
                 )
 
-    def _prepare(self) -> Dict[int, Dict[str, Any]]:
+    def _prepare(self, attempt: int) -> Dict[int, Dict[str, Any]]:
         """Have every node choose its devices and ports."""
-        self._roster.order_each(lambda _, place: dict(place, do="prepare"))
+        self._roster.order_each(lambda _, place: dict(place, do="prepare", attempt=attempt))
         prepared: Dict[int, Dict[str, Any]] = {}
         while len(prepared) < self.request.nodes:
             message = self._roster.next(self.request.deadlines["start"] + SILENCE)
@@ -205,28 +205,25 @@ class Coordinator(threading.Thread):
         return prepared
 
     def _start(self, attempt: int, prepared: Dict[int, Dict[str, Any]]) -> None:
-        nodes = [
-            dict({key: prepared[node][key] for key in ("ports", "devices", "interface")}, host=address)
+        """Order the nodes to start their workers, and send to each only the nodes that its processes need."""
+        nodes = {
+            str(node): dict(
+                {key: prepared[node][key] for key in ("ports", "devices", "interface")}, host=address
+            )
             for node, address in self._roster.addresses()
-        ]
-        request = self.parity if attempt == PARITY and self.parity is not None else self.request
-        cluster = {
-            "device": request.device,
-            "strategy": request.strategy,
-            "options": request.framework_options,
-            "table": address_table.compress(nodes),
         }
-        machines: Dict[str, Dict[str, List[str]]] = {}
-        for node, facts in enumerate(nodes):
-            machines.setdefault(facts["host"], {})[str(node)] = facts["devices"]
-        all_devices = {
-            number: devices for machine in machines.values() for number, devices in machine.items()
-        }
-        self._roster.order({"do": "lay-out", "cluster": cluster})
+        machines: Dict[str, Dict[str, Dict[str, Any]]] = {}
+        for number, facts in nodes.items():
+            machines.setdefault(facts["host"], {"0": nodes["0"]})[number] = facts
+        needing = [node for node, answer in prepared.items() if answer["needs_table"]]
+        if needing:
+            table = address_table.compress(list(nodes.values()))
+            self._roster.order({"do": "lay-out", "table": table}, needing)
 
         def start(node: int, place: Dict[str, Any]) -> Dict[str, Any]:
-            devices = machines[nodes[node]["host"]] if node else all_devices
-            return dict(place, do="start", attempt=attempt, devices=devices)
+            # A trainer on node 0 may record replicas of other nodes, with their devices.
+            known = machines[nodes[str(node)]["host"]] if node else nodes
+            return dict(place, do="start", attempt=attempt, nodes=known)
 
         self._roster.order_each(start)
 

@@ -1,11 +1,11 @@
 """Build the commands of a node's workers: command, variables, processors. All launch decisions are made here."""
 
 import os
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
 from dlperf_sdk.worker.agent.affinity import core_count, cpus_by_numa, share, thread_variables
 from dlperf_sdk.worker.gpu import devices
-from dlperf_sdk.worker.processes import Cluster, Process, names_of
+from dlperf_sdk.worker.processes import Process, names_of, unknown_nodes
 from dlperf_sdk.worker.request import Request, resolve
 from dlperf_sdk.worker.variables import worker_environment
 
@@ -20,8 +20,29 @@ class Place(NamedTuple):
     """Number of nodes on the same machine."""
 
 
+Nodes = Mapping[str, Mapping[str, Any]]
+"""The known fields of nodes, as for `processes.nodes_from`."""
+
+
+def needs_other_nodes(request: Request, node: int, facts: Mapping[str, Any]) -> bool:
+    """Return True if variables of a node's processes contain the address of a node other than this one and node 0.
+
+    If the plugin's function raises an exception, the value is False: the start of the workers will report it.
+
+    Args:
+        request: The case.
+        node: The node's number.
+        facts: Its fields of `processes.Node`.
+    """
+    try:
+        processes = resolve(request.processes)(request.cluster({str(node): facts}))
+        return bool(unknown_nodes(process for process in processes if process.node == node) - {0})
+    except Exception:
+        return False
+
+
 def orders_for(
-    request: Request, cluster: Cluster, place: Place, bundle: str, file: str = "request.json"
+    request: Request, nodes: Nodes, place: Place, bundle: str, file: str = "request.json"
 ) -> Tuple[List[Process], List[Dict[str, Any]]]:
     """Return this node's processes, and what the agent needs to start each.
 
@@ -30,7 +51,7 @@ def orders_for(
 
     Args:
         request: The case.
-        cluster: All nodes, with real addresses and ports.
+        nodes: This node, node 0, and those whose addresses this node's processes need.
         place: This node.
         bundle: The directory from which workers import.
         file: The request's file in the bundle.
@@ -39,11 +60,17 @@ def orders_for(
         Two lists of the same length: the processes, and for each a dict with `name`, `command` (without the worker's
         arguments), `environment` (all variables), `cpus` (processor numbers; empty for all), and `request` (the path
         of its file).
+
+    Raises:
+        ValueError: The variables of a process contain something of another node that this node does not know.
     """
+    cluster = request.cluster(nodes)
     processes = resolve(request.processes)(cluster)
     workers = [
         (name, process) for name, process in zip(names_of(processes), processes) if process.node == place.node
     ]
+    for number in unknown_nodes(process for _, process in workers):
+        raise ValueError("a variable contains a device of node %d, which only node 0 knows" % number)
     computing = [process for _, process in workers if process.devices]
     cores = cpus_by_numa()
     orders = []

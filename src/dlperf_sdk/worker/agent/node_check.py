@@ -6,8 +6,10 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence
 
 from dlperf_sdk.worker import network
 from dlperf_sdk.worker.agent import hardware, preflight
+from dlperf_sdk.worker.agent.launch_commands import needs_other_nodes
 from dlperf_sdk.worker.bundled import unpack
 from dlperf_sdk.worker.gpu import devices
+from dlperf_sdk.worker.processes import port_count
 from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.variables import worker_environment
 
@@ -92,11 +94,12 @@ def choose_resources(
         ports: The ports that may be used; empty for any.
 
     Returns:
-        The event `prepared` with `devices`, `notes`, `ports` and `interface`; or, if there are not enough devices or
-        ports or any exception is raised, `unprepared` with a `message` for the user.
+        The event `prepared` with `devices`, `notes`, `ports`, `interface`, and as `needs_table` the value of
+        `needs_other_nodes`; or, if there are not enough devices or ports or any exception is raised, `unprepared` with
+        a `message` for the user.
     """
     try:
-        return _chosen(request, message, ports)
+        return _chosen(request, node, message, ports)
     except Exception as error:
         reason = "%s: %s" % (type(error).__name__, error)
         return {
@@ -105,18 +108,15 @@ def choose_resources(
         }
 
 
-def _chosen(request: Request, message: Dict[str, Any], ports: Sequence[int]) -> Dict[str, Any]:
+def _chosen(request: Request, node: int, message: Dict[str, Any], ports: Sequence[int]) -> Dict[str, Any]:
     count, index, host_count = request.devices_per_node, message["host_index"], message["host_count"]
-    timeout = request.deadlines["start"]
+    address, timeout = message["address"], request.deadlines["start"]
     chosen = devices.choose(request.device, count, index, host_count, request.on_busy, timeout)
     if isinstance(chosen, str):
         return {"event": "unprepared", "message": chosen}
     # Nodes of one machine choose at the same time, so each chooses among ports of its own.
-    free = network.free_ports(message["address"], 2 * count + 4, (ports or network.USUAL)[index::host_count])
-    return {
-        "event": "prepared",
-        "devices": list(chosen.devices),
-        "notes": list(chosen.notes),
-        "ports": free,
-        "interface": network.interface_of(message["address"]),
-    }
+    free = network.free_ports(address, port_count(count), (ports or network.USUAL)[index::host_count])
+    interface = network.interface_of(address)
+    resources = {"devices": list(chosen.devices), "ports": free, "interface": interface}
+    needs_table = needs_other_nodes(request, node, dict(resources, host=address))
+    return dict(resources, event="prepared", notes=list(chosen.notes), needs_table=needs_table)

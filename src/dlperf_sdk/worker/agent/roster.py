@@ -3,7 +3,7 @@
 import queue
 import socket
 import time
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from dlperf_sdk.worker.agent import preflight
 from dlperf_sdk.worker.agent.admission import Admission
@@ -114,11 +114,12 @@ class Roster:
         """Return the numbers of the nodes whose connection has not been lost."""
         return set(self._channels)
 
-    def order(self, message: Dict[str, Any]) -> None:
-        """Enqueue the same message to all connected nodes; return at once."""
+    def order(self, message: Dict[str, Any], nodes: Optional[Iterable[int]] = None) -> None:
+        """Enqueue the same message to the connected ones among some nodes, by default to all; return at once."""
         line = encode(message)
-        for channel in list(self._channels.values()):
-            channel.put_line(line)
+        for node in list(self._channels) if nodes is None else nodes:
+            if node in self._channels:
+                self._channels[node].put_line(line)
 
     def close(self) -> None:
         """Send `quit` to all connected nodes, and wait until it is sent, at most `SILENCE` seconds in total.
