@@ -64,6 +64,14 @@ def test_every_rank_of_every_repeat_hands_in_a_record(bench, launcher):
     ]
 
 
+def test_nodes_get_the_address_of_a_node_that_serves_them(bench, launcher):
+    """Node 1 asks for the addresses of all nodes, since its trainer needs that of node 2."""
+    options = {"fault": "node-of-services"}
+    events = list(bench.events(launcher, "3n1d", framework="faulty", strategy="independent", options=options))
+    assert failure(events) is None
+    assert [record["rank"] for record in ended(events)[0]["records"]] == [0, 1]
+
+
 def test_one_node(bench, launcher):
     assert failure(list(bench.events(launcher, "1n1d"))) is None
 
