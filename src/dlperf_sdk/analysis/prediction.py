@@ -17,22 +17,24 @@ Source: R. F. Barber et al., Predictive inference with the jackknife+, Annals of
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Iterable, Mapping
 
 from attrs import frozen
 
-from dlperf_sdk.analysis.case import Case, cases, differing_facts, key
+from dlperf_sdk.analysis.case import Case, cases
 from dlperf_sdk.analysis.growth import MIN_EXAMPLES, Example, estimate_uncertainty, learn
 from dlperf_sdk.analysis.prediction_notes import measurement_notes
+from dlperf_sdk.analysis.series import (
+    cases_by_units,
+    find_examples,
+    group_by_series,
+    growth_per_doubling,
+    require_one_series,
+)
 from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
-from dlperf_sdk.spec.strategy import NO_STRATEGY
 from dlperf_sdk.spec.values import TopologySpec
-
-RELEASE = ("framework", "framework_version", "implementation")
-"""Facts that identify a release. Its series resemble each other, so they are held out together."""
 
 
 @frozen
@@ -85,13 +87,13 @@ def predict(
             too few series.
         SpecError: the text of the topology is malformed.
     """
-    target_topology, series = TopologySpec.parse(topology), _series(cases(sources))
-    by_units = _cases_by_units(series, target_topology)
+    target_topology, series = TopologySpec.parse(topology), require_one_series(cases(sources))
+    by_units = cases_by_units(series, target_topology)
     steps = {units: case.step_time for units, case in by_units.items()}
     target = target_topology.nodes if target_topology.nodes > 1 else target_topology.devices_per_node
     _check_sufficient(series, steps, target_topology, target)
     before, last = sorted(steps)[-2:]
-    measured, doublings = _growth(steps, before, last), math.log2(target / last)
+    measured, doublings = growth_per_doubling(steps, before, last), math.log2(target / last)
     examples = _examples_without(series, reference, over_nodes=target_topology.nodes > 1)
     matching = [example for example in examples if (example.last, example.target) == (last, target)]
     notes = list(measurement_notes(by_units[before], by_units[last], measured))
@@ -120,30 +122,6 @@ def predict(
     )
 
 
-def find_examples(
-    reference: Iterable[Case | Result | PublishedFigure], *, over_nodes: bool
-) -> Iterator[Example]:
-    """Yield an example for each combination of three numbers of units in a series, in ascending order.
-
-    Args:
-        reference: The cases of the series.
-        over_nodes: The units. True: nodes, for the topologies that have as many devices per node as the largest
-            topology of their series; series of one node are skipped. False: devices, for the topologies of one node.
-
-    Raises:
-        AnalysisError: a source has no valid throughput.
-    """
-    for series in group_by_series(cases(reference)):
-        largest = max(series, key=lambda topology: topology.devices)
-        target_topology = largest if over_nodes else TopologySpec(1, largest.devices_per_node)
-        if over_nodes and largest.nodes == 1:
-            continue
-        steps = {units: case.step_time for units, case in _cases_by_units(series, target_topology).items()}
-        release = key([next(iter(series.values())).facts.get(name) for name in RELEASE])
-        for before, last, target in combinations(sorted(steps), 3):
-            yield Example(release, last, target, _growth(steps, before, last), _growth(steps, last, target))
-
-
 def _examples_without(
     series: Mapping[TopologySpec, Case],
     reference: Iterable[Case | Result | PublishedFigure],
@@ -163,22 +141,6 @@ def _examples_without(
 
 def _identity(case: Case) -> tuple[str, float]:
     return case.name, case.throughput
-
-
-def _growth(steps: Mapping[int, float], before: int, after: int) -> float:
-    """Return the growth of the logarithm of the step with each doubling between two numbers of units."""
-    return math.log(steps[after] / steps[before]) / math.log2(after / before)
-
-
-def _cases_by_units(series: Mapping[TopologySpec, Case], target_topology: TopologySpec) -> dict[int, Case]:
-    """Return the cases by number of nodes, or of devices where `target_topology` is one node."""
-    if target_topology.nodes == 1:
-        return {topology.devices_per_node: case for topology, case in series.items() if topology.nodes == 1}
-    return {
-        topology.nodes: case
-        for topology, case in series.items()
-        if topology.devices_per_node == target_topology.devices_per_node
-    }
 
 
 def _check_sufficient(
@@ -202,48 +164,3 @@ def _check_sufficient(
             f"To predict {target_topology}, {required} must be measured; there is "
             f"{', '.join(map(str, sorted(series)))}."
         )
-
-
-def _series(all_cases: Sequence[Case]) -> dict[TopologySpec, Case]:
-    """Return the cases of one series by topology.
-
-    Raises:
-        AnalysisError: they are several, or one topology is there twice.
-    """
-    if not all_cases:
-        raise AnalysisError("There is nothing to predict from.")
-    groups = group_by_series(all_cases)
-    if len(groups) > 1:
-        names = ", ".join(
-            sorted((differing_facts(all_cases) & all_cases[0].identifying_facts()) - {"topology"})
-        )
-        raise AnalysisError(f"These are {len(groups)} series, not one: they differ in {names}.")
-    if len(groups[0]) < len(all_cases):
-        raise AnalysisError("A topology is there twice; predict from one case of each.")
-    return groups[0]
-
-
-def group_by_series(ungrouped: Iterable[Case]) -> list[dict[TopologySpec, Case]]:
-    """Return the cases in series, each a mapping topology → case. The cases of a series differ in their topology only.
-
-    A case on one device that states no strategy belongs to the series of every strategy. If two cases of a series
-    have the same topology, the later one is used.
-    """
-    groups: dict[tuple[str, str], dict[TopologySpec, Case]] = {}
-    for case in ungrouped:
-        fixed = sorted(case.identifying_facts() - {"topology", "strategy"})
-        held_facts = key({name: case.facts[name] for name in fixed})
-        groups.setdefault((held_facts, str(case.facts.get("strategy", NO_STRATEGY))), {})[case.topology] = (
-            case
-        )
-    for (held_facts, strategy), without_strategy in list(groups.items()):
-        partners = [
-            group for (facts, other), group in groups.items() if facts == held_facts and other != strategy
-        ]
-        if strategy == NO_STRATEGY and partners:
-            for group in partners:
-                group.update(
-                    {topology: case for topology, case in without_strategy.items() if topology not in group}
-                )
-            del groups[held_facts, strategy]
-    return list(groups.values())

@@ -40,8 +40,8 @@ def predict(
     Exit codes: 2 no series can be predicted; 5 some series cannot be predicted.
     """
     from dlperf_sdk.analysis.case import Case
-    from dlperf_sdk.analysis.prediction import group_by_series
     from dlperf_sdk.analysis.prediction import predict as predict_topology
+    from dlperf_sdk.analysis.series import group_by_series
     from dlperf_sdk.spec.values import TopologySpec
 
     topology, reference = TopologySpec.parse(to), published_series()

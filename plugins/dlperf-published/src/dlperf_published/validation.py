@@ -9,7 +9,8 @@ from itertools import combinations, product
 from attrs import frozen
 
 from dlperf_sdk.analysis.case import Case, cases
-from dlperf_sdk.analysis.prediction import RELEASE, Prediction, find_examples, group_by_series, predict
+from dlperf_sdk.analysis.prediction import Prediction, predict
+from dlperf_sdk.analysis.series import RELEASE, find_examples, group_by_series
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.spec.values import TopologySpec
 from dlperf_sdk.worker.estimate import median
