@@ -1,6 +1,7 @@
 """Prediction: right where the answer is known, and honest where it is not."""
 
 import math
+import random
 
 import attrs
 import pytest
@@ -46,9 +47,35 @@ def test_interval_widens_with_distance_and_the_note_says_so():
     near, far = predict(SERIES, "4n8d"), predict(SERIES, "128n8d")
     assert math.log(far.high / far.low) == pytest.approx(6 * math.log(near.high / near.low))
     assert far.doublings == 6
-    assert far.notes[0].startswith("Not validated: no 19 published series go from 2 to 128 nodes.")
-    assert far.notes[0].endswith("the interval is 6.0 times as wide.")
+    assert far.notes == (
+        "Not validated: too few published series go from 2 to 128 nodes, so there is no point forecast. "
+        "Measure 128n8d: no smaller topology allows a point forecast.",
+        "The growth is that of one doubling of published series, and the interval is 6.0 times as wide.",
+    )
+    assert far.accuracy is far.throughput is far.step_time is None
+    assert near.throughput is not None
     assert "Not validated" in predict(a_series({"2n8d": 0.115, "4n8d": 0.12}), "8n8d").notes[0]
+
+
+def test_a_depth_that_misses_the_goal_has_an_interval_only():
+    """Here, what happens between two and four devices decides the rest, and two devices do not show it."""
+    chance, reference = random.Random(1), []
+    for number in range(30):
+        loss = chance.choice([0, 0.3])
+        end = 0.1 * math.exp(2 * loss)
+        reference += a_series({"1n1d": 0.1, "1n2d": 0.1, "1n8d": end}, framework=f"first-{number}")
+        middle = 0.1 * math.exp(loss)
+        reference += a_series({"1n2d": 0.1, "1n4d": middle, "1n8d": end}, framework=f"second-{number}")
+    actual = analysis.predict(a_series({"1n1d": 0.1, "1n2d": 0.1}), "1n8d", reference=reference)
+    assert actual.throughput is actual.step_time is None
+    assert actual.low < actual.high and not actual.accuracy.meets_goal
+    (note,) = actual.notes
+    assert note.startswith(
+        "No point forecast from 2 to 8 devices of a node: on published series of other releases"
+    )
+    assert note.endswith("Measure 1n4d as well for a point forecast.")
+    with_four = analysis.predict(a_series({"1n2d": 0.1, "1n4d": 0.13}), "1n8d", reference=reference)
+    assert with_four.throughput == pytest.approx(8 * 32 / 0.169) and with_four.notes == ()
 
 
 def test_a_series_that_lost_more_is_predicted_with_more_doubt():

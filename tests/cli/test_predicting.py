@@ -52,10 +52,41 @@ def test_the_prediction_as_json(store, tmp_path, capfd):
     answer = json.loads(capfd.readouterr().out)
     (prediction,) = answer["predictions"]
     assert (prediction["topology"], prediction["measured"], prediction["doublings"]) == ("16n8d", "2n8d", 3.0)
-    assert prediction["low"] < prediction["throughput"] < prediction["high"]
-    assert prediction["throughput"] < 5800 * 8
+    assert prediction["low"] < prediction["high"] < 5800 * 10
+    assert prediction["throughput"] is prediction["step_time"] is prediction["accuracy"] is None
+    assert "center" not in prediction
     assert prediction["notes"][0].startswith("Not validated")
     assert len(answer["errors"]) == 1
+    assert main(["predict", str(store), "--to", "4n8d", "--json"]) == 5
+    (prediction,) = json.loads(capfd.readouterr().out)["predictions"]
+    assert prediction["low"] < prediction["throughput"] < prediction["high"]
+    assert prediction["accuracy"]["ninetieth_error"] <= 0.08
+
+
+def test_a_depth_that_misses_the_goal_has_an_interval_in_every_format(tmp_path, capfd):
+    """The host may saturate between four and eight devices, so a number without its doubt would mislead."""
+    runs = ResultStore(tmp_path / "runs")
+    for topology, rate in (("1n2d", 800), ("1n4d", 1580)):
+        runs.open_run(topology).write_result(attrs.evolve(measured(topology, rate), id=topology))
+    plot, page = tmp_path / "plot.html", tmp_path / "report.html"
+    command = ["predict", str(tmp_path / "runs"), "--to", "1n8d"]
+    assert main([*command, "--json"]) == 0
+    (prediction,) = json.loads(capfd.readouterr().out)["predictions"]
+    assert prediction["throughput"] is None and prediction["low"] < prediction["high"]
+    assert prediction["notes"][0].startswith("No point forecast from 4 to 8 devices of a node")
+
+    assert main([*command, "--plot", str(plot)]) == 0
+    shown = " ".join(capfd.readouterr().out.split())
+    assert "interval only" in shown and "Measure 1n8d: no smaller topology allows a point forecast." in shown
+    assert main(["report", str(tmp_path / "runs"), "--output", str(page)]) == 0
+    assert main(["report", str(tmp_path / "runs"), "--format", "markdown"]) == 0
+    markdown = capfd.readouterr().out
+    (row,) = (line for line in markdown.splitlines() if "(predicted, 90 % interval)" in line)
+    assert row.split("|")[4].strip() == "–" and row.split("|")[5].strip()
+    for document in (plot.read_text(), page.read_text()):
+        assert '"forecast_low"' in document and '"forecast"' not in document
+        assert "No point forecast from 4 to 8 devices of a node" in document
+    assert "No point forecast from 4 to 8 devices of a node" in markdown
 
 
 def test_the_newest_run_of_a_topology_counts(store, capfd):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import product
 
@@ -113,8 +113,15 @@ def _is_no_worse(
     ordered, other_ordered = (
         sorted(abs(error) * example.doublings for example, error in e) for e in (errors, other_errors)
     )
-    ninetieth = math.ceil(0.9 * len(ordered)) - 1
-    return median(ordered) <= median(other_ordered) and ordered[ninetieth] <= other_ordered[ninetieth]
+    return median(ordered) <= median(other_ordered) and ninetieth_percentile(ordered) <= ninetieth_percentile(
+        other_ordered
+    )
+
+
+def ninetieth_percentile(values: Iterable[float]) -> float:
+    """Return the smallest value that nine of ten values do not exceed; there must be at least one."""
+    ordered = sorted(values)
+    return ordered[math.ceil(0.9 * len(ordered)) - 1]
 
 
 def estimate_uncertainty(measured: float) -> float:

@@ -17,13 +17,14 @@ Source: R. F. Barber et al., Predictive inference with the jackknife+, Annals of
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import frozen
 
+from dlperf_sdk.analysis.accuracy import Accuracy, validate
 from dlperf_sdk.analysis.case import Case, cases
 from dlperf_sdk.analysis.growth import MIN_EXAMPLES, Example, estimate_uncertainty, learn
-from dlperf_sdk.analysis.prediction_notes import measurement_notes
+from dlperf_sdk.analysis.prediction_notes import measurement_notes, missing_forecast_note, one_doubling_note
 from dlperf_sdk.analysis.series import (
     cases_by_units,
     find_examples,
@@ -42,21 +43,33 @@ class Prediction:
     """Predicted throughput of a topology that was not measured."""
 
     topology: TopologySpec
-    throughput: float
-    """Samples of all devices per second."""
+    center: float
+    """Throughput that the model extrapolates. It is a forecast only if `throughput` returns it."""
     low: float
-    """Lower end of the interval."""
+    """Lower end of the interval, in samples of all devices per second."""
     high: float
     """Upper end of the 90 % interval."""
     unit: str
-    step_time: float
-    """Predicted seconds per step."""
+    global_batch_size: int
+    """Samples per step on the predicted topology."""
     measured: TopologySpec
     """Largest topology that was measured."""
     doublings: float
     """Number of doublings from there to the predicted topology."""
+    accuracy: Accuracy | None
+    """Quality of predictions of this depth on published series; None if there are too few of them."""
     notes: tuple[str, ...]
-    """Assumptions that were not measured, and doubts in the measurements, as sentences."""
+    """Reasons for a missing point forecast, and doubts in the measurements, as sentences."""
+
+    @property
+    def throughput(self) -> float | None:
+        """Point forecast: samples of all devices per second. None unless predictions of this depth meet the goal."""
+        return self.center if self.accuracy is not None and self.accuracy.meets_goal else None
+
+    @property
+    def step_time(self) -> float | None:
+        """Predicted seconds per step; None without a point forecast."""
+        return None if self.throughput is None else self.global_batch_size / self.throughput
 
 
 def predict(
@@ -74,6 +87,9 @@ def predict(
     of nodes (for one node: of devices). If there are fewer than `MIN_EXAMPLES` such examples, the growth of one
     doubling is used instead, the interval is widened in proportion to the number of doublings, and a note of the
     prediction says so. The interval has the confidence `CONFIDENCE`.
+
+    The prediction has a point forecast only if predictions of these series, each from other releases, meet the goal
+    (`Accuracy.meets_goal`). Otherwise a note gives the reason, and the topology to measure for a point forecast.
 
     Args:
         sources: The measured cases of one series, one per topology.
@@ -96,30 +112,46 @@ def predict(
     measured, doublings = growth_per_doubling(steps, before, last), math.log2(target / last)
     examples = _examples_without(series, reference, over_nodes=target_topology.nodes > 1)
     matching = [example for example in examples if (example.last, example.target) == (last, target)]
+    accuracy = validate(tuple(matching))
     notes = list(measurement_notes(by_units[before], by_units[last], measured))
     if len(matching) < MIN_EXAMPLES:
         matching = [example for example in examples if example.doublings == 1]
-        notes.append(
-            f"Not validated: no {MIN_EXAMPLES} published series go from {last} to {target} "
-            f"{'nodes' if target_topology.nodes > 1 else 'devices'}. The growth is that of one doubling"
-            + (f", and the interval is {doublings:.1f} times as wide." if doublings > 1 else ".")
-        )
+        notes.insert(0, one_doubling_note(doublings))
+    if accuracy is None or not accuracy.meets_goal:
+        to_measure = _find_units_to_measure(examples, last, target)
+        notes.insert(0, missing_forecast_note(accuracy, last, to_measure, target_topology))
     model = learn(tuple(matching))
-    step = steps[last] * math.exp(model.next(measured) * doublings)
     width = estimate_uncertainty(measured) * doublings
     largest = by_units[last]
-    rate = largest.batch_size * target_topology.devices / step
+    global_batch_size = largest.batch_size * target_topology.devices
+    center = global_batch_size / (steps[last] * math.exp(model.next(measured) * doublings))
     return Prediction(
         target_topology,
-        rate,
-        rate * math.exp(-model.slower * width),
-        rate * math.exp(model.faster * width),
+        center,
+        center * math.exp(-model.slower * width),
+        center * math.exp(model.faster * width),
         largest.unit,
-        step,
+        global_batch_size,
         largest.topology,
         doublings,
+        accuracy,
         tuple(notes),
     )
+
+
+def _find_units_to_measure(examples: Sequence[Example], last: int, target: int) -> int:
+    """Return the number of units to measure for a point forecast: the fewest that allow one, or the target.
+
+    Args:
+        examples: The examples of the reference.
+        last: Number of units of the largest measured topology.
+        target: Number of units to predict.
+    """
+    for units in sorted({example.last for example in examples if example.target == target}):
+        accuracy = validate(tuple(e for e in examples if (e.last, e.target) == (units, target)))
+        if units > last and accuracy is not None and accuracy.meets_goal:
+            return units
+    return target
 
 
 def _examples_without(

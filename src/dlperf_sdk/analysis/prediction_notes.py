@@ -1,4 +1,4 @@
-"""Notes on the measurements that a prediction starts from, about what its interval does not cover."""
+"""Notes of a prediction: why it has no point forecast, and what its interval does not cover."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import math
 import statistics
 from collections.abc import Iterator
 
+from dlperf_sdk.analysis.accuracy import (
+    LARGE_ERROR,
+    MAX_MEDIAN_ERROR,
+    MAX_NINETIETH_ERROR,
+    Accuracy,
+)
 from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.spec.values import TopologySpec
 
 MOST_SPREAD = 0.02
 """Maximum standard deviation of the repeats, as a fraction of their mean, before it is noted."""
@@ -41,3 +48,44 @@ def measurement_notes(before: Case, last: Case, growth: float) -> Iterator[str]:
                     f"The repeats of {case.topology} have a standard deviation of {spread:.1%}, which the interval "
                     "does not cover: measure again on a quiet machine."
                 )
+
+
+def missing_forecast_note(accuracy: Accuracy | None, last: int, to_measure: int, target: TopologySpec) -> str:
+    """Return sentences on why a prediction has an interval only, and on which measurement would help.
+
+    Args:
+        accuracy: The quality of predictions of this depth; None if it is not validated.
+        last: Largest measured number of nodes, or of devices if the target is one node.
+        to_measure: The number of nodes or devices to measure.
+        target: The predicted topology.
+    """
+    if target.nodes > 1:
+        depth, topology = f"{last} to {target.nodes} nodes", TopologySpec(to_measure, target.devices_per_node)
+    else:
+        depth, topology = (
+            f"{last} to {target.devices_per_node} devices of a node",
+            TopologySpec(1, to_measure),
+        )
+    if topology.devices < target.devices:
+        advice = f"Measure {topology} as well for a point forecast."
+    else:
+        advice = f"Measure {topology}: no smaller topology allows a point forecast."
+    if accuracy is None:
+        return f"Not validated: too few published series go from {depth}, so there is no point forecast. {advice}"
+    return (
+        f"No point forecast from {depth}: on published series of other releases, the error is "
+        f"{accuracy.median_error:.1%} in the median and {accuracy.ninetieth_error:.1%} at the 90th percentile (goal: "
+        f"{MAX_MEDIAN_ERROR:.0%} and {MAX_NINETIETH_ERROR:.0%}). The interval contains {accuracy.covered:.0%} of the "
+        f"published throughputs; of those with an error above {LARGE_ERROR:.0%}, {accuracy.large_covered} of "
+        f"{accuracy.large}. {advice}"
+    )
+
+
+def one_doubling_note(doublings: float) -> str:
+    """Return a sentence on a growth that is taken from series of one doubling.
+
+    Args:
+        doublings: Number of doublings to the predicted topology.
+    """
+    widening = f", and the interval is {doublings:.1f} times as wide" if doublings > 1 else ""
+    return f"The growth is that of one doubling of published series{widening}."

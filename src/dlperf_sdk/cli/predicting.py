@@ -35,7 +35,8 @@ def predict(
     For a topology of several nodes, two smaller numbers of nodes must be measured, with the same number of devices per
     node. For a topology of one node, two smaller numbers of devices must be measured. If a case has several runs, the
     newest is used. The interval is calibrated so that it contains nine of ten throughputs of published series. It does
-    not cover the noise of your measurements: a note warns of that.
+    not cover the noise of your measurements: a note warns of that. Where predictions of published series are not
+    accurate enough, there is an interval only, and a note names the topology to measure.
 
     Exit codes: 2 no series can be predicted; 5 some series cannot be predicted.
     """
@@ -98,13 +99,14 @@ def published_series() -> tuple[Case, ...]:
 
 
 def _plain(case: Case, prediction: Prediction) -> dict[str, object]:
-    plain = attrs.asdict(prediction, recurse=False)
+    plain = attrs.asdict(prediction, filter=attrs.filters.exclude("center"))
     return {
         "case": case.name,
         **plain,
         "topology": str(prediction.topology),
+        "throughput": prediction.throughput,
+        "step_time": prediction.step_time,
         "measured": str(prediction.measured),
-        "notes": list(prediction.notes),
     }
 
 
@@ -116,7 +118,7 @@ def _blocks(predictions: list[tuple[Case, Prediction]]) -> list[Block]:
     rows: list[tuple[Cell | str, ...]] = []
     names = labels([case for case, _ in predictions], ("topology",))
     for name, (case, prediction) in zip(names, predictions, strict=True):
-        display_scale = scale(prediction.throughput, prediction.unit)
+        display_scale, throughput = scale(prediction.center, prediction.unit), prediction.throughput
         notes += [note for note in prediction.notes if note not in notes]
         marks = "".join(f" [{notes.index(note) + 1}]" for note in prediction.notes)
         ideal = case.throughput * prediction.topology.devices / case.topology.devices
@@ -125,9 +127,9 @@ def _blocks(predictions: list[tuple[Case, Prediction]]) -> list[Block]:
                 f"{name}, {case.facts.get('model')}, batch {case.batch_size}",
                 str(prediction.measured),
                 f"{prediction.topology}{marks}",
-                display_scale.with_unit(prediction.throughput),
-                display_scale.interval(prediction.low, prediction.high),
-                f"{prediction.throughput / ideal:.1%}",
+                "interval only" if throughput is None else display_scale.with_unit(throughput),
+                f"{display_scale.interval(prediction.low, prediction.high)} {display_scale.unit}",
+                "–" if throughput is None else f"{throughput / ideal:.1%}",
             )
         )
     columns = (

@@ -8,7 +8,9 @@ from itertools import combinations, product
 
 from attrs import frozen
 
+from dlperf_sdk.analysis.accuracy import Accuracy
 from dlperf_sdk.analysis.case import Case, cases
+from dlperf_sdk.analysis.growth import ninetieth_percentile
 from dlperf_sdk.analysis.prediction import Prediction, predict
 from dlperf_sdk.analysis.series import RELEASE, find_examples, group_by_series
 from dlperf_sdk.interfaces.figure import PublishedFigure
@@ -36,8 +38,8 @@ class Trial:
 
     @property
     def error(self) -> float:
-        """Relative error of the predicted throughput; positive if it is too high."""
-        return self.prediction.throughput / self.published.throughput - 1
+        """Relative error of the center of the prediction; positive if it is too high."""
+        return self.prediction.center / self.published.throughput - 1
 
     @property
     def plain_error(self) -> float:
@@ -56,10 +58,8 @@ class Summary:
 
     trials: int
     """Number of trials."""
-    median: float
-    """Median error."""
-    ninetieth: float
-    """The 90th percentile of the errors."""
+    accuracy: Accuracy
+    """Errors, and coverage of the intervals."""
     largest: float
     """The largest error."""
     plain_median: float
@@ -68,8 +68,12 @@ class Summary:
     """The 90th percentile of the errors if the last efficiency is taken to hold."""
     too_high: int
     """Number of predictions above the published throughput."""
-    covered: float
-    """Share of the intervals that contain the published throughput, from 0 to 1."""
+
+    @property
+    def is_no_worse_than_plain(self) -> bool:
+        """True if the errors are no larger than those of the last efficiency, in both statistics."""
+        accuracy = self.accuracy
+        return accuracy.median_error <= self.plain_median and accuracy.ninetieth_error <= self.plain_ninetieth
 
 
 def predict_topologies(figures: Iterable[PublishedFigure]) -> tuple[Trial, ...]:
@@ -113,22 +117,15 @@ def _triples(series: Iterable[TopologySpec]) -> Iterable[tuple[TopologySpec, Top
 
 
 def summary(trials: Sequence[Trial]) -> Summary:
-    """Return the statistics of trials, of which there must be at least one.
-
-    The 90th percentile is the smallest error that nine of ten trials do not exceed.
-    """
-    sizes = sorted(abs(trial.error) for trial in trials)
+    """Return the statistics of trials, of which there must be at least one."""
     plain = sorted(abs(trial.plain_error) for trial in trials)
-    ninetieth = math.ceil(0.9 * len(sizes)) - 1
     return Summary(
         trials=len(trials),
-        median=median(sizes),
-        ninetieth=sizes[ninetieth],
-        largest=sizes[-1],
+        accuracy=Accuracy.from_outcomes([(trial.error, trial.covered) for trial in trials]),
+        largest=max(abs(trial.error) for trial in trials),
         plain_median=median(plain),
-        plain_ninetieth=plain[ninetieth],
+        plain_ninetieth=ninetieth_percentile(plain),
         too_high=sum(trial.error > 0 for trial in trials),
-        covered=sum(trial.covered for trial in trials) / len(trials),
     )
 
 
@@ -152,13 +149,12 @@ def attainable_ninetieth(figures: Iterable[PublishedFigure], last: int, target: 
         for example in find_examples(figures, over_nodes=False)
         if (example.last, example.target) == (last, target)
     ]
-    ninetieth = math.ceil(0.9 * len(examples)) - 1
 
     def error_of(base: float, persistence: float) -> float:
         sizes = (
             math.expm1((example.actual - base - persistence * max(example.measured, 0.0)) * example.doublings)
             for example in examples
         )
-        return sorted(map(abs, sizes))[ninetieth]
+        return ninetieth_percentile(map(abs, sizes))
 
     return min(error_of(base / 200, share / 10) for base, share in product(range(-20, 61), range(-5, 31)))

@@ -45,33 +45,33 @@ def lines_of(base: altair.Chart, y: altair.Y, rows: Rows) -> list[altair.Chart]:
 
 
 def forecast_layers(base: altair.Chart, rows: Rows) -> list[altair.Chart]:
-    """Return the layers of predictions: a pale band, a dotted line and points; empty if no row has `forecast`.
+    """Return the layers of predictions: pale bands that end in a bar, and dotted lines to point forecasts.
 
     Args:
         base: Chart that encodes the horizontal axis.
-        rows: All rows of the plot; predictions have `forecast`, `forecast_low` and `forecast_high`.
+        rows: All rows of the plot; predictions have `forecast_low` and `forecast_high`, and `forecast` if there is a
+            point forecast. The result is empty if no row is a prediction.
     """
     import altair as alt
 
-    if not any("forecast" in row for row in rows):
+    if not any("forecast_low" in row for row in rows):
         return []
-    predicted = base.transform_filter("isValid(datum.forecast)")
-    band = predicted.mark_area(opacity=0.18).encode(
-        y=alt.Y("forecast_low:Q"), y2="forecast_high:Q", color=color_of(rows)
-    )
-    line = predicted.mark_line(strokeDash=[2, 3], strokeWidth=2).encode(
-        y=alt.Y("forecast:Q"), color=color_of(rows)
-    )
-    point = predicted.transform_filter("isValid(datum.topology)").mark_point(filled=False, size=70)
-    point = point.encode(
-        y=alt.Y("forecast:Q"),
-        color=color_of(rows),
-        shape=shape_of(rows),
-        tooltip=tooltip_of(
-            rows, series="series", topology="topology", shown="value", interval="90 % interval"
-        ),
-    )
-    return [band, line, point]
+    tooltip = tooltip_of(rows, series="series", topology="topology", shown="value", interval="90 % interval")
+    predicted = base.transform_filter("isValid(datum.forecast_low)")
+    ends = {"y": alt.Y("forecast_low:Q"), "y2": "forecast_high:Q", "color": color_of(rows)}
+    band = predicted.mark_area(opacity=0.18).encode(**ends)
+    bar = predicted.transform_filter("isValid(datum.topology)").mark_rule(strokeWidth=5, opacity=0.3)
+    layers = [band, bar.encode(**ends, tooltip=tooltip)]
+    if any("forecast" in row for row in rows):
+        forecast = base.transform_filter("isValid(datum.forecast)")
+        line = forecast.mark_line(strokeDash=[2, 3], strokeWidth=2)
+        point = forecast.transform_filter("isValid(datum.topology)").mark_point(filled=False, size=70)
+        y = alt.Y("forecast:Q")
+        layers += [
+            line.encode(y=y, color=color_of(rows)),
+            point.encode(y=y, color=color_of(rows), shape=shape_of(rows), tooltip=tooltip),
+        ]
+    return layers
 
 
 def interval_bars(base: altair.Chart, rows: Rows, color: Any) -> list[altair.Chart]:

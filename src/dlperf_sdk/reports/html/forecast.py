@@ -26,33 +26,37 @@ class Forecast:
     prediction: Prediction
 
     def rows(self, scale: Scale) -> list[dict[str, Any]]:
-        """Return two rows for `line_charts.scaling`: the last measured point, and the predicted one with its interval.
+        """Return two rows for `line_charts.scaling`: the last measured point, and the predicted interval.
+
+        Both have `forecast` if the prediction has a point forecast.
 
         Args:
             scale: Scale of the plot's throughputs.
         """
-        prediction = self.prediction
+        prediction, throughput = self.prediction, self.prediction.throughput
         start = self.last.throughput / scale.divisor
         shared = {"series": self.name, "line": False}
-        return [
-            {
-                **shared,
-                "devices": self.last.topology.devices,
-                "forecast": start,
-                "forecast_low": start,
-                "forecast_high": start,
-            },
-            {
-                **shared,
-                "devices": prediction.topology.devices,
-                "topology": f"{prediction.topology} (predicted)",
-                "forecast": prediction.throughput / scale.divisor,
-                "forecast_low": prediction.low / scale.divisor,
-                "forecast_high": prediction.high / scale.divisor,
-                "shown": f"{scale.format_alone(prediction.throughput)} {scale.unit}",
-                "interval": scale.format_interval_alone(prediction.low, prediction.high),
-            },
-        ]
+        first = {
+            **shared,
+            "devices": self.last.topology.devices,
+            "forecast_low": start,
+            "forecast_high": start,
+        }
+        second = {
+            **shared,
+            "devices": prediction.topology.devices,
+            "topology": f"{prediction.topology} (predicted)",
+            "forecast_low": prediction.low / scale.divisor,
+            "forecast_high": prediction.high / scale.divisor,
+            "interval": scale.format_interval_alone(prediction.low, prediction.high),
+        }
+        if throughput is not None:
+            first["forecast"] = start
+            second |= {
+                "forecast": throughput / scale.divisor,
+                "shown": f"{scale.format_alone(throughput)} {scale.unit}",
+            }
+        return [first, second]
 
 
 def forecasts(

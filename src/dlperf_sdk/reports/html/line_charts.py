@@ -24,7 +24,7 @@ def scaling(rows: Rows, unit: str) -> dict[str, Any]:
     Args:
         rows: Rows with `series`, `devices`, `topology`, `value`, and `line`, which is True where the line goes
             through the point; optionally `low` and `high`, and `ideal`, the value of perfect scaling. Rows of a
-            prediction have `forecast`, `forecast_low` and `forecast_high` instead of `value`.
+            prediction have `forecast_low` and `forecast_high` instead of `value`, and optionally `forecast`.
         unit: Unit of the throughputs.
     """
     import altair as alt

@@ -43,7 +43,10 @@ def section(
     )
     by_workload = [(workload, series_of(workload)) for workload in workloads]
     if reference:
-        lede += " The dotted lines predict a larger topology; the pale bands are 90 % intervals."
+        lede += (
+            " The dotted lines predict a larger topology; the pale bands are 90 % intervals. A band without a line is "
+            "an interval without a point forecast: a note below the table gives the reason."
+        )
     return Section("Scaling", _make_items(by_workload, "weak", reference, topology), lede)
 
 

@@ -55,7 +55,7 @@ def numbers_table(
                 forecast.name,
                 f"{after.topology} (predicted, 90 % interval)",
                 str(after.topology.devices),
-                scale.format_alone(after.throughput),
+                none if after.throughput is None else scale.format_alone(after.throughput),
                 scale.format_interval_alone(after.low, after.high),
                 none,
                 none,

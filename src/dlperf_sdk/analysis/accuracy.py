@@ -1,0 +1,90 @@
+"""Errors of predictions on releases that were held out, and the goal that they must meet for a point forecast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+from attrs import frozen
+
+from dlperf_sdk.analysis.growth import (
+    MIN_EXAMPLES,
+    Example,
+    Growth,
+    estimate_uncertainty,
+    learn,
+    ninetieth_percentile,
+)
+from dlperf_sdk.worker.estimate import median
+
+MAX_MEDIAN_ERROR = 0.04
+"""Goal: maximum median error."""
+MAX_NINETIETH_ERROR = 0.08
+"""Goal: maximum 90th percentile of the errors."""
+LARGE_ERROR = 2 * MAX_NINETIETH_ERROR
+"""Error above which a prediction counts as far off."""
+
+
+@frozen
+class Accuracy:
+    """Quality of predictions over one depth, such as from two to four nodes, on releases that were held out.
+
+    Errors are absolute values of relative errors of the throughput.
+    """
+
+    median_error: float
+    """Median error."""
+    ninetieth_error: float
+    """The 90th percentile of the errors."""
+    covered: float
+    """Share of the intervals that contain the published throughput, from 0 to 1."""
+    large: int
+    """Number of errors above `LARGE_ERROR`."""
+    large_covered: int
+    """Number of these predictions whose interval contains the published throughput."""
+
+    @classmethod
+    def from_outcomes(cls, outcomes: Sequence[tuple[float, bool]]) -> Accuracy:
+        """Return the quality of predictions, of which there must be at least one.
+
+        Args:
+            outcomes: For each prediction its error, and True if its interval contains the published throughput.
+        """
+        errors = sorted(abs(error) for error, _ in outcomes)
+        large = [is_covered for error, is_covered in outcomes if abs(error) > LARGE_ERROR]
+        share = sum(is_covered for _, is_covered in outcomes) / len(outcomes)
+        return cls(median(errors), ninetieth_percentile(errors), share, len(large), sum(large))
+
+    @property
+    def meets_goal(self) -> bool:
+        """True if the errors allow a point forecast."""
+        return self.median_error <= MAX_MEDIAN_ERROR and self.ninetieth_error <= MAX_NINETIETH_ERROR
+
+
+@lru_cache(maxsize=32)
+def validate(examples: tuple[Example, ...]) -> Accuracy | None:
+    """Predict each release with a model that is learned from the other releases.
+
+    Args:
+        examples: Examples of one depth.
+
+    Returns:
+        The quality of these predictions; None if the other releases of any release have fewer than `MIN_EXAMPLES`
+        examples.
+    """
+    outcomes = []
+    for release in sorted({example.release for example in examples}):
+        others = tuple(example for example in examples if example.release != release)
+        if len(others) < MIN_EXAMPLES:
+            return None
+        model = learn(others)
+        outcomes += [_outcome(model, example) for example in examples if example.release == release]
+    return Accuracy.from_outcomes(outcomes) if outcomes else None
+
+
+def _outcome(model: Growth, example: Example) -> tuple[float, bool]:
+    """Return the error of a prediction, and True if its interval contains the throughput."""
+    shift = (model.next(example.measured) - example.actual) * example.doublings
+    width = estimate_uncertainty(example.measured) * example.doublings
+    return math.expm1(-shift), -model.slower * width <= shift <= model.faster * width
