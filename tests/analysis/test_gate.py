@@ -501,6 +501,21 @@ def test_a_sentence_agrees_with_its_interval():
     assert outcomes == set(agrees)
 
 
+def test_an_interval_without_one_among_several_cases_is_explained():
+    """Holm's procedure adjusts the p-value and not the interval, so the sentence says what keeps the case open."""
+    before = [results_with([100.0, 101.0, 102.0], seed) for seed in (0, 1)]
+    after = [results_with([42.0, 43.0, 44.0], 0), results_with([100.0, 101.0, 102.0], 1)]
+    slower = decide(before, after).decisions[0]
+    assert slower.outcome == "inconclusive" and slower.shift.high < 0.98
+    assert "significant for this case alone, but not among 2 cases" in slower.detail
+    assert "neither shown nor ruled out" not in slower.detail
+    (alone,) = decide(before[:1], after[:1]).decisions
+    assert alone.outcome == "regression"
+    noisy = results_with([100.0, 101.0, 102.0]), results_with([95.0, 101.5, 104.0])
+    (unclear,) = decide([noisy[0]], [noisy[1]]).decisions
+    assert unclear.outcome == "inconclusive" and "neither shown nor ruled out" in unclear.detail
+
+
 def test_many_cases_make_each_harder():
     """Three repeats can decide one case, and not twenty; that nothing changed, they show in each."""
     before = [results_with(FAST[:3], seed) for seed in range(20)]

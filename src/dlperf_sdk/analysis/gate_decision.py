@@ -102,9 +102,12 @@ def _decide(
         outcome, detail = NOT_SLOWER, f"{change}; a slowdown of {limit} is ruled out ({evidence.format('')})."
     else:
         required = _required_units(test, minimum_effect, level / comparisons)
-        detail = (
-            f"{change}; a slowdown of {limit} is neither shown nor ruled out ({evidence.format(slower)})."
-        )
+        # The interval belongs to this case alone; only the p-value is adjusted for the number of cases.
+        if shift.ratio <= low and test.p("less") <= level:
+            finding = f"that is significant for this case alone, but not among {comparisons} cases"
+        else:
+            finding = f"a slowdown of {limit} is neither shown nor ruled out"
+        detail = f"{change}; {finding} ({evidence.format(slower)})."
         detail += f" {_advise(test, required, minimum_effect, level / comparisons)}"
         outcome = INCONCLUSIVE
     names = pairing.baseline.name, pairing.candidate.name
