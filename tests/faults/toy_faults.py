@@ -15,6 +15,7 @@ from dlperf_numpy import worker
 from dlperf_sdk.worker import canonical, clocks, loop
 from dlperf_sdk.worker.interface import Step
 from dlperf_sdk.worker.processes import one_per_device
+from dlperf_sdk.worker.sources import SOURCES, replace_sources
 from dlperf_sdk.worker.unsupported import Unsupported
 
 # -- timing; changes of the asynchronous toy
@@ -306,6 +307,16 @@ class HalfLearningRate(late_toy.FaultFromStep8):
 class HalfBatch(late_toy.FaultFromStep8):
     def go_wrong(self, batch, rate):
         return worker.Linear.train(self, {name: v[: len(v) // 2] for name, v in batch.items()}, rate)
+
+
+class LabelsShiftedBehindSender(worker.Linear):
+    """Gives each sample the label of its neighbor."""
+
+    sources = replace_sources(
+        zmq=lambda trainer: (
+            dict(batch, y=np.roll(batch["y"], 1, axis=0)) for batch in SOURCES["zmq"].open(trainer)
+        )
+    )
 
 
 class StaleBatch(late_toy.FaultFromStep8):

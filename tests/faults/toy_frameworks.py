@@ -187,6 +187,7 @@ FAULTY = {
         linear("LeftoverFileOfSource")
         | {"capabilities": attrs.evolve(CAN, data={"synthetic", "synthetic-host"})},
     ),
+    "labels-shifted-behind-sender": (NumPy, linear("LabelsShiftedBehindSender")),
     "unrecognized-memory-error": (NumPy, linear("FillsArena")),
     "rewritten-record": (Asynchronous, runtime("RewrittenRecord")),
     "slow-clock": (Asynchronous, runtime("SlowClock")),

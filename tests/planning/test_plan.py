@@ -16,6 +16,7 @@ from dlperf_sdk.planning.plan import DEADLINES, make_plan
 from dlperf_sdk.registry.capabilities import VOCABULARY, device_of
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.spec.compiler import Compiler
+from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.values import PHASES
 from dlperf_sdk.worker.gpu import gpus
@@ -290,6 +291,19 @@ def test_processes_with_placeholders():
         (TRAINER, 1, 3),
     ]
     assert [one.replicas for one in processes[1:]] == [(0,), (1,), (2,), (3,)]
+
+
+def test_a_data_source_may_bring_senders_and_packages():
+    planned = plan(topology="2n1d", data="zmq")
+    senders = [one for one in planned.placeholder_processes() if one.role == SERVICE]
+    assert [(one.node, one.feeds, one.target) for one in senders] == [
+        (0, 0, DATA_SOURCES["zmq"].sender),
+        (1, 1, DATA_SOURCES["zmq"].sender),
+    ]
+    assert {*DATA_SOURCES["zmq"].requirements} <= {*planned.environment.requirements}
+    without = plan(topology="2n1d", data="python-queue")
+    assert without.batch_sender is None
+    assert not {*DATA_SOURCES["zmq"].requirements} & {*without.environment.requirements}
 
 
 def _one_per_node(cluster: Cluster) -> list[Process]:

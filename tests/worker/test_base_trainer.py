@@ -126,7 +126,7 @@ def test_an_unknown_data_source_is_refused():
     trainer = Linear(request(data={"source": "texts"}))
     with pytest.raises(
         Unsupported,
-        match=r"no data source 'texts' \(did you mean 'text'\?\); choose one of .*synthetic-host, text$",
+        match=r"no data source 'texts' \(did you mean 'text'\?\); choose one of .* text, zmq, zmq-tcp$",
     ):
         trainer.batches()
 

@@ -53,7 +53,7 @@ def test_what_is_not_known_is_a_placeholder():
     first, second = nodes_from(2, 1, {"1": {"host": "10.0.0.1", "devices": ["GPU-1"]}})
     assert first == Node(
         "<host of node 0>",
-        tuple(f"<port {port} of node 0>" for port in range(6)),
+        tuple(f"<port {port} of node 0>" for port in range(7)),
         ("<device 0 of node 0>",),
         "<interface of node 0>",
     )

@@ -79,6 +79,9 @@ BESIDE = {
     "loading.py": {"numpy"},
     "python_dataset.py": {"numpy"},
     "python_queue.py": {"numpy"},
+    "zmq_feed.py": {"numpy", "zmq"},
+    "zmq_messages.py": {"numpy"},
+    "zmq_sender.py": {"numpy", "zmq"},
     "jpeg.py": {"numpy", "PIL"},
 }
 """Files that a measured run of another trainer does not import, and what they need beside the standard library."""

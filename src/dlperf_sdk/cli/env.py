@@ -12,6 +12,7 @@ from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
 from dlperf_sdk.errors import UnknownName
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Paragraph, Table
 from dlperf_sdk.reports.numbers import quantity
+from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.strategy import STRATEGIES
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ def create(
         str, Parameter(help="Gradient synchronization, if the environment depends on it.")
     ] = STRATEGIES.default,
     model: Annotated[str | None, Parameter(help="Model, if the environment depends on it.")] = None,
+    data: Annotated[
+        str, Parameter(help="Data source, without a folder: some need packages of their own.", metavar="DATA")
+    ] = DATA_SOURCES.default,
     quiet: Annotated[
         bool,
         Parameter(
@@ -58,7 +62,7 @@ def create(
     with registry.wrap_plugin_errors("frameworks", framework, f"say what its environment for {chosen} is"):
         spec = plugin.environment(
             chosen, STRATEGIES[strategy].name, model or min(plugin.trainers, default="")
-        )
+        ).including(DATA_SOURCES[data].requirements)
     on_progress = (lambda text: None) if quiet else (lambda text: say(text, "dim"))
     prepared = environments.prepare(framework, spec, chosen, on_progress=on_progress)
     details: dict[str, Any] = {

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from dlperf_sdk.errors import UnknownName
 from dlperf_sdk.spec.compiler import COMPILERS, NONE, Compiler
@@ -35,6 +35,10 @@ class EnvironmentSpec:
     """A requirements file of the plugin with the exact, tested version of every package; None if it ships none."""
     uv_options: tuple[str, ...] = ()
     """Extra arguments for `uv pip install` that are tried when the configured indexes do not hold the requirements."""
+
+    def including(self, packages: Iterable[str]) -> EnvironmentSpec:
+        """Return the contents with further packages, as requirement specifiers, whose versions the lock may lack."""
+        return evolve(self, requirements=tuple(dict.fromkeys((*self.requirements, *packages))))
 
 
 # Each converter declares its argument, so that type checkers of plugins see the type.

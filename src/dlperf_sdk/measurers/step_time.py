@@ -14,7 +14,8 @@ _PERCENTILES = (("median", 50, 1), ("p90", 90, 10), ("p99", 99, 100))
 class StepTime(Measurer):
     """Measurer of `step-time-median`, `step-time-p90`, `step-time-p99`, `data-wait`, and of queues of batches.
 
-    `input-rate` and `input-queue-depth` exist only if Python threads queue the batches, as with `python-queue`.
+    `input-rate` and `input-queue-depth` exist only if the batches come from queues that count them, as with
+    `python-queue` and `zmq`.
     """
 
     name: ClassVar[str] = "step-time"
@@ -48,7 +49,7 @@ class StepTime(Measurer):
                 "input-rate",
                 measured.unit,
                 [metrics.input_rate(repeat, measured.batch_size) for repeat in measured.repeats],
-                "rate at which the threads that queue batches can make them; all processes together",
+                "rate at which the threads or senders that queue batches can make them; all together",
             ),
             *metrics.measured_metric(
                 "input-queue-depth",

@@ -22,8 +22,9 @@ from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.protocol import Protocol
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.values import PHASES, Scalar
+from dlperf_sdk.worker.case_processes import list_case_processes
 from dlperf_sdk.worker.processes import Cluster, Process, nodes_from
-from dlperf_sdk.worker.request import Request, resolve
+from dlperf_sdk.worker.request import Request
 
 DEADLINES = dict(zip(PHASES, (300.0, 1800.0, 600.0, 300.0, 60.0), strict=True))
 """Seconds without a sign of life after which a phase has failed, unless the spec sets others."""
@@ -42,6 +43,8 @@ class Plan:
     runtime: str
     trainer: str
     processes: str
+    batch_sender: str | None
+    """Location of the service that sends a replica's batches; None if the data source has none."""
     model_options: Mapping[str, Scalar]
     framework_options: Mapping[str, Scalar]
     topology_options: Any
@@ -94,8 +97,7 @@ class Plan:
         topology = self.spec.topology
         nodes = nodes_from(topology.nodes, topology.devices_per_node, {})
         cluster = Cluster(nodes, self.device, self.spec.strategy, self.framework_options)
-        processes: list[Process] = resolve(self.processes)(cluster)
-        return processes
+        return list_case_processes(self.processes, self.batch_sender, cluster)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain JSON values, for display and for the store.
@@ -162,6 +164,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         runtime=framework.runtime,
         trainer=chosen.trainer,
         processes=framework.processes,
+        batch_sender=DATA_SOURCES[spec.data.source].sender,
         model_options=attrs.asdict(chosen.model_options),
         framework_options=attrs.asdict(chosen.framework_options),
         topology_options=chosen.topology_options,

@@ -20,6 +20,7 @@ from dlperf_sdk.registry.capabilities import (
 from dlperf_sdk.registry.model_description import ModelDescription, describe_model
 from dlperf_sdk.registry.options import split_options
 from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.run_spec import RunSpec
 
 
@@ -76,7 +77,9 @@ def select_plugins(spec: RunSpec, registry: Registry) -> Selection:
         check_capabilities(spec, device, framework, model)
         check_data_source(spec.data.source, model, description.data_sources)
         check_combination(spec, device, framework, framework_options)
-        environment = framework.environment(device, spec.strategy, spec.model)
+        environment = framework.environment(device, spec.strategy, spec.model).including(
+            DATA_SOURCES[spec.data.source].requirements
+        )
     with registry.wrap_plugin_errors("topologies", topology.name, f"place {spec.topology}"):
         topology.validate_options(spec.topology.nodes, topology_options)
         reason = topology.unavailable_reason(spec.topology.nodes, spec.topology.devices_per_node, device)

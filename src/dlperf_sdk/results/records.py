@@ -92,12 +92,12 @@ class BatchAccount:
 
 @frozen
 class InputQueue:
-    """Activity, inside the window, of the threads that queue a process's batches."""
+    """Activity, inside the window, of the threads or sender processes that queue a process's batches."""
 
     batches: Count
-    """Number of batches that the threads put into the queues; each is the batch of one replica."""
+    """Number of batches that were put into the queues; each is the batch of one replica."""
     seconds: Seconds
-    """Seconds in which the threads made these batches, without the waits for room in a queue."""
+    """Seconds in which these batches were made, without the waits for room in a queue."""
     depth: Count
     """Number of batches in a queue after one was put in, summed over all batches."""
 
@@ -176,7 +176,7 @@ class Record(WorkerRecord):
     prefetched_batches: Count
     """Batches that the input pipeline can hold ready."""
     input_queue: InputQueue | None
-    """Activity of the threads that queue batches; null if the data source has none."""
+    """Activity of what queues the batches; null if the data source has no queue."""
     peak_host_memory: Count
     """Bytes of host memory at the peak, since the start of the process."""
     peak_device_memory: Count | None

@@ -29,6 +29,13 @@ class DataSource:
     """Module that the preparation needs besides the core's dependencies. The extra of dlperf-sdk that installs it
     has the name of the source."""
 
+    sender: str | None = None
+    """`module:function` of the service that sends one replica's batches to its trainer (`Process.feeds`); None if the
+    trainers make or read their batches themselves."""
+    requirements: tuple[str, ...] = ()
+    """Packages that the workers need beside the framework's own, as requirement specifiers; only the environments of
+    cases with this source have them."""
+
     @property
     def takes_folder(self) -> bool:
         """True if a spec names a folder with this source: `images:FOLDER`."""
@@ -75,6 +82,16 @@ DATA_SOURCES = Table(
             name="python-dataset",
             help="Copies of the canonical batch, which a Python generator yields inside the framework's class of "
             "datasets.",
+        ),
+        *(
+            DataSource(
+                name=name,
+                help="Copies of the canonical batch, which another process with processors of its own sends through "
+                f"ZeroMQ over {transport}.",
+                sender="dlperf_sdk.worker.zmq_sender:send",
+                requirements=("pyzmq>=25.1,<28",),
+            )
+            for name, transport in (("zmq", "a Unix domain socket (IPC)"), ("zmq-tcp", "TCP"))
         ),
         DataSource(
             name="images",

@@ -21,7 +21,7 @@ class Step(NamedTuple):
 
 
 class InputCounts(NamedTuple):
-    """Counts of what the threads that queue a process's batches have done so far."""
+    """Counts of what the threads or sender processes that queue a process's batches have done so far."""
 
     batches: int
     """Number of batches that were put into the queues; each is the batch of one replica."""
@@ -311,12 +311,12 @@ class Trainer:
         return 0
 
     def input_counts(self) -> Optional[InputCounts]:
-        """Return what the threads of this process that queue batches have done so far.
+        """Return what the threads and senders that queue the batches of this process have done so far.
 
         Called between steps, never inside the window.
 
         Returns:
-            The sums over all threads; None, the default, without such threads.
+            The sums over all of them; None, the default, if there are none.
         """
         return None
 

@@ -99,7 +99,7 @@ class BatchFeed:
 
     @property
     def counts(self) -> Optional[InputCounts]:
-        """Counts of the thread that queues the batches, so far; None, the default, without such a thread."""
+        """Counts of what queues the batches, so far; None, the default, without a queue."""
         return None
 
     def close(self) -> None:

@@ -41,7 +41,11 @@ def worker(directory: str) -> int:
     if process.role == SERVICE:
         if process.devices:  # schedulers and parameter servers, which have none, hold no batches
             _limit_memory(request)
-        resolve(process.target or "")()
+        target = resolve(process.target or "")
+        if process.feeds is None:
+            target()
+        else:
+            target(request, request.cluster(order["nodes"]), process)
         return 0
     from dlperf_sdk.worker import trainer
 

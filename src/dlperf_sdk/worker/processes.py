@@ -24,7 +24,8 @@ class Node(NamedTuple):
     host: str
     """An address at which the other nodes reach it."""
     ports: Tuple[str, ...]
-    """Free ports on it, in digits: two per device and four more."""
+    """Free ports on it, in digits: two per device and four more. Processes themselves see one more per device, for the
+    senders of a data source."""
     devices: Tuple[str, ...]
     """The identifiers of its devices: `cpu:0`, or a GPU's UUID."""
     interface: str = ""
@@ -73,7 +74,11 @@ class Process(NamedTuple):
     rank: Optional[int] = None
     """Number of the trainer, counted from 0 over all nodes; None for services."""
     target: Optional[str] = None
-    """Services only: `module:function` to call."""
+    """Services only: `module:function` to call, without arguments unless `feeds` is set."""
+    feeds: Optional[int] = None
+    """Senders of a data source only: global index of the replica whose batches the service sends. `target` gets the
+    request, the cluster and this process. The service has a core of its own, from the share of the replica's
+    trainer."""
 
 
 def one_per_device(cluster: Cluster) -> List[Process]:
@@ -136,8 +141,11 @@ def names_of(processes: List[Process]) -> List[str]:
 
 
 def port_count(devices: int) -> int:
-    """Return how many free ports a node with a number of devices gets: two per device and four more."""
-    return 2 * devices + 4
+    """Return how many free ports a node with a number of devices gets: three per device and four more.
+
+    The last `devices` of them are for the senders of a data source, and no plugin's function gets them.
+    """
+    return 3 * devices + 4
 
 
 def nodes_from(count: int, devices: int, known: Mapping[str, Mapping[str, Any]]) -> Tuple[Node, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional
 
 from dlperf_sdk.worker.processes import Cluster, nodes_from
 
@@ -111,6 +111,8 @@ class Request(NamedTuple):
     """Programs that must be on the workers' PATH on every node, beside the environment."""
     first_attempt: AttemptNumber = 1
     """Number of the first repeat of this launch: a case may be measured in several."""
+    batch_sender: Optional[ModuleAttribute] = None
+    """`module:function` of the services that send the batches, one per replica; null if the data source has none."""
     syncs_gradients: bool = False
     """True if there are several replicas, and the strategy synchronizes their gradients."""
     scales_loss: bool = False

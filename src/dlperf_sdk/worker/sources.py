@@ -57,6 +57,24 @@ def python_dataset(trainer: "BaseTrainer") -> Iterator[Any]:
     return map(trainer.receive, zip(*trainer.loaders))
 
 
+def zmq(trainer: "BaseTrainer") -> Iterator[Any]:
+    """Connect to the sender of each replica, and return the batches that they send, copied to the devices."""
+    from dlperf_sdk.worker.zmq_feed import ZmqFeed
+    from dlperf_sdk.worker.zmq_messages import address_of
+
+    request, process = trainer.request, trainer.process
+    trainer.loaders = [
+        ZmqFeed(
+            address_of(request, trainer.runtime.cluster, process.node, replica),
+            batch,
+            trainer.layout,
+            request,
+        )
+        for replica, batch in zip(process.replicas, trainer.host_batches())
+    ]
+    return map(trainer.place, zip(*trainer.loaders))
+
+
 def images(trainer: "BaseTrainer") -> Iterator[Any]:
     """Start a trainer's loaders of JPEGs, which Pillow decodes; return their batches as `BaseTrainer.load` does."""
     from dlperf_sdk.worker.jpeg import JpegImages
@@ -76,6 +94,8 @@ SOURCES: Dict[str, Source] = {
     "synthetic-host": Source(synthetic_host, of_canonical_batch),
     "python-queue": Source(python_queue, of_canonical_batch),
     "python-dataset": Source(python_dataset, of_canonical_batch),
+    "zmq": Source(zmq, of_canonical_batch),
+    "zmq-tcp": Source(zmq, of_canonical_batch),
     "images": Source(images, of_images),
     "text": Source(text, of_text),
 }

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlperf_sdk.worker.agent.affinity import core_count, cpus_by_numa, parse_cpu_list, share, thread_variables
+from dlperf_sdk.worker.agent.affinity import (
+    core_count,
+    cpus_by_numa,
+    parse_cpu_list,
+    set_aside,
+    share,
+    thread_variables,
+)
 
 sizes = st.lists(st.integers(0, 12), min_size=1, max_size=6).filter(any)
 
@@ -140,3 +147,21 @@ def test_this_machine() -> None:
 def test_thread_variables() -> None:
     assert thread_variables(3) == {"OMP_NUM_THREADS": "3", "OMP_WAIT_POLICY": "PASSIVE"}
     assert thread_variables(0)["OMP_NUM_THREADS"] == "1"
+
+
+@given(st.integers(1, 16), st.integers(0, 8), st.integers(1, 2))
+def test_a_share_is_divided_by_cores_or_used_by_all(cores: int, helpers: int, threads: int) -> None:
+    cpus = tuple(range(cores * threads))
+
+    def core(root: str, cpu: int) -> int:
+        return cpu // threads
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("dlperf_sdk.worker.agent.affinity._core", core)
+        own, others = set_aside(cpus, helpers)
+    assert len(others) == helpers
+    if helpers < cores:
+        assert sorted([*own, *(cpu for each in others for cpu in each)]) == list(cpus)
+        assert all(len(each) == threads for each in others)
+    else:
+        assert {own, *others} == {cpus}

@@ -6,6 +6,9 @@ from attrs import frozen
 
 from dlperf_sdk import Capabilities, EnvironmentSpec, Framework, Input, Model, Optimizer, Parameter, Term
 
+# The core has the code of these, for every trainer that is a `BaseTrainer`.
+DATA_SOURCES = {"synthetic", "python-queue", "zmq", "zmq-tcp"}
+
 
 class NumPy(Framework):
     """The plugin for NumPy: fp32 on a CPU, alone or with gradients averaged over sockets."""
@@ -16,7 +19,7 @@ class NumPy(Framework):
     runtime = "dlperf_numpy.worker:Runtime"
     trainers = {"linear": "dlperf_numpy.worker:Linear", "softmax": "dlperf_numpy.worker:Softmax"}
     # Everything that is not listed is refused before anything is started: another precision, a compiler, …
-    capabilities = Capabilities(strategies={"all_reduce", "independent"}, data={"synthetic", "python-queue"})
+    capabilities = Capabilities(strategies={"all_reduce", "independent"}, data=DATA_SOURCES)
 
     # What workers run in. The core makes such an environment, or finds that an existing one will do.
     def environment(self, device, strategy, model):

@@ -58,6 +58,31 @@ def _slice(cpus: Sequence[int], index: int, count: int) -> Tuple[int, ...]:
     return tuple(cpus[index * len(cpus) // count : (index + 1) * len(cpus) // count])
 
 
+def set_aside(
+    cpus: Sequence[int], count: int, root: str = "/sys"
+) -> Tuple[Tuple[int, ...], List[Tuple[int, ...]]]:
+    """Divide a worker's share between the worker and processes that prepare its input, which get a core each.
+
+    If that would leave the worker without a core, all of them use the whole share.
+
+    Args:
+        cpus: The share's processors.
+        count: Number of the other processes.
+        root: Where sysfs is mounted.
+
+    Returns:
+        The worker's processors, and those of each of the other processes.
+    """
+    cores: Dict[int, List[int]] = {}
+    for cpu in cpus:
+        cores.setdefault(_core(root, cpu), []).append(cpu)
+    threads = list(cores.values())
+    if not 0 < count < len(threads):
+        return tuple(cpus), [tuple(cpus)] * count
+    remaining = tuple(cpu for core in threads[:-count] for cpu in core)
+    return remaining, [tuple(core) for core in threads[-count:]]
+
+
 def cpus_by_numa(root: str = "/sys", allowed: Optional[Iterable[int]] = None) -> Dict[int, Tuple[int, ...]]:
     """Return the processors that this process may use, by NUMA node; hardware threads of one core follow each other.
 

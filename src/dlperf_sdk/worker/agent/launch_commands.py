@@ -3,10 +3,17 @@
 import os
 from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
-from dlperf_sdk.worker.agent.affinity import core_count, cpus_by_numa, share, thread_variables
+from dlperf_sdk.worker.agent.affinity import (
+    core_count,
+    cpus_by_numa,
+    set_aside,
+    share,
+    thread_variables,
+)
+from dlperf_sdk.worker.case_processes import list_case_processes
 from dlperf_sdk.worker.gpu import devices
 from dlperf_sdk.worker.processes import Process, names_of, unknown_nodes
-from dlperf_sdk.worker.request import Request, resolve
+from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.variables import worker_environment
 
 
@@ -35,7 +42,8 @@ def needs_other_nodes(request: Request, node: int, facts: Mapping[str, Any]) -> 
         facts: Its fields of `processes.Node`.
     """
     try:
-        processes = resolve(request.processes)(request.cluster({str(node): facts}))
+        cluster = request.cluster({str(node): facts})
+        processes = list_case_processes(request.processes, request.batch_sender, cluster)
         return bool(unknown_nodes(process for process in processes if process.node == node) - {0})
     except Exception:
         return False
@@ -46,8 +54,7 @@ def orders_for(
 ) -> Tuple[List[Process], List[Dict[str, Any]]]:
     """Return this node's processes, and what the agent needs to start each.
 
-    Processes with devices get equal shares of the machine's processors, and as many threads as their share has
-    cores. Those without devices (schedulers, parameter servers) may use all processors.
+    Each process with processors of its own (`_processors`) has as many threads as these have cores.
 
     Args:
         request: The case.
@@ -65,20 +72,14 @@ def orders_for(
         ValueError: The variables of a process contain something of another node that this node does not know.
     """
     cluster = request.cluster(nodes)
-    processes = resolve(request.processes)(cluster)
+    processes = list_case_processes(request.processes, request.batch_sender, cluster)
     workers = [
         (name, process) for name, process in zip(names_of(processes), processes) if process.node == place.node
     ]
     for number in unknown_nodes(process for _, process in workers):
         raise ValueError("a variable contains a device of node %d, which only node 0 knows" % number)
-    computing = [process for _, process in workers if process.devices]
-    cores = cpus_by_numa()
     orders = []
-    for name, process in workers:
-        cpus: Tuple[int, ...] = ()
-        if process.devices:
-            index = place.host_index * len(computing) + computing.index(process)
-            cpus = share(cores, index, len(computing) * place.host_count)
+    for (name, process), cpus in zip(workers, _processors([process for _, process in workers], place)):
         devices_of_process = [cluster.nodes[place.node].devices[device] for device in process.devices]
         threads = thread_variables(core_count(cpus)) if cpus else {}
         launch = dict(devices.visible(cluster.device, devices_of_process), **process.variables)
@@ -92,3 +93,28 @@ def orders_for(
             }
         )
     return [process for _, process in workers], orders
+
+
+def _processors(processes: List[Process], place: Place) -> List[Tuple[int, ...]]:
+    """Return the processors of each of a node's processes; an empty tuple for all processors.
+
+    Processes with devices get equal shares of the machine's processors, from which the senders of their batches get a
+    core each. Other processes (schedulers, parameter servers) may use all processors.
+    """
+    cores = cpus_by_numa()
+    computing = [process for process in processes if process.devices]
+    of_replica: Dict[int, Tuple[int, ...]] = {}
+    shares = []
+    for index, process in enumerate(computing, start=place.host_index * len(computing)):
+        whole = share(cores, index, len(computing) * place.host_count)
+        fed = {sender.feeds for sender in processes if sender.feeds is not None} & set(process.replicas)
+        remaining, others = set_aside(whole, len(fed))
+        of_replica.update(zip(sorted(fed), others))
+        shares.append(remaining)
+    own_shares = iter(shares)
+    return [
+        next(own_shares)
+        if process.devices
+        else of_replica.get(-1 if process.feeds is None else process.feeds, ())
+        for process in processes
+    ]

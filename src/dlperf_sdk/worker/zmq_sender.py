@@ -1,0 +1,71 @@
+"""The sender of the data sources `zmq` and `zmq-tcp`: a service that sends one replica its batches."""
+
+import os
+from collections import deque
+from time import monotonic
+from typing import Any, Deque, Dict, Iterator
+
+import numpy
+
+from dlperf_sdk.worker import canonical
+from dlperf_sdk.worker.interface import InputCounts
+from dlperf_sdk.worker.loading import PREFETCH, lay_out
+from dlperf_sdk.worker.processes import Cluster, Process
+from dlperf_sdk.worker.python_dataset import copies_of
+from dlperf_sdk.worker.request import Request
+from dlperf_sdk.worker.zmq_messages import LAYOUTS, Batch, address_of, pack
+
+LONGEST_QUESTION = 1024
+"""Bytes, which also hold the messages with which ZeroMQ opens a connection."""
+
+
+def send(request: Request, cluster: Cluster, process: Process) -> None:
+    """Answer each question of a trainer with a copy of the canonical batch, until the agent ends this process.
+
+    Args:
+        request: The case.
+        cluster: All nodes of the case.
+        process: This process; `feeds` is the replica whose batches it sends.
+
+    Raises:
+        zmq.ZMQError: The address is in use.
+    """
+    import zmq
+
+    if process.feeds is None:
+        raise ValueError("a sender needs the replica that it feeds")
+    shard = canonical.batch_of(request, process.feeds)
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.MAXMSGSIZE, LONGEST_QUESTION)
+        socket.bind(address_of(request, cluster, process.node, process.feeds))
+        answer(socket, shard)
+
+
+def answer(socket: Any, shard: Dict[str, numpy.ndarray]) -> None:
+    """Answer the questions that arrive at a socket, without end.
+
+    Args:
+        socket: A bound socket of the type ROUTER.
+        shard: The batch to send copies of; images are (B, C, H, W).
+    """
+    batches: Dict[str, Iterator[Dict[str, numpy.ndarray]]] = {
+        layout: copies_of(lay_out(shard, layout))() for layout in LAYOUTS.values()
+    }
+    cpus = sorted(os.sched_getaffinity(0))
+    questions: Deque[Any] = deque()
+    counts = InputCounts(0, 0.0, 0)
+    while True:
+        while not questions or socket.poll(0):
+            questions.append(socket.recv_multipart())
+        receiver, *question = questions.popleft()
+        layout = LAYOUTS.get(b"".join(question))
+        if layout is None:
+            continue
+        started_at = monotonic()
+        arrays = next(batches[layout])
+        # Each receiver has `PREFETCH` questions or batches under way: what it has not asked for is there already.
+        waiting = PREFETCH - sum(1 for other in questions if other[0] == receiver)
+        counts = InputCounts(counts.batches + 1, counts.seconds, counts.depth + waiting)
+        socket.send_multipart([receiver, *pack(Batch(arrays, counts, cpus))], copy=False)
+        counts = counts._replace(seconds=counts.seconds + monotonic() - started_at)
