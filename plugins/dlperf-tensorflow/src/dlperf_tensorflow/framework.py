@@ -35,7 +35,16 @@ class TensorFlow(Framework):
         compilers={"none", "xla"},
         strategies={"all_reduce", "parameter_server_async", "independent"},
         layouts={"auto", "nchw", "nhwc"},
-        data={"synthetic", "synthetic-host", "python-queue", "python-dataset", "images", "text"},
+        data={
+            "synthetic",
+            "synthetic-host",
+            "python-queue",
+            "python-dataset",
+            "zmq",
+            "zmq-tcp",
+            "images",
+            "text",
+        },
         accumulation=True,
     )
     unsupported: ClassVar[Mapping[str, str]] = {

@@ -31,7 +31,16 @@ class Torch(Framework):
         compilers={"none", "inductor"},
         strategies={"all_reduce", "independent"},
         layouts={"auto", "nchw", "nhwc"},
-        data={"synthetic", "synthetic-host", "python-queue", "python-dataset", "images", "text"},
+        data={
+            "synthetic",
+            "synthetic-host",
+            "python-queue",
+            "python-dataset",
+            "zmq",
+            "zmq-tcp",
+            "images",
+            "text",
+        },
         accumulation=True,
     )
     tuning_variables = (
