@@ -1,0 +1,105 @@
+"""The controller half of the MegEngine plugin: what the plugin offers, needs and refuses.
+
+It does not import megengine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from attrs import frozen
+
+from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.spec.fields import context, whole_number
+from dlperf_sdk.spec.run_spec import RunSpec
+
+_PYTHON = ">=3.10,<3.11"
+_REQUIREMENTS = (
+    "megengine==1.13.0",
+    "numpy>=1.21,<1.24",
+    "opencv-python<4.9",
+    "pillow>=11.0",
+    # MegEngine imports pkg_resources, which later versions lack.
+    "setuptools<81",
+)
+_MIXED = (
+    "On a CPU MegEngine's convolutions in a 16-bit type give NaN; on a GPU mixed precision is not tested yet. "
+    "Choose fp32."
+)
+_NO_SERVERS = (
+    "MegEngine has no parameter servers: its replicas synchronize through collectives; choose all_reduce."
+)
+
+
+@frozen
+class MegEngineOptions:
+    """The options of the plugin, set with `--set NAME=VALUE`.
+
+    Raises:
+        SpecError: an option has a value that is not allowed.
+    """
+
+    loader_workers: int = context(
+        "Threads per device that read and decode, for images and text.", 2, validator=whole_number(1, 1024)
+    )
+
+
+class MegEngine(Framework):
+    """The plugin for MegEngine 1.13: eager, or traced to a static graph; all-reduce over NCCL, or on the host."""
+
+    name = "megengine"
+    runtime = "dlperf_megengine.worker.runtime:MegEngineRuntime"
+    trainers: ClassVar[Mapping[str, str]] = {
+        "resnet50": "dlperf_megengine.worker.resnet50:ResNet50Trainer",
+        "bert-base": "dlperf_megengine.worker.bert_base:BertBaseTrainer",
+    }
+    processes = "dlperf_megengine.processes:processes"
+    capabilities = Capabilities(
+        devices={"cpu", "cuda"},
+        precisions={"fp32"},
+        compilers={"none", "graph"},
+        strategies={"all_reduce", "independent"},
+        layouts={"auto", "nchw"},
+        data={"synthetic", "synthetic-host", "images", "text"},
+        accumulation=True,
+    )
+    unsupported: ClassVar[Mapping[str, str]] = {
+        "amp-fp16": _MIXED,
+        "amp-bf16": _MIXED,
+        "fp16": _MIXED,
+        "tf32": "tf32 is a mode of NVIDIA GPUs' matrix units, and is not tested yet.",
+        "nhwc": "MegEngine's networks are NCHW in this plugin; leave the layout at auto.",
+        "parameter_server": _NO_SERVERS,
+        "parameter_server_async": _NO_SERVERS,
+        "horovod": "Horovod does not support MegEngine; choose all_reduce.",
+        "inductor": "It is torch's; MegEngine's compiler is graph (jit.trace).",
+        "xla": "MegEngine 1.13 translates to XLA on GPUs only, and that is not tested yet; choose graph (jit.trace).",
+        "cinn": "It is Paddle's; MegEngine's compiler is graph (jit.trace).",
+    }
+    tuning_variables = ("MEGENGINE_INPLACE_UPDATE",)
+    Options: ClassVar[type[Any]] = MegEngineOptions
+
+    def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
+        """Return the environment, with a lock; `device`, `strategy` and `model` make no difference.
+
+        MegEngine has the same build for CPUs and GPUs.
+        """
+        return EnvironmentSpec(
+            python=_PYTHON,
+            requirements=_REQUIREMENTS,
+            lock=Path(__file__).with_name("locks") / "cpu.txt",
+        )
+
+    def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
+        """Return a sentence that says why MegEngine cannot run a combination of declared capabilities; None if it can.
+
+        The plugin refuses the compiler graph if gradients are averaged on a CPU.
+        """
+        if spec.compiler == "graph" and spec.device == "cpu" and spec.syncs_gradients:
+            return (
+                "On a CPU gradients are averaged by the plugin outside of MegEngine, which a traced step cannot "
+                "contain; choose the compiler none, or the strategy independent."
+            )
+        return None

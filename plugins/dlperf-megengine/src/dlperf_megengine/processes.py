@@ -1,0 +1,41 @@
+"""Define the processes of a MegEngine case: a trainer per device, which find each other through variables."""
+
+from typing import Dict, List
+
+from dlperf_sdk.worker.processes import Cluster, Process, list_processes, one_per_device
+
+
+def processes(cluster: Cluster) -> List[Process]:
+    """Return the processes of a case: a trainer per device.
+
+    With the strategy `all_reduce` and several devices, each trainer has the variables by which it joins the others. On
+    CPUs the trainers are a ring: RING_ADDRESS is the address at which a trainer listens, and RING_NEXT that of the
+    next one. On GPUs, MASTER_ADDR and MASTER_PORT are the address of MegEngine's server, which runs beside rank 0;
+    NCCL_SOCKET_IFNAME is the network interface for NCCL.
+    """
+    return list_processes(cluster, STRATEGIES)
+
+
+def join_trainers(cluster: Cluster) -> List[Process]:
+    """Return a trainer per device, each with the variables by which it finds the others."""
+    trainers = one_per_device(cluster)
+    addresses = [
+        "%s:%s" % (cluster.nodes[trainer.node].host, cluster.nodes[trainer.node].ports[trainer.devices[0]])
+        for trainer in trainers
+    ]
+
+    def variables(rank: int) -> Dict[str, str]:
+        if cluster.device == "cpu":
+            return {"RING_ADDRESS": addresses[rank], "RING_NEXT": addresses[(rank + 1) % len(addresses)]}
+        first = cluster.nodes[0]
+        values = {"MASTER_ADDR": first.host, "MASTER_PORT": first.ports[0]}
+        interface = cluster.nodes[trainers[rank].node].interface
+        if interface:
+            values["NCCL_SOCKET_IFNAME"] = "=" + interface
+        return values
+
+    return [trainer._replace(variables=variables(rank)) for rank, trainer in enumerate(trainers)]
+
+
+STRATEGIES = {"all_reduce": join_trainers, "independent": one_per_device}
+"""Strategy → the function that lists the processes of several devices."""

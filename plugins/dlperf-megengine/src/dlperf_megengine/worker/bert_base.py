@@ -1,0 +1,172 @@
+"""BERT-Base pre-training in MegEngine: Devlin et al. 2019, masked language model and next sentence prediction.
+
+What is computed is laid down in `dlperf_sdk.models.bert_base`; the names are the manifest's. Letters in
+shapes: B sequences, S tokens, P predictions, H the hidden size, V word pieces.
+"""
+
+import megengine as mge
+import megengine.functional as F
+import numpy as np
+from megengine import module as M
+
+from dlperf_megengine.worker.training import MegEngineTrainer
+from dlperf_sdk.worker.architectures import LAYER_NORM_EPSILON, POSITIONS, SEGMENTS
+
+NO_ATTENTION = -1e30
+"""Addend of the score of a key that gets no attention; the exponential of such a score is 0."""
+
+
+class Embeddings(M.Module):
+    """The sum of the embeddings of words, positions and segments, then layer norm and dropout."""
+
+    def __init__(self, words, hidden, dropout):
+        super().__init__()
+        self.word = M.Embedding(words, hidden)
+        self.position = M.Embedding(POSITIONS, hidden)
+        self.segment = M.Embedding(SEGMENTS, hidden)
+        self.norm = M.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
+        self.dropout = M.Dropout(dropout)
+
+    def forward(self, input_ids, segment_ids):
+        """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S)."""
+        position = self.position.weight[: input_ids.shape[1]]
+        return self.dropout(self.norm(self.word(input_ids) + position + self.segment(segment_ids)))
+
+
+class Attention(M.Module):
+    """Self-attention with several heads, then dropout, the residual sum and layer norm."""
+
+    def __init__(self, hidden, heads, dropout):
+        super().__init__()
+        self.heads, self.scale = heads, (hidden // heads) ** -0.5
+        self.query = M.Linear(hidden, hidden)
+        self.key = M.Linear(hidden, hidden)
+        self.value = M.Linear(hidden, hidden)
+        self.output = M.Linear(hidden, hidden)
+        self.norm = M.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
+        self.attention_dropout = M.Dropout(dropout)
+        self.dropout = M.Dropout(dropout)
+
+    def forward(self, x, mask):
+        """Return the block's output, (B, S, H), for x, (B, S, H).
+
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others.
+        """
+        query, key, value = (
+            projection(x).reshape(x.shape[0], x.shape[1], self.heads, -1).transpose(0, 2, 1, 3)
+            for projection in (self.query, self.key, self.value)
+        )
+        scores = F.matmul(query * self.scale, key, transpose_b=True) + mask
+        context = F.matmul(self.attention_dropout(F.softmax(scores, axis=-1)), value)
+        context = F.flatten(context.transpose(0, 2, 1, 3), 2)
+        return self.norm(x + self.dropout(self.output(context)))
+
+
+class Layer(M.Module):
+    """One layer of the encoder: attention, then the feed-forward block with its residual sum and layer norm."""
+
+    def __init__(self, hidden, heads, intermediate, dropout):
+        super().__init__()
+        self.attention = Attention(hidden, heads, dropout)
+        self.intermediate = M.Linear(hidden, intermediate)
+        self.output = M.Linear(intermediate, hidden)
+        self.norm = M.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
+        self.dropout = M.Dropout(dropout)
+
+    def forward(self, x, mask):
+        """Return the layer's output, (B, S, H), for x, (B, S, H).
+
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others.
+        """
+        x = self.attention(x, mask)
+        return self.norm(x + self.dropout(self.output(F.gelu(self.intermediate(x)))))
+
+
+class MaskedLM(M.Module):
+    """The head for masked language modelling: a linear layer, GELU, layer norm, and the decoder.
+
+    The decoder's weight is that of the word embeddings.
+    """
+
+    def __init__(self, words, hidden):
+        super().__init__()
+        self.transform = M.Linear(hidden, hidden)
+        self.norm = M.LayerNorm(hidden, eps=LAYER_NORM_EPSILON)
+        self.bias = mge.Parameter(np.zeros(words, np.float32))
+
+    def forward(self, x, word_embeddings):
+        """Return the logits of words, (B · P, V), for x, (B · P, H), and the word embeddings, (V, H)."""
+        return F.linear(self.norm(F.gelu(self.transform(x))), word_embeddings, self.bias)
+
+
+class Bert(M.Module):
+    """BERT: the embeddings, the encoder, and the two heads of pre-training."""
+
+    def __init__(self, words, hidden, heads, intermediate, layers, dropout):
+        super().__init__()
+        self.embeddings = Embeddings(words, hidden, dropout)
+        self.encoder = [Layer(hidden, heads, intermediate, dropout) for _ in range(layers)]
+        self.pooler = M.Linear(hidden, hidden)
+        self.next_sentence = M.Linear(hidden, 2)
+        self.masked_lm = MaskedLM(words, hidden)
+
+    def forward(self, input_ids, segment_ids, attention_mask, masked_positions):
+        """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
+
+        `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`,
+        (B, P), has the positions of the masked words in the sequence.
+        """
+        x = self.embeddings(input_ids, segment_ids)
+        mask = additive(attention_mask)
+        for layer in self.encoder:
+            x = layer(x, mask)
+        predicted = self.masked_lm(gather_positions(x, masked_positions), self.embeddings.word.weight)
+        return predicted, self.next_sentence(F.tanh(self.pooler(x[:, 0])))
+
+
+def additive(attention_mask):
+    """Return the mask that is added to attention scores: (B, S) → (B, 1, 1, S).
+
+    It is 0 where `attention_mask` is 1, and `NO_ATTENTION` where it is 0.
+    """
+    return F.expand_dims((1 - attention_mask).astype("float32") * NO_ATTENTION, (1, 2))
+
+
+def gather_positions(x, positions):
+    """Return the vectors of x, (B, S, H), at `positions`, (B, P), of each sequence: (B · P, H)."""
+    sequences = mge.Tensor(np.arange(x.shape[0])[:, None])
+    return F.flatten(x[sequences, positions], 0, 1)
+
+
+class BertBaseTrainer(MegEngineTrainer):
+    """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
+
+    def build(self, options):
+        """Return the network with the sizes of the model's options."""
+        return Bert(
+            words=options["vocabulary_size"],
+            hidden=options["hidden_size"],
+            heads=options["heads"],
+            intermediate=options["intermediate_size"],
+            layers=options["layers"],
+            dropout=options["dropout"],
+        )
+
+    def outputs(self, network, batch):
+        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2)."""
+        return network(
+            batch["input_ids"], batch["segment_ids"], batch["attention_mask"], batch["masked_positions"]
+        )
+
+    def loss(self, outputs, batch):
+        """Return the sum of the losses of both heads: a float32 scalar.
+
+        The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
+        predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
+        `outputs` are the logits, (B · P, V) and (B, 2).
+        """
+        words, follows = outputs
+        weights = batch["masked_weights"].flatten()
+        per_word = F.loss.cross_entropy(words, batch["masked_ids"].flatten(), reduction="none")
+        masked = (weights * per_word).sum() / weights.sum()
+        return masked + F.loss.cross_entropy(follows, batch["next_sentence_label"])

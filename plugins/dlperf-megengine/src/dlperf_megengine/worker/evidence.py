@@ -1,0 +1,24 @@
+"""Preserve the state of the network while evidence for the settings in effect is taken."""
+
+import contextlib
+
+from megengine import module
+
+
+@contextlib.contextmanager
+def preserve_state(network):
+    """Disable the network's dropout while the context lasts, and restore its buffers when the context is left.
+
+    The buffers are the running statistics of batch norm.
+    """
+    buffers = [(buffer, buffer.numpy().copy()) for buffer in network.buffers()]
+    dropouts = [(layer, layer.drop_prob) for layer in network.modules() if isinstance(layer, module.Dropout)]
+    for layer, _ in dropouts:
+        layer.drop_prob = 0.0
+    try:
+        yield
+    finally:
+        for layer, rate in dropouts:
+            layer.drop_prob = rate
+        for buffer, values in buffers:
+            buffer[...] = values

@@ -1,0 +1,39 @@
+"""The models' optimizers in MegEngine."""
+
+import numpy as np
+from megengine import optimizer as optimizers
+from megengine import tensor
+
+from dlperf_sdk.worker.schedule import decay_groups
+
+
+def optimizer(parameters, request):
+    """Return the framework's optimizer with the request's hyperparameters; the manifest says which parameters decay.
+
+    Args:
+        parameters: Parameter by the manifest's name.
+        request: The request; `parameters` and `optimizer` are read.
+
+    Raises:
+        ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
+    """
+    numbers = request.optimizer
+    groups = [
+        {"params": group, "weight_decay": decay}
+        for group, decay in decay_groups(request.parameters, parameters, numbers["weight_decay"])
+        if group
+    ]
+    rate = numbers["learning_rate"]
+    if numbers["kind"] == "sgd":
+        return optimizers.SGD(groups, lr=rate, momentum=numbers["momentum"])
+    if numbers["kind"] == "adamw":
+        betas = (numbers["beta1"], numbers["beta2"])
+        return optimizers.AdamW(groups, lr=rate, betas=betas, eps=numbers["epsilon"])
+    raise ValueError("the megengine plugin has no optimizer %r" % numbers["kind"])
+
+
+def reset(optimizer):
+    """Set the optimizer's moments and counts to zero."""
+    for states in optimizer._state.values():
+        for values in states.values():
+            values[...] = np.zeros(values.shape, np.float32)

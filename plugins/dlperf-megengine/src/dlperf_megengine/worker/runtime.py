@@ -1,0 +1,88 @@
+"""The runtime of MegEngine in a worker process: device, threads, seed, and the exchange with the other processes."""
+
+import os
+
+import megengine as mge
+
+from dlperf_megengine.processes import STRATEGIES
+from dlperf_megengine.worker.exchange import EXCHANGES
+from dlperf_sdk.worker.interface import Runtime
+from dlperf_sdk.worker.unsupported import Unsupported
+
+_OUT_OF_MEMORY = ("out of memory", "OutOfMemory", "std::bad_alloc", "Cannot allocate memory", "bad allocation")
+"""Parts of the messages of MegEngine and its libraries when memory runs out."""
+
+
+class MegEngineRuntime(Runtime):
+    """One process that owns one device: a CPU with the process's threads, or the GPU in CUDA_VISIBLE_DEVICES."""
+
+    clock, strategies = "lagged", STRATEGIES
+
+    def __init__(self, request, cluster, process):
+        super().__init__(request, cluster, process)
+        self.replica, self.replicas = process.replicas[0], cluster.world_size
+        self.threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
+        self.device = "gpu0"
+        if request.device == "cpu":
+            self.device = "cpu0" if self.threads == 1 else "multithread%d:0" % self.threads
+        self.exchange = None
+        """The exchange of gradients with the other replicas; None if gradients are not synchronized."""
+
+    def start(self):
+        """Select the device, join the other processes, and set TF32 off and the seed.
+
+        Raises:
+            Unsupported: no usable GPU is found.
+        """
+        request = self.request
+        if request.device == "cuda" and not mge.is_cuda_available():
+            raise Unsupported(
+                "MegEngine %s finds no usable GPU (CUDA_VISIBLE_DEVICES is %r); check the driver with nvidia-smi, or "
+                "run with --device cpu" % (mge.__version__, os.environ.get("CUDA_VISIBLE_DEVICES"))
+            )
+        # No TF32, whatever a library's default is: cuBLAS and cuDNN read it when the first operator needs them.
+        os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
+        mge.set_default_device(self.device)
+        if self.syncs_gradients:
+            self.exchange = EXCHANGES[request.device](request, self.replica, self.replicas)
+        self.seed()
+
+    def seed(self):
+        """Seed MegEngine's generators with the request's seed plus the replica's global index; return True."""
+        mge.random.seed(self.request.seed + self.replica)
+        return True
+
+    def synchronize(self):
+        """Wait until MegEngine's interpreter has executed all enqueued operations."""
+        mge._full_sync()
+
+    def wait(self, loss):
+        """Wait until the update of a step is done; `loss` is the handle that `step` returned."""
+        loss[1].numpy()
+
+    def facts(self):
+        """Return facts for the record: versions, devices, threads, libraries and transport.
+
+        The keys are `framework_version`, `devices`, `threads` and `transport` (None without collectives); on a GPU also
+        `tf32_override`.
+        """
+        report = {
+            "framework_version": mge.__version__,
+            "devices": [self.device],
+            "threads": self.threads,
+            "transport": None if self.exchange is None else self.exchange.transport,
+        }
+        if self.request.device == "cuda":
+            report["tf32_override"] = os.environ["NVIDIA_TF32_OVERRIDE"]
+        return report
+
+    def is_out_of_memory(self, error):
+        """Return True for a MemoryError, and for a RuntimeError whose message says that memory ran out."""
+        if isinstance(error, MemoryError):
+            return True
+        return isinstance(error, RuntimeError) and any(message in str(error) for message in _OUT_OF_MEMORY)
+
+    def stop(self):
+        """Leave the other processes, if there are any."""
+        if self.exchange is not None:
+            self.exchange.close()
