@@ -13,6 +13,8 @@ import numpy as np
 
 _RETRY = 0.05
 """Seconds between attempts to connect to a process that does not listen yet."""
+_PATIENCE = 10.0
+"""Seconds that a process which has connected may take to tell its case and rank."""
 
 
 class Ring:
@@ -100,7 +102,7 @@ def _accept(listener, greeting, deadline):
     while True:
         listener.settimeout(max(_RETRY, deadline - time.monotonic()))
         connection, _ = listener.accept()
-        connection.settimeout(max(_RETRY, deadline - time.monotonic()))
+        connection.settimeout(_PATIENCE)
         received = np.empty(len(greeting), np.uint8)
         try:
             _receive(connection, received)
