@@ -13,7 +13,6 @@ from attrs import frozen
 
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
 from dlperf_sdk.spec.fields import context, whole_number
-from dlperf_sdk.spec.run_spec import RunSpec
 
 _PYTHON = ">=3.10,<3.11"
 _REQUIREMENTS = (
@@ -47,7 +46,7 @@ class MegEngineOptions:
 
 
 class MegEngine(Framework):
-    """The plugin for MegEngine 1.13: eager, or traced to a static graph; all-reduce over NCCL, or on the host."""
+    """The plugin for MegEngine 1.13: all-reduce over NCCL, or on the host."""
 
     name = "megengine"
     runtime = "dlperf_megengine.worker.runtime:MegEngineRuntime"
@@ -59,7 +58,7 @@ class MegEngine(Framework):
     capabilities = Capabilities(
         devices={"cpu", "cuda"},
         precisions={"fp32"},
-        compilers={"none", "graph"},
+        compilers={"none"},
         strategies={"all_reduce", "independent"},
         layouts={"auto", "nchw"},
         data={"synthetic", "synthetic-host", "images", "text"},
@@ -74,9 +73,10 @@ class MegEngine(Framework):
         "parameter_server": _NO_SERVERS,
         "parameter_server_async": _NO_SERVERS,
         "horovod": "Horovod does not support MegEngine; choose all_reduce.",
-        "inductor": "It is torch's; MegEngine's compiler is graph (jit.trace).",
-        "xla": "MegEngine 1.13 translates to XLA on GPUs only, and that is not tested yet; choose graph (jit.trace).",
-        "cinn": "It is Paddle's; MegEngine's compiler is graph (jit.trace).",
+        "graph": "With jit.trace the first two steps draw the same dropout masks; choose none.",
+        "inductor": "It is torch's; choose none.",
+        "xla": "MegEngine 1.13 translates to XLA on GPUs only, and that is not tested yet; choose none.",
+        "cinn": "It is Paddle's; choose none.",
     }
     tuning_variables = ("MEGENGINE_INPLACE_UPDATE",)
     Options: ClassVar[type[Any]] = MegEngineOptions
@@ -91,15 +91,3 @@ class MegEngine(Framework):
             requirements=_REQUIREMENTS,
             lock=Path(__file__).with_name("locks") / "cpu.txt",
         )
-
-    def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return a sentence that says why MegEngine cannot run a combination of declared capabilities; None if it can.
-
-        The plugin refuses the compiler graph if gradients are averaged on a CPU.
-        """
-        if spec.compiler == "graph" and spec.device == "cpu" and spec.syncs_gradients:
-            return (
-                "On a CPU gradients are averaged by the plugin outside of MegEngine, which a traced step cannot "
-                "contain; choose the compiler none, or the strategy independent."
-            )
-        return None

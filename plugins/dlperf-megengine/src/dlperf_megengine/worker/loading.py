@@ -1,4 +1,4 @@
-"""The plugin's loaders for MegEngine: threads, since Pillow and NumPy release the interpreter's lock where it matters."""
+"""The plugin's loaders for MegEngine: threads, since Pillow and NumPy release the interpreter's lock."""
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor

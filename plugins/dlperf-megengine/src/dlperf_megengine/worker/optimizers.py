@@ -2,7 +2,6 @@
 
 import numpy as np
 from megengine import optimizer as optimizers
-from megengine import tensor
 
 from dlperf_sdk.worker.schedule import decay_groups
 

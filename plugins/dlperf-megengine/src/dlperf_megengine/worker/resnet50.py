@@ -3,6 +3,7 @@
 What is computed is laid down in `dlperf_sdk.models.resnet50`; the names are the manifest's.
 """
 
+import megengine as mge
 import megengine.functional as F
 from megengine import module as M
 
@@ -18,12 +19,28 @@ def convolution(inputs, outputs, kernel, stride=1):
     return M.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
 
 
+class CenteredBatchNorm(M.BatchNorm2d):
+    """Batch norm, for training, of inputs from which their mean has been subtracted.
+
+    On a CPU MegEngine computes a variance as the mean of the squares minus the square of the mean, which loses digits
+    where the mean is large.
+    """
+
+    def forward(self, x):
+        """Return the normalized inputs, (B, channels, H, W), and move the running statistics."""
+        mean = F.mean(x, axis=(0, 2, 3), keepdims=True).detach()
+        normalized = super().forward(x - mean)
+        self.running_mean[...] = self.running_mean + (1 - self.momentum) * mean
+        return normalized
+
+
 def batch_norm(channels):
     """Return a batch norm of `channels` channels, which uses the statistics of this replica's micro-batch.
 
     MegEngine's momentum is the share of the old running statistics.
     """
-    return M.BatchNorm2d(channels, eps=BATCH_NORM_EPSILON, momentum=1 - BATCH_NORM_MOMENTUM)
+    kind = CenteredBatchNorm if mge.get_default_device().startswith(("cpu", "multithread")) else M.BatchNorm2d
+    return kind(channels, eps=BATCH_NORM_EPSILON, momentum=1 - BATCH_NORM_MOMENTUM)
 
 
 class Bottleneck(M.Module):

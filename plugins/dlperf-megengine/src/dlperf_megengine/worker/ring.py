@@ -93,7 +93,9 @@ def _connect(address, deadline):
             return socket.create_connection(address, max(_RETRY, deadline - time.monotonic()))
         except OSError as error:
             if time.monotonic() > deadline:
-                raise TimeoutError("the next process of the ring does not listen at %s:%d" % address) from error
+                raise TimeoutError(
+                    "the next process of the ring does not listen at %s:%d" % address
+                ) from error
             time.sleep(_RETRY)
 
 

@@ -9,18 +9,27 @@ from dlperf_megengine.worker.exchange import EXCHANGES
 from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.unsupported import Unsupported
 
-_OUT_OF_MEMORY = ("out of memory", "OutOfMemory", "std::bad_alloc", "Cannot allocate memory", "bad allocation")
+_OUT_OF_MEMORY = (
+    "out of memory",
+    "OutOfMemory",
+    "std::bad_alloc",
+    "Cannot allocate memory",
+    "bad allocation",
+    "failed to malloc",
+)
 """Parts of the messages of MegEngine and its libraries when memory runs out."""
 
 
 class MegEngineRuntime(Runtime):
     """One process that owns one device: a CPU with the process's threads, or the GPU in CUDA_VISIBLE_DEVICES."""
 
-    clock, strategies = "lagged", STRATEGIES
+    strategies = STRATEGIES
 
     def __init__(self, request, cluster, process):
         super().__init__(request, cluster, process)
         self.replica, self.replicas = process.replicas[0], cluster.world_size
+        # On a CPU the exchange waits for the gradients.
+        self.clock = "blocking" if request.device == "cpu" and self.syncs_gradients else "lagged"
         self.threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
         self.device = "gpu0"
         if request.device == "cpu":
@@ -77,10 +86,17 @@ class MegEngineRuntime(Runtime):
         return report
 
     def is_out_of_memory(self, error):
-        """Return True for a MemoryError, and for a RuntimeError whose message says that memory ran out."""
+        """Return True for a MemoryError, and for a RuntimeError if its message says that memory ran out.
+
+        MegEngine raises the errors of asynchronous operations later, as the causes of another error.
+        """
         if isinstance(error, MemoryError):
             return True
-        return isinstance(error, RuntimeError) and any(message in str(error) for message in _OUT_OF_MEMORY)
+        if not isinstance(error, RuntimeError):
+            return False
+        if any(message in str(error) for message in _OUT_OF_MEMORY):
+            return True
+        return error.__cause__ is not None and self.is_out_of_memory(error.__cause__)
 
     def stop(self):
         """Leave the other processes, if there are any."""

@@ -1,4 +1,4 @@
-"""The base of MegEngine's trainers: batches, the step, eager or traced, evidence.
+"""The base of MegEngine's trainers: batches, the step, evidence.
 
 A model's own file has its network, its loss, and nothing else.
 """
@@ -6,18 +6,12 @@ A model's own file has its network, its loss, and nothing else.
 import megengine as mge
 import numpy as np
 from megengine.autodiff import GradManager
-from megengine.jit import trace
 from megengine.optimizer import clip_grad_norm
 
 from dlperf_megengine.worker import evidence, optimizers
 from dlperf_megengine.worker.loading import Loader
 from dlperf_megengine.worker.precisions import PRECISIONS
 from dlperf_megengine.worker.state import ReplicaState
-
-
-def compile_step(function):
-    """Return a function traced: its first call records the operations, and later calls run them as a static graph."""
-    return trace(function, symbolic=True, symbolic_shape=False)
 
 
 class MegEngineTrainer(ReplicaState):
@@ -36,7 +30,6 @@ class MegEngineTrainer(ReplicaState):
         self.gradients = GradManager()
         self.gradients.attach(self.trained, None if exchange is None else list(exchange.callbacks))
         self.optimizer = optimizers.optimizer(self.named, request)
-        self.traced = compile_step(self._train_eagerly) if request.compiler == "graph" else None
 
     # Batches.
 
@@ -55,17 +48,12 @@ class MegEngineTrainer(ReplicaState):
     # The step.
 
     def train(self, batch, rate):
-        """Enqueue one step, eager or traced; return the handle of the loss.
+        """Enqueue one step; return the handle of the loss.
 
         The handle is a pair of tensors with memory of their own: this replica's loss, and an element of the first
         parameter after the update, for which `Runtime.wait` waits.
         """
-        return (self.traced or self._train_eagerly)(batch, rate)
-
-    def _train_eagerly(self, batch, rate):
         loss = super().train(batch, rate)
-        # Left to the next step, a traced step would return all gradients.
-        self.clear_gradients()
         # The first parameter gets its gradient last: when it is updated, the step is done.
         return loss, self.trained[0].flatten()[:1] * 1.0
 
@@ -109,19 +97,16 @@ class MegEngineTrainer(ReplicaState):
     def outputs_and_references(self):
         """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
 
-        Outputs come from the operations that `step` enqueues, traced if it is; references are eager. Batch norm's
+        Both come from the operations that `step` enqueues, since fp32 and eager are all that there is. Batch norm's
         running statistics are restored.
         """
         batch = self.micro_batches(self.canonical_batch())[0]
 
-        def forward(batch):
-            return list(self.outputs(self.network, batch))
-
         with evidence.preserve_state(self.network):
-            outputs = (forward if self.traced is None else compile_step(forward))(batch)
+            outputs = list(self.outputs(self.network, batch))
             for value in outputs:
                 self.note_output(value)
-            return outputs, forward(batch)
+            return outputs, list(self.outputs(self.network, batch))
 
     def widen(self, value):
         """Return an output as a float64 NumPy array."""
@@ -137,7 +122,7 @@ class MegEngineTrainer(ReplicaState):
         exchange = self.runtime.exchange
         return {
             "precision": self.name_precision({np.dtype(matrix.dtype) for matrix in matrices}, tf32=False),
-            "compiler": "none" if self.traced is None else "graph",
+            "compiler": "none",
             "layout": "nchw" if any(len(entry["shape"]) == 4 for entry in self.request.parameters) else None,
             "strategy": "all_reduce" if exchange is not None and exchange.count else None,
         }
