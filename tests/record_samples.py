@@ -23,6 +23,7 @@ def replica(index: int, steps: int = 20, **changes: Any) -> Replica:
         changes={"parameters": TensorChanges(2, (), ()), "moments": TensorChanges(2, (), ())},
         batches=BatchAccount(steps, ()),
         audit_losses=(7.0, 6.5, 6.0),
+        exchanged=None,
     )
     return attrs.evolve(created, **changes)
 

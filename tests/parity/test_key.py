@@ -228,6 +228,7 @@ class TestSpecs:
         {"topology": "1n4d"},
         {"topology": "1n2d@elsewhere"},
         {"accumulation": 2},
+        {"part": "compute"},
         {"options": {"lever": True}},
         {"env": {"OMP_WAIT_POLICY": "ACTIVE"}},
         {"container": "podman:image"},

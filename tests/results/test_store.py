@@ -41,7 +41,16 @@ def record(rank=0, attempt=1):
     losses = (2.5, float("nan"))
     changes = {"parameters": r.TensorChanges(2, ("bias",), ())}
     replica = r.Replica(
-        rank, f"cpu:{rank}", "d1ge57", losses, losses, losses, changes, r.BatchAccount(2, (1,)), losses
+        rank,
+        f"cpu:{rank}",
+        "d1ge57",
+        losses,
+        losses,
+        losses,
+        changes,
+        r.BatchAccount(2, (1,)),
+        losses,
+        r.ExchangedBuffers(2, 9, 36, ("bucket 1",)),
     )
     return record_samples.record(
         rank,

@@ -13,6 +13,7 @@ from dlperf_sdk.errors import AnalysisError, UnknownName
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.fields import Role
+from dlperf_sdk.spec.part import PARTS
 from dlperf_sdk.spec.values import TopologySpec
 
 IDENTIFYING_CONTEXT = (
@@ -173,6 +174,7 @@ def _case_from_figure(figure: PublishedFigure) -> Case:
     # A fact that the source does not state is unknown; an estimator is then named "unknown".
     known = {name: value for name, value in facts.items() if value not in (None, "", "unknown")}
     known["topology"] = str(figure.topology)
+    known["part"] = PARTS.default
     return Case(
         name=f"{figure.framework} {figure.model} {figure.topology} {figure.precision} ({figure.source})",
         topology=figure.topology,
@@ -181,7 +183,7 @@ def _case_from_figure(figure: PublishedFigure) -> Case:
         unit=figure.unit,
         repeats=figure.repeats,
         facts=known,
-        roles={name: roles[name] for name in known},
+        roles={"part": "workload", **{name: role for name, role in roles.items() if name in known}},
     )
 
 
@@ -199,6 +201,7 @@ def _case_from_result(result: Result) -> Case:
     known = {name: value for name, value in facts.items() if value is not None}
     # The estimator of every result that dlperf-sdk measured; published figures have others.
     known.setdefault("estimator", "elapsed")
+    known.setdefault("part", result.spec.part)
     roles: dict[str, Role] = {f.name: f.role for f in result.facts if f.name in known}
     return Case(
         name=result.id,
@@ -208,6 +211,6 @@ def _case_from_result(result: Result) -> Case:
         unit=metric.unit,
         repeats=metric.repeats,
         facts=known,
-        roles={"estimator": "context", **roles},
+        roles={"estimator": "context", "part": "workload", **roles},
         requested_layout=result.spec.layout != "auto",
     )

@@ -229,6 +229,8 @@ def _annotation(field: attrs.Attribute[Any], hint: Any) -> Any:
         flag, metavar, _ = _MAPPINGS[field.name]
         details["help"] += " May be repeated."
         return Annotated[list[str] | None, Parameter(name=flag, metavar=metavar, **details)]
+    if "flag" in field.metadata:
+        details["name"] = field.metadata["flag"]
     if field.default is not None:
         details["show_default"] = lambda _: str(field.default)
     read_as = _read_as(hint)

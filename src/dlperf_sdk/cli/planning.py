@@ -16,6 +16,7 @@ from dlperf_sdk.planning.plan import Plan
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table, Verbatim
 from dlperf_sdk.reports.numbers import format_count, quantity
+from dlperf_sdk.spec.part import PARTS
 from dlperf_sdk.spec.secret_values import is_hash
 
 # Placeholders for what a plan cannot know yet.
@@ -84,6 +85,7 @@ class Outline:
             (
                 ("Batch", batch),
                 ("Parameters", f"{workload.parameters:,}, in {format_count(len(plan.parameters), 'tensor')}"),
+                ("Step", f"a step {PARTS[spec.part].step}"),
                 ("FLOPs", f"{quantity(workload.flops_per_sample, 'FLOP')} per sample and training step"),
                 ("Optimizer", _format_assignments(plan.optimizer)),
                 ("", Cell(str(workload.optimizer.get("source", "")), "quiet")),
@@ -188,7 +190,8 @@ def outline(plan: Plan) -> Outline:
         UnknownName: a plugin of the plan is no longer installed.
     """
     spec = plan.spec
-    data = {"source": spec.data.source} | ({} if spec.data.path is None else {"path": spec.data.path})
+    source = spec.executed.data
+    data = {"source": source.source} | ({} if source.path is None else {"path": source.path})
     contents = bundle.contents(plan.request(_RUN, (_PYTHON,), spec.env, data), plan.packages)
     registry = Registry()
     launcher = registry.topology(spec.topology.launcher)

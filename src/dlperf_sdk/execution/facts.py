@@ -54,7 +54,10 @@ def facts_of(
         "repeats": len({record.attempt for record in records}),
         "max_repeats": plan.protocol.max_repeats,
         "target": plan.protocol.target,
-        "strategy": NO_STRATEGY if records and spec.topology.devices == 1 else None,
+        "strategy": (NO_STRATEGY if spec.topology.devices == 1 else spec.executed.strategy)
+        if records
+        else None,
+        "data": str(spec.executed.data) if records else None,
     }
     facts: list[Fact] = []
     for field in attrs.fields(RunSpec):

@@ -163,7 +163,7 @@ def _prepare_data(plan: Plan, on_progress: Callable[[str], None]) -> Mapping[str
     """
     try:
         return data.prepare(
-            plan.spec.data,
+            plan.spec.executed.data,
             plan.model_options,
             plan.inputs,
             seed=plan.spec.seed,

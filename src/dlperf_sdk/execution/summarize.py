@@ -64,7 +64,7 @@ def summarize(case: Case) -> Result:
 def _verdicts(
     run_id: str, plan: Plan, repeats: tuple[Repeat, ...], parity: Parity | None
 ) -> tuple[Verdict, ...]:
-    spec = plan.spec
+    spec = plan.spec.executed
     expected = Expected(
         request=run_id,
         ranks=sum(process.role == TRAINER for process in plan.placeholder_processes()),
@@ -77,6 +77,8 @@ def _verdicts(
         compiler=spec.compiler,
         layout=spec.layout,
         has_dropout=bool(plan.model_options.get("dropout")),
+        part=spec.part,
+        parameters=plan.workload.parameters,
     )
     return judge(repeats, expected, parity)
 

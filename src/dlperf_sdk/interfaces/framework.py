@@ -15,6 +15,7 @@ from attrs import define, evolve, field, frozen
 from dlperf_sdk.errors import UnknownName
 from dlperf_sdk.spec.compiler import COMPILERS, NONE, Compiler
 from dlperf_sdk.spec.data_source import DATA_SOURCES
+from dlperf_sdk.spec.part import PARTS, WITHOUT_EXCHANGE
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.strategy import INDEPENDENT, STRATEGIES
@@ -69,6 +70,10 @@ def _strategies(names: Iterable[str]) -> frozenset[str]:
     return frozenset(STRATEGIES[name].name for name in names)
 
 
+def _parts(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(PARTS[name].name for name in names)
+
+
 def _sources(names: Iterable[str]) -> frozenset[str]:
     return frozenset(DATA_SOURCES[name].name for name in names)
 
@@ -78,8 +83,8 @@ class Capabilities:
     """Capabilities of a framework's plugin. A case that needs anything else is refused before it starts.
 
     Raises:
-        UnknownName: the core does not know the name of a precision, strategy, layout or data source, or of a compiler
-            that is given by its name instead of a `Compiler`.
+        UnknownName: the core does not know the name of a precision, strategy, layout, data source or part, or of a
+            compiler that is given by its name instead of a `Compiler`.
     """
 
     devices: frozenset[str] = field(converter=_devices, default=frozenset({"cpu"}))
@@ -95,6 +100,9 @@ class Capabilities:
     """Names of `LAYOUTS`."""
     data: frozenset[str] = field(converter=_sources, default=frozenset({DATA_SOURCES.default}))
     """Names of `dlperf_sdk.spec.data_source.DATA_SOURCES`."""
+    parts: frozenset[str] = field(converter=_parts, default=WITHOUT_EXCHANGE)
+    """Names of `dlperf_sdk.spec.part.PARTS`: parts of a step that can be measured alone. Add `communication` if the
+    trainers implement `gradient_exchange`."""
     accumulation: bool = False
     """True if an optimization step may consist of several micro-batches."""
 

@@ -19,6 +19,7 @@ from dlperf_sdk.documents.field_types import (
 from dlperf_sdk.interfaces.model import Input, Parameter
 from dlperf_sdk.spec.checks import deadlines
 from dlperf_sdk.spec.fields import keywords_of
+from dlperf_sdk.spec.part import PARTS
 from dlperf_sdk.spec.protocol import Protocol
 from dlperf_sdk.spec.values import PHASES
 
@@ -43,4 +44,5 @@ MemoryLimit = Annotated[int, Schema(minimum=1, maximum=2**60)] | None
 LossScale = Annotated[float, Schema(exclusiveMinimum=0, maximum=2**24)]
 AttemptNumber = Annotated[int, Schema(minimum=1, maximum=10**12)]
 Program = Annotated[str, Schema(enum=["measure", "parity", "trace"])]
+PartName = Annotated[str, Schema(enum=[part.name for part in PARTS])]
 BusyAction = Annotated[str, Schema(enum=["wait", "note", "refuse"])]

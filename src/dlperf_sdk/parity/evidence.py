@@ -23,8 +23,9 @@ from dlperf_sdk.planning.plan import Plan, make_plan
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.agent_events import failure_from
 from dlperf_sdk.results.records import Failure
-from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, Parity
+from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, NOT_APPLICABLE, Parity
 from dlperf_sdk.spec.data_source import DATA_SOURCES
+from dlperf_sdk.spec.part import PARTS
 from dlperf_sdk.spec.values import DataSpec
 from dlperf_sdk.worker.request import Request
 
@@ -81,16 +82,16 @@ def plan_parity_run(
     Returns:
         The run; or a `Parity` with one of these outcomes: `pass` from the cached evidence of an earlier run;
         `inconclusive` if the model has no usable reference for the case or if the reference's case cannot be planned;
-        `not-applicable` if the strategy has no single correct trajectory.
+        `not-applicable` if the strategy has no single correct trajectory, or the part of the step does not train.
 
     Raises:
         UnknownName, PluginError: the model's plugin cannot be loaded.
     """
-    reference, obstacle = _reference(plan, registry, reference_case)
-    if reference is None:
-        return _make_parity_without_trajectory(INCONCLUSIVE, reference_case, obstacle)
+    reference = _reference(plan, registry, reference_case)
+    if isinstance(reference, _Obstacle):
+        return _make_parity_without_trajectory(reference.outcome, reference_case, reference.detail)
     of_case = reference.cases[reference_case]
-    possible = expected_trajectories(of_case, plan.spec.strategy, plan.spec.topology.devices)
+    possible = expected_trajectories(of_case, plan.spec.executed.strategy, plan.spec.topology.devices)
     if isinstance(possible, Comparison):
         return _make_parity_without_trajectory(possible.outcome, reference_case, possible.detail)
     try:
@@ -182,7 +183,7 @@ def make_unknown_parity(detail: str) -> Parity:
 
 
 def _compare_records(run: ParityRun, records: Sequence[ParityRecord]) -> Comparison:
-    spec = run.case_plan.spec
+    spec = run.case_plan.spec.executed
     tolerance = run.reference.tolerances[spec.precision]
     of_case = run.reference.cases[run.reference_case]
     return compare(records, of_case, tolerance, spec.strategy, spec.topology.devices)
@@ -194,11 +195,11 @@ def describe_parity_run(plan: Plan, registry: Registry) -> str:
     Raises:
         UnknownName, PluginError: the model's plugin cannot be loaded.
     """
-    reference, obstacle = _reference(plan, registry, REFERENCE_CASE)
-    if reference is None:
-        return f"none: {obstacle}"
+    reference = _reference(plan, registry, REFERENCE_CASE)
+    if isinstance(reference, _Obstacle):
+        return f"none: {reference.detail}"
     of_case, replicas = reference.cases[REFERENCE_CASE], plan.spec.topology.devices
-    possible = expected_trajectories(of_case, plan.spec.strategy, replicas)
+    possible = expected_trajectories(of_case, plan.spec.executed.strategy, replicas)
     if isinstance(possible, Comparison):
         return f"none: {possible.detail}"
     return (
@@ -207,22 +208,33 @@ def describe_parity_run(plan: Plan, registry: Registry) -> str:
     )
 
 
-def _reference(plan: Plan, registry: Registry, case: str) -> tuple[Reference | None, str]:
+@frozen
+class _Obstacle:
+    """The outcome of parity without a run, and its reason."""
+
+    detail: str
+    outcome: str = INCONCLUSIVE
+
+
+def _reference(plan: Plan, registry: Registry, case: str) -> Reference | _Obstacle:
     """Return the model's reference if it serves this case and precision, or the reason it does not."""
+    part = PARTS[plan.spec.part]
+    if "parity" in part.inapplicable:
+        return _Obstacle(part.explain_not_applicable("parity"), NOT_APPLICABLE)
     model, precision = registry.model(plan.spec.model), plan.spec.precision
     if model.references is None:
         reason = "ships no reference trajectories (Model.references) to compare with."
-        return None, f"{model.name} {reason}"
+        return _Obstacle(f"{model.name} {reason}")
     try:
         reference = load(model.references)
     except DocumentError as error:
-        return None, f"The reference of {model.name} cannot be used: {error}"
+        return _Obstacle(f"The reference of {model.name} cannot be used: {error}")
     if case not in reference.cases:
         known = ", ".join(reference.cases) or "none"
-        return None, f"The reference of {model.name} has no case {case!r}; it has: {known}."
+        return _Obstacle(f"The reference of {model.name} has no case {case!r}; it has: {known}.")
     if precision not in reference.tolerances:
-        return None, f"The reference of {model.name} has no tolerance for {precision}."
-    return reference, ""
+        return _Obstacle(f"The reference of {model.name} has no tolerance for {precision}.")
+    return reference
 
 
 def _plan(plan: Plan, registry: Registry, reference: Reference, case: str) -> Plan:

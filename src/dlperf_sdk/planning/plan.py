@@ -18,6 +18,7 @@ from dlperf_sdk.registry.selection import select_plugins
 from dlperf_sdk.results.convert import to_plain
 from dlperf_sdk.results.result import Workload
 from dlperf_sdk.spec.data_source import DATA_SOURCES
+from dlperf_sdk.spec.part import PARTS
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.protocol import Protocol
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -78,14 +79,15 @@ class Plan:
             variables: Environment variables of the workers by name; None hands on the value on the node.
             data: The prepared data: `source` and what its preparation returned.
         """
-        topology, precision = self.spec.topology, PRECISIONS[self.spec.precision]
+        spec = self.spec.executed
+        topology, precision = spec.topology, PRECISIONS[spec.precision]
         values = ChainMap(
             {"id": run_id, "command": command, "variables": variables, "data": data},
             {"nodes": topology.nodes, "devices_per_node": topology.devices_per_node},
-            {"syncs_gradients": self.spec.syncs_gradients},
+            {"syncs_gradients": spec.syncs_gradients},
             {"scales_loss": precision.scales_loss, "loss_scale": precision.loss_scale},
             attrs.asdict(self, recurse=False),
-            attrs.asdict(self.spec, recurse=False),
+            attrs.asdict(spec, recurse=False),
         )
         return Request(**{name: to_plain(values[name]) for name in Request._fields if name in values})
 
@@ -96,7 +98,7 @@ class Plan:
         """
         topology = self.spec.topology
         nodes = nodes_from(topology.nodes, topology.devices_per_node, {})
-        cluster = Cluster(nodes, self.device, self.spec.strategy, self.framework_options)
+        cluster = Cluster(nodes, self.device, self.spec.executed.strategy, self.framework_options)
         return list_case_processes(self.processes, self.batch_sender, cluster)
 
     def to_dict(self) -> dict[str, Any]:
@@ -164,7 +166,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         runtime=framework.runtime,
         trainer=chosen.trainer,
         processes=framework.processes,
-        batch_sender=DATA_SOURCES[spec.data.source].sender,
+        batch_sender=DATA_SOURCES[spec.executed.data.source].sender,
         model_options=attrs.asdict(chosen.model_options),
         framework_options=attrs.asdict(chosen.framework_options),
         topology_options=chosen.topology_options,
@@ -173,7 +175,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         optimizer=optimizer,
         workload=Workload(
             parameters=description.parameter_count,
-            flops_per_sample=description.flops_per_sample,
+            flops_per_sample=description.flops_per_sample if PARTS[spec.part].trains else 0,
             global_batch_size=spec.global_batch_size,
             optimizer={**optimizer, "source": description.optimizer.source},
             unit=chosen.model.unit,

@@ -10,6 +10,7 @@ from dlperf_sdk.interfaces.framework import LAYOUTS, Capabilities, Framework
 from dlperf_sdk.interfaces.model import Model
 from dlperf_sdk.spec.compiler import COMPILERS
 from dlperf_sdk.spec.data_source import DATA_SOURCES
+from dlperf_sdk.spec.part import PARTS
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.strategy import STRATEGIES
@@ -21,9 +22,14 @@ VOCABULARY: dict[str, frozenset[str]] = {
     "strategy": STRATEGIES.names,
     "layout": LAYOUTS,
     "data": DATA_SOURCES.names,
+    "part": PARTS.names,
 }
 """Kind of capability → names that the core knows. A known name that a framework does not offer is unsupported;
 any other name is unknown, unless it is a kind of device or a compiler that the framework's plugin declares."""
+
+
+_TERMS = {"data": "data source", "part": "part of a step"}
+"""Kind of capability → its term in messages, if that is not the kind itself."""
 
 
 def listed(names: Iterable[str]) -> str:
@@ -73,6 +79,7 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
         "strategy": (spec.strategy, capabilities.strategies),
         "layout": (spec.layout, capabilities.layouts),
         "data": (spec.data.source, capabilities.data),
+        "part": (spec.part, capabilities.parts),
     }
     # A single replica has nothing to synchronize, so any strategy is the same.
     if spec.topology.devices == 1 and spec.strategy in STRATEGIES:
@@ -81,7 +88,7 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
         if value in supported:
             continue
         known = VOCABULARY[kind] | supported
-        term = "data source" if kind == "data" else kind
+        term = _TERMS.get(kind, kind)
         if value not in known:
             raise UnknownName(term, value, known)
         reason = framework.unsupported.get(value)
@@ -128,3 +135,36 @@ def check_combination(spec: RunSpec, device: str, framework: Framework, options:
     reason = framework.explain_refusal(spec.on_device(device), options)
     if reason:
         raise Unsupported(reason)
+
+
+def check_part(spec: RunSpec, framework: Framework) -> None:
+    """Check that a case has the part of a step that its spec names, and that the framework can run it.
+
+    Raises:
+        Unsupported: the part is the input, and the data source has none; it is the communication, and no collective
+            synchronizes gradients; or it replaces the strategy or the data source by one that the plugin lacks.
+    """
+    part, executed = PARTS[spec.part], spec.executed
+    if part.trains:
+        replaced = [
+            (executed.strategy, framework.capabilities.strategies, executed.topology.devices > 1),
+            (executed.data.source, framework.capabilities.data, True),
+        ]
+        for name, supported, matters in replaced if executed is not spec else ():
+            if matters and name not in supported:
+                raise Unsupported(
+                    f"The part {part.name} runs with {name}, which {framework.name} does not offer; it offers "
+                    f"{listed(supported)}."
+                )
+        return
+    if part.reads_input and not DATA_SOURCES[spec.data.source].has_input:
+        sources = listed(source.name for source in DATA_SOURCES if source.has_input)
+        raise Unsupported(
+            f"With the data source {spec.data.source}, a step takes no input, so the part {part.name} has nothing to "
+            f"measure; choose one of {sources}."
+        )
+    if part.exchanges_gradients and not (spec.syncs_gradients and STRATEGIES[spec.strategy].is_collective):
+        raise Unsupported(
+            f"With the strategy {spec.strategy} on {spec.topology}, no collective synchronizes gradients, so the part "
+            f"{part.name} has nothing to measure; choose several devices and the strategy {STRATEGIES.default}."
+        )

@@ -14,6 +14,7 @@ from dlperf_sdk.registry.capabilities import (
     check_capabilities,
     check_combination,
     check_data_source,
+    check_part,
     device_of,
     listed,
 )
@@ -75,6 +76,7 @@ def select_plugins(spec: RunSpec, registry: Registry) -> Selection:
             )
         device = device_of(spec.device, framework)
         check_capabilities(spec, device, framework, model)
+        check_part(spec, framework)
         check_data_source(spec.data.source, model, description.data_sources)
         check_combination(spec, device, framework, framework_options)
         environment = framework.environment(device, spec.strategy, spec.model).including(

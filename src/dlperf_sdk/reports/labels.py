@@ -20,7 +20,7 @@ _MARKS: dict[str, tuple[str, Tone]] = {
 
 
 def title(result: Result) -> str:
-    """Return `torch resnet50 · 1n2d · fp32`, with compiler and strategy if they are not the default.
+    """Return `torch resnet50 · 1n2d · fp32`, with compiler, strategy and part if they are not the default.
 
     The strategy of a single device is left out.
     """
@@ -30,6 +30,8 @@ def title(result: Result) -> str:
         parts.append(spec.compiler)
     if spec.strategy != STRATEGIES.default and spec.topology.devices > 1:
         parts.append(spec.strategy)
+    if not spec.is_whole_step:
+        parts.append(f"{spec.part} alone")
     return " · ".join(parts)
 
 

@@ -12,6 +12,7 @@ from dlperf_sdk.reports.numbers import format_count, quantity, scale
 from dlperf_sdk.reports.run_context import list_run_context
 from dlperf_sdk.results.consistency import list_contradictions
 from dlperf_sdk.results.result import INTEGRITY, QUALITY, Imported, Result, Verdict
+from dlperf_sdk.spec.part import PARTS
 from dlperf_sdk.spec.protocol import PROTOCOLS
 
 _KINDS = ((INTEGRITY, "Validity checks"), (QUALITY, "Measurement quality"))
@@ -69,7 +70,10 @@ def _case(result: Result) -> Labels:
     pairs = [("Batch", batch(result))]
     if workload is not None:
         flops = quantity(workload.flops_per_sample, "FLOP")
-        pairs.append(("Model", f"{workload.parameters:,} parameters, {flops} per sample and training step"))
+        work = f", {flops} per sample and training step" if workload.flops_per_sample else ""
+        pairs.append(("Model", f"{workload.parameters:,} parameters{work}"))
+    if not spec.is_whole_step:
+        pairs.append(("Part", f"{spec.part} alone: a step {PARTS[spec.part].step}"))
     if spec.options:
         pairs.append(
             ("Options", ", ".join(f"{name} = {format_value(value)}" for name, value in spec.options.items()))

@@ -10,6 +10,7 @@ from attrs import frozen
 from dlperf_sdk.results.records import Record, Repeat, Replica
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, INTEGRITY, NOT_APPLICABLE, PASS, Verdict
 from dlperf_sdk.spec.compiler import COMPILERS, NONE
+from dlperf_sdk.spec.part import PARTS
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.protocol import Protocol
 from dlperf_sdk.spec.strategy import STRATEGIES
@@ -37,6 +38,15 @@ class Expected:
     """`auto`, `nchw` or `nhwc`."""
     has_dropout: bool = False
     """True if the model drops units at random."""
+    part: str = PARTS.default
+    """Name of the part of a step that was measured."""
+    parameters: int = 0
+    """Number of the model's trainable parameters."""
+
+    @property
+    def has_losses(self) -> bool:
+        """True if each step has a loss, since it trains."""
+        return PARTS[self.part].trains
 
 
 def complete_records(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
@@ -94,11 +104,12 @@ def _incomplete_record(record: Record, repeat: Repeat, expected: Expected) -> It
     ]
     for replica in record.replicas:
         label = f"losses of replica {replica.index}"
-        counts += [
+        losses = [
             (f"canonical {label}", len(replica.canonical_losses), protocol.canonical_steps),
             (f"warm-up {label}", len(replica.warmup_losses), protocol.warmup),
             (label, len(replica.losses), protocol.steps),
         ]
+        counts += [(item, count, steps if expected.has_losses else 0) for item, count, steps in losses]
     for item, actual_count, expected_count in counts:
         if actual_count != expected_count:
             yield f"{actual_count} {item} instead of {expected_count}"

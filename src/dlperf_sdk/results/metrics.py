@@ -68,6 +68,16 @@ def queue_depth(repeat: Repeat) -> float | None:
     return min(depths) if len(depths) == len(repeat.records) else None
 
 
+def exchanged_bytes(repeat: Repeat) -> int | None:
+    """Return the bytes of gradients that a replica exchanges in a step, the largest over the replicas.
+
+    None if a replica reports no exchange, because the communication was not measured alone.
+    """
+    exchanged = [replica.exchanged for record in repeat.records for replica in record.replicas]
+    sizes = [buffers.bytes for buffers in exchanged if buffers is not None]
+    return max(sizes) if sizes and len(sizes) == len(exchanged) else None
+
+
 def percentile(values: Sequence[float], percent: float) -> float:
     """Return the value below which `percent` % of the values lie, interpolated linearly between neighbors.
 

@@ -116,7 +116,7 @@ def recompute_expected(result: Result, repeats: Sequence[Repeat], ranks: int | N
         ranks: Number of trainer processes, which only the plan has; None if it is unknown. In that case, the number in
             the first repeat is used. Another check covers whether the records hold all replicas.
     """
-    spec = result.spec
+    spec = result.spec.executed
     rank_count = len({record.rank for record in repeats[0].records}) if repeats else 0
     return Expected(
         request=result.id,
@@ -130,6 +130,8 @@ def recompute_expected(result: Result, repeats: Sequence[Repeat], ranks: int | N
         compiler=spec.compiler,
         layout=spec.layout,
         has_dropout=any(fact.name == "dropout" and bool(fact.observed) for fact in result.facts),
+        part=spec.part,
+        parameters=0 if result.workload is None else result.workload.parameters,
     )
 
 

@@ -103,6 +103,20 @@ class InputQueue:
 
 
 @frozen
+class ExchangedBuffers:
+    """The buffers of one replica after the window of the part `communication`."""
+
+    buffers: Count
+    """Number of buffers that are exchanged."""
+    elements: Count
+    """Number of their elements."""
+    bytes: Count
+    """Number of their bytes."""
+    differing: Annotated[tuple[str, ...], Schema(maxItems=1_000_000)]
+    """Names of the buffers that do not hold the mean over the replicas."""
+
+
+@frozen
 class Replica:
     """The digest and the losses of one replica."""
 
@@ -125,6 +139,8 @@ class Replica:
     audit_losses: StepLosses = field(converter=numbers)
     """Loss of each step of the audit, which repeats the first steps after the window and a reset; empty if the
     trainer cannot be reset."""
+    exchanged: ExchangedBuffers | None
+    """The buffers of the exchanged gradients after the window; null unless the communication is measured alone."""
 
 
 @frozen

@@ -132,7 +132,8 @@ class Workload:
     parameters: Count
     """Trainable parameters."""
     flops_per_sample: Count
-    """Floating-point operations per training step and sample; a multiply-accumulate counts as two."""
+    """Floating-point operations per training step and sample; a multiply-accumulate counts as two. 0 if the part
+    of a step does not train, or the model does not count them."""
     global_batch_size: PositiveCount
     """Samples per optimization step over all devices."""
     optimizer: Mapping[str, Any]

@@ -128,6 +128,7 @@ _FIXED: tuple[tuple[str, Any, _Reader, str], ...] = (
         "Samples of all devices.",
     ),
     ("accumulation", int, lambda row: row.result.spec.accumulation, "Micro-batches per step."),
+    ("part", str, lambda row: row.result.spec.part, "Part of a step that was measured; whole for all of it."),
     ("precision", str, _read_fact("precision"), "Precision: as observed if known, else as requested."),
     ("compiler", str, _read_fact("compiler"), "Compiler: as observed if known, else as requested."),
     (

@@ -8,8 +8,10 @@ from attrs import frozen
 
 from dlperf_sdk.results import integrity, metrics, quality, window_verification
 from dlperf_sdk.results.integrity import Expected
+from dlperf_sdk.results.part_verification import part_window_verified
 from dlperf_sdk.results.records import Repeat
-from dlperf_sdk.results.result import INCONCLUSIVE, INTEGRITY, QUALITY, Parity, Verdict
+from dlperf_sdk.results.result import INCONCLUSIVE, INTEGRITY, NOT_APPLICABLE, QUALITY, Parity, Verdict
+from dlperf_sdk.spec.part import PARTS
 from dlperf_sdk.spec.table import Table
 
 __all__ = ["VERDICTS", "Check", "Expected", "integrity_of", "judge"]
@@ -78,8 +80,13 @@ VERDICTS = Table(
             name=window_verification.NAME,
             kind=INTEGRITY,
             passes_if="the batches of the window are those that are due, the state and the loss change in it, and "
-            "after a reset the first steps have the same losses again",
-            judge=window_verification.window_verified,
+            "after a reset the first steps have the same losses again; for a part that does not train, the state stays "
+            "and the batches are those that are due, or the exchanged buffers hold the mean",
+            judge=lambda repeats, expected: (
+                window_verification.window_verified(repeats, expected)
+                if PARTS[expected.part].trains
+                else part_window_verified(repeats, expected)
+            ),
         ),
         Check(
             name="parity",
@@ -148,4 +155,12 @@ def _quality(repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdict, 
 
 
 def _judgements(kind: str, repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdict, ...]:
-    return tuple(check.judge(repeats, expected) for check in VERDICTS if check.kind == kind and check.judge)
+    return tuple(
+        check.judge(repeats, expected)
+        if check.name not in PARTS[expected.part].inapplicable
+        else Verdict(
+            check.name, kind, NOT_APPLICABLE, PARTS[expected.part].explain_not_applicable(check.name)
+        )
+        for check in VERDICTS
+        if check.kind == kind and check.judge
+    )

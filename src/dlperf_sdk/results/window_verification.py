@@ -59,7 +59,7 @@ def window_verified(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
         *_batch_failures(repeats),
         *_audit_failures(repeats, expected),
         *_repeated_losses(repeats, expected),
-        *(f"{clause}: work is missing in the window" for clause in _too_fast(repeats, PRECISELY_TIMED)),
+        *(f"{clause}: work is missing in the window" for clause in too_fast(repeats, PRECISELY_TIMED)),
     ]
     if failures:
         remainder = f" ({len(failures) - 1} more)" if len(failures) > 1 else ""
@@ -264,10 +264,11 @@ def _steps_without_update(replica: Replica, expected: Expected) -> list[int]:
     return steps
 
 
-def _too_fast(repeats: Sequence[Repeat], shortest: float) -> Iterator[str]:
+def too_fast(repeats: Sequence[Repeat], shortest: float) -> Iterator[str]:
     """Yield a clause if in every repeat the window's steps are faster than the audit's by more than the margin.
 
-    Only ranks whose steps in the audit took at least `shortest` seconds are compared.
+    Fewer than `TIMED_REPEATS` repeats yield nothing. Only ranks whose steps in the audit took at least `shortest`
+    seconds are compared.
     """
     shares = [share for repeat in repeats for share in _shares(repeat, shortest)]
     if len(repeats) >= TIMED_REPEATS and shares and max(shares) < FASTEST:
@@ -305,7 +306,7 @@ def _missing(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str]:
             elif changes.zeros:
                 yield f"{len(changes.zeros)} {of_all} are zero at both edges, {changes.zeros[0]} for one {location}"
     yield from _audit_doubts(repeats, expected)
-    for clause in _too_fast(repeats, TIMED):
+    for clause in too_fast(repeats, TIMED):
         yield f"Work is missing in the window, or the machine was busy: {clause}"
 
 

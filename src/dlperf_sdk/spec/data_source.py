@@ -16,6 +16,8 @@ class DataSource:
 
     name: str
     help: str
+    has_input: bool = True
+    """True if each step takes work: batches are made, read or copied. Only then can the input be measured alone."""
     inputs: frozenset[str] | None = None
     """Names of the model inputs that the source fills, exactly; None if it can feed any model."""
     model_option: str | None = None
@@ -72,7 +74,11 @@ class DataSource:
 DATA_SOURCES = Table(
     "data source",
     (
-        DataSource(name="synthetic", help="The canonical batch, made on the device before the first step."),
+        DataSource(
+            name="synthetic",
+            help="The canonical batch, made on the device before the first step.",
+            has_input=False,
+        ),
         DataSource(name="synthetic-host", help="The canonical batch, copied from host memory for each step."),
         DataSource(
             name="python-queue",

@@ -51,10 +51,10 @@ def has_effect(metadata: Mapping[str, Any]) -> bool:
 
 
 def _field(
-    role: Role, help: str, default: Any, *, validator: Any = None, converter: Any = None, **effects: bool
+    role: Role, help: str, default: Any, *, validator: Any = None, converter: Any = None, **marks: bool | str
 ) -> Any:
-    """Return an attrs field with its role and help; `effects` are those of `EFFECTS` that its value has."""
-    kwargs: dict[str, Any] = {"metadata": {"role": role, "help": help, **effects}}
+    """Return an attrs field with its role and help; `marks` are the `EFFECTS` of its value, and its `flag`."""
+    kwargs: dict[str, Any] = {"metadata": {"role": role, "help": help, **marks}}
     if isinstance(default, dict):
         kwargs["factory"] = dict
     elif default is not attrs.NOTHING:
@@ -72,8 +72,8 @@ def workload(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
     Args:
         help: Description of the field for users.
         default: The default; `{}` for a new empty dictionary per instance. Without a default, the field is required.
-        attributes: `validator` and `converter` of the attrs field, and the marks of `EFFECTS`, such as
-            `executes=True`.
+        attributes: `validator` and `converter` of the attrs field; the marks of `EFFECTS`, such as `executes=True`;
+            and `flag`, the flag of the command line if it is not the field's name.
     """
     return _field("workload", help, default, **attributes)
 

@@ -36,9 +36,10 @@ from dlperf_sdk.spec.fields import (
     whole_number,
     workload,
 )
+from dlperf_sdk.spec.part import PARTS
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.protocol import MOST_REPEATS, MOST_STEPS, PROTOCOLS, Protocol
-from dlperf_sdk.spec.strategy import STRATEGIES
+from dlperf_sdk.spec.strategy import INDEPENDENT, STRATEGIES
 from dlperf_sdk.spec.table import alternatives
 from dlperf_sdk.spec.values import MAX_BATCH, Data, DataSpec, FiniteScalar, Topology, TopologySpec
 
@@ -51,7 +52,8 @@ class RunSpec:
     """One benchmark case, as requested. Immutable; `attrs.evolve(spec, steps=5)` returns a changed copy.
 
     Raises:
-        SpecError: a field has an impossible value, or the accumulation does not divide the batch size.
+        SpecError: a field has an impossible value, the accumulation does not divide the batch size, or the batch size
+            is `max` for a part of a step.
         UnknownName: a field has a value that is none of its fixed names, such as an unknown protocol. Names of
             plugins and capabilities are checked when the case is planned.
     """
@@ -107,6 +109,12 @@ class RunSpec:
         "Learning-rate schedule: constant, or warmup (the recipe's linear ramp from zero).",
         "constant",
         validator=one_of("constant", "warmup"),
+    )
+    part: str = workload(
+        f"Part of a training step to measure alone: {alternatives(part.name for part in PARTS)}.",
+        PARTS.default,
+        validator=one_of(*(part.name for part in PARTS)),
+        flag="--only",
     )
     seed: int = workload(
         "Seed of the canonical weights and batches.", 0, validator=whole_number(0, checks.MOST_SEED)
@@ -205,6 +213,10 @@ class RunSpec:
                 f"batch_size {self.batch_size} cannot be split into {self.accumulation} equal micro-batches; "
                 "choose an accumulation that divides it."
             )
+        if self.wants_max_batch and not self.is_whole_step:
+            raise SpecError(
+                f"batch_size is max, which whole training steps find, and part is {self.part}; give a number."
+            )
         self.resolved_protocol()
 
     @property
@@ -227,19 +239,38 @@ class RunSpec:
         return self.topology.devices > 1 and STRATEGIES[self.strategy].syncs_gradients
 
     @property
+    def is_whole_step(self) -> bool:
+        """True if the whole training step is measured, and not a part of it alone."""
+        return PARTS[self.part].is_whole
+
+    @property
+    def executed(self) -> RunSpec:
+        """The case that the workers run: this one, without what its part of a step leaves out.
+
+        A part that trains without input trains on the canonical batch, and one that trains without exchange has the
+        strategy `independent`. Plugins therefore need nothing of their own for `compute`.
+        """
+        part, changes = PARTS[self.part], dict[str, Any]()
+        if part.trains and not part.reads_input:
+            changes["data"] = DataSpec(DATA_SOURCES.default)
+        if part.trains and not part.exchanges_gradients:
+            changes["strategy"] = INDEPENDENT
+        return attrs.evolve(self, **changes) if changes else self
+
+    @property
     def label(self) -> str:
         """Short name of the case: `torch resnet50 1n2d b64 amp-bf16 inductor seed=1`.
 
-        Compiler, strategy, layout, device, accumulation, seed, learning-rate policy and data source are left out if
-        they have the default value. All options that are set follow as `NAME=VALUE`. The folder of the data source is
-        never included.
+        Compiler, strategy, layout, device, accumulation, part, seed, learning-rate policy and data source are left out
+        if they have the default value. All options that are set follow as `NAME=VALUE`. The folder of the data source
+        is never included.
         """
         parts = [self.framework, self.model, str(self.topology), f"b{self.batch_size}", self.precision]
         usual = attrs.fields_dict(RunSpec)
         for name in ("compiler", "strategy", "layout", "device"):
             if getattr(self, name) != usual[name].default:
                 parts.append(getattr(self, name))
-        for name in ("accumulation", "seed", "learning_rate_policy"):
+        for name in ("accumulation", "part", "seed", "learning_rate_policy"):
             if getattr(self, name) != usual[name].default:
                 parts.append(f"{name}={getattr(self, name)}")
         parts += [f"{name}={value}" for name, value in sorted(self.options.items())]

@@ -30,7 +30,7 @@ from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.schedule import learning_rate
 from dlperf_sdk.worker.sources import SOURCES, Source, open_source
 from dlperf_sdk.worker.trainer_hooks import HostBatch, TrainerHooks
-from dlperf_sdk.worker.unsupported import look_up
+from dlperf_sdk.worker.unsupported import Unsupported, look_up
 
 
 class ManifestError(ValueError):
@@ -196,6 +196,20 @@ class BaseTrainer(TrainerHooks):
         self.steps += 1
         samples = self.request.batch_size * len(self.process.replicas)
         return Step(self.train(batch, rate), samples, self.labels(batch))
+
+    def take(self, batch: Any) -> Step:
+        """Return a batch's labels and number of samples, as `step` does, without a step.
+
+        Raises:
+            Unsupported: The batch is in the framework's graph, or the model has no labels.
+        """
+        labels = self.labels(batch)
+        if labels is None:
+            raise Unsupported(
+                "the batches of %s have no labels outside the framework's graph, so the input cannot be measured alone"
+                % self.request.data["source"]
+            )
+        return Step(None, self.request.batch_size * len(self.process.replicas), labels)
 
     def train(self, batch: Any, rate: float) -> Any:
         """Enqueue one step: add up the gradients of all micro-batches, and update the weights.

@@ -3,6 +3,7 @@
 import resource
 from typing import Any, ContextManager, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
+from dlperf_sdk.worker.exchange import GradientExchange
 from dlperf_sdk.worker.processes import Cluster, Process, ProcessFunction, one_per_device
 from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.unsupported import Unsupported, look_up
@@ -295,6 +296,27 @@ class Trainer:
             The deviation; None, the default, if this trainer has no evidence to offer.
         """
         return None
+
+    def take(self, batch: Any) -> Step:
+        """Return what `step` would, without a step: the part `input` measures this. The loss is None.
+
+        Args:
+            batch: A batch that `canonical_batch` returned or `batches` yielded.
+
+        Raises:
+            Unsupported: By default. The trainer has no labels, or the input is part of the framework's graph.
+        """
+        raise Unsupported("the plugin's trainer cannot take a batch without training on it")
+
+    def gradient_exchange(self) -> GradientExchange:
+        """Return the exchange of this process's gradients, which the part `communication` measures.
+
+        Called once, before the first step. Training steps may be taken to find out how the gradients are exchanged.
+
+        Raises:
+            Unsupported: By default. The plugin cannot exchange gradients without computing them.
+        """
+        raise Unsupported("the plugin's trainer cannot exchange gradients without computing them")
 
     def skipped_steps(self) -> int:
         """Return the number of steps so far whose update the loss scaler skipped, by default 0.

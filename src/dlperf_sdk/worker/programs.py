@@ -7,6 +7,7 @@ from dlperf_sdk.worker import loop
 from dlperf_sdk.worker.audit import repeat_first_steps
 from dlperf_sdk.worker.digest import digest_of
 from dlperf_sdk.worker.interface import Runtime, Trainer
+from dlperf_sdk.worker.parts import open_part
 from dlperf_sdk.worker.processes import Cluster, Process
 from dlperf_sdk.worker.progress import Progress
 from dlperf_sdk.worker.request import PARITY_VERSION, RECORD_VERSION, Request
@@ -44,9 +45,12 @@ def measure(task: Task) -> Dict[str, Any]:
         The fields of `dlperf_sdk.results.records.Record` that the program determines, as JSON values; `trainer.run`
         adds the others.
     """
+    part = open_part(task)
+    task = part.task
     trainer, protocol = task.trainer, task.request.protocol
     measured = loop.measure(task.runtime, trainer, protocol, task.progress, task.wait_for_go)
     measured_at = monotonic()
+    exchanged = part.exchanged()
     digests = [
         digest_of(task.request.parameters, trainer.parameters(i)) for i in range(len(task.process.replicas))
     ]
@@ -57,12 +61,14 @@ def measure(task: Task) -> Dict[str, Any]:
     changes, batches = measured.pop("changes"), measured.pop("batches")
     measured["replicas"] = [
         dict(
-            {name: [portable(step[i]) for step in steps] for name, steps in losses.items()},
+            # A step of a part that trains nothing has no losses.
+            {name: [portable(step[i]) for step in steps if step] for name, steps in losses.items()},
             index=replica,
             device=task.cluster.device_of(replica),
             digest=digests[i],
             changes=changes[i],
             batches=batches[i],
+            exchanged=None if exchanged is None else exchanged[i],
         )
         for i, replica in enumerate(task.process.replicas)
     ]
@@ -97,7 +103,8 @@ def trace(task: Task) -> Dict[str, Any]:
     """
     from dlperf_sdk.worker import tracing
 
-    return tracing.follow(task.runtime, task.trainer, task.request, task.progress)
+    part = open_part(task).task
+    return tracing.follow(part.runtime, part.trainer, part.request, part.progress)
 
 
 def portable(value: Any) -> Any:

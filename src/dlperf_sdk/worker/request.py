@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         MemoryLimit,
         OptimizerRequest,
         ParameterManifest,
+        PartName,
         PhaseDeadlines,
         Program,
         ProgramNames,
@@ -113,6 +114,8 @@ class Request(NamedTuple):
     """Number of the first repeat of this launch: a case may be measured in several."""
     batch_sender: Optional[ModuleAttribute] = None
     """`module:function` of the services that send the batches, one per replica; null if the data source has none."""
+    part: PartName = "whole"
+    """Part of a training step that is measured: a key of `dlperf_sdk.worker.parts.PARTS`."""
     syncs_gradients: bool = False
     """True if there are several replicas, and the strategy synchronizes their gradients."""
     scales_loss: bool = False

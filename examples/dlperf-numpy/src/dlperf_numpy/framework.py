@@ -19,7 +19,11 @@ class NumPy(Framework):
     runtime = "dlperf_numpy.worker:Runtime"
     trainers = {"linear": "dlperf_numpy.worker:Linear", "softmax": "dlperf_numpy.worker:Softmax"}
     # Everything that is not listed is refused before anything is started: another precision, a compiler, …
-    capabilities = Capabilities(strategies={"all_reduce", "independent"}, data=DATA_SOURCES)
+    capabilities = Capabilities(
+        strategies={"all_reduce", "independent"},
+        data=DATA_SOURCES,
+        parts={"whole", "input", "communication", "compute"},
+    )
 
     # What workers run in. The core makes such an environment, or finds that an existing one will do.
     def environment(self, device, strategy, model):

@@ -35,6 +35,7 @@ class Jax(Framework):
         strategies={"all_reduce", "independent"},
         layouts={"auto", "nhwc"},
         data={"synthetic", "synthetic-host", "images", "text"},
+        parts={"whole", "input", "communication", "compute"},
         accumulation=True,
     )
     unsupported: ClassVar[Mapping[str, str]] = {

@@ -45,6 +45,7 @@ class TensorFlow(Framework):
             "images",
             "text",
         },
+        parts={"whole", "input", "communication", "compute"},
         accumulation=True,
     )
     unsupported: ClassVar[Mapping[str, str]] = {

@@ -41,6 +41,7 @@ class Torch(Framework):
             "images",
             "text",
         },
+        parts={"whole", "input", "communication", "compute"},
         accumulation=True,
     )
     tuning_variables = (

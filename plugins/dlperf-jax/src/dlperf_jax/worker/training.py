@@ -13,6 +13,7 @@ import optax
 from jax import lax
 
 from dlperf_jax.worker import evidence
+from dlperf_jax.worker.exchange import TreeExchange
 from dlperf_jax.worker.loading import Loader
 from dlperf_jax.worker.optimizers import LossScale, optimizer_for
 from dlperf_jax.worker.precisions import PRECISIONS
@@ -132,6 +133,11 @@ class JaxTrainer(ReplicaState):
         loss = self.loss(self.outputs(partial(self.network, scope), piece), piece)
         is_scaled = self.scales_loss or self.loss_scale != 1
         return loss * scale if is_scaled else loss, (loss, scope.statistics)
+
+    def gradient_exchange(self):
+        """Return the average of arrays of the gradients' shapes and types, as a program of its own."""
+        weights = partial(self._store_weights, dtype=self.precision.weights)
+        return TreeExchange(self.runtime, self.replicas, jax.eval_shape(weights, self.state["weights"]))
 
     def read_loss(self, loss):
         """Return the loss of each replica of this process, a list of floats."""

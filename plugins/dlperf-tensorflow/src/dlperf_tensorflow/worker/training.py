@@ -14,6 +14,7 @@ import tensorflow as tf
 from dlperf_sdk.worker.sources import replace_sources
 from dlperf_tensorflow.worker import evidence
 from dlperf_tensorflow.worker.asynchronous import Scheduled, place_beside
+from dlperf_tensorflow.worker.exchange import AllReduceExchange
 from dlperf_tensorflow.worker.gradients import accumulate, split
 from dlperf_tensorflow.worker.images import load_images
 from dlperf_tensorflow.worker.loading import GeneratorFeed, Loader
@@ -123,6 +124,10 @@ class TensorFlowTrainer(ReplicaState):
 
         self.scaler.update([tf.cast(gradient, tf.float32) for gradient in gradients], apply)
         self.weights.round_masters(self.place_near)
+
+    def gradient_exchange(self):
+        """Return the all-reduce of tensors of the gradients' shapes and types, in a graph of its own."""
+        return AllReduceExchange(self.runtime, self.trained, self.place)
 
     def reset_optimizer(self):
         """Set the moments and counts to zero, and the loss scale to its first value, in every replica."""

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from dlperf_torch.worker import evidence, levers
+from dlperf_torch.worker.exchange import BucketExchange
 from dlperf_torch.worker.loading import GeneratorFeed, Loader
 from dlperf_torch.worker.master_weights import MasterWeights
 from dlperf_torch.worker.optimizers import LossScaler, optimizer
@@ -120,6 +121,11 @@ class TorchTrainer(ReplicaState):
         self.scaler.step(self.optimizer)
         self.masters.round_into_network()
         self.scaler.update()
+
+    def gradient_exchange(self):
+        """Return the exchange of DistributedDataParallel's buckets. Two training steps are taken to find them."""
+        batch = self.canonical_batch()
+        return BucketExchange(self.replicated, lambda: self.step(batch))
 
     def reset_optimizer(self):
         """Set the optimizer's moments and counts to zero, and the loss scaler to its state before the first step."""

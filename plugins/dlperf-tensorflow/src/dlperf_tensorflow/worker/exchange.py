@@ -1,0 +1,57 @@
+"""The exchange of gradients alone: the all-reduce of a step, in a graph of its own."""
+
+import numpy as np
+import tensorflow as tf
+
+from dlperf_sdk.worker.exchange import Buffer, GradientExchange
+
+
+class AllReduceExchange(GradientExchange):
+    """Tensors of the gradients' shapes and types in every replica, averaged as in a step.
+
+    Args:
+        runtime: The runtime.
+        trained: The variables whose gradients are exchanged, in the order of a step.
+        place: Function that places a list of one dictionary per replica as `strategy.run` takes it.
+    """
+
+    def __init__(self, runtime, trained, place):
+        self._strategy, self._communication, self._place = runtime.strategy, runtime.communication(), place
+        self._shapes = {str(number): (value.shape, value.dtype) for number, value in enumerate(trained)}
+        self._smallest = min(self._shapes, key=lambda name: self._shapes[name][0].num_elements())
+        self._average = tf.function(self._average_all, autograph=False)
+        self._gradients = None
+
+    def _average_all(self, gradients):
+        return self._strategy.run(self._average_in_replica, (gradients,))
+
+    def _average_in_replica(self, gradients):
+        context = tf.distribute.get_replica_context()
+        # Arguments of a graph have no device, by which the strategy finds the replicas.
+        values = [tf.identity(value) for value in gradients.values()]
+        return dict(
+            zip(gradients, context.all_reduce(tf.distribute.ReduceOp.MEAN, values, self._communication))
+        )
+
+    def run(self):
+        """Run the all-reduce of all tensors; return the smallest one, for which `Runtime.wait` can wait."""
+        self._gradients = self._average(self._gradients)
+        return self._gradients[self._smallest]
+
+    def fill(self, values):
+        """Set all elements to one value per replica of this process."""
+        self._gradients = self._place(
+            [
+                {
+                    name: tf.fill(shape, tf.cast(value, dtype)) if shape.rank else tf.cast(value, dtype)
+                    for name, (shape, dtype) in self._shapes.items()
+                }
+                for value in values
+            ]
+        )
+
+    def read(self, replica):
+        """Yield the tensors of one replica, widened to float32."""
+        for name, gradient in self._gradients.items():
+            value = self._strategy.experimental_local_results(gradient)[replica].numpy()
+            yield Buffer("gradient %s" % name, value.astype(np.float32), value.nbytes)

@@ -1,0 +1,129 @@
+"""The parts of a training step that are measured alone: what the measuring loop gets in place of the trainer.
+
+The loop, the clocks and the protocol are those of the whole step. `compute` needs nothing here: its request names the
+canonical batch and the strategy `independent`.
+"""
+
+import itertools
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, cast
+
+from dlperf_sdk.worker.exchange import inspect_buffers, value_of
+from dlperf_sdk.worker.interface import Step, Trainer
+from dlperf_sdk.worker.unsupported import look_up
+
+if TYPE_CHECKING:
+    from dlperf_sdk.worker.programs import Task
+
+
+class Part:
+    """The whole step, and the base of its parts.
+
+    Args:
+        task: The runtime and the trainer of the whole step.
+    """
+
+    def __init__(self, task: "Task") -> None:
+        self.task = task
+        """What the measuring loop works with."""
+
+    def exchanged(self) -> Optional[List[Dict[str, Any]]]:
+        """Return what the exchange left in each replica's buffers, after the window; None without an exchange."""
+        return None
+
+
+class Input(Part):
+    """The next batch of the data source, on the device; it is not trained on."""
+
+    def __init__(self, task: "Task") -> None:
+        super().__init__(task)
+        trainer = task.trainer
+        # A batch is there when its labels can be read, for which the clock "lagged" waits.
+        runtime = _Replaced(task.runtime, wait=trainer.read_labels)
+        self.task = task._replace(
+            runtime=cast(Any, runtime),
+            trainer=_without_training(trainer, step=_take_with(trainer)),
+        )
+
+
+def _take_with(trainer: Trainer) -> Any:
+    def take(batch: Any) -> Step:
+        step = trainer.take(batch)
+        return step._replace(loss=step.labels)
+
+    return take
+
+
+class Communication(Part):
+    """The exchange of gradients between the replicas, which are not computed.
+
+    Each replica fills its buffers with a value of its own: at first, right before the window, and before the audit
+    behind it. After the window the buffers must hold the mean.
+    """
+
+    def __init__(self, task: "Task") -> None:
+        super().__init__(task)
+        self._task, self._exchange = task, task.trainer.gradient_exchange()
+        self._fill()
+        samples = task.request.batch_size * len(task.process.replicas)
+        self.task = task._replace(
+            trainer=_without_training(
+                task.trainer,
+                canonical_batch=lambda: None,
+                batches=_no_batches,
+                step=lambda batch: Step(self._exchange.run(), samples),
+                reset=self._fill,
+            ),
+            wait_for_go=self._start_window,
+        )
+
+    def _fill(self) -> None:
+        replicas = self._task.process.replicas
+        self._exchange.fill([value_of(replica, self._task.cluster.world_size) for replica in replicas])
+        self._task.runtime.synchronize()
+
+    def _start_window(self) -> None:
+        self._fill()
+        self._task.wait_for_go()
+
+    def exchanged(self) -> List[Dict[str, Any]]:
+        """Return what the exchange left in each replica's buffers."""
+        task = self._task
+        return inspect_buffers(self._exchange, task.cluster.world_size, len(task.process.replicas))
+
+
+def _no_batches() -> Iterator[Any]:
+    return itertools.repeat(None)
+
+
+def _without_training(trainer: Trainer, **methods: Any) -> Trainer:
+    """Return a trainer whose `step` is replaced: it has no losses, no deviation, and cannot be reset by default."""
+    usual = {"deviation": lambda: None, "read_loss": lambda loss: [], "reset": _refuse_reset}
+    return cast(Trainer, _Replaced(trainer, **{**usual, **methods}))
+
+
+def _refuse_reset() -> None:
+    raise NotImplementedError("a step that trains nothing has no state to reset")
+
+
+class _Replaced:
+    """An object with some attributes replaced; all others are those of the original."""
+
+    def __init__(self, original: Any, **attributes: Any) -> None:
+        self._original = original
+        self.__dict__.update(attributes)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+
+PARTS = {"whole": Part, "input": Input, "communication": Communication, "compute": Part}
+"""Name in `dlperf_sdk.spec.part` → the part."""
+
+
+def open_part(task: "Task") -> Part:
+    """Return the part that the task's request names.
+
+    Raises:
+        Unsupported: There is no such part, or the trainer does not support it.
+    """
+    return look_up("part of a step", task.request.part, PARTS)(task)
