@@ -17,6 +17,7 @@ from dlperf_sdk.cli.app import build_app
 from dlperf_sdk.results.verdicts import VERDICTS
 from dlperf_sdk.spec.compiler import COMPILERS
 from dlperf_sdk.spec.data_source import DATA_SOURCES
+from dlperf_sdk.spec.part import PARTS
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.strategy import STRATEGIES
 
@@ -121,6 +122,7 @@ def declared_reference() -> str:
         ("Compiler", "compiler", [(one.name, one.help) for one in COMPILERS]),
         ("Strategy", "strategy", [(one.name, one.help) for one in STRATEGIES]),
         ("Data source", "data", [(one.usage, one.help) for one in DATA_SOURCES]),
+        ("Part of a step", "only", [(one.name, one.help) for one in PARTS]),
     )
     return "\n\n".join(
         "\n".join(

@@ -275,6 +275,36 @@ BY_CONFORMANCE = (
         "end equal",
     ),
     Fault(
+        "input-that-trains",
+        "with the part `input`, each step trains on its batch",
+        "test_input_is_taken_alone",
+        "must not train",
+    ),
+    Fault(
+        "half-of-the-input",
+        "with the part `input`, only half of each batch is taken",
+        "test_input_is_taken_alone",
+        "have other labels",
+    ),
+    Fault(
+        "communication-without-exchange",
+        "with the part `communication`, nothing is exchanged",
+        "test_communication_is_exchanged_alone",
+        "do not hold the mean",
+    ),
+    Fault(
+        "communication-of-one-element",
+        "with the part `communication`, one element is exchanged instead of all gradients",
+        "test_communication_is_exchanged_alone",
+        "1 elements, and the model has",
+    ),
+    Fault(
+        "independent-replicas-synchronized",
+        "with the part `compute`, gradients are exchanged",
+        "test_compute_exchanges_nothing",
+        "end equal",
+    ),
+    Fault(
         "fp32-reported-as-requested",
         "falls back to fp32 without a message",
         "test_requested_precision_is_in_effect",

@@ -431,6 +431,31 @@ class OneShardAfterFirstSteps(worker.Linear):
         return itertools.repeat(self.place([canonical.batch_of(self.request, 0)]))
 
 
+# -- parts of a step
+
+
+class InputThatTrains(worker.Linear):
+    def take(self, batch):
+        return self.step(batch)
+
+
+class HalfOfTheInput(worker.Linear):
+    def take(self, batch):
+        return super().take({name: values[: len(values) // 2] for name, values in batch.items()})
+
+
+class CommunicationWithoutExchange(worker.Linear):
+    def gradient_exchange(self):
+        exchange = super().gradient_exchange()
+        exchange.run = lambda: None
+        return exchange
+
+
+class CommunicationOfOneElement(worker.Linear):
+    def gradient_exchange(self):
+        return worker.Exchange(self.runtime, np.zeros(1, np.float32))
+
+
 class NonCanonicalWeights(worker.Linear):
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)

@@ -18,7 +18,9 @@ class Asynchronous(NumPy):
     runtime = "asynchronous_toy:Runtime"
     trainers = {"linear": "asynchronous_toy:Linear"}
     packages = ("dlperf_numpy",)
-    capabilities = attrs.evolve(CAN, devices={"toy"}, compilers={"none", "graph"})
+    capabilities = attrs.evolve(
+        CAN, devices={"toy"}, compilers={"none", "graph"}, parts={"whole", "input", "compute"}
+    )
 
 
 class Events(Asynchronous):
@@ -153,6 +155,10 @@ FAULTY = {
     "other-seed-after-first-steps": (NumPy, linear("OtherSeedAfterFirstSteps")),
     "half-batches-after-first-steps": (NumPy, linear("HalfBatchesAfterFirstSteps")),
     "one-shard-after-first-steps": (NumPy, linear("OneShardAfterFirstSteps")),
+    "input-that-trains": (NumPy, linear("InputThatTrains")),
+    "half-of-the-input": (NumPy, linear("HalfOfTheInput")),
+    "communication-without-exchange": (NumPy, linear("CommunicationWithoutExchange")),
+    "communication-of-one-element": (NumPy, linear("CommunicationOfOneElement")),
     "no-dropout": (NumPy, {"trainers": {"dropping": "dlperf_numpy.worker:Linear"}}),
     "dropout-in-deviation": (NumPy, {"trainers": {"dropping": "toy_faults:DropoutInDeviation"}}),
     "non-canonical-weights": (NumPy, linear("NonCanonicalWeights")),

@@ -22,14 +22,9 @@ VOCABULARY: dict[str, frozenset[str]] = {
     "strategy": STRATEGIES.names,
     "layout": LAYOUTS,
     "data": DATA_SOURCES.names,
-    "part": PARTS.names,
 }
 """Kind of capability → names that the core knows. A known name that a framework does not offer is unsupported;
 any other name is unknown, unless it is a kind of device or a compiler that the framework's plugin declares."""
-
-
-_TERMS = {"data": "data source", "part": "part of a step"}
-"""Kind of capability → its term in messages, if that is not the kind itself."""
 
 
 def listed(names: Iterable[str]) -> str:
@@ -79,7 +74,6 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
         "strategy": (spec.strategy, capabilities.strategies),
         "layout": (spec.layout, capabilities.layouts),
         "data": (spec.data.source, capabilities.data),
-        "part": (spec.part, capabilities.parts),
     }
     # A single replica has nothing to synchronize, so any strategy is the same.
     if spec.topology.devices == 1 and spec.strategy in STRATEGIES:
@@ -88,7 +82,7 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
         if value in supported:
             continue
         known = VOCABULARY[kind] | supported
-        term = _TERMS.get(kind, kind)
+        term = "data source" if kind == "data" else kind
         if value not in known:
             raise UnknownName(term, value, known)
         reason = framework.unsupported.get(value)
@@ -141,10 +135,16 @@ def check_part(spec: RunSpec, framework: Framework) -> None:
     """Check that a case has the part of a step that its spec names, and that the framework can run it.
 
     Raises:
-        Unsupported: the part is the input, and the data source has none; it is the communication, and no collective
+        Unsupported: the plugin does not declare the part; the part is the input, and the data source has none; it is the communication, and no collective
             synchronizes gradients; or it replaces the strategy or the data source by one that the plugin lacks.
     """
     part, executed = PARTS[spec.part], spec.executed
+    if part.name not in framework.capabilities.parts:
+        reason = framework.unsupported.get(part.name)
+        raise Unsupported(
+            f"{framework.name} cannot measure the part {part.name} alone; it offers "
+            f"{listed(framework.capabilities.parts)}." + (f" {reason}" if reason else "")
+        )
     if part.trains:
         replaced = [
             (executed.strategy, framework.capabilities.strategies, executed.topology.devices > 1),

@@ -6,6 +6,7 @@ from dlperf_sdk.testing.controller_half import ControllerHalf
 from dlperf_sdk.testing.ending import Ending
 from dlperf_sdk.testing.evidence import Evidence
 from dlperf_sdk.testing.parity import Following
+from dlperf_sdk.testing.parts import Parts
 from dlperf_sdk.testing.process_list import ProcessList
 from dlperf_sdk.testing.replicas import Replicas
 from dlperf_sdk.testing.reports import Reports
@@ -19,6 +20,7 @@ class FrameworkConformance(
     Following,
     Replicas,
     DeclaredCapabilities,
+    Parts,
     Asynchrony,
     Reports,
     Evidence,
@@ -31,8 +33,8 @@ class FrameworkConformance(
 
     The parts: the files of the controller half (`ControllerHalf`) and of the worker half (`WorkerHalf`); the list
     of processes (`ProcessList`); the training of one replica (`Training`), parity (`Following`) and two replicas
-    (`Replicas`); declared capabilities (`DeclaredCapabilities`); clocks (`Asynchrony`), facts (`Reports`), evidence
-    under a varied request (`Evidence`), and the end of a case (`Ending`).
+    (`Replicas`); declared capabilities (`DeclaredCapabilities`) and parts of a step (`Parts`); clocks (`Asynchrony`),
+    facts (`Reports`), evidence under a varied request (`Evidence`), and the end of a case (`Ending`).
 
     `FrameworkSubject` documents the attributes that a subclass may set: `framework`, `models`, `model_options`,
     `options`, `batch_size`, `device`, `python`, `registry`, `known_gaps`.
