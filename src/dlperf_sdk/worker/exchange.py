@@ -1,6 +1,6 @@
 """The exchange of gradients between replicas without their computation, for the part `communication`."""
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Sequence
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Sequence
 
 TOLERANCE = 0.05
 """Largest deviation of an exchanged value from the mean, relative to it: far above the rounding of any precision, and
@@ -44,6 +44,32 @@ class GradientExchange:
             replica: Index of the replica within this process, counted from 0.
         """
         raise NotImplementedError("an exchange implements read()")
+
+
+class ArrayExchange(GradientExchange):
+    """The exchange of one NumPy array, for frameworks whose gradients NumPy holds.
+
+    Args:
+        average: Function that returns the mean of an array over all replicas, when it has finished.
+        like: An array with the shape and the type of the gradients; it is not changed.
+    """
+
+    def __init__(self, average: Callable[[Any], Any], like: Any) -> None:
+        self._average, self._like = average, like
+        self._gradients: Any = None
+
+    def run(self) -> None:
+        """Average the array."""
+        self._gradients = self._average(self._gradients)
+
+    def fill(self, values: Sequence[float]) -> None:
+        """Set all elements to the value of this process's one replica."""
+        self._gradients = self._like.copy()
+        self._gradients.fill(values[0])
+
+    def read(self, replica: int) -> Iterable[Buffer]:
+        """Yield the array."""
+        yield Buffer("gradients", self._gradients, self._gradients.nbytes)
 
 
 def value_of(replica: int, replicas: int) -> float:

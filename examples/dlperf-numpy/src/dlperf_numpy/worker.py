@@ -7,7 +7,7 @@ import numpy as np
 
 from dlperf_sdk.worker import canonical, interface, precision, processes
 from dlperf_sdk.worker.base_trainer import BaseTrainer
-from dlperf_sdk.worker.exchange import Buffer, GradientExchange
+from dlperf_sdk.worker.exchange import ArrayExchange
 
 
 class Runtime(interface.Runtime):
@@ -52,22 +52,6 @@ class Runtime(interface.Runtime):
         return {"framework_version": np.__version__}
 
 
-class Exchange(GradientExchange):
-    """The exchange of gradients alone: one array of the gradient's size."""
-
-    def __init__(self, runtime, gradient):
-        self.runtime, self.gradient = runtime, gradient
-
-    def run(self):
-        self.gradient = self.runtime.mean(self.gradient)
-
-    def fill(self, values):
-        self.gradient = np.full_like(self.gradient, values[0])
-
-    def read(self, replica):
-        yield Buffer("weight", self.gradient, self.gradient.nbytes)
-
-
 class Trainer(BaseTrainer):
     """The part of a trainer that both models share. A model implements `loss`.
 
@@ -102,7 +86,7 @@ class Trainer(BaseTrainer):
 
     # What `--only communication` measures. The other parts of a step need nothing of ours.
     def gradient_exchange(self):
-        return Exchange(self.runtime, np.zeros_like(self.weights["weight"]))
+        return ArrayExchange(self.runtime.mean, self.weights["weight"])
 
     # The evidence for the precision: the outputs in the types that `train` uses, and in plain fp32.
     def outputs_and_references(self):
