@@ -64,7 +64,7 @@ def test_flag_values_are_parsed_as_numbers_booleans_or_text(text):
     elif scalar is None or isinstance(scalar, bool):
         assert text in ("null", "true", "false")
     else:
-        assert float(text) == scalar
+        assert type(scalar)(text) == scalar
 
 
 @pytest.mark.parametrize(
