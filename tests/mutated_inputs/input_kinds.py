@@ -25,6 +25,7 @@ from unittest import mock
 import attrs
 import log_samples
 import mutations
+import numpy
 import parity_samples
 import result_samples
 import toy_reference
@@ -59,10 +60,11 @@ from dlperf_sdk.results.convert import record_from_dict
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.values import DataSpec
-from dlperf_sdk.worker import bundled
+from dlperf_sdk.worker import bundled, zmq_messages
 from dlperf_sdk.worker import data as worker_data
 from dlperf_sdk.worker.agent import batch_job, bootstrap, link, standalone
 from dlperf_sdk.worker.agent.worker_process import WorkerProcess
+from dlperf_sdk.worker.interface import InputCounts
 from dlperf_sdk.worker.processes import Process
 from dlperf_sdk.worker.request import Request
 
@@ -91,6 +93,8 @@ LOGS: dict[str, tuple[str, dict[str, Any]]] = {
 STATED = {"precision": "fp32", "batch_size": 4}
 KEY = {"framework": "numpy", "model": "linear"}
 """The key of an entry in the cache of largest batches."""
+BATCH = {"pixels": numpy.zeros((2, 3), numpy.uint8), "labels": numpy.arange(2)}
+"""What a sender of batches sends."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,8 @@ def write_samples(folder: Path) -> None:
     (folder / "hosts").write_text("# mine\nroot@n1 slots=8\nn2\n10.0.0.3\n")
     _write_environment(folder)
     _write_data(folder)
+    header = zmq_messages.pack(zmq_messages.Batch(BATCH, InputCounts(3, 0.25, 2), [1]))[0]
+    (folder / "batch.json").write_bytes(header)
 
 
 def _text(document: Any, suffix: str) -> str:
@@ -397,6 +403,12 @@ def _read_arrays(folder: Path) -> None:
     worker_data.read_arrays({"index": str(folder / "arrays/index.json"), "checksum": checksum})
 
 
+def _unpack_batch(folder: Path) -> None:
+    """Read the header of a batch as a trainer does, before arrays that are intact."""
+    batch = zmq_messages.unpack([(folder / "batch.json").read_bytes(), *BATCH.values()], BATCH)
+    assert batch.arrays.keys() == BATCH.keys()
+
+
 def _load_request(folder: Path) -> None:
     Request.load(str(folder / "request.json"))
 
@@ -498,5 +510,6 @@ KINDS: dict[str, Kind] = {
     "vocabulary": Kind("text/vocab.txt", lambda folder: read_vocabulary(folder / "text/vocab.txt")),
     "index of images": Kind("images.jsonl", _read_images, errors=(worker_data.DataError,)),
     "index of text": Kind("arrays/index.json", _read_arrays, errors=(worker_data.DataError,)),
+    "header of a batch": Kind("batch.json", _unpack_batch, errors=(zmq_messages.MalformedBatch,)),
 }
 """Name → kind."""
