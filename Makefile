@@ -170,6 +170,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/store.py
 	$(BIN)/python benchmarks/campaign.py
+	$(BIN)/python benchmarks/attribution.py
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/site.py
 	$(BIN)/python scripts/in_environment.py torch --with attrs -- benchmarks/overhead.py

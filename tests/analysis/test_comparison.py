@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from result_samples import a_result, fact
 
-from dlperf_sdk.analysis import Case, attribute, cases, compare, effect, efficiency, speedup
+from dlperf_sdk.analysis import Case, cases, compare, effect, efficiency, speedup
 from dlperf_sdk.analysis.effects import adjust_effects
 from dlperf_sdk.analysis.rank_test import mann_whitney_p, smallest_p
 from dlperf_sdk.analysis.significance import sign_test
@@ -346,29 +346,6 @@ def test_the_published_tables_are_not_all_comparable():
         "clip_norm: 0.0 against 1.0",
         "estimator: mean-of-rates against elapsed",
     )
-
-
-# -- attribution
-
-
-def test_a_step_s_time_is_divided():
-    alone = a_case(320, batch_size=32)
-    synthetic = a_case(1024, topology="1n4d")
-    real = a_case(800, topology="1n4d", data="images")
-    actual = attribute(
-        real=real, synthetic=synthetic, single_device=alone, input_only=1000, communication_only=0.05
-    )
-    assert actual.step == 0.16
-    assert actual.input_stall == pytest.approx(0.035)
-    assert actual.input_hidden == pytest.approx(0.128 - 0.035)
-    assert actual.compute == 0.1
-    assert actual.communication_exposed == pytest.approx(0.025)
-    assert actual.communication_hidden == pytest.approx(0.025)
-    assert actual.compute + actual.communication_exposed + actual.input_stall == pytest.approx(actual.step)
-    partly = attribute(synthetic=synthetic)
-    assert (partly.step, partly.input_stall, partly.compute) == (0.125, None, None)
-    with pytest.raises(NotComparable, match="precision: amp-bf16 against fp32"):
-        attribute(real=a_case(800, topology="1n4d", data="images", precision="amp-bf16"), synthetic=synthetic)
 
 
 def two_frameworks(layout="auto"):

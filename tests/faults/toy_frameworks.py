@@ -18,9 +18,7 @@ class Asynchronous(NumPy):
     runtime = "asynchronous_toy:Runtime"
     trainers = {"linear": "asynchronous_toy:Linear"}
     packages = ("dlperf_numpy",)
-    capabilities = attrs.evolve(
-        CAN, devices={"toy"}, compilers={"none", "graph"}, parts={"whole", "input", "compute"}
-    )
+    capabilities = attrs.evolve(CAN, devices={"toy"}, compilers={"none", "graph"}, parts=())
 
 
 class Events(Asynchronous):

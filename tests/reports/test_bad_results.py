@@ -10,7 +10,6 @@ from result_samples import a_result
 from dlperf_sdk.analysis import (
     Case,
     Price,
-    attribute,
     cases,
     compare,
     cost,
@@ -47,7 +46,6 @@ def test_no_analysis_takes_a_throughput_that_is_none(value):
         lambda: efficiency(odd, [fine]),
         lambda: effect([fine, odd], factor="topology"),
         lambda: compare(odd, fine),
-        lambda: attribute(synthetic=fine, single_device=odd),
         lambda: predict([fine, odd], topology="8n8d", reference=[fine]),
         lambda: cost(odd, price=Price(per_device_hour=1)),
     ):

@@ -1,102 +1,122 @@
-"""Attribution of a step's time to its parts, from runs of one case with some parts left out."""
+"""Attribution of a step's time to computation, communication and input, from runs that measured its parts alone."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
 from attrs import frozen
 
-from dlperf_sdk.analysis.case import Case, differing_facts
-from dlperf_sdk.errors import NotComparable
-from dlperf_sdk.interfaces.figure import PublishedFigure
+from dlperf_sdk.analysis.case import Case, key
+from dlperf_sdk.analysis.rank_test import hodges_lehmann_shift
+from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec.data_source import DATA_SOURCES
+from dlperf_sdk.spec.part import PARTS
+from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.worker.estimate import median, median_interval
+
+
+@frozen
+class Span:
+    """A length of time, with its interval of at least 95 %."""
+
+    seconds: float
+    low: float | None
+    """Lower end; None with too few repeats for an interval."""
+    high: float | None
+    """Upper end; None with too few repeats for an interval."""
 
 
 @frozen(kw_only=True)
 class Attribution:
-    """Parts of a step, in seconds.
+    """The time of one case's step, divided into what the step waits for.
 
-    A part for which a run is missing is None, not zero. Differences are not clipped: a small negative one is the
-    noise of two measurements.
+    Each run is an experiment of its own, so the three parts add up to the step only within their intervals. A part is
+    None if a run is missing that it needs. A difference is not clipped: a small negative one is noise.
     """
 
-    step: float
-    """Length of the whole step: on real data if such a run is given, else on synthetic data."""
-    input_stall: float | None
-    """Length of the step on real data minus that on synthetic data."""
-    input_work: float | None
-    """Time that the input pipeline alone takes for the samples of a step."""
-    input_hidden: float | None
-    """Part of `input_work` that overlaps with computation."""
-    communication_exposed: float | None
-    """Length of the step on synthetic data minus that on one device. It includes the wait for slower devices."""
-    communication_work: float | None
-    """Time that the gradient synchronization alone takes."""
-    communication_hidden: float | None
-    """Part of `communication_work` that overlaps with computation."""
-    compute: float | None
-    """Length of the step of one device on synthetic data."""
+    spec: RunSpec
+    """The case as a whole step, without labels."""
+    step: Span
+    """The longest step that was measured: the whole one, or that without input."""
+    compute: Span
+    """Time of the step of `compute`: no input, and no exchange between replicas."""
+    communication: Span | None
+    """Exposed communication: the step of `training` minus that of `compute`. None on one device."""
+    input_stall: Span | None
+    """Time that the step waits for input: the step of `whole` minus that of `training`."""
+    communication_alone: Span | None
+    """Time of the exchange alone; what exceeds `communication` overlaps with computation."""
+    input_alone: Span | None
+    """Time of the input alone; what exceeds `input_stall` overlaps with training."""
 
 
-_INPUT = {"data", "input_pipeline", "loader_workers"}
-_DEVICES = {"topology", "strategy"}
+def attribute(results: Iterable[Result]) -> list[Attribution]:
+    """Divide the steps of all cases whose parts were measured, in the order of first occurrence.
 
+    The runs of one case differ in nothing but the part of a step that they measured. They have the same hosts and the
+    same version of the framework. If a part was measured several times, the latest run counts. A case needs
+    the part `compute`, and `training` or `whole`; results without a valid throughput are left out.
 
-def attribute(
-    *,
-    real: Case | Result | PublishedFigure | None = None,
-    synthetic: Case | Result | PublishedFigure,
-    single_device: Case | Result | PublishedFigure | None = None,
-    input_only: float | None = None,
-    communication_only: float | None = None,
-) -> Attribution:
-    """Divide the time of a step into input, communication and computation.
+    Without input, `whole` and `training` are the same step, and so are `training` and `compute` on one device. One of
+    them serves for both.
 
     Args:
-        real: The case on real data. It may differ from `synthetic` in data source and input pipeline only.
-        synthetic: The case on synthetic data.
-        single_device: The case on one device, with synthetic data and the same batch size per device. It may
-            differ from `synthetic` in topology and strategy only.
-        input_only: Throughput of the input pipeline alone, in samples per second over all devices.
-        communication_only: Seconds that the synchronization of one step's gradients takes alone.
-
-    Returns:
-        The parts. A part is None if its runs or numbers are not given.
-
-    Raises:
-        NotComparable: two of the runs differ in something else.
-        AnalysisError: a run has no valid throughput.
+        results: Results of any cases.
     """
-    base = Case.from_source(synthetic)
-    real_case = base if real is None else Case.from_source(real)
-    _check(real_case, base, _INPUT)
-    single = None if single_device is None else Case.from_source(single_device)
-    if single is not None:
-        _check(base, single, _DEVICES)
-    stall = None if real is None else real_case.step_time - base.step_time
-    exposed = None if single is None else base.step_time - single.step_time
-    work = None if input_only is None else real_case.global_batch_size / input_only
+    specs: dict[str, RunSpec] = {}
+    runs: dict[str, dict[str, Case]] = {}
+    for result in sorted(results, key=lambda result: result.started_at):
+        try:
+            case = Case.from_source(result)
+        except AnalysisError:
+            continue
+        spec = attrs.evolve(result.spec, part=PARTS.default, labels={})
+        hosts = [machine.get("host") for machine in result.hardware]
+        identity = key([spec.to_dict(), hosts, case.facts.get("framework_version")])
+        specs[identity] = spec
+        runs.setdefault(identity, {})[result.spec.part] = case
+    attributions = (_attribute(spec, runs[identity]) for identity, spec in specs.items())
+    return [attribution for attribution in attributions if attribution is not None]
+
+
+def _attribute(spec: RunSpec, runs: Mapping[str, Case]) -> Attribution | None:
+    takes_input, exchanges = DATA_SOURCES[spec.data.source].has_input, spec.topology.devices > 1
+    compute, whole, training = (runs.get(part) for part in ("compute", "whole", "training"))
+    if training is None:
+        training = compute if not exchanges else None if takes_input else whole
+    longest = whole or training
+    if compute is None or longest is None or longest is compute:
+        return None
     return Attribution(
-        step=real_case.step_time,
-        input_stall=stall,
-        input_work=work,
-        input_hidden=None if work is None or stall is None else work - stall,
-        communication_exposed=exposed,
-        communication_work=communication_only,
-        communication_hidden=None
-        if communication_only is None or exposed is None
-        else communication_only - exposed,
-        compute=None if single is None else single.step_time,
+        spec=spec,
+        step=_span(longest),
+        compute=_span(compute),
+        communication=_difference(training, compute) if exchanges and training else None,
+        input_stall=_difference(whole, training) if takes_input and whole and training else None,
+        communication_alone=_span(runs["communication"]) if "communication" in runs else None,
+        input_alone=_span(runs["input"]) if "input" in runs else None,
     )
 
 
-def _check(a: Case, b: Case, allowed: set[str]) -> None:
-    fixed = {*a.identifying_facts(), *b.identifying_facts()} - allowed
-    reasons = [
-        f"{name}: {a.facts.get(name)} against {b.facts.get(name)}"
-        for name in sorted(differing_facts((a, b)) & fixed)
-    ]
-    if a.unit != b.unit:
-        reasons.append(f"unit: {a.unit} against {b.unit}")
-    if reasons:
-        raise NotComparable(
-            f"{a.name} and {b.name} are not the same case: they differ in {'; '.join(reasons)}.", reasons
-        )
+def _step_times(case: Case) -> Sequence[float]:
+    return [case.global_batch_size / throughput for throughput in case.repeats or (case.throughput,)]
+
+
+def _span(case: Case) -> Span:
+    times = _step_times(case)
+    return Span(median(times), *(median_interval(times) or (None, None)))
+
+
+def _difference(longer: Case, shorter: Case) -> Span:
+    """Return the difference of two steps: the Hodges-Lehmann estimate, and the interval that inverts its test.
+
+    The test is of ratios, and ratios of exponentials are exponentials of differences.
+    """
+    a, b = _step_times(longer), _step_times(shorter)
+    unit = max(*a, *b)  # of the exponents, which it keeps small
+    shift = hodges_lehmann_shift([math.exp(time / unit) for time in a], [math.exp(time / unit) for time in b])
+    ends = (None if end is None else unit * math.log(end) for end in (shift.low, shift.high))
+    return Span(unit * math.log(shift.ratio), *ends)

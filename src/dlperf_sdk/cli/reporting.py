@@ -159,9 +159,11 @@ def _text(report: _Report, format: str) -> str:
 def _report_on_results(
     matches: Matches, collection: Collection | None, redact_text: Callable[[str], str]
 ) -> _Report:
+    from dlperf_sdk.analysis.attribution import attribute
     from dlperf_sdk.cli.predicting import published_series
     from dlperf_sdk.reports import html, result_page, results_table
     from dlperf_sdk.reports.published_comparison import compare_with_published
+    from dlperf_sdk.results.convert import to_plain
 
     results = [result for result, _ in matches.results]
 
@@ -198,6 +200,7 @@ def _report_on_results(
         summary=lambda: {
             "results": [result.to_dict() for result in results],
             "unfinished": [run_id for _, run_id in matches.unfinished],
+            "attributions": [to_plain(attribution) for attribution in attribute(results)],
         },
     )
 

@@ -15,7 +15,7 @@ from attrs import define, evolve, field, frozen
 from dlperf_sdk.errors import UnknownName
 from dlperf_sdk.spec.compiler import COMPILERS, NONE, Compiler
 from dlperf_sdk.spec.data_source import DATA_SOURCES
-from dlperf_sdk.spec.part import PARTS, WITHOUT_EXCHANGE
+from dlperf_sdk.spec.part import OF_EVERY_PLUGIN, PARTS
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.strategy import INDEPENDENT, STRATEGIES
@@ -71,7 +71,7 @@ def _strategies(names: Iterable[str]) -> frozenset[str]:
 
 
 def _parts(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(PARTS[name].name for name in names)
+    return OF_EVERY_PLUGIN.union(PARTS[name].name for name in names)
 
 
 def _sources(names: Iterable[str]) -> frozenset[str]:
@@ -100,9 +100,9 @@ class Capabilities:
     """Names of `LAYOUTS`."""
     data: frozenset[str] = field(converter=_sources, default=frozenset({DATA_SOURCES.default}))
     """Names of `dlperf_sdk.spec.data_source.DATA_SOURCES`."""
-    parts: frozenset[str] = field(converter=_parts, default=WITHOUT_EXCHANGE)
-    """Names of `dlperf_sdk.spec.part.PARTS`: parts of a step that can be measured alone. Add `communication` if the
-    trainers implement `gradient_exchange`."""
+    parts: frozenset[str] = field(converter=_parts, default=frozenset())
+    """Names of `dlperf_sdk.spec.part.PARTS`: parts of a step that can be measured alone. Declare `communication` if the
+    trainers implement `gradient_exchange`; all other parts are added, since every trainer has them."""
     accumulation: bool = False
     """True if an optimization step may consist of several micro-batches."""
 

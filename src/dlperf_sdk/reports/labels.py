@@ -20,11 +20,15 @@ _MARKS: dict[str, tuple[str, Tone]] = {
 
 
 def title(result: Result) -> str:
+    """Return the title of a result's case, as `case_title` does."""
+    return case_title(result.spec)
+
+
+def case_title(spec: RunSpec) -> str:
     """Return `torch resnet50 · 1n2d · fp32`, with compiler, strategy and part if they are not the default.
 
     The strategy of a single device is left out.
     """
-    spec = result.spec
     parts = [f"{spec.framework} {spec.model}", str(spec.topology), spec.precision]
     if spec.compiler != COMPILERS.default:
         parts.append(spec.compiler)

@@ -9,6 +9,7 @@ from typing import Any
 from attrs import define
 
 from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.reports import attribution
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Notes, Paragraph, Table
 from dlperf_sdk.reports.labels import batch_size, format_value, outcome
 from dlperf_sdk.reports.numbers import Scale, common_scale
@@ -73,6 +74,9 @@ def pages(results: Sequence[Result]) -> list[Block]:
         blocks += _table(group, differing, [outcomes[id(result)] for result in group.results], swept)
     if len(results) > WITH_RECORDS:
         blocks.append(Paragraph(UNREAD, "quiet"))
+    attributions = attribution.tables(results)
+    if attributions:
+        blocks += [Heading(attribution.TITLE), Paragraph(attribution.EXPLANATION, "quiet"), *attributions]
     return blocks
 
 

@@ -70,6 +70,13 @@ PARTS = Table(
             inapplicable=_OF_TRAINING,
         ),
         Part(
+            name="training",
+            step="computes gradients of the canonical batch, synchronizes them, and updates the weights",
+            reads_input=False,
+            exchanges_gradients=True,
+            trains=True,
+        ),
+        Part(
             name="compute",
             step="computes gradients of the canonical batch and updates the weights, without synchronization",
             reads_input=False,
@@ -78,5 +85,5 @@ PARTS = Table(
         ),
     ),
 )
-WITHOUT_EXCHANGE = frozenset({"whole", "input", "compute"})
-"""Parts that every plugin can measure with the methods that it has for training."""
+OF_EVERY_PLUGIN = frozenset(part.name for part in PARTS if part.trains or not part.exchanges_gradients)
+"""Names of the parts that every plugin can measure with the methods that it has for training."""

@@ -248,7 +248,7 @@ class RunSpec:
         """The case that the workers run: this one, without what its part of a step leaves out.
 
         A part that trains without input trains on the canonical batch, and one that trains without exchange has the
-        strategy `independent`. Plugins therefore need nothing of their own for `compute`.
+        strategy `independent`. Plugins therefore need nothing of their own for `training` and `compute`.
         """
         part, changes = PARTS[self.part], dict[str, Any]()
         if part.trains and not part.reads_input:

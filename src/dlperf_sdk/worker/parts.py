@@ -1,7 +1,7 @@
 """The parts of a training step that are measured alone: what the measuring loop gets in place of the trainer.
 
-The loop, the clocks and the protocol are those of the whole step. `compute` needs nothing here: its request names the
-canonical batch and the strategy `independent`.
+The loop, the clocks and the protocol are those of the whole step. `training` and `compute` need nothing here: their
+requests name the canonical batch, and that of `compute` the strategy `independent`.
 """
 
 import itertools
@@ -116,7 +116,7 @@ class _Replaced:
         return getattr(self._original, name)
 
 
-PARTS = {"whole": Part, "input": Input, "communication": Communication, "compute": Part}
+PARTS = {"whole": Part, "input": Input, "communication": Communication, "training": Part, "compute": Part}
 """Name in `dlperf_sdk.spec.part` → the part."""
 
 

@@ -22,7 +22,7 @@ class NumPy(Framework):
     capabilities = Capabilities(
         strategies={"all_reduce", "independent"},
         data=DATA_SOURCES,
-        parts={"whole", "input", "communication", "compute"},
+        parts={"communication"},
     )
 
     # What workers run in. The core makes such an environment, or finds that an existing one will do.

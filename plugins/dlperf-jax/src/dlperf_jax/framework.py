@@ -35,7 +35,7 @@ class Jax(Framework):
         strategies={"all_reduce", "independent"},
         layouts={"auto", "nhwc"},
         data={"synthetic", "synthetic-host", "images", "text"},
-        parts={"whole", "input", "communication", "compute"},
+        parts={"communication"},
         accumulation=True,
     )
     unsupported: ClassVar[Mapping[str, str]] = {

@@ -45,7 +45,7 @@ class TensorFlow(Framework):
             "images",
             "text",
         },
-        parts={"whole", "input", "communication", "compute"},
+        parts={"communication"},
         accumulation=True,
     )
     unsupported: ClassVar[Mapping[str, str]] = {

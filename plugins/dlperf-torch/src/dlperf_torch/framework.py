@@ -41,7 +41,7 @@ class Torch(Framework):
             "images",
             "text",
         },
-        parts={"whole", "input", "communication", "compute"},
+        parts={"communication"},
         accumulation=True,
     )
     tuning_variables = (
