@@ -343,6 +343,18 @@ BY_CONFORMANCE = (
         "as data, nothing is raised",
     ),
     Fault(
+        "unknown-compiler-accepted",
+        "an unknown compiler is ignored",
+        "test_unknown_names_are_refused",
+        "as compiler, nothing is raised",
+    ),
+    Fault(
+        "unknown-layout-accepted",
+        "an unknown layout is replaced by the framework's choice",
+        "test_unknown_names_are_refused",
+        "as layout, nothing is raised",
+    ),
+    Fault(
         "every-error-out-of-memory",
         "every error is classified as out of memory",
         "test_out_of_memory_is_distinguished_from_other_errors",

@@ -532,6 +532,7 @@ class Fp32ReportedAsRequested(worker.Linear):
     """Trains in fp32 without a compiler, reports the requested precision, and does not report the compiler."""
 
     precisions = {**worker.Linear.precisions, "amp-bf16": worker.Linear.precisions["fp32"]}
+    compilers = asynchronous_toy.COMPILERS
 
     def observed(self):
         return {"precision": self.request.precision}
@@ -565,13 +566,31 @@ class UnknownSourceAccepted(worker.Linear):
         return itertools.repeat(self.canonical_batch())
 
 
-class EchoedCompiler(worker.Linear):
+class UnknownCompilerAccepted(worker.Linear):
+    def __init__(self, runtime, request, process):
+        super().__init__(runtime, request._replace(compiler="none"), process)
+
+
+class UnknownLayoutAccepted(worker.Linear):
+    def __init__(self, runtime, request, process):
+        super().__init__(runtime, request._replace(layout="auto"), process)
+
+
+class EchoedCompiler(UnknownCompilerAccepted):
+    """Compiles nothing, and reports the requested compiler."""
+
+    def __init__(self, runtime, request, process):
+        super().__init__(runtime, request, process)
+        self.echo = request.compiler
+
     def observed(self):
-        return dict(super().observed(), compiler=self.request.compiler)
+        return dict(super().observed(), compiler=self.echo)
 
 
 class ReportsNoCompiler(worker.Linear):
     """Compiles nothing, and reports this."""
+
+    compilers = asynchronous_toy.COMPILERS
 
     def observed(self):
         return dict(super().observed(), compiler="none")

@@ -175,6 +175,8 @@ FAULTY = {
     "constant-evidence": (NumPy, linear("ConstantEvidence")),
     "echoed-precision": (NumPy, linear("EchoedPrecision")),
     "unknown-source-accepted": (NumPy, linear("UnknownSourceAccepted")),
+    "unknown-compiler-accepted": (NumPy, linear("UnknownCompilerAccepted")),
+    "unknown-layout-accepted": (NumPy, linear("UnknownLayoutAccepted")),
     "echoed-compiler": (
         NumPy,
         linear("EchoedCompiler") | {"capabilities": attrs.evolve(CAN, compilers={"none", "graph"})},

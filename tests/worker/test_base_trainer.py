@@ -55,6 +55,7 @@ class Linear(BaseTrainer):
     """Gradients and losses are written down, and nothing is learned."""
 
     precisions, loader = PRECISIONS, InTurn
+    layouts = ("nchw", "nhwc")
     sources = {**SOURCES, "numbers": Source(lambda trainer: trainer.load(Samples), None)}
 
     def __init__(self, request, replicas=(0,), parameters=("weight", "bias")):
@@ -110,6 +111,7 @@ def request(**changes):
         "precision": "fp32",
         "scales_loss": False,
         "loss_scale": 1.0,
+        "compiler": "none",
         "layout": "auto",
         "seed": 0,
         "parameters": MANIFEST,
@@ -151,6 +153,14 @@ def test_an_unknown_precision_is_refused():
         match=r"no precision 'fp8' \(did you mean 'fp\d\d'\?\); choose one of amp-fp16, fp16, fp32, tf32$",
     ):
         Linear(request(precision="fp8"))
+
+
+@pytest.mark.parametrize("kind, name, nearest", [("compiler", "nine", "none"), ("layout", "nhcw", "nhwc")])
+def test_an_unknown_compiler_or_layout_is_refused(kind, name, nearest):
+    with pytest.raises(
+        Unsupported, match=rf"no {kind} '{name}' \(did you mean '{nearest}'\?\); choose one of "
+    ):
+        Linear(request(**{kind: name}))
 
 
 @pytest.mark.parametrize("source", ["synthetic", "synthetic-host"])

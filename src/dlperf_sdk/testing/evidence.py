@@ -43,7 +43,7 @@ class Evidence(Training):
         )
 
     def test_unknown_names_are_refused(self, cell: Cell) -> None:
-        """An unknown precision, strategy or data source raises `Unsupported`, and the message has the name."""
+        """An unknown precision, compiler, layout, strategy or data source raises `Unsupported`, which names it."""
         refusals = self._values_of_cell(cell)["refusals"]
         accepted = {
             name: refusal
@@ -54,8 +54,8 @@ class Evidence(Training):
             f"{describe(self.spec_of(cell))}: the worker half does not refuse the unknown name {NO_SETTING!r}: "
             + "; ".join(f"as {name}, {refusal or 'nothing is raised'}" for name, refusal in accepted.items()),
             "a worker that falls back to another setting measures another case than the requested one",
-            "find it in a table with `dlperf_sdk.worker.unsupported.look_up`, as `BaseTrainer` does for precisions and "
-            "data sources, and `Runtime` for its `strategies`",
+            "find it in a table with `dlperf_sdk.worker.unsupported.look_up`, as `BaseTrainer` does for `precisions`, "
+            "`compilers`, `layouts` and `sources`, and `Runtime` for its `strategies`",
         )
 
     def _evidence(self, cell: Cell) -> dict[str, Any]:

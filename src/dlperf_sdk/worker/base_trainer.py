@@ -4,6 +4,7 @@ A framework's trainer derives from it and implements the hooks of `trainer_hooks
 """
 
 import contextlib
+from types import MappingProxyType
 from typing import (
     Any,
     Callable,
@@ -13,6 +14,7 @@ from typing import (
     List,
     Mapping,
     Optional,
+    Sequence,
     Tuple,
     Type,
 )
@@ -43,7 +45,7 @@ class BaseTrainer(TrainerHooks):
     The constructor of a framework's trainer builds them.
 
     Raises:
-        Unsupported: `precisions` lacks the requested precision.
+        Unsupported: `precisions`, `compilers` or `layouts` lacks what the request names.
     """
 
     precisions: Mapping[str, Precision]
@@ -54,14 +56,19 @@ class BaseTrainer(TrainerHooks):
     """The framework's loader, for the data sources that read prepared data."""
     generator_feed: Optional[Callable[[Generator, Request], BatchFeed]] = None
     """The framework's subclass of `GeneratorFeed`, for the data source `python-dataset`; None if it has none."""
-    auto_layout = "nchw"
-    """Layout of images, `nchw` or `nhwc`, if the request leaves the choice to the framework (`auto`)."""
+    compilers: Mapping[str, Any] = MappingProxyType({"none": None})
+    """What the framework's trainer needs for each compiler that the framework's plugin supports, by the compiler's
+    name."""
+    layouts: Sequence[str] = ("nchw",)
+    """Layouts of images that the framework's plugin supports, `nchw` and `nhwc`. The request's `auto` is the first."""
 
     def __init__(self, runtime: Runtime, request: Request, process: Process) -> None:
         super().__init__(runtime, request, process)
         self.precision = look_up("precision", request.precision, self.precisions)
         self.scales_loss, self.loss_scale = request.scales_loss, request.loss_scale
-        self.layout = self.auto_layout if request.layout == "auto" else request.layout
+        self.compiler = look_up("compiler", request.compiler, self.compilers)
+        layouts = dict(zip(self.layouts, self.layouts), auto=self.layouts[0])
+        self.layout = look_up("layout", request.layout, layouts)
         self.dropout: float = request.model_options.get("dropout", 0.0)
         """The dropout rate of the model's options, or 0.0; `without_dropout` sets it to zero for a time."""
         # The state of a run: what a reset would restore beside the weights and the optimizer.

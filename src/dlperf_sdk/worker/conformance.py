@@ -36,7 +36,7 @@ STACK = 8 * 2**20
 EXTRA_STEPS = 4
 """Steps on the canonical batch after the canonical ones: as many as warm-up and window of a short case."""
 NO_SETTING = "conformance"
-"""A name of a precision, a compiler, a strategy and a data source that no plugin has."""
+"""A name of a precision, a compiler, a layout, a strategy and a data source that no plugin has."""
 TRIES = 3
 """Most measurements of a time, since the machine may be busy meanwhile; the best one counts."""
 
@@ -221,8 +221,8 @@ def _collect_refusals(
 ) -> Dict[str, Optional[str]]:
     """Return how the plugin refuses unknown names: the exception's type and message, null if there was none.
 
-    The keys are those of the request: `precision` and `data`, which a trainer refuses, and `strategy`, which a runtime
-    for several devices refuses when it is made.
+    The keys are those of the request: `precision`, `compiler`, `layout` and `data`, which a trainer refuses, and
+    `strategy`, which a runtime for several devices refuses when it is made.
     """
 
     def build(**changes: Any) -> Trainer:
@@ -233,6 +233,8 @@ def _collect_refusals(
     pair = cluster._replace(nodes=(node, node), strategy=NO_SETTING)
     attempts: Dict[str, Callable[[], Any]] = {
         "precision": lambda: build(precision=NO_SETTING),
+        "compiler": lambda: build(compiler=NO_SETTING),
+        "layout": lambda: build(layout=NO_SETTING),
         "data": lambda: next(iter(build(data=dict(request.data, source=NO_SETTING)).batches())),
         "strategy": lambda: resolve(request.runtime)(request._replace(strategy=NO_SETTING), pair, process),
     }

@@ -28,7 +28,7 @@ class JaxTrainer(ReplicaState):
     A network is a function of a `Scope` and the model's inputs.
     """
 
-    precisions, loader, auto_layout = PRECISIONS, Loader, "nhwc"
+    precisions, layouts, loader = PRECISIONS, ("nhwc",), Loader
 
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)

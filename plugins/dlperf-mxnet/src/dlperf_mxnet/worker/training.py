@@ -9,6 +9,7 @@ from mxnet import autograd
 from mxnet.contrib import amp
 
 from dlperf_mxnet.worker import evidence, mixed
+from dlperf_mxnet.worker.compilers import COMPILERS
 from dlperf_mxnet.worker.images import load_images
 from dlperf_mxnet.worker.loading import Loader
 from dlperf_mxnet.worker.optimizers import clip, reset, updates_of
@@ -24,7 +25,8 @@ class MXNetTrainer(ReplicaState):
     A model implements `build`, which returns a hybrid block, `build_criterion`, `outputs` and `loss`.
     """
 
-    precisions, loader = PRECISIONS, Loader
+    precisions, compilers, layouts = PRECISIONS, COMPILERS, ("nchw", "nhwc")
+    loader = Loader
     sources = replace_sources(images=load_images)
 
     def __init__(self, runtime, request, process):
@@ -41,9 +43,8 @@ class MXNetTrainer(ReplicaState):
         self.trained = [self.named[entry["name"]] for entry in request.parameters]
         # Gradients meet in the runtime's kvstore, before this, which updates each replica's weights.
         self.updates = updates_of(self.trained, request.optimizer, self.scales_loss)
-        if request.compiler == "graph":
-            self.network.hybridize(static_alloc=True, static_shape=True)
-            self.criterion.hybridize(static_alloc=True, static_shape=True)
+        for block in (self.network, self.criterion):
+            self.compiler(block)
 
     def build_criterion(self, options):
         """Return the loss for the model's options as a hybrid block, which `loss` calls as `self.criterion`."""

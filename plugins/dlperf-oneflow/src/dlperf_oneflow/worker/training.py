@@ -8,7 +8,8 @@ import oneflow as flow
 from oneflow.nn.parallel import DistributedDataParallel
 
 from dlperf_oneflow.worker import evidence
-from dlperf_oneflow.worker.graphs import EvidenceGraph, TrainingGraph, placement, spread, to_local
+from dlperf_oneflow.worker.compilers import COMPILERS
+from dlperf_oneflow.worker.graphs import EvidenceGraph, placement, spread, to_local
 from dlperf_oneflow.worker.loading import Loader
 from dlperf_oneflow.worker.optimizers import clip_, moments, optimizer
 from dlperf_oneflow.worker.precisions import PRECISIONS
@@ -21,13 +22,13 @@ class OneFlowTrainer(ReplicaState):
     If a batch holds the samples of several replicas (`self.replicas`), `loss` must return the mean of their losses.
     """
 
-    precisions, loader = PRECISIONS, Loader
+    precisions, compilers, loader = PRECISIONS, COMPILERS, Loader
 
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
         self.device = runtime.device
         self.names = [entry["name"] for entry in request.inputs]
-        compiled = request.compiler == "graph"
+        compiled = self.compiler is not None
         # Only where replicas meet in a graph are there global tensors, and one batch of all of them.
         self.placement = (
             placement(request.device, runtime.replicas) if compiled and runtime.syncs_gradients else None
@@ -48,7 +49,7 @@ class OneFlowTrainer(ReplicaState):
                 self.network, broadcast_buffers=False, broadcast_parameters=False
             )
         self.optimizer = optimizer(self.named, request)
-        self.graph = TrainingGraph(self) if compiled else None
+        self.graph = self.compiler(self) if compiled else None
         self._averaged = False
 
     # Batches.

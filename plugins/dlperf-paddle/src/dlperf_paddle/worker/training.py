@@ -10,13 +10,11 @@ import paddle
 from paddle import nn
 
 from dlperf_paddle.worker import evidence
+from dlperf_paddle.worker.compilers import COMPILERS
 from dlperf_paddle.worker.loading import Loader
 from dlperf_paddle.worker.optimizers import optimizer, rounding_of_adamw
 from dlperf_paddle.worker.precisions import PRECISIONS
 from dlperf_paddle.worker.state import ReplicaState
-
-COMPILED = {"graph": None, "cinn": "CINN"}
-"""Compiler → the backend that `to_static` takes."""
 
 
 class PaddleTrainer(ReplicaState):
@@ -26,7 +24,8 @@ class PaddleTrainer(ReplicaState):
     other arguments, and would not notice that an attribute of a layer has changed.
     """
 
-    precisions, loader = PRECISIONS, Loader
+    precisions, compilers, layouts = PRECISIONS, COMPILERS, ("nchw", "nhwc")
+    loader = Loader
 
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
@@ -60,9 +59,7 @@ class PaddleTrainer(ReplicaState):
 
     def _wrap_network(self):
         """Return the network as `step` calls it: compiled, and with gradients averaged over the replicas."""
-        trained = self.network
-        if self.request.compiler in COMPILED:
-            trained = paddle.jit.to_static(trained, backend=COMPILED[self.request.compiler], full_graph=True)
+        trained = self.compiler(self.network)
         if self.runtime.syncs_gradients:
             megabytes = self.request.framework_options["comm_buffer_mb"]
             trained = paddle.DataParallel(trained, comm_buffer_size=megabytes)

@@ -14,6 +14,7 @@ import tensorflow as tf
 from dlperf_sdk.worker.sources import replace_sources
 from dlperf_tensorflow.worker import evidence
 from dlperf_tensorflow.worker.asynchronous import Scheduled, place_beside
+from dlperf_tensorflow.worker.compilers import COMPILERS
 from dlperf_tensorflow.worker.exchange import AllReduceExchange
 from dlperf_tensorflow.worker.gradients import accumulate, split
 from dlperf_tensorflow.worker.images import load_images
@@ -32,8 +33,8 @@ class TensorFlowTrainer(ReplicaState):
     Networks take their variables from `self.weights`, and compute in `self.dtype`.
     """
 
-    precisions, loader, auto_layout = PRECISIONS, Loader, "nhwc"
-    generator_feed = GeneratorFeed
+    precisions, compilers, layouts = PRECISIONS, COMPILERS, ("nhwc", "nchw")
+    loader, generator_feed = Loader, GeneratorFeed
     sources = replace_sources(images=load_images, text=load_text)
 
     def __init__(self, runtime, request, process):
@@ -52,19 +53,14 @@ class TensorFlowTrainer(ReplicaState):
             self.optimizer = optimizer_for(request.optimizer, self.variables, decays, self.place_near)
             self.scaler = DynamicScale() if self.scales_loss else ConstantScale(self.loss_scale)
         # XLA takes what one replica computes by itself; the collectives stay outside.
-        self._gradients = self._compiled(self._accumulate)
-        self._update = self._compiled(self._update_variables)
+        self._gradients = self.compiler(self._accumulate)
+        self._update = self.compiler(self._update_variables)
         if runtime.served:
             self._replicas = Scheduled(runtime.coordinator, self._replica_step, self.host_batches())
         else:
             self._replicas = MirroredReplicas(
                 self.strategy, self._replica_step, request.device, process.replicas
             )
-
-    def _compiled(self, function):
-        if self.request.compiler != "xla":
-            return function
-        return tf.function(function, autograph=False, jit_compile=True)
 
     # Batches.
 
@@ -152,7 +148,7 @@ class TensorFlowTrainer(ReplicaState):
         without TF32; they are eager unless servers compute. Batch norm's running statistics are restored.
         """
         batch = self.canonical_batch()
-        outputs_function = self._compiled(partial(self._first_outputs, self.network))
+        outputs_function = self.compiler(partial(self._first_outputs, self.network))
         plain = partial(self._first_outputs, self.plain)
         with evidence.preserve_state(self.strategy, self.weights.statistics.values()):
             outputs = self._replicas.traced_outputs(outputs_function, batch)

@@ -33,15 +33,6 @@ def check(request):
         )
 
 
-def compile_function(function, request):
-    """Return a network or function compiled by inductor, or unchanged if the request's compiler is another."""
-    if request.compiler != "inductor":
-        return function
-    # The mode that also captures graphs would give out losses that the next step overwrites.
-    mode = "max-autotune-no-cudagraphs" if request.framework_options["max_autotune"] else None
-    return torch.compile(function, dynamic=False, mode=mode)
-
-
 class BatchNorm(nn.BatchNorm2d):
     """torch's batch norm for images, with the ReLU that follows it in a network."""
 

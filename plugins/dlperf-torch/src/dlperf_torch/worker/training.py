@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from dlperf_torch.worker import evidence, levers
+from dlperf_torch.worker.compilers import COMPILERS
 from dlperf_torch.worker.exchange import BucketExchange
 from dlperf_torch.worker.loading import GeneratorFeed, Loader
 from dlperf_torch.worker.master_weights import MasterWeights
@@ -26,8 +27,8 @@ _SYNC_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _KNOWN else 
 class TorchTrainer(ReplicaState):
     """One replica of a network, and its training. A model implements `build`, `outputs` and `loss`."""
 
-    precisions, loader, auto_layout = PRECISIONS, Loader, "nhwc"
-    generator_feed = GeneratorFeed
+    precisions, compilers, layouts = PRECISIONS, COMPILERS, ("nhwc", "nchw")
+    loader, generator_feed = Loader, GeneratorFeed
 
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
@@ -41,8 +42,8 @@ class TorchTrainer(ReplicaState):
         self.masters = MasterWeights(self.network, self.precision.weights)
         self.named = self.assigned = self.masters.named
         self.replicated = self._wrap_network()
-        self.trained = levers.compile_function(self.replicated, request)
-        self.criterion = levers.compile_function(self._fp32_loss, request)
+        self.trained = self.compiler(self.replicated, request)
+        self.criterion = self.compiler(self._fp32_loss, request)
         self.optimizer = optimizer(self.named, request)
         self.scaler = LossScaler(self.device, self.scales_loss)
         self.skipped = self.scaler.skipped
