@@ -95,6 +95,14 @@ class ReplicaState(BaseTrainer):
             keys=self.replicas.place([np.asarray(jax.random.PRNGKey(seed))[None] for seed in seeds], SPLIT),
         )
 
+    def _store_weights(self, masters, dtype):
+        """Return the weights that the network reads, rounded to this type; batch norm's stay float32."""
+        norms = {name.rpartition(".")[0] for name in self.state["statistics"]}
+        return {
+            name: value if name.rpartition(".")[0] in norms else value.astype(dtype)
+            for name, value in masters.items()
+        }
+
     def _place(self, value, spec):
         return self.replicas.place([value] * len(self.replicas.local_devices), spec)
 

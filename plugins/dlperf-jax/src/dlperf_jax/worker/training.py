@@ -98,14 +98,6 @@ class JaxTrainer(ReplicaState):
         }
         return state, loss[None]
 
-    def _store_weights(self, masters, dtype):
-        """Return the weights that the network reads, rounded to this type; batch norm's stay float32."""
-        norms = {name.rpartition(".")[0] for name in self.state["statistics"]}
-        return {
-            name: value if name.rpartition(".")[0] in norms else value.astype(dtype)
-            for name, value in masters.items()
-        }
-
     def _accumulate(self, weights, statistics, batch, key, scale):
         """Return the mean of the micro-batches' losses and gradients, and the statistics behind the last one."""
         count = self.request.accumulation

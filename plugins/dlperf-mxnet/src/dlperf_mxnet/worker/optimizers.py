@@ -42,6 +42,19 @@ def clip(updates, parameters, parts):
         updates.optimizer.clip(gradients)
 
 
+def update(updates, parts):
+    """Update all weights, and return True if the loss scaler skipped that because a gradient was not finite.
+
+    Args:
+        updates: gluon's Trainer.
+        parts: The number of terms that each gradient is a sum of: micro-batches times replicas.
+    """
+    # The loss scale does not tell of a skipped step: what is not finite halves the one after the next.
+    before = updates.optimizer.num_update
+    updates.update(parts)
+    return updates.optimizer.num_update == before
+
+
 def arrays_of(state):
     """Return a list of the arrays in the optimizer's state of one parameter; empty if `state` is None."""
     return [] if state is None else list(state) if isinstance(state, tuple) else [state]

@@ -12,7 +12,7 @@ from dlperf_mxnet.worker import evidence, mixed
 from dlperf_mxnet.worker.compilers import COMPILERS
 from dlperf_mxnet.worker.images import load_images
 from dlperf_mxnet.worker.loading import Loader
-from dlperf_mxnet.worker.optimizers import clip, reset, updates_of
+from dlperf_mxnet.worker.optimizers import clip, reset, update, updates_of
 from dlperf_mxnet.worker.parameters import configure, map_parameters
 from dlperf_mxnet.worker.precisions import PRECISIONS
 from dlperf_mxnet.worker.state import ReplicaState
@@ -135,10 +135,7 @@ class MXNetTrainer(ReplicaState):
         parts = self.runtime.sum_gradients(self.trained) * self.request.accumulation
         if self.request.optimizer.get("clip_norm") is not None:
             clip(self.updates, self.trained, parts)
-        # The loss scale does not tell of a skipped step: what is not finite halves the one after the next.
-        before = self.updates.optimizer.num_update
-        self.updates.update(parts)
-        self.skipped += self.updates.optimizer.num_update == before
+        self.skipped += update(self.updates, parts)
 
     def reset_optimizer(self):
         """Set the moments and counts to zero, and the loss scaler to its state before the first step."""

@@ -1,12 +1,30 @@
-"""The exchange of gradients alone: all-reduces over the buckets of DistributedDataParallel, without a backward pass."""
+"""The exchange of gradients: DistributedDataParallel, and all-reduces over its buckets without a backward pass."""
+
+import inspect
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from dlperf_sdk.worker.exchange import Buffer, GradientExchange
 
 STEPS_TO_REBUILD = 2
 """Training steps after which DistributedDataParallel has its final buckets, in the order in which gradients come."""
+
+_KNOWN = inspect.signature(DistributedDataParallel).parameters
+# torch 2.11 knows only the second name, 2.13 warns of it.
+_SYNC_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _KNOWN else "broadcast_buffers"
+
+
+def wrap_network(network, request):
+    """Return the network with gradients averaged over the replicas; batch norm's statistics stay their own."""
+    return DistributedDataParallel(
+        network,
+        **{_SYNC_BUFFERS: False},
+        init_sync=False,
+        gradient_as_bucket_view=True,
+        bucket_cap_mb=request.framework_options["bucket_cap_mb"],
+    )
 
 
 class BucketExchange(GradientExchange):

@@ -4,7 +4,6 @@ A model's own file has its network, its loss, and nothing else.
 """
 
 import contextlib
-import inspect
 
 import torch
 from torch import nn
@@ -12,16 +11,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dlperf_torch.worker import evidence, levers
 from dlperf_torch.worker.compilers import COMPILERS
-from dlperf_torch.worker.exchange import BucketExchange
+from dlperf_torch.worker.exchange import BucketExchange, wrap_network
 from dlperf_torch.worker.loading import GeneratorFeed, Loader
 from dlperf_torch.worker.master_weights import MasterWeights
 from dlperf_torch.worker.optimizers import LossScaler, optimizer
 from dlperf_torch.worker.precisions import PRECISIONS
 from dlperf_torch.worker.state import ReplicaState
-
-_KNOWN = inspect.signature(DistributedDataParallel).parameters
-# torch 2.11 knows only the second name, 2.13 warns of it.
-_SYNC_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _KNOWN else "broadcast_buffers"
 
 
 class TorchTrainer(ReplicaState):
@@ -41,25 +36,13 @@ class TorchTrainer(ReplicaState):
         self.network = self.network.to(self.device, memory_format=order).train()
         self.masters = MasterWeights(self.network, self.precision.weights)
         self.named = self.assigned = self.masters.named
-        self.replicated = self._wrap_network()
+        self.replicated = wrap_network(self.network, request) if runtime.syncs_gradients else self.network
         self.trained = self.compiler(self.replicated, request)
         self.criterion = self.compiler(self._fp32_loss, request)
         self.optimizer = optimizer(self.named, request)
         self.scaler = LossScaler(self.device, self.scales_loss)
         self.skipped = self.scaler.skipped
         self.image_layouts = set()
-
-    def _wrap_network(self):
-        """Return the network with gradients averaged over the replicas; batch norm's statistics stay their own."""
-        if not self.runtime.syncs_gradients:
-            return self.network
-        return DistributedDataParallel(
-            self.network,
-            **{_SYNC_BUFFERS: False},
-            init_sync=False,
-            gradient_as_bucket_view=True,
-            bucket_cap_mb=self.request.framework_options["bucket_cap_mb"],
-        )
 
     # Batches.
 
