@@ -175,10 +175,3 @@ def test_refusal_of_16_bit_types_matches_the_behavior():
     images = mge.Tensor(np.random.RandomState(0).standard_normal((2, 3, 8, 8)).astype(np.float32))
     pooled = F.max_pool2d(images.astype("float16"), 3, 2, 1).numpy()
     assert not np.isfinite(pooled).all()
-
-
-def test_precisions_match_the_declared_capabilities():
-    from dlperf_megengine.framework import MegEngine
-    from dlperf_megengine.worker.precisions import PRECISIONS
-
-    assert set(PRECISIONS) == MegEngine.capabilities.precisions

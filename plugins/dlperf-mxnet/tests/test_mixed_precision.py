@@ -56,10 +56,11 @@ def test_a_graph_trains_as_the_imperative_network_does():
 
 
 NO_BFLOAT16 = """
-from dlperf_mxnet.worker import mixed, precisions
+from dlperf_mxnet.precisions import PRECISIONS
+from dlperf_mxnet.worker import mixed
 from dlperf_sdk.worker.unsupported import Unsupported
 try:
-    mixed.switch_on(precisions.PRECISIONS["amp-bf16"])
+    mixed.switch_on(PRECISIONS["amp-bf16"])
 except Unsupported as refused:
     assert "AVX-512" in str(refused), refused
 else:

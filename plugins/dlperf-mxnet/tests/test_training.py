@@ -178,10 +178,3 @@ def test_loss_is_a_json_number(make_trainer):
     trainer = make_trainer("bert-base")
     loss = trainer.step(trainer.canonical_batch()).loss
     assert [type(value) for value in trainer.read_loss(loss)] == [float]
-
-
-def test_precisions_match_the_declared_capabilities():
-    from dlperf_mxnet.framework import MXNet
-    from dlperf_mxnet.worker.precisions import PRECISIONS
-
-    assert set(PRECISIONS) == MXNet.capabilities.precisions

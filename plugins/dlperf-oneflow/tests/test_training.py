@@ -195,10 +195,3 @@ def test_synthetic_batches_are_the_canonical_one(make_trainer, source):
     for batch in itertools.islice(trainer.batches(), 3):
         assert batch.keys() == expected.keys()
         assert all((batch[name].numpy() == value.numpy()).all() for name, value in expected.items())
-
-
-def test_precisions_match_the_declared_capabilities():
-    from dlperf_oneflow.framework import OneFlow
-    from dlperf_oneflow.worker.precisions import PRECISIONS
-
-    assert set(PRECISIONS) == OneFlow.capabilities.precisions

@@ -140,10 +140,3 @@ def test_out_of_memory_is_known(make_trainer):
     assert runtime.is_out_of_memory(MemoryError())
     assert runtime.is_out_of_memory(RuntimeError("ResourceExhaustedError: Fail to alloc memory"))
     assert not runtime.is_out_of_memory(ValueError("ResourceExhaustedError"))
-
-
-def test_precisions_match_the_declared_capabilities():
-    from dlperf_paddle.framework import Paddle
-    from dlperf_paddle.worker.precisions import PRECISIONS
-
-    assert set(PRECISIONS) == Paddle.capabilities.precisions

@@ -150,10 +150,3 @@ def test_out_of_memory_is_known(make_trainer):
     assert runtime.is_out_of_memory(tf.errors.ResourceExhaustedError(None, None, "OOM when allocating"))
     assert runtime.is_out_of_memory(MemoryError())
     assert not runtime.is_out_of_memory(ValueError("OOM"))
-
-
-def test_precisions_match_the_declared_capabilities():
-    from dlperf_tensorflow.framework import TensorFlow
-    from dlperf_tensorflow.worker.precisions import PRECISIONS
-
-    assert set(PRECISIONS) == TensorFlow.capabilities.precisions

@@ -305,10 +305,3 @@ def test_inductor_is_in_effect(make_trainer):
     assert compiled.observed()["compiler"] == "inductor"
     assert compiled.observed()["precision"] == "fp32"
     assert losses(compiled, 3) == pytest.approx(losses(eager, 3), rel=1e-5)
-
-
-def test_precisions_match_the_declared_capabilities():
-    from dlperf_torch.framework import Torch
-    from dlperf_torch.worker.precisions import PRECISIONS
-
-    assert set(PRECISIONS) == Torch.capabilities.precisions

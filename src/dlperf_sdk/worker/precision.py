@@ -5,11 +5,11 @@ from typing import Any, Iterable, Mapping, NamedTuple
 
 
 class Precision(NamedTuple):
-    """Data types that a precision's name stands for, in a framework's own objects."""
+    """Data types that a precision's name stands for, by names that all frameworks share: `float32`, `bfloat16`, …."""
 
-    weights: Any
+    weights: str
     """Data type of the weights of convolutions and linear layers."""
-    products: Any
+    products: str
     """Data type in which convolutions and matrix products are computed."""
     tf32: bool = False
     """True where float32 products may be rounded to TF32."""
@@ -17,7 +17,7 @@ class Precision(NamedTuple):
     @property
     def casts(self) -> bool:
         """True if weights are cast for each product, because they are stored in another type."""
-        return bool(self.weights != self.products)
+        return self.weights != self.products
 
 
 def name_precision(
@@ -27,7 +27,8 @@ def name_precision(
 
     Args:
         precisions: The framework's table: name → types.
-        weights: The types in which the weights of convolutions and linear layers are stored.
+        weights: The types in which the weights of convolutions and linear layers are stored: the framework's objects,
+            or their names.
         products: The types that convolutions and matrix products return.
         tf32: True if float32 products may be rounded to TF32.
 
@@ -37,11 +38,13 @@ def name_precision(
         `products` is empty.
     """
     names = {(known.weights, known.products, known.tf32): name for name, known in precisions.items()}
+    weight_names = {_type_name(dtype) for dtype in weights}
+    product_names = {_type_name(dtype) for dtype in products}
     return "+".join(
         sorted(
             {
-                names.get((weight, product, tf32), _type_name(product))
-                for weight, product in itertools.product(set(weights), set(products))
+                names.get((weight, product, tf32), product)
+                for weight, product in itertools.product(weight_names, product_names)
             }
         )
     )

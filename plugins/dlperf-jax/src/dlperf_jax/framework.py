@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from dlperf_jax.options import JaxOptions, explain_refused_option
+from dlperf_jax.precisions import PRECISIONS
+from dlperf_jax.processes import STRATEGIES
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
 from dlperf_sdk.spec.run_spec import RunSpec
 
@@ -30,9 +32,9 @@ class Jax(Framework):
     processes = "dlperf_jax.processes:processes"
     capabilities = Capabilities(
         devices={"cpu", "cuda"},
-        precisions={"fp32", "tf32", "amp-fp16", "amp-bf16", "fp16"},
+        precisions=PRECISIONS,
         compilers={"none"},
-        strategies={"all_reduce", "independent"},
+        strategies=STRATEGIES,
         layouts={"auto", "nhwc"},
         data={"synthetic", "synthetic-host", "images", "text"},
         parts={"communication"},

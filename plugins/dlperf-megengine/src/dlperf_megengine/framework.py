@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 
 from attrs import frozen
 
+from dlperf_megengine.precisions import PRECISIONS
+from dlperf_megengine.processes import STRATEGIES
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
 from dlperf_sdk.spec.fields import context, whole_number
 
@@ -57,9 +59,9 @@ class MegEngine(Framework):
     processes = "dlperf_megengine.processes:processes"
     capabilities = Capabilities(
         devices={"cpu", "cuda"},
-        precisions={"fp32"},
+        precisions=PRECISIONS,
         compilers={"none"},
-        strategies={"all_reduce", "independent"},
+        strategies=STRATEGIES,
         layouts={"auto", "nchw"},
         data={"synthetic", "synthetic-host", "images", "text"},
         accumulation=True,

@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 
 from attrs import frozen
 
+from dlperf_mxnet.precisions import PRECISIONS
+from dlperf_mxnet.processes import STRATEGIES
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework, explain_unused_nccl
 from dlperf_sdk.spec.fields import check_boolean, context, factor, whole_number
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -54,9 +56,9 @@ class MXNet(Framework):
     processes = "dlperf_mxnet.processes:processes"
     capabilities = Capabilities(
         devices={"cpu", "cuda"},
-        precisions={"fp32", "amp-fp16", "amp-bf16"},
+        precisions=PRECISIONS,
         compilers={"none", "graph"},
-        strategies={"all_reduce", "parameter_server", "independent"},
+        strategies=STRATEGIES,
         layouts={"auto", "nchw", "nhwc"},
         data={"synthetic", "synthetic-host", "images", "text"},
         accumulation=True,

@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 
 from attrs import frozen
 
+from dlperf_oneflow.precisions import PRECISIONS
+from dlperf_oneflow.processes import STRATEGIES
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
 from dlperf_sdk.spec.fields import context, whole_number
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -59,9 +61,9 @@ class OneFlow(Framework):
     processes = "dlperf_oneflow.processes:processes"
     capabilities = Capabilities(
         devices={"cpu", "cuda"},
-        precisions={"fp32"},
+        precisions=PRECISIONS,
         compilers={"none", "graph"},
-        strategies={"all_reduce", "independent"},
+        strategies=STRATEGIES,
         layouts={"auto", "nchw"},
         data={"synthetic", "synthetic-host", "images", "text"},
         accumulation=True,

@@ -11,6 +11,8 @@ from typing import Any, ClassVar
 
 from attrs import frozen
 
+from dlperf_paddle.precisions import PRECISIONS
+from dlperf_paddle.processes import STRATEGIES
 from dlperf_sdk.interfaces.framework import (
     Capabilities,
     EnvironmentSpec,
@@ -64,9 +66,9 @@ class Paddle(Framework):
     processes = "dlperf_paddle.processes:processes"
     capabilities = Capabilities(
         devices={"cpu", "cuda"},
-        precisions={"fp32", "tf32", "amp-fp16", "amp-bf16"},
+        precisions=PRECISIONS,
         compilers={"none", "graph", "cinn"},
-        strategies={"all_reduce", "independent"},
+        strategies=STRATEGIES,
         layouts={"auto", "nchw", "nhwc"},
         data={"synthetic", "synthetic-host", "images", "text"},
         accumulation=True,

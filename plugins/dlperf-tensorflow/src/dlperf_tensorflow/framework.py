@@ -12,7 +12,9 @@ from typing import Any, ClassVar
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_tensorflow import precisions
 from dlperf_tensorflow.options import TensorFlowOptions, explain_refused_option
+from dlperf_tensorflow.processes import STRATEGIES
 
 _PYTHON = ">=3.11,<3.14"
 _CPU = ("tensorflow-cpu==2.21.*", "numpy>=2.0")
@@ -31,9 +33,9 @@ class TensorFlow(Framework):
     processes = "dlperf_tensorflow.processes:processes"
     capabilities = Capabilities(
         devices={"cpu", "cuda"},
-        precisions={"fp32", "tf32", "amp-fp16", "amp-bf16", "fp16"},
+        precisions=precisions.PRECISIONS,
         compilers={"none", "xla"},
-        strategies={"all_reduce", "parameter_server_async", "independent"},
+        strategies=STRATEGIES,
         layouts={"auto", "nchw", "nhwc"},
         data={
             "synthetic",

@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_torch.options import TorchOptions, explain_refused_option
+from dlperf_torch.precisions import PRECISIONS
+from dlperf_torch.processes import STRATEGIES
 
 _PYTHON = ">=3.11,<3.14"
 _REQUIREMENTS = ("torch>=2.11,<2.14", "numpy>=2.0", "pillow>=11.0")
@@ -27,9 +29,9 @@ class Torch(Framework):
     processes = "dlperf_torch.processes:processes"
     capabilities = Capabilities(
         devices={"cpu", "cuda"},
-        precisions={"fp32", "tf32", "amp-fp16", "amp-bf16", "fp16"},
+        precisions=PRECISIONS,
         compilers={"none", "inductor"},
-        strategies={"all_reduce", "independent"},
+        strategies=STRATEGIES,
         layouts={"auto", "nchw", "nhwc"},
         data={
             "synthetic",

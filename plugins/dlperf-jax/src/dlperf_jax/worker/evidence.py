@@ -5,8 +5,6 @@ import contextlib
 import jax
 from jax import lax
 
-from dlperf_jax.worker.precisions import FLOAT32
-
 PRODUCTS = frozenset({"conv_general_dilated", "dot_general"})
 """Names of JAX's primitives for convolutions and matrix products."""
 
@@ -45,7 +43,7 @@ def allows_tf32(products, device):
     """
     exact = {lax.Precision.HIGHEST, (lax.Precision.HIGHEST, lax.Precision.HIGHEST)}
     return device == "cuda" and any(
-        operand.aval.dtype == FLOAT32 and product.params["precision"] not in exact
+        operand.aval.dtype == "float32" and product.params["precision"] not in exact
         for product in products
         for operand in product.invars
     )

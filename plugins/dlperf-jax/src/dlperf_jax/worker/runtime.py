@@ -11,9 +11,9 @@ from tempfile import TemporaryDirectory
 import jax
 import jaxlib
 
+from dlperf_jax.precisions import PRECISIONS
 from dlperf_jax.processes import STRATEGIES
 from dlperf_jax.worker import distributed
-from dlperf_jax.worker.precisions import FLOAT32, PRECISIONS
 from dlperf_jax.worker.replicas import Replicas
 from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.unsupported import Unsupported, look_up
@@ -47,7 +47,7 @@ class JaxRuntime(Runtime):
         count, patience = len(self.process.devices), int(max(self.request.deadlines.values()))
         jax.config.update("jax_platforms", self.request.device)
         jax.config.update("jax_compilation_cache_dir", _find_compilation_cache())
-        if self.precision.products == FLOAT32:
+        if self.precision.products == "float32":
             # Left alone, GPUs round the operands of float32 products to TF32.
             precision = "tensorfloat32" if self.precision.tf32 else "highest"
             jax.config.update("jax_default_matmul_precision", precision)
@@ -86,7 +86,7 @@ class JaxRuntime(Runtime):
                 "JAX %s finds %d of %d devices (CUDA_VISIBLE_DEVICES is %r)"
                 % (jax.__version__, len(devices), count, os.environ.get("CUDA_VISIBLE_DEVICES"))
             )
-        needs_ampere = self.precision.tf32 or self.precision.products == PRECISIONS["amp-bf16"].products
+        needs_ampere = self.precision.tf32 or self.precision.products == "bfloat16"
         if self.request.device == "cuda" and needs_ampere:
             for device in devices:
                 if float(device.compute_capability) < 8:

@@ -8,7 +8,6 @@ from functools import partial
 import jax
 import numpy as np
 
-from dlperf_jax.worker.precisions import FLOAT32
 from dlperf_jax.worker.replicas import COPIED, SPLIT
 from dlperf_jax.worker.scope import Scope
 from dlperf_sdk.worker.base_trainer import BaseTrainer
@@ -71,7 +70,7 @@ class ReplicaState(BaseTrainer):
             return scopes[0].statistics
 
         shapes = {
-            entry["name"]: jax.ShapeDtypeStruct(_turn_shape(entry["shape"]), FLOAT32)
+            entry["name"]: jax.ShapeDtypeStruct(_turn_shape(entry["shape"]), np.float32)
             for entry in self.request.parameters
         }
         statistics = jax.eval_shape(trace, shapes, self.host_batches()[0])

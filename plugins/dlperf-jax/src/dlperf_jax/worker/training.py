@@ -12,11 +12,11 @@ import numpy as np
 import optax
 from jax import lax
 
+from dlperf_jax.precisions import PRECISIONS
 from dlperf_jax.worker import evidence
 from dlperf_jax.worker.exchange import TreeExchange
 from dlperf_jax.worker.loading import Loader
 from dlperf_jax.worker.optimizers import LossScale, optimizer_for
-from dlperf_jax.worker.precisions import PRECISIONS
 from dlperf_jax.worker.replicas import COPIED, SPLIT
 from dlperf_jax.worker.scope import Scope
 from dlperf_jax.worker.state import STATE, ReplicaState

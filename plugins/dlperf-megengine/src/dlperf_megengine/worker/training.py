@@ -8,9 +8,9 @@ import numpy as np
 from megengine.autodiff import GradManager
 from megengine.optimizer import clip_grad_norm
 
+from dlperf_megengine.precisions import PRECISIONS
 from dlperf_megengine.worker import evidence, optimizers
 from dlperf_megengine.worker.loading import Loader
-from dlperf_megengine.worker.precisions import PRECISIONS
 from dlperf_megengine.worker.state import ReplicaState
 
 

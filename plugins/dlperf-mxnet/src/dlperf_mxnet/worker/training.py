@@ -8,13 +8,13 @@ import numpy as np
 from mxnet import autograd
 from mxnet.contrib import amp
 
+from dlperf_mxnet.precisions import PRECISIONS
 from dlperf_mxnet.worker import evidence, mixed
 from dlperf_mxnet.worker.compilers import COMPILERS
 from dlperf_mxnet.worker.images import load_images
 from dlperf_mxnet.worker.loading import Loader
 from dlperf_mxnet.worker.optimizers import clip, reset, update, updates_of
 from dlperf_mxnet.worker.parameters import configure, map_parameters
-from dlperf_mxnet.worker.precisions import PRECISIONS
 from dlperf_mxnet.worker.state import ReplicaState
 from dlperf_sdk.worker.sources import replace_sources
 

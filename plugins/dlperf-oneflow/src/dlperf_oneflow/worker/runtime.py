@@ -4,8 +4,8 @@ import os
 
 import oneflow as flow
 
+from dlperf_oneflow.precisions import PRECISIONS
 from dlperf_oneflow.processes import STRATEGIES
-from dlperf_oneflow.worker.precisions import PRECISIONS
 from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.unsupported import Unsupported, look_up
 

@@ -7,12 +7,12 @@ import numpy as np
 import oneflow as flow
 from oneflow.nn.parallel import DistributedDataParallel
 
+from dlperf_oneflow.precisions import PRECISIONS
 from dlperf_oneflow.worker import evidence
 from dlperf_oneflow.worker.compilers import COMPILERS
 from dlperf_oneflow.worker.graphs import EvidenceGraph, placement, spread, to_local
 from dlperf_oneflow.worker.loading import Loader
 from dlperf_oneflow.worker.optimizers import clip_, moments, optimizer
-from dlperf_oneflow.worker.precisions import PRECISIONS
 from dlperf_oneflow.worker.state import ReplicaState
 
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 import paddle
 import paddle.distributed as dist
 
+from dlperf_paddle.precisions import PRECISIONS
 from dlperf_paddle.processes import STRATEGIES
-from dlperf_paddle.worker.precisions import PRECISIONS
 from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.unsupported import Unsupported, look_up
 

@@ -9,11 +9,11 @@ import itertools
 import paddle
 from paddle import nn
 
+from dlperf_paddle.precisions import PRECISIONS
 from dlperf_paddle.worker import evidence
 from dlperf_paddle.worker.compilers import COMPILERS
 from dlperf_paddle.worker.loading import Loader
 from dlperf_paddle.worker.optimizers import optimizer, rounding_of_adamw
-from dlperf_paddle.worker.precisions import PRECISIONS
 from dlperf_paddle.worker.state import ReplicaState
 
 

@@ -6,9 +6,9 @@ import tensorflow as tf
 
 from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.unsupported import Unsupported, look_up
+from dlperf_tensorflow.precisions import PRECISIONS
 from dlperf_tensorflow.processes import STRATEGIES
 from dlperf_tensorflow.worker import asynchronous
-from dlperf_tensorflow.worker.precisions import PRECISIONS
 
 
 class TensorFlowRuntime(Runtime):
@@ -61,7 +61,7 @@ class TensorFlowRuntime(Runtime):
             self.strategy, self.coordinator = asynchronous.join()
         else:
             self.strategy = self._strategy(devices)
-        if request.device == "cpu" and self.precision.products == tf.bfloat16 and request.compiler != "xla":
+        if request.device == "cpu" and self.precision.products == "bfloat16" and request.compiler != "xla":
             _must_round()
         tf.random.set_seed(request.seed + self.replica)
 
@@ -104,7 +104,7 @@ class TensorFlowRuntime(Runtime):
         for device in gpus[:count]:
             details = tf.config.experimental.get_device_details(device)
             capability = details.get("compute_capability", (0, 0))
-            if capability < (8, 0) and (self.precision.tf32 or self.precision.products == tf.bfloat16):
+            if capability < (8, 0) and (self.precision.tf32 or self.precision.products == "bfloat16"):
                 raise Unsupported(
                     "%s has compute capability %d.%d; %s needs 8.0 (Ampere) or later"
                     % (details.get("device_name"), *capability, self.request.precision)

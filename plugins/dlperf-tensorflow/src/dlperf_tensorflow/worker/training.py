@@ -12,6 +12,7 @@ from functools import partial
 import tensorflow as tf
 
 from dlperf_sdk.worker.sources import replace_sources
+from dlperf_tensorflow.precisions import PRECISIONS
 from dlperf_tensorflow.worker import evidence
 from dlperf_tensorflow.worker.asynchronous import Scheduled, place_beside
 from dlperf_tensorflow.worker.compilers import COMPILERS
@@ -20,7 +21,6 @@ from dlperf_tensorflow.worker.gradients import accumulate, split
 from dlperf_tensorflow.worker.images import load_images
 from dlperf_tensorflow.worker.loading import GeneratorFeed, Loader
 from dlperf_tensorflow.worker.optimizers import ConstantScale, DynamicScale, optimizer_for
-from dlperf_tensorflow.worker.precisions import PRECISIONS
 from dlperf_tensorflow.worker.state import ReplicaState
 from dlperf_tensorflow.worker.synchronous import MirroredReplicas
 from dlperf_tensorflow.worker.text import load_text
@@ -39,9 +39,9 @@ class TensorFlowTrainer(ReplicaState):
 
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
-        self.strategy, self.dtype = runtime.strategy, self.precision.products
+        self.strategy, self.dtype = runtime.strategy, tf.as_dtype(self.precision.products)
         with self.strategy.scope():
-            dtype = self.precision.weights
+            dtype = tf.as_dtype(self.precision.weights)
             self.weights = Weights(request.parameters, self.strategy, self.layout.upper(), dtype)
             self.network = self.build(request.model_options)
             self.plain = self.network if dtype == tf.float32 else self.build(request.model_options)

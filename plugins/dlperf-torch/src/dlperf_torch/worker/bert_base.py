@@ -161,7 +161,7 @@ class BertBaseTrainer(TorchTrainer):
         levers.probe_attention(
             chosen["attention"],
             self.device,
-            self.precision.products,
+            self.dtype,
             options["heads"],
             options["sequence_length"],
             options["hidden_size"] // options["heads"],

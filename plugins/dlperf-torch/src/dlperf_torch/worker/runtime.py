@@ -11,8 +11,8 @@ import torch.distributed as dist
 from dlperf_sdk.worker import lifetime
 from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.unsupported import Unsupported, look_up
+from dlperf_torch.precisions import PRECISIONS
 from dlperf_torch.processes import STRATEGIES
-from dlperf_torch.worker.precisions import PRECISIONS
 
 # What torch and the libraries below it say when memory runs out and they have no exception of its own for it.
 _OUT_OF_MEMORY = (
@@ -91,7 +91,7 @@ class TorchRuntime(Runtime):
             )
         torch.cuda.set_device(self.device)
         capability = torch.cuda.get_device_capability(self.device)
-        if capability < (8, 0) and (self.precision.tf32 or self.precision.products == torch.bfloat16):
+        if capability < (8, 0) and (self.precision.tf32 or self.precision.products == "bfloat16"):
             raise Unsupported(
                 "%s has compute capability %d.%d; %s needs 8.0 (Ampere) or later"
                 % (torch.cuda.get_device_name(self.device), *capability, self.request.precision)

@@ -9,13 +9,13 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from dlperf_torch.precisions import PRECISIONS
 from dlperf_torch.worker import evidence, levers
 from dlperf_torch.worker.compilers import COMPILERS
 from dlperf_torch.worker.exchange import BucketExchange, wrap_network
 from dlperf_torch.worker.loading import GeneratorFeed, Loader
 from dlperf_torch.worker.master_weights import MasterWeights
 from dlperf_torch.worker.optimizers import LossScaler, optimizer
-from dlperf_torch.worker.precisions import PRECISIONS
 from dlperf_torch.worker.state import ReplicaState
 
 
@@ -28,13 +28,13 @@ class TorchTrainer(ReplicaState):
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
         levers.check(request)
-        self.device = runtime.device
+        self.device, self.dtype = runtime.device, getattr(torch, self.precision.products)
         self.channels_last = self.layout == "nhwc"
         self.network = self.build(request.model_options)
         self.load_canonical_weights(dict(self.network.named_parameters()))
         order = torch.channels_last if self.channels_last else torch.preserve_format
         self.network = self.network.to(self.device, memory_format=order).train()
-        self.masters = MasterWeights(self.network, self.precision.weights)
+        self.masters = MasterWeights(self.network, getattr(torch, self.precision.weights))
         self.named = self.assigned = self.masters.named
         self.replicated = wrap_network(self.network, request) if runtime.syncs_gradients else self.network
         self.trained = self.compiler(self.replicated, request)
@@ -85,7 +85,7 @@ class TorchTrainer(ReplicaState):
 
     def autocast(self):
         """Return the context in which convolutions and matrix products are computed in the precision's type."""
-        return torch.autocast(self.device.type, dtype=self.precision.products, enabled=self.precision.casts)
+        return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.precision.casts)
 
     def scale_loss(self, loss):
         """Return the loss times the loss scale; return it unchanged if the precision needs none."""
