@@ -1,10 +1,12 @@
 """Prepared data as batches: the samples of a replica and their order, and the interface of a framework's loaders."""
 
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+import functools
+import os
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy
 
-from dlperf_sdk.worker import data
+from dlperf_sdk.worker import data, lifetime
 from dlperf_sdk.worker.interface import InputCounts
 from dlperf_sdk.worker.request import Request
 
@@ -71,6 +73,15 @@ class TokenArrays(Dataset):
         """Return the rows of the samples of `keys` for each input, converted to the input's dtype."""
         samples = [sample for _, sample in keys]
         return {name: self.arrays[name][samples].astype(dtype) for name, dtype in self.dtypes.items()}
+
+
+def tie_to_this_process() -> Callable[[int], None]:
+    """Return a function for a loader process to call at its start, with its number: it then ends with this process."""
+    return functools.partial(_die_with, os.getpid())
+
+
+def _die_with(parent: int, loader: int) -> None:
+    lifetime.die_with(parent)
 
 
 class Draws:

@@ -3,13 +3,10 @@
 They return NumPy arrays, not tensors: OneFlow's threads do not exist in a forked process.
 """
 
-import functools
-import os
-
 import oneflow as flow
 from oneflow.utils.data import DataLoader
 
-from dlperf_sdk.worker import lifetime, loading
+from dlperf_sdk.worker import loading
 
 
 class Loader(loading.Loader):
@@ -24,15 +21,10 @@ class Loader(loading.Loader):
             num_workers=self.workers,
             prefetch_factor=loading.PREFETCH,
             collate_fn=_collate_unchanged,
-            worker_init_fn=functools.partial(_begin, os.getpid()),
+            worker_init_fn=loading.tie_to_this_process(),
             generator=flow.Generator(),
         )
 
 
 def _collate_unchanged(batch):
     return batch
-
-
-def _begin(parent, loader):
-    """Begin a loader process."""
-    lifetime.die_with(parent)

@@ -1,12 +1,9 @@
 """Paddle's own DataLoader: loaders are processes, and it puts batches on the device."""
 
-import functools
-import os
-
 import numpy as np
 import paddle
 
-from dlperf_sdk.worker import lifetime, loading
+from dlperf_sdk.worker import loading
 from dlperf_sdk.worker.data import DataError
 
 _ERROR = "error"
@@ -26,7 +23,7 @@ class Loader(loading.Loader):
             collate_fn=_collate,
             num_workers=self.workers,
             prefetch_factor=loading.PREFETCH,
-            worker_init_fn=functools.partial(_begin, os.getpid()),
+            worker_init_fn=loading.tie_to_this_process(),
         )
 
     def __next__(self):
@@ -64,8 +61,3 @@ def _collate(items):
     """Return the one batch, or the text of its error: only arrays come from a loader."""
     (batch,) = items
     return {_ERROR: np.frombuffer(str(batch).encode(), np.uint8)} if isinstance(batch, DataError) else batch
-
-
-def _begin(parent, loader):
-    """Begin a loader process."""
-    lifetime.die_with(parent)

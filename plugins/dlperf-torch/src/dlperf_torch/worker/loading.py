@@ -2,13 +2,12 @@
 
 import atexit
 import functools
-import os
 import weakref
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset, default_convert
 
-from dlperf_sdk.worker import lifetime, loading, python_dataset
+from dlperf_sdk.worker import loading, python_dataset
 from dlperf_sdk.worker.batch_accounting import label_of
 
 
@@ -59,7 +58,7 @@ def _start(feed, dataset, sampler, request):
         pin_memory=request.device == "cuda",
         # Not "spawn": this program is a zip archive, which a new interpreter cannot import as main.
         multiprocessing_context="fork",
-        worker_init_fn=functools.partial(_begin, os.getpid()),
+        worker_init_fn=loading.tie_to_this_process(),
         # Without it, a number would come from torch's own generator, and move dropout with the source.
         generator=torch.Generator().manual_seed(request.seed),
     )
@@ -80,8 +79,3 @@ def _end(loader):
     """Close the loader, if it is still there: then torch ends its processes, and waits for them."""
     if loader() is not None:
         loader().close()
-
-
-def _begin(parent, loader):
-    """Begin a loader process; torch has set its threads to one by then."""
-    lifetime.die_with(parent)
