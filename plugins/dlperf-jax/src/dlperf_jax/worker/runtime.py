@@ -15,6 +15,7 @@ from dlperf_jax.precisions import PRECISIONS
 from dlperf_jax.processes import STRATEGIES
 from dlperf_jax.worker import distributed
 from dlperf_jax.worker.replicas import Replicas
+from dlperf_sdk.worker.gpu.requirements import require_capability
 from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.unsupported import Unsupported, look_up
 
@@ -86,14 +87,10 @@ class JaxRuntime(Runtime):
                 "JAX %s finds %d of %d devices (CUDA_VISIBLE_DEVICES is %r)"
                 % (jax.__version__, len(devices), count, os.environ.get("CUDA_VISIBLE_DEVICES"))
             )
-        needs_ampere = self.precision.tf32 or self.precision.products == "bfloat16"
-        if self.request.device == "cuda" and needs_ampere:
+        if self.request.device == "cuda":
             for device in devices:
-                if float(device.compute_capability) < 8:
-                    raise Unsupported(
-                        "%s has compute capability %s; %s needs 8.0 (Ampere) or later"
-                        % (device.device_kind, device.compute_capability, self.request.precision)
-                    )
+                capability = tuple(map(int, device.compute_capability.split(".")))
+                require_capability(device.device_kind, capability, self.precision)
 
     def synchronize(self):
         """Wait until the newest step has finished, its update included."""

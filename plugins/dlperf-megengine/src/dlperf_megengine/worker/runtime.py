@@ -6,8 +6,8 @@ import megengine as mge
 
 from dlperf_megengine.processes import STRATEGIES
 from dlperf_megengine.worker.exchange import EXCHANGES
+from dlperf_sdk.worker.gpu.requirements import require_gpus
 from dlperf_sdk.worker.interface import Runtime
-from dlperf_sdk.worker.unsupported import Unsupported
 
 _OUT_OF_MEMORY = (
     "out of memory",
@@ -44,11 +44,8 @@ class MegEngineRuntime(Runtime):
             Unsupported: no usable GPU is found.
         """
         request = self.request
-        if request.device == "cuda" and not mge.is_cuda_available():
-            raise Unsupported(
-                "MegEngine %s finds no usable GPU (CUDA_VISIBLE_DEVICES is %r); check the driver with nvidia-smi, or "
-                "run with --device cpu" % (mge.__version__, os.environ.get("CUDA_VISIBLE_DEVICES"))
-            )
+        if request.device == "cuda":
+            require_gpus("MegEngine %s" % mge.__version__, int(mge.is_cuda_available()))
         # No TF32, whatever a library's default is: cuBLAS and cuDNN read it when the first operator needs them.
         os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
         mge.set_default_device(self.device)

@@ -5,8 +5,8 @@ import os
 import mxnet as mx
 
 from dlperf_mxnet.processes import STRATEGIES
+from dlperf_sdk.worker.gpu.requirements import require_gpus
 from dlperf_sdk.worker.interface import Runtime
-from dlperf_sdk.worker.unsupported import Unsupported
 
 _OUT_OF_MEMORY = ("Failed to allocate CPU Memory", "cudaMalloc retry failed: out of memory", "std::bad_alloc")
 """Parts of MXNet's messages when memory runs out; it has no type of exception for that."""
@@ -36,17 +36,8 @@ class MXNetRuntime(Runtime):
             Unsupported: there are fewer usable GPUs than the process needs.
         """
         request = self.request
-        if request.device == "cuda" and mx.context.num_gpus() < len(self.contexts):
-            raise Unsupported(
-                "MXNet %s finds %d usable GPUs where %d are needed (CUDA_VISIBLE_DEVICES is %r); check the driver "
-                "with nvidia-smi, or run with --device cpu"
-                % (
-                    mx.__version__,
-                    mx.context.num_gpus(),
-                    len(self.contexts),
-                    os.environ.get("CUDA_VISIBLE_DEVICES"),
-                )
-            )
+        if request.device == "cuda":
+            require_gpus("MXNet %s" % mx.__version__, mx.context.num_gpus(), len(self.contexts))
         # No TF32, whatever a library's default is: cuBLAS and cuDNN read it when the first operator needs them.
         os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
         self.seed()

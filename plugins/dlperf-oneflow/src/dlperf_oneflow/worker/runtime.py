@@ -6,6 +6,7 @@ import oneflow as flow
 
 from dlperf_oneflow.precisions import PRECISIONS
 from dlperf_oneflow.processes import STRATEGIES
+from dlperf_sdk.worker.gpu.requirements import require_gpus
 from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.unsupported import Unsupported, look_up
 
@@ -35,11 +36,8 @@ class OneFlowRuntime(Runtime):
         """
         request = self.request
         precision = look_up("precision", request.precision, PRECISIONS)
-        if request.device == "cuda" and not flow.cuda.is_available():
-            raise Unsupported(
-                "OneFlow %s finds no usable GPU (CUDA_VISIBLE_DEVICES is %r); check the driver with nvidia-smi, or "
-                "run with --device cpu" % (flow.__version__, os.environ.get("CUDA_VISIBLE_DEVICES"))
-            )
+        if request.device == "cuda":
+            require_gpus("OneFlow %s" % flow.__version__, int(flow.cuda.is_available()))
         if self.syncs_gradients and flow.env.get_world_size() != self.cluster.world_size:
             raise Unsupported(
                 "OneFlow sees %d processes where %d should meet; it reads WORLD_SIZE and the like when it is imported"

@@ -8,6 +8,7 @@ import paddle.distributed as dist
 
 from dlperf_paddle.precisions import PRECISIONS
 from dlperf_paddle.processes import STRATEGIES
+from dlperf_sdk.worker.gpu.requirements import require_capability, require_gpus
 from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.unsupported import Unsupported, look_up
 
@@ -49,23 +50,14 @@ class PaddleRuntime(Runtime):
         return True
 
     def _take_gpu(self):
-        if not paddle.device.is_compiled_with_cuda() or paddle.device.cuda.device_count() < 1:
-            raise Unsupported(
-                "Paddle %s finds no usable GPU (built for CUDA: %s, CUDA_VISIBLE_DEVICES is %r); check the "
-                "driver with nvidia-smi, or run with --device cpu"
-                % (
-                    paddle.__version__,
-                    paddle.device.is_compiled_with_cuda(),
-                    os.environ.get("CUDA_VISIBLE_DEVICES"),
-                )
-            )
+        has_cuda = paddle.device.is_compiled_with_cuda()
+        require_gpus(
+            "Paddle %s (built for CUDA: %s)" % (paddle.__version__, has_cuda),
+            paddle.device.cuda.device_count() if has_cuda else 0,
+        )
         paddle.device.set_device("gpu:0")
         capability = paddle.device.cuda.get_device_capability()
-        if capability < (8, 0) and (self.precision.tf32 or self.precision.products == "bfloat16"):
-            raise Unsupported(
-                "%s has compute capability %d.%d; %s needs 8.0 (Ampere) or later"
-                % (paddle.device.cuda.get_device_name(), *capability, self.request.precision)
-            )
+        require_capability(paddle.device.cuda.get_device_name(), capability, self.precision)
         set_tf32(self.precision.tf32)
 
     def synchronize(self):

@@ -4,6 +4,7 @@ import os
 
 import tensorflow as tf
 
+from dlperf_sdk.worker.gpu.requirements import require_capability, require_gpus
 from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.unsupported import Unsupported, look_up
 from dlperf_tensorflow.precisions import PRECISIONS
@@ -89,26 +90,12 @@ class TensorFlowRuntime(Runtime):
 
     def _take_gpus(self, count):
         gpus = tf.config.list_physical_devices("GPU")
-        if len(gpus) < count:
-            raise Unsupported(
-                "TensorFlow %s finds %d of %d GPUs (built for CUDA: %s, CUDA_VISIBLE_DEVICES is %r); check the "
-                "driver with nvidia-smi, or run with --device cpu"
-                % (
-                    tf.__version__,
-                    len(gpus),
-                    count,
-                    tf.test.is_built_with_cuda(),
-                    os.environ.get("CUDA_VISIBLE_DEVICES"),
-                )
-            )
+        framework = "TensorFlow %s (built for CUDA: %s)" % (tf.__version__, tf.test.is_built_with_cuda())
+        require_gpus(framework, len(gpus), count)
         for device in gpus[:count]:
             details = tf.config.experimental.get_device_details(device)
             capability = details.get("compute_capability", (0, 0))
-            if capability < (8, 0) and (self.precision.tf32 or self.precision.products == "bfloat16"):
-                raise Unsupported(
-                    "%s has compute capability %d.%d; %s needs 8.0 (Ampere) or later"
-                    % (details.get("device_name"), *capability, self.request.precision)
-                )
+            require_capability(details.get("device_name"), capability, self.precision)
         return ["GPU:%d" % i for i in range(count)]
 
     def synchronize(self):

@@ -9,8 +9,9 @@ import torch
 import torch.distributed as dist
 
 from dlperf_sdk.worker import lifetime
+from dlperf_sdk.worker.gpu.requirements import require_capability, require_gpus
 from dlperf_sdk.worker.interface import Runtime
-from dlperf_sdk.worker.unsupported import Unsupported, look_up
+from dlperf_sdk.worker.unsupported import look_up
 from dlperf_torch.precisions import PRECISIONS
 from dlperf_torch.processes import STRATEGIES
 
@@ -83,19 +84,11 @@ class TorchRuntime(Runtime):
         return True
 
     def _take_gpu(self):
-        if not torch.cuda.is_available():
-            raise Unsupported(
-                "torch %s finds no usable GPU (built for CUDA %s, CUDA_VISIBLE_DEVICES is %r); check the "
-                "driver with nvidia-smi, or run with --device cpu"
-                % (torch.__version__, torch.version.cuda, os.environ.get("CUDA_VISIBLE_DEVICES"))
-            )
+        framework = "torch %s (built for CUDA %s)" % (torch.__version__, torch.version.cuda)
+        require_gpus(framework, int(torch.cuda.is_available()))
         torch.cuda.set_device(self.device)
         capability = torch.cuda.get_device_capability(self.device)
-        if capability < (8, 0) and (self.precision.tf32 or self.precision.products == "bfloat16"):
-            raise Unsupported(
-                "%s has compute capability %d.%d; %s needs 8.0 (Ampere) or later"
-                % (torch.cuda.get_device_name(self.device), *capability, self.request.precision)
-            )
+        require_capability(torch.cuda.get_device_name(self.device), capability, self.precision)
         torch.backends.cudnn.benchmark = self.request.framework_options["cudnn_benchmark"]
         torch.backends.cudnn.benchmark_limit = self.request.framework_options["cudnn_benchmark_limit"]
 
