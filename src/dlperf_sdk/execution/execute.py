@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dlperf_sdk.errors import StoreError
 from dlperf_sdk.execution.case import Case
-from dlperf_sdk.results.result import Environment, Result
+from dlperf_sdk.results.result import Result
 
 
-def execute(case: Case, *, environment_from: Environment | None = None, trace: bool = False) -> Result:
-    """Prepare, measure and conclude a case that has begun, and return its result.
+def execute(case: Case, *steps: Callable[[], None]) -> Result:
+    """Take a case that has begun through its steps, conclude it, and return its result.
 
     Whatever makes the case fail is in the result's `failure`. If the store fails on the way, that is the case's
     failure, and the result with everything measured is returned without being written.
 
     Args:
         case: The case, as `Case.begin` returned it.
-        environment_from: The environment of an earlier result, to be rebuilt from its lock; None for the case's own.
-        trace: True to take an extra attempt under the framework's profiler.
+        steps: The case's methods to call, in order, such as `case.prepare` and `case.measure`.
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed. All processes have ended, and the result is in the store.
@@ -26,10 +27,8 @@ def execute(case: Case, *, environment_from: Environment | None = None, trace: b
     """
     interrupted = False
     try:
-        case.prepare(environment_from)
-        case.measure()
-        if trace:
-            case.trace()
+        for step in steps:
+            step()
     except KeyboardInterrupt:
         interrupted = True
     except StoreError as error:
