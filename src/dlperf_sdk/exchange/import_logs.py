@@ -117,7 +117,7 @@ def import_logs(
             "how": reading.estimator_description,
         }
         cases.setdefault(json.dumps(known, sort_keys=True), []).append(log)
-    return tuple(_result(reader, logs, stated) for logs in cases.values())
+    return tuple(_result(reader, logs, stated, registry) for logs in cases.values())
 
 
 def _read(importer: Importer, path: Path, stated: Mapping[str, Any], registry: Registry) -> _ImportedLog:
@@ -147,7 +147,9 @@ def _check_given(importer: Importer, stated: Mapping[str, Any]) -> dict[str, Any
     return {**stated, **topology}
 
 
-def _result(importer: Importer, logs: Sequence[_ImportedLog], stated: Mapping[str, Any]) -> Result:
+def _result(
+    importer: Importer, logs: Sequence[_ImportedLog], stated: Mapping[str, Any], registry: Registry
+) -> Result:
     first = logs[0].reading
     known = {**first.facts, **stated}
     for name in _NEEDED:
@@ -158,7 +160,8 @@ def _result(importer: Importer, logs: Sequence[_ImportedLog], stated: Mapping[st
     protocol = {name: known[name] for name in ("warmup", "steps") if name in known}
     spec = RunSpec(**{name: known[name] for name in _SPEC if name in known}, **protocol, repeats=len(logs))
     known["topology"] = str(spec.topology)
-    unit = "seq/s" if spec.model.startswith("bert") else "img/s"
+    is_installed = spec.model in registry.names("models")
+    unit = registry.model(spec.model).unit if is_installed else importer.unit
     rates = [log.reading.throughput for log in logs]
     note = f"imported, {first.estimator}: {first.estimator_description}"
     modified = [datetime.fromtimestamp(log.modified, UTC) for log in logs]

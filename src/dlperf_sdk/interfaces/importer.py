@@ -116,6 +116,8 @@ class Importer(ABC):
     """The name used for selection; the entry point carries the same."""
     version: ClassVar[str]
     """Version of the reading rules, increased when a log is read differently. Every imported result states it."""
+    unit: ClassVar[str] = "samples/s"
+    """Unit of the throughput of models that are not installed; an installed one has its own."""
     has_window: ClassVar[bool] = False
     """True if the importer measures over a window of steps, which the facts `warmup` and `steps` choose."""
 

@@ -41,6 +41,7 @@ class TfCnnBenchmarks(Importer):
 
     name = "tf-cnn-benchmarks"
     version = "2"
+    unit = "img/s"
 
     def read(self, log: Log, stated: Mapping[str, Any]) -> Reading:
         """Return the total throughput of one training run, and the facts in the header; `stated` is not used.
