@@ -764,6 +764,18 @@ def test_every_preset_can_be_read():
         file.load_campaign("smoke")
 
 
+def test_the_preset_smoke_has_every_framework_of_this_project():
+    """The frameworks that train both models of the core."""
+    registry = Registry()
+    models = ("resnet50", "bert-base")
+    expected = {
+        name
+        for name in registry.names("frameworks")
+        if all(registry.trainer(registry.framework(name), registry.model(model)) for model in models)
+    }
+    assert {item.framework for item in specs(file.load_campaign("preset:smoke"))} == expected
+
+
 def test_the_preset_smoke_is_minutes():
     for item in specs(file.load_campaign("preset:smoke")):
         protocol = item.resolved_protocol()

@@ -50,7 +50,7 @@ _PHRASES = (
     "can't start new thread",  # its stack is memory as well
     "pthread_create failed",
     "resource temporarily unavailable",  # the C library's EAGAIN, where a thread cannot be started
-    "allocate failed",  # OneFlow's threads, which end the process with it
+    "allocate failed",  # a framework's own thread, which ends the process with it
 )
 
 

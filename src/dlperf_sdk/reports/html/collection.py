@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from attrs import evolve
 
@@ -26,6 +27,7 @@ from dlperf_sdk.reports.html.page import Item, Page, Section, Sortable, Tile
 from dlperf_sdk.reports.html.summary import fastest_tiles, join_names
 from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import format_fact, merge, workloads
+from dlperf_sdk.spec.data_source import DATA_SOURCES
 
 
 def page(collection: Collection) -> Page:
@@ -106,9 +108,12 @@ def _tiles_without_ranking(measured: Sequence[Case]) -> tuple[Tile, ...]:
         (worst, slow), (best, fast) = min(scaled, key=_first), max(scaled, key=_first)
         text = f"Of perfect scaling. The worst: {_describe(slow)}; the best: {_describe(fast)}."
         tiles.append(Tile(f"Efficiency on {largest}", f"{worst:.1%} to {best:.1%}", text, section="Scaling"))
-    try:
-        pairs = effect(on_largest, factor="data", levels=("images", "synthetic")).pairs
-    except AnalysisError:
+    pairs = []
+    for source in DATA_SOURCES:
+        if source.takes_folder:
+            with suppress(AnalysisError):
+                pairs += effect(on_largest, factor="data", levels=(source.name, DATA_SOURCES.default)).pairs
+    if not pairs:
         return tuple(tiles)
     low, high = min(pairs, key=lambda pair: pair.ratio), max(pairs, key=lambda pair: pair.ratio)
     text = (
