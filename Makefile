@@ -123,7 +123,7 @@ test-frameworks: $(FRAMEWORKS:%=test-%) test-together
 
 # Reports in a real browser, which is installed the first time. Where that fails the tests are skipped by name.
 test-report: .venv/browser
-	$(PYTEST) --numprocesses 2 -m browser tests/reports/test_html_browser.py tests/reports/test_site_browser.py
+	$(PYTEST) --numprocesses 2 -m browser tests/reports/html/test_html_browser.py tests/reports/html/test_site_browser.py
 
 .venv/browser: $(READY) scripts/browser.py
 	$(BIN)/pip install --quiet --editable '.[browser]'

@@ -113,15 +113,14 @@ def test_the_root_holds_few_modules() -> None:
 
 
 def test_test_modules_are_named_after_what_they_test() -> None:
-    """Its name begins with that of a module in the mirrored folder or below, or with that of the package."""
+    """Its name begins with that of a module or a package in the mirrored folder, or with that of the folder itself."""
     misnamed = []
     for path in TESTS.rglob("test_*.py"):
         place = path.relative_to(TESTS)
         if place.parts[0] not in NOT_MIRRORED and place.as_posix() not in OF_SEVERAL_PACKAGES:
             package = PACKAGE / place.parent
-            names = {
-                file.parent.name if file.stem == "__init__" else file.stem for file in package.rglob("*.py")
-            }
+            packages = (file.parent.name for file in package.glob("*/__init__.py"))
+            names = {package.name, *packages, *(file.stem for file in package.glob("*.py"))}
             if not any(
                 path.stem == f"test_{name}" or path.stem.startswith(f"test_{name}_") for name in names
             ):

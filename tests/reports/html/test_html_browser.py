@@ -17,7 +17,7 @@ from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports import html
 
 pytestmark = pytest.mark.browser
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 REPORTS = ("campaign", "dlperf-v1.0", "tf-cnn-2017")
 COLLECTIONS = (*REPORTS[1:], "tensorpack")
 PHONE = {"width": 360, "height": 740}
