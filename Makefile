@@ -54,9 +54,11 @@ $(READY): pyproject.toml $(PLUGINS:%=%/pyproject.toml)
 	touch $@
 
 # The documentation site, in build/docs. Warnings and broken internal links are errors. It also writes the pages that are
-# generated and committed: CI fails where `git diff --exit-code docs` shows a difference.
+# generated and committed: CI fails where `git diff --exit-code` shows a difference.
 docs: $(READY) $(DOCS)/ready
 	$(BIN)/python scripts/published_documents.py
+	$(BIN)/python scripts/faults_document.py
+	$(BIN)/python scripts/parity_document.py
 	$(DOCS)/bin/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env docs build/docs
 
 # The generator has an environment of its own, so that `make setup` does not install it.

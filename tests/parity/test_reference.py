@@ -1,9 +1,8 @@
-"""The references that ship: whole, apart from every known mistake, and what the document says of them."""
+"""The references that ship: whole, and apart from every known mistake."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -141,20 +140,6 @@ def document(rank: int, one: Trajectory, wrong: Trajectory | None = None) -> dic
     head = {"schema_version": "1.0", "status": "ok", "failure": None, "request": "r", "attempt": 1, "node": 0}
     rest = {"skipped_steps": 0, "facts": {}, "observed": {}}
     return {**head, "rank": rank, "replicas": [follower], **rest}
-
-
-def test_documents_match_the_references(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(root / "scripts"))
-    sys.modules.pop("parity_document", None)
-    import parity_document
-
-    documents = parity_document.documents()
-    assert root / "docs" / "explanation" / "parity.md" in documents
-    for path, models in documents.items():
-        written = path.read_text(encoding="utf-8")
-        assert written.endswith(f"{parity_document.MARK}\n\n{parity_document.tables(models)}"), (
-            f"{path} differs from the references: run scripts/parity_document.py"
-        )
 
 
 def test_references_are_small_enough_to_ship() -> None:
