@@ -9,7 +9,7 @@ from attrs import evolve
 
 import dlperf_sdk
 from dlperf_sdk.analysis.case import Case, cases
-from dlperf_sdk.analysis.effects import effect
+from dlperf_sdk.analysis.effects import Pair, effect
 from dlperf_sdk.analysis.ranking import Ranking, rankings
 from dlperf_sdk.analysis.scaling import efficiency, speedup
 from dlperf_sdk.errors import AnalysisError
@@ -108,7 +108,7 @@ def _tiles_without_ranking(measured: Sequence[Case]) -> tuple[Tile, ...]:
         (worst, slow), (best, fast) = min(scaled, key=_first), max(scaled, key=_first)
         text = f"Of perfect scaling. The worst: {_describe(slow)}; the best: {_describe(fast)}."
         tiles.append(Tile(f"Efficiency on {largest}", f"{worst:.1%} to {best:.1%}", text, section="Scaling"))
-    pairs = []
+    pairs: list[Pair] = []
     for source in DATA_SOURCES:
         if source.takes_folder:
             with suppress(AnalysisError):
