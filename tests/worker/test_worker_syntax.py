@@ -25,14 +25,14 @@ PLUGINS = sorted(
     for path in ROOT.glob(f"{place}/*/src/*")
     if path.is_dir()
 )
+OF_BOTH_HALVES = ("__init__.py", "precisions.py", "processes.py")
 WORKER_HALVES = sorted(
     path
     for plugin in PLUGINS
     for path in [
         *plugin.glob("worker.py"),
         *plugin.glob("worker/**/*.py"),
-        *plugin.glob("processes.py"),
-        plugin / "__init__.py",
+        *(plugin / name for name in OF_BOTH_HALVES),
     ]
     if path.exists()
 )
@@ -117,8 +117,8 @@ def oldest(name):
 def test_worker_halves_use_syntax_of_their_environments(path):
     plugin = next(parent for parent in path.parents if parent in PLUGINS)
     name = framework_of(path, plugin)
-    both = path.name in ("processes.py", "__init__.py") and path.parent == plugin
-    # Both halves call processes(): also an agent does, with whatever Python its node has.
+    both = path.name in OF_BOTH_HALVES and path.parent == plugin
+    # An agent imports these as well, with whatever Python its node has.
     ast.parse(path.read_text(encoding="utf-8"), named(path), feature_version=(3, 7 if both else oldest(name)))
     own = ("dlperf_sdk.worker", plugin.name, f"dlperf_{name}.worker") + (
         ("dlperf_numpy",) if name == "faulty" else ()
