@@ -12,17 +12,16 @@ import pytest
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "dlperf_sdk"
 
 LEVELS = (
-    {"worker"},  # travels to the nodes: imports nothing of the core
-    {"", "errors"},  # the root package holds the version and the public names, which are strings
+    # The worker travels to the nodes; the root package holds the version and the public names, which are strings.
+    {"worker", "", "errors"},
     {"documents", "folders"},
     {"spec"},
     {"interfaces", "data"},
     {"registry", "models", "results"},
     {"harness", "hookspecs", "planning", "environments", "launchers", "measurers", "analysis", "exchange"},
-    {"parity"},
-    {"execution"},
-    {"reports", "max_batch"},
-    {"progress"},
+    {"parity", "reports"},
+    {"execution", "progress"},
+    {"max_batch"},
     {"campaigns"},
     {"api"},
     {"testing", "skeleton"},
