@@ -91,7 +91,7 @@ def run(
             case = max_batch.begin_case(run_spec, store, loaded, registry)
         else:
             case = Case.begin(run_spec, store, loaded, registry)
-        result = execute(case, case.prepare, case.measure, *((case.trace,) if trace else ()))
+        result = execute(case, [case.prepare, case.measure, *([case.trace] if trace else [])])
     return result.raise_for_status() if raise_on_failure else result
 
 
@@ -159,7 +159,7 @@ def rerun(
     data.check_exists(spec.data)
     with watching(progress) as displays:
         case = Case.begin(spec, store, Observers.load([*observers, *displays]), plugins)
-        repetition = execute(case, partial(case.prepare, result.environment), case.measure)
+        repetition = execute(case, [partial(case.prepare, result.environment), case.measure])
     return repetition.raise_for_status() if raise_on_failure else repetition
 
 

@@ -139,7 +139,7 @@ def test_a_lack_of_a_resource_is_a_failure_that_names_it(case, monkeypatch, erro
         raise error
 
     monkeypatch.setattr("dlperf_sdk.planning.bundle.build", build)
-    result = execute(case, case.prepare, case.measure)
+    result = execute(case, [case.prepare, case.measure])
     assert result.failure is not None
     assert result.failure.kind == "unavailable"
     assert remedy in result.failure.message
@@ -151,12 +151,12 @@ def test_a_fault_of_ours_is_not_taken_for_a_lack_of_a_resource(case, monkeypatch
 
     monkeypatch.setattr("dlperf_sdk.planning.bundle.build", build)
     with pytest.raises(RuntimeError, match="a fault"):
-        execute(case)
+        execute(case, [case.prepare, case.measure])
 
 
 def test_a_folder_for_temporary_files_that_is_gone_is_named(case, monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
-    result = execute(case, case.prepare, case.measure)
+    result = execute(case, [case.prepare, case.measure])
     assert result.failure is not None
     assert result.failure.kind == "unavailable"
     assert "TMPDIR" in result.failure.message

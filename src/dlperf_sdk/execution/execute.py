@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from dlperf_sdk.errors import StoreError
 from dlperf_sdk.execution.case import Case
 from dlperf_sdk.results.result import Result
 
 
-def execute(case: Case, *steps: Callable[[], None]) -> Result:
+def execute(case: Case, steps: Iterable[Callable[[], None]]) -> Result:
     """Take a case that has begun through its steps, conclude it, and return its result.
 
     Whatever makes the case fail is in the result's `failure`. If the store fails on the way, that is the case's
