@@ -14,6 +14,7 @@ from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.fields import Role
 from dlperf_sdk.spec.part import PARTS
+from dlperf_sdk.spec.stated_protocol import StatedProtocol
 from dlperf_sdk.spec.values import TopologySpec
 
 IDENTIFYING_CONTEXT = (
@@ -76,6 +77,8 @@ class Case:
     """Unit of the throughput, such as `img/s`."""
     repeats: tuple[float, ...] = field(default=(), validator=_repeats)
     """Throughput of each repeat; empty if only the median is known."""
+    protocol: StatedProtocol = StatedProtocol()
+    """Numbers of steps and repeats, as far as the source states them."""
     facts: Mapping[str, Any]
     """Name of a fact → value: as observed, else as requested. Facts that are unknown are left out."""
     roles: Mapping[str, Role]
@@ -182,6 +185,7 @@ def _case_from_figure(figure: PublishedFigure) -> Case:
         throughput=figure.throughput,
         unit=figure.unit,
         repeats=figure.repeats,
+        protocol=figure.protocol,
         facts=known,
         roles={"part": "workload", **{name: role for name, role in roles.items() if name in known}},
     )
@@ -210,6 +214,7 @@ def _case_from_result(result: Result) -> Case:
         throughput=metric.value,
         unit=metric.unit,
         repeats=metric.repeats,
+        protocol=StatedProtocol.from_protocol(result.spec.resolved_protocol()),
         facts=known,
         roles={"estimator": "context", "part": "workload", **roles},
         requested_layout=result.spec.layout != "auto",

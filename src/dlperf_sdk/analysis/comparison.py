@@ -13,7 +13,9 @@ from dlperf_sdk.errors import NotComparable
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
 
-ESSENTIAL_FACTS = ("data", "estimator", "input_pipeline", "layout", "loss_scale", "transport")
+RESERVED_FACTS = ("estimator", "input_pipeline", "layout", "loss_scale", "transport")
+"""Facts that a ranking does not hold equal: it states a reservation where the first two cases differ in one."""
+ESSENTIAL_FACTS = ("data", *RESERVED_FACTS)
 """Facts besides the workload that decide whether two measurements are comparable. A difference in one of them rules a
 comparison out, unless the comparison is about that fact."""
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import evolve, frozen
 
 from dlperf_sdk.errors import UsageError
 from dlperf_sdk.interfaces.figure import PublishedFigure
+from dlperf_sdk.spec.protocol import Protocol
 
 if TYPE_CHECKING:
     from dlperf_sdk.reports.blocks import Block
@@ -129,6 +131,11 @@ class Collection(ABC):
     """One-line title for listings and pages."""
     description: ClassVar[str]
     """Source of the figures, and its reliability."""
+    prescribed: ClassVar[Protocol | None] = None
+    """The protocol that the source prescribes for its figures; None if it prescribes none."""
+    aliases: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Another word that readers search for, in lower case → the word that the figures have, such as `pytorch` →
+    `torch`."""
 
     @property
     @abstractmethod

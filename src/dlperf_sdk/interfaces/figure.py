@@ -14,6 +14,7 @@ from dlperf_sdk.documents.field_types import SampleCount, Schema, WrittenAs, tex
 from dlperf_sdk.documents.json_values import check_plain
 from dlperf_sdk.errors import UnknownName
 from dlperf_sdk.spec.fields import Role, context, factor, workload
+from dlperf_sdk.spec.stated_protocol import StatedProtocol
 from dlperf_sdk.spec.values import Scalar, TopologySpec
 
 FIGURE_VERSION = "1.0"
@@ -165,6 +166,11 @@ class PublishedFigure:
     def global_batch_size(self) -> int:
         """Samples per optimization step over all devices."""
         return self.batch_size * self.devices
+
+    @property
+    def protocol(self) -> StatedProtocol:
+        """Numbers of steps and repeats, as far as the source states them."""
+        return StatedProtocol(self.warmup, self.steps, self.repeat_count)
 
     def roles(self) -> dict[str, Role]:
         """Return the name of every field and stated option that describes the case → its role in a comparison.

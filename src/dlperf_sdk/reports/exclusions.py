@@ -35,6 +35,25 @@ def format_excluded(ranking: Ranking, shown_elsewhere: Collection[Case] = ()) ->
     return "; ".join([*texts, *([f"and {remaining} more"] if remaining else [])])
 
 
+def format_faster(ranking: Ranking) -> str:
+    """Return the cases that are faster than the first of a ranking, and the reasons why they are not comparable.
+
+    Cases of another precision or hardware, which have a row of their own, are left out. Empty without any.
+    """
+    first = ranking.entries[0].throughput
+    groups = []
+    for group in ranking.excluded:
+        faster = [case for case in group.cases if case.throughput > first]
+        if faster and not _has_own_row(name for name, _ in group.differences):
+            scale = common_scale([case.throughput for case in faster], "")
+            named = ", ".join(
+                f"{case.facts.get(ranking.factor)} {scale.format_alone(case.throughput)}" for case in faster
+            )
+            reasons = ", ".join(format_stated(*difference) for difference in group.differences)
+            groups.append(f"{named}, because {reasons}")
+    return f"faster but not comparable: {'; '.join(groups)}" if groups else ""
+
+
 def _format_group(ranking: Ranking, group: Excluded) -> str:
     scale = common_scale([case.throughput for case in group.cases], "")
     # Cases of another precision or hardware have a row of their own, so only the fastest is named.

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 
 from dlperf_sdk.analysis.case import Case, key
-from dlperf_sdk.analysis.comparison import Comparison
 from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Cell, Column, Table
-from dlperf_sdk.reports.exclusions import format_excluded
+from dlperf_sdk.reports.exclusions import format_excluded, format_faster
+from dlperf_sdk.reports.leads import RULE, describe_compiler, lead, lead_without_values
 from dlperf_sdk.reports.numbers import common_scale, format_count, quantity
 from dlperf_sdk.reports.series import format_fact, format_stated, labels
-from dlperf_sdk.spec.compiler import COMPILERS
 
 TITLE = "Fastest framework"
 LEDE = (
-    "Only cases of equal workload, precision, topology, data and hardware are compared. 4n8d is 4 nodes with 8 devices "
-    "each; batch sizes are per device. In parentheses is the 95 % interval of a ratio; without one, nothing shows that "
-    "a lead is more than noise."
+    f"{RULE} 4n8d is 4 nodes with 8 devices each; batch sizes are per device. In parentheses is the 95 % interval of a "
+    "ratio."
 )
-_TERMS = {
-    "clip norm not stated": "the source does not say whether gradients were clipped",
-    "estimator differs": "the sources compute the throughput in different ways",
-    "loss scale differs": "the loss of AMP is scaled in different ways",
-    "layout differs": "images lie in memory in different orders",
-    "not measured": "it may have been faster, so the lead is over the measured ones only",
-}
-"""What a cell says → its explanation."""
 _NAMED = ("topology", "model", "batch_size", "precision")
 """Facts with a column of their own. Other facts are named if rankings differ in them."""
-_VALUES = re.compile(r"(?<=differs) \([^)]*\)")
 
 
 def fastest_table(rankings: Sequence[Ranking]) -> Table:
@@ -62,7 +50,7 @@ def fastest_table(rankings: Sequence[Ranking]) -> Table:
         Column("throughput", right=True),
         Column("lead"),
         Column("the others"),
-        Column("not compared"),
+        Column("not comparable"),
     )
     return Table(columns, tuple(rows), f"The fastest of {format_count(len(rankings), 'comparison')}")
 
@@ -70,8 +58,8 @@ def fastest_table(rankings: Sequence[Ranking]) -> Table:
 def overview_table(rankings: Sequence[Ranking]) -> Table:
     """Return a table with a row per workload and precision, and a column per topology.
 
-    A cell has the fastest framework, its throughput and its lead over the second, and names the frameworks that were
-    measured elsewhere in the row and not there.
+    A cell has the fastest framework, its throughput and its lead over the second. It names the frameworks that were
+    measured elsewhere in the row and not there, and faster cases that are not comparable.
     """
     versions: dict[str, set[str]] = {}
     for ranking in rankings:
@@ -121,7 +109,7 @@ _UNMEASURED = Cell("fewer than two measured", "quiet")
 
 
 def _summarize(ranking: Ranking, ambiguous: Collection[str], unmeasured: Sequence[str]) -> Cell:
-    """Return the fastest framework, its throughput, its lead, and who was not measured.
+    """Return the fastest framework, its throughput, its lead, what was not measured, and what is faster.
 
     Args:
         ranking: The ranking.
@@ -135,15 +123,9 @@ def _summarize(ranking: Ranking, ambiguous: Collection[str], unmeasured: Sequenc
     name += describe_compiler(ranking, first)
     missing = f"; {', '.join(unmeasured)} not measured" if unmeasured else ""
     content = f"{name}: {value.format_alone(first.throughput)}, {text.text}{missing}"
-    return Cell(content, "doubt" if unmeasured else text.tone)
-
-
-def describe_compiler(ranking: Ranking, case: Case) -> str:
-    """Return ` with xla` for a case of a ranking that was compiled, if the first two differ in it; else nothing."""
-    compilers = [key(entry.facts.get("compiler")) for entry in ranking.entries[:2]]
-    compiler = case.facts.get("compiler")
-    is_plain = compiler in (None, COMPILERS.default) or len(set(compilers)) == 1
-    return "" if is_plain else f" with {compiler}"
+    faster = format_faster(ranking)
+    tone = "doubt" if unmeasured and text.tone == "plain" else text.tone
+    return Cell(f"{content};\n{faster}" if faster else content, tone)
 
 
 def _short_version(case: Case) -> str:
@@ -177,22 +159,6 @@ def _facts_but_topology(ranking: Ranking) -> dict[str, str]:
 
 def _settings(case: Case, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(key(case.facts.get(name)) for name in ("model", "batch_size", *names))
-
-
-def explain_terms(table: Table) -> str:
-    """Return the terms that a table of rankings uses: those of colored cells, then the others; empty without any."""
-    cells = [cell for row in table.rows for cell in row]
-    colored, others = (
-        [
-            f"{term}: {text}"
-            for term, text in _TERMS.items()
-            if any(term in cell.text for cell in cells)
-            and any(term in cell.text for cell in cells if cell.tone == "doubt") is is_colored
-        ]
-        for is_colored in (True, False)
-    )
-    sentences = [f"Colored cells have a reservation: {'; '.join(colored)}."] if colored else []
-    return " ".join([*sentences, *(f"{text[0].upper()}{text[1:]}." for text in others)])
 
 
 def describe_unrivaled(rankings: Sequence[Ranking]) -> str:
@@ -252,39 +218,6 @@ def name_of_fastest(ranking: Ranking) -> str:
         " ".join(part for part in (framework, str(first.facts.get("framework_version", "")), rest) if part)
         + compiler
     )
-
-
-def lead_without_values(ranking: Ranking) -> Cell:
-    """Return the cell of `lead` with the names, but without the values, of the facts in which the two cases differ."""
-    text = lead(ranking)
-    return Cell(_VALUES.sub("", text.text), text.tone)
-
-
-def lead(ranking: Ranking) -> Cell:
-    """Return the ratio of the fastest case to the second, with its interval and the second's name, as a cell.
-
-    If the ratio is not significant, or the two cases also differ in another fact, the cell states this and has the
-    tone `doubt`.
-    """
-    compared = ranking.comparison
-    second = f"{ranking.entries[1].facts.get(ranking.factor)}{describe_compiler(ranking, ranking.entries[1])}"
-    text = f"{format_ratio(compared)} {second}"
-    if compared.significant is False:
-        return Cell(f"{text}; not significant", "doubt")
-    if compared.reasons:
-        return Cell(f"{text}; {', '.join(map(_format_reason, compared.reasons))}", "doubt")
-    return Cell(text)
-
-
-def format_ratio(compared: Comparison) -> str:
-    """Format the ratio of two throughputs as `1.29×` or, with an interval, `1.29× (1.25 – 1.33)`."""
-    interval = "" if compared.low is None else f" ({compared.low:.2f} – {compared.high:.2f})"
-    return f"{compared.ratio:.2f}×{interval}"
-
-
-def _format_reason(reason: str) -> str:
-    name, _, values = reason.partition(": ")
-    return f"{name.replace('_', ' ')} differs ({values.replace(' against ', ', ')})"
 
 
 def _list_others(ranking: Ranking, unmeasured: Sequence[str]) -> str:

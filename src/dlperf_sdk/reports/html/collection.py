@@ -24,9 +24,10 @@ from dlperf_sdk.reports.collection_page import (
 )
 from dlperf_sdk.reports.html import differences, effects, intervals, leaders, rates, scaling, sweeps
 from dlperf_sdk.reports.html.page import Item, Page, Section, Sortable, Tile
-from dlperf_sdk.reports.html.summary import fastest_tiles, join_names
+from dlperf_sdk.reports.html.summary import fastest_tiles
 from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import format_fact, merge, workloads
+from dlperf_sdk.reports.wording import join_names
 from dlperf_sdk.spec.data_source import DATA_SOURCES
 
 

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations, islice
 
 from dlperf_sdk.analysis.case import Case, key
-from dlperf_sdk.analysis.comparison import Comparison, compare
+from dlperf_sdk.analysis.comparison import RESERVED_FACTS, Comparison, compare
 from dlperf_sdk.analysis.effects import Effect
 from dlperf_sdk.reports.blocks import Cell, Column, Table, Tone
 from dlperf_sdk.reports.html.page import Item, Section, Sortable
+from dlperf_sdk.reports.leads import RULE
 from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import Workload
 from dlperf_sdk.reports.sweeps import swept_size
+from dlperf_sdk.reports.wording import format_name
 
 _MAX_PAIRS = 300
 """Maximum number of pairs that are compared."""
 
 
-_TONES: dict[str, Tone] = {"not comparable": "bad", "only in Effects": "doubt", "footnote": "doubt"}
+_TONES: dict[str, Tone] = {
+    "not comparable": "bad",
+    "only in Effects": "doubt",
+    "with a reservation": "doubt",
+    "footnote": "quiet",
+}
 """What a difference means for a comparison, in the order of the table's rows → its tone."""
 
 
@@ -38,8 +45,8 @@ def section(workloads: Sequence[Workload], estimates: Sequence[Effect] = ()) -> 
         if item is not None
     ]
     lede = (
-        "Two numbers are compared only if they measure the same thing, or to estimate the effect of the setting in "
-        "which they differ. A footnote names a further difference. Different models are never compared."
+        f"{RULE} The effect of a setting is estimated from pairs that differ in this setting. A footnote names a "
+        "further difference. Different models are never compared."
     )
     return Section("What is not comparable", tuple(items), lede)
 
@@ -58,7 +65,8 @@ def _between_workloads_table(workloads: Sequence[Workload]) -> Item | None:
         reasons = compare(first.merged[0].case, second.merged[0].case, footnoted=True).reasons
         relevant = [reason for reason in reasons if _fact(reason) in {*first.facts, *second.facts, "unit"}]
         unstated = sorted(set(first.facts) ^ set(second.facts))
-        relevant += [f"{name.replace('_', ' ')}: stated by one of them only" for name in unstated]
+        relevant = [_in_order(reason) for reason in relevant]
+        relevant += [f"{format_name(name)}: stated by one of them only" for name in unstated]
         rows.append((first.title, second.title, "; ".join(relevant)))
     if not rows:
         return None
@@ -80,14 +88,11 @@ def _within_workloads_table(workloads: Sequence[Workload], estimates: Sequence[E
     counts: dict[tuple[str, str, str], int] = {}
     for workload in workloads:
         for comparison in islice(_pair_cases(workload.cases), _MAX_PAIRS):
-            for default, texts in (
-                ("not comparable", comparison.reasons),
-                ("footnote", comparison.footnotes),
-            ):
-                for text in map(_in_order, texts):
-                    kind = "only in Effects" if default == "not comparable" and text in estimated else default
-                    row_key = (kind, workload.title, text)
-                    counts[row_key] = counts.get(row_key, 0) + 1
+            differences = [(_kind(reason, estimated), reason) for reason in comparison.reasons]
+            differences += [("footnote", footnote) for footnote in comparison.footnotes]
+            for kind, text in differences:
+                row_key = (kind, workload.title, _in_order(text))
+                counts[row_key] = counts.get(row_key, 0) + 1
     if not counts:
         return None
     rows = [
@@ -106,6 +111,13 @@ def _within_workloads_table(workloads: Sequence[Workload], estimates: Sequence[E
     return Sortable(Table(columns, tuple(rows), title), ("", "workload"))
 
 
+def _kind(reason: str, estimated: Collection[str]) -> str:
+    """Return what a difference means: the same words as in the ranking, which has only some of these pairs."""
+    if _fact(reason) in RESERVED_FACTS:
+        return "with a reservation"
+    return "only in Effects" if _in_order(reason) in estimated else "not comparable"
+
+
 def _pair_cases(cases: Iterable[Case]) -> Iterator[Comparison]:
     """Return pairs of cases on the same topology."""
     groups: dict[str, list[Case]] = {}
@@ -119,7 +131,7 @@ def _pair_cases(cases: Iterable[Case]) -> Iterator[Comparison]:
 def _in_order(difference: str) -> str:
     """Return a difference with its two values in order, so that both directions are one row."""
     name, _, values = difference.partition(": ")
-    return f"{name}: {' against '.join(sorted(values.split(' against ')))}"
+    return f"{format_name(name)}: {' against '.join(sorted(values.split(' against ')))}"
 
 
 def _fact(reason: str) -> str:

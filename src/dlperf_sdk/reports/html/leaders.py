@@ -6,15 +6,9 @@ from collections.abc import Sequence
 
 from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Paragraph
-from dlperf_sdk.reports.fastest import (
-    LEDE,
-    TITLE,
-    describe_unrivaled,
-    explain_terms,
-    fastest_table,
-    overview_table,
-)
+from dlperf_sdk.reports.fastest import LEDE, TITLE, describe_unrivaled, fastest_table, overview_table
 from dlperf_sdk.reports.html.page import Folded, Item, Section, Sortable
+from dlperf_sdk.reports.leads import explain_terms
 
 _PAGE_ROWS = 10
 
@@ -30,11 +24,11 @@ def section(rankings: Sequence[Ranking]) -> Section:
     table = fastest_table(rankings)
     details = Sortable(table, filters, _PAGE_ROWS)
     if len(rankings) <= _PAGE_ROWS:
-        return Section(TITLE, (*_paragraphs(explain_terms(table)), details), LEDE)
+        return Section(TITLE, (*_paragraphs(explain_terms(table, rankings)), details), LEDE)
     overview = overview_table(rankings)
-    folded = Folded("Each comparison: versions, all others, and what is not compared", (details,))
+    folded = Folded("Each comparison: versions, all others, and what is not comparable", (details,))
     items: tuple[Item, ...] = (
-        *_paragraphs(explain_terms(overview)),
+        *_paragraphs(explain_terms(overview, rankings)),
         overview,
         *_paragraphs(describe_unrivaled(rankings)),
         folded,

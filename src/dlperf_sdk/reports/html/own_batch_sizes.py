@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dlperf_sdk.analysis.case import Case, key
 from dlperf_sdk.reports.blocks import Column, Table
 from dlperf_sdk.reports.html.page import Sortable
-from dlperf_sdk.reports.html.summary import join_names
 from dlperf_sdk.reports.numbers import quantity
 from dlperf_sdk.reports.series import format_stated
+from dlperf_sdk.reports.wording import join_names
 from dlperf_sdk.spec.precision import PRECISIONS
 
 _VARYING = {"batch_size", "loss_scale", "precision"}

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Cell
 from dlperf_sdk.reports.exclusions import format_excluded
-from dlperf_sdk.reports.fastest import (
-    TITLE,
-    describe_compiler,
-    describe_shared_facts,
-    lead_without_values,
-    list_unmeasured,
-)
+from dlperf_sdk.reports.fastest import TITLE, describe_shared_facts, list_unmeasured
 from dlperf_sdk.reports.html.page import Tile
+from dlperf_sdk.reports.leads import describe_compiler, lead_without_values
 from dlperf_sdk.reports.numbers import format_count, quantity
+from dlperf_sdk.reports.wording import join_names
 from dlperf_sdk.results.result import Result
 
 
@@ -32,20 +28,6 @@ def lede(results: Sequence[Result]) -> str:
     period = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     count = format_count(len(results), "result")
     return f"{models} in {frameworks}, on {join_names(topologies)}; {count} measured {period} (UTC)."
-
-
-_MAX_NAMES = 6
-"""Maximum number of names that a sentence lists."""
-
-
-def join_names(names: Iterable[str]) -> str:
-    """Join names as `a, b and c`; after six names the others are counted. Empty without names."""
-    all_names = list(names)
-    if len(all_names) > _MAX_NAMES:
-        return f"{', '.join(all_names[:_MAX_NAMES])} and {len(all_names) - _MAX_NAMES} more"
-    return (
-        " and ".join(part for part in (", ".join(all_names[:-1]), all_names[-1]) if part) if all_names else ""
-    )
 
 
 def validity_tile(results: Sequence[Result], outcomes: Sequence[Cell]) -> Tile:
@@ -125,12 +107,13 @@ def _fastest_tile(equal: Sequence[Ranking], rankings: Sequence[Ranking]) -> Tile
         for setting, ranking in zip(settings, ordered, strict=True)
     ]
     text = f"{'; '.join(parts)}."
-    if all(ranking.comparison.low is None for ranking in ordered):
+    is_firm = any(ranking.comparison.low is not None for ranking in ordered)
+    if not is_firm:
         text += " No interval: perhaps noise."
     excluded = format_excluded(ordered[0], [ranking.entries[0] for ranking in ordered])
     if excluded:
-        text += f" Not compared: {excluded}."
-    return Tile(f"Fastest: {' · '.join(case)}", value, text, section=TITLE)
+        text += f" Not comparable: {excluded}."
+    return Tile(f"Fastest: {' · '.join(case)}", value, text, "plain" if is_firm else "quiet", TITLE)
 
 
 def _answer(ranking: Ranking, rankings: Sequence[Ranking]) -> str:

@@ -1,0 +1,101 @@
+"""The lead of the fastest case over the second, as text: its ratio, its interval and its reservations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dlperf_sdk.analysis.case import Case, key
+from dlperf_sdk.analysis.comparison import RESERVED_FACTS, Comparison
+from dlperf_sdk.analysis.ranking import Ranking
+from dlperf_sdk.reports.blocks import Cell, Table
+from dlperf_sdk.reports.numbers import format_count
+from dlperf_sdk.reports.wording import format_name, join_names
+from dlperf_sdk.spec.compiler import COMPILERS
+
+RULE = (
+    "Comparable are cases of equal workload (model, batch size, clipping of gradients), precision, topology, data and "
+    "hardware: only these are ranked. They are comparable with a reservation, which the text names, if they differ in "
+    f"{join_names([*map(format_name, RESERVED_FACTS), 'protocol'])}. All others are not comparable, and are not ranked."
+)
+"""The rule that decides what a report ranks."""
+_TERMS = {
+    "clip norm not stated": "the source does not say whether gradients were clipped",
+    "estimator differs": "the sources compute the throughput in different ways",
+    "loss scale differs": "the loss of AMP is scaled in different ways",
+    "layout differs": "images lie in memory in different orders",
+    "protocol differs": "the first two were measured with other numbers of steps or repeats",
+    "not measured": "it may have been faster, so the lead is over the measured ones only",
+}
+"""What a cell says → its explanation."""
+_VALUES = re.compile(r"(?<=differs) \([^)]*\)")
+
+
+def lead(ranking: Ranking) -> Cell:
+    """Return the ratio of the fastest case to the second, with its interval and the second's name, as a cell.
+
+    A ratio without an interval begins with `≈` and has the tone `quiet`. One with an interval has the tone `doubt` if
+    it is not significant, or if the two cases differ in a fact that makes a reservation; the cell states this.
+    """
+    compared = ranking.comparison
+    second = f"{ranking.entries[1].facts.get(ranking.factor)}{describe_compiler(ranking, ranking.entries[1])}"
+    reservations = list_reservations(compared)
+    if compared.significant is False:
+        reservations.insert(0, "not significant")
+    text = "; ".join([f"{format_ratio(compared)} {second}", *([", ".join(reservations)] if reservations else [])])
+    return Cell(text, "quiet" if compared.low is None else "doubt" if reservations else "plain")
+
+
+def lead_without_values(ranking: Ranking) -> Cell:
+    """Return the cell of `lead` with the names, but without the values, of the facts in which the two cases differ."""
+    text = lead(ranking)
+    return Cell(_VALUES.sub("", text.text), text.tone)
+
+
+def list_reservations(compared: Comparison) -> list[str]:
+    """Return the differences between two ranked cases, such as `estimator differs (elapsed, mean-of-rates)`."""
+    differences = [_format_reason(reason) for reason in compared.reasons]
+    protocol = compared.a.protocol.differences(compared.b.protocol)
+    if protocol:
+        values = "; ".join(f"{name} {own}, {other}" for name, (own, other) in protocol.items())
+        differences.append(f"protocol differs ({values})")
+    return differences
+
+
+def format_ratio(compared: Comparison) -> str:
+    """Format the ratio of two throughputs as `≈ 1.29×` or, with an interval, `1.29× (1.25 – 1.33)`."""
+    if compared.low is None:
+        return f"≈ {compared.ratio:.2f}×"
+    return f"{compared.ratio:.2f}× ({compared.low:.2f} – {compared.high:.2f})"
+
+
+def _format_reason(reason: str) -> str:
+    name, _, values = reason.partition(": ")
+    return f"{format_name(name)} differs ({values.replace(' against ', ', ')})"
+
+
+def describe_compiler(ranking: Ranking, case: Case) -> str:
+    """Return ` with xla` for a case of a ranking that was compiled, if the first two differ in it; else nothing."""
+    compilers = [key(entry.facts.get("compiler")) for entry in ranking.entries[:2]]
+    compiler = case.facts.get("compiler")
+    is_plain = compiler in (None, COMPILERS.default) or len(set(compilers)) == 1
+    return "" if is_plain else f" with {compiler}"
+
+
+def count_intervals(rankings: Sequence[Ranking]) -> str:
+    """Return how many leads have an interval, such as `3 of 52 leads have an interval`."""
+    intervals = sum(ranking.comparison.low is not None for ranking in rankings)
+    return f"{intervals} of {format_count(len(rankings), 'lead')} {'has' if len(rankings) == 1 else 'have'} an interval"
+
+
+def explain_terms(table: Table, rankings: Sequence[Ranking]) -> str:
+    """Return the meaning of the colors and of the terms that a table of rankings uses."""
+    tones = {cell.tone for row in table.rows for cell in row if "×" in cell.text}
+    texts = [cell.text for row in table.rows for cell in row]
+    sentences = [f"{count_intervals(rankings)}."]
+    if "quiet" in tones:
+        sentences.append("Grey, with ≈: without an interval, nothing shows that the lead is more than noise.")
+    if "doubt" in tones:
+        sentences.append("Amber: an interval with a reservation.")
+    terms = [f"{term}: {meaning}" for term, meaning in _TERMS.items() if any(term in text for text in texts)]
+    return " ".join([*sentences, *(f"{term[0].upper()}{term[1:]}." for term in terms)])

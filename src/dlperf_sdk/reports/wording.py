@@ -1,0 +1,21 @@
+"""Names of facts in words, and lists of names in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+MOST_NAMES = 6
+"""Maximum number of names that a sentence lists."""
+
+
+def format_name(fact: str) -> str:
+    """Return the name of a fact in words: `batch size` for `batch_size`."""
+    return fact.replace("_", " ")
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Join names as `a, b and c`; after six names the others are counted. Empty without names."""
+    all_names = list(names)
+    if len(all_names) > MOST_NAMES:
+        return f"{', '.join(all_names[:MOST_NAMES])} and {len(all_names) - MOST_NAMES} more"
+    return " and ".join(part for part in (", ".join(all_names[:-1]), "".join(all_names[-1:])) if part)

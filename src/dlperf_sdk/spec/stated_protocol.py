@@ -1,0 +1,64 @@
+"""The protocol of a measurement as far as its source states it, and how it differs from another one."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from dlperf_sdk.spec.protocol import Protocol
+
+AS_PRESCRIBED, DEVIATES, NOT_STATED = "as prescribed", "deviates", "not stated in full"
+"""Outcomes of a comparison with the protocol that the source prescribes."""
+
+
+@frozen
+class StatedProtocol:
+    """Numbers of steps and repeats of a measurement; None for a number that the source does not state."""
+
+    warmup: int | None = None
+    """Steps before the window."""
+    steps: int | None = None
+    """Steps in the window."""
+    repeats: int | None = None
+    """Number of measurements."""
+
+    @classmethod
+    def from_protocol(cls, protocol: Protocol) -> StatedProtocol:
+        """Return the numbers of a protocol, all of which are known."""
+        return cls(protocol.warmup, protocol.steps, protocol.repeats)
+
+    @property
+    def window(self) -> str:
+        """Warm-up and measured steps, such as `20 + 100 steps`; `?` stands for a number that is not stated."""
+        if self.warmup is None and self.steps is None:
+            return ""
+        return " + ".join("?" if number is None else str(number) for number in (self.warmup, self.steps)) + " steps"
+
+    def __str__(self) -> str:
+        repeats = "" if self.repeats is None else f"{self.repeats} repeat{'s' * (self.repeats != 1)}"
+        return ", ".join(filter(None, (self.window, repeats)))
+
+    @property
+    def unstated(self) -> tuple[str, ...]:
+        """Names of the numbers that the source does not state."""
+        return tuple(name for name, number in self._numbers().items() if number is None)
+
+    def differences(self, other: StatedProtocol) -> dict[str, tuple[int, int]]:
+        """Return the numbers that both protocols state and that differ: name → own number and the other's."""
+        theirs = other._numbers()
+        return {
+            name: (own, number)
+            for name, own in self._numbers().items()
+            if own is not None and (number := theirs[name]) is not None and own != number
+        }
+
+    def check(self, prescribed: Protocol) -> str:
+        """Return `AS_PRESCRIBED`, `DEVIATES` or `NOT_STATED`.
+
+        A protocol deviates if a number that it states is another one than prescribed, whatever else it leaves out.
+        """
+        if self.differences(StatedProtocol.from_protocol(prescribed)):
+            return DEVIATES
+        return NOT_STATED if self.unstated else AS_PRESCRIBED
+
+    def _numbers(self) -> dict[str, int | None]:
+        return {"warm-up steps": self.warmup, "measured steps": self.steps, "repeats": self.repeats}
