@@ -14,8 +14,8 @@ from dlperf_sdk.reports.series import format_fact, format_stated, labels
 
 TITLE = "Fastest framework"
 LEDE = (
-    f"{RULE} 4n8d is 4 nodes with 8 devices each; batch sizes are per device. In parentheses is the 95 % interval of a "
-    "ratio."
+    "4n8d is 4 nodes with 8 devices each; batch sizes are per device. In parentheses is the 95 % interval of a ratio. "
+    f"{RULE}"
 )
 _NAMED = ("topology", "model", "batch_size", "precision")
 """Facts with a column of their own. Other facts are named if rankings differ in them."""

@@ -15,8 +15,9 @@ from dlperf_sdk.spec.compiler import COMPILERS
 
 RULE = (
     "Comparable are cases of equal workload (model, batch size, clipping of gradients), precision, topology, data and "
-    "hardware: only these are ranked. They are comparable with a reservation, which the text names, if they differ in "
-    f"{join_names([*map(format_name, RESERVED_FACTS), 'protocol'])}. All others are not comparable, and are not ranked."
+    "hardware: only these are ranked. A difference in "
+    f"{join_names([*map(format_name, RESERVED_FACTS), 'protocol'])} is a reservation, which the text names. All other "
+    "cases are not comparable, and are not ranked."
 )
 """The rule that decides what a report ranks."""
 _TERMS = {
@@ -42,7 +43,9 @@ def lead(ranking: Ranking) -> Cell:
     reservations = list_reservations(compared)
     if compared.significant is False:
         reservations.insert(0, "not significant")
-    text = "; ".join([f"{format_ratio(compared)} {second}", *([", ".join(reservations)] if reservations else [])])
+    text = "; ".join(
+        [f"{format_ratio(compared)} {second}", *([", ".join(reservations)] if reservations else [])]
+    )
     return Cell(text, "quiet" if compared.low is None else "doubt" if reservations else "plain")
 
 
@@ -63,9 +66,9 @@ def list_reservations(compared: Comparison) -> list[str]:
 
 
 def format_ratio(compared: Comparison) -> str:
-    """Format the ratio of two throughputs as `≈ 1.29×` or, with an interval, `1.29× (1.25 – 1.33)`."""
+    """Format the ratio of two throughputs as `≈1.29×` or, with an interval, `1.29× (1.25 – 1.33)`."""
     if compared.low is None:
-        return f"≈ {compared.ratio:.2f}×"
+        return f"≈{compared.ratio:.2f}×"
     return f"{compared.ratio:.2f}× ({compared.low:.2f} – {compared.high:.2f})"
 
 
@@ -88,14 +91,19 @@ def count_intervals(rankings: Sequence[Ranking]) -> str:
     return f"{intervals} of {format_count(len(rankings), 'lead')} {'has' if len(rankings) == 1 else 'have'} an interval"
 
 
-def explain_terms(table: Table, rankings: Sequence[Ranking]) -> str:
-    """Return the meaning of the colors and of the terms that a table of rankings uses."""
+def explain_colors(table: Table, rankings: Sequence[Ranking]) -> str:
+    """Return how many leads have an interval, and the meaning of the colors of a table of rankings."""
     tones = {cell.tone for row in table.rows for cell in row if "×" in cell.text}
-    texts = [cell.text for row in table.rows for cell in row]
     sentences = [f"{count_intervals(rankings)}."]
     if "quiet" in tones:
-        sentences.append("Grey, with ≈: without an interval, nothing shows that the lead is more than noise.")
+        sentences.append("Grey, with ≈: no interval, perhaps noise.")
     if "doubt" in tones:
         sentences.append("Amber: an interval with a reservation.")
+    return " ".join(sentences)
+
+
+def explain_terms(table: Table) -> str:
+    """Return the meaning of the terms that a table of rankings uses; empty if it uses none."""
+    texts = [cell.text for row in table.rows for cell in row]
     terms = [f"{term}: {meaning}" for term, meaning in _TERMS.items() if any(term in text for text in texts)]
-    return " ".join([*sentences, *(f"{term[0].upper()}{term[1:]}." for term in terms)])
+    return " ".join(f"{term[0].upper()}{term[1:]}." for term in terms)

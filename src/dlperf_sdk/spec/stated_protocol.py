@@ -31,7 +31,10 @@ class StatedProtocol:
         """Warm-up and measured steps, such as `20 + 100 steps`; `?` stands for a number that is not stated."""
         if self.warmup is None and self.steps is None:
             return ""
-        return " + ".join("?" if number is None else str(number) for number in (self.warmup, self.steps)) + " steps"
+        return (
+            " + ".join("?" if number is None else str(number) for number in (self.warmup, self.steps))
+            + " steps"
+        )
 
     def __str__(self) -> str:
         repeats = "" if self.repeats is None else f"{self.repeats} repeat{'s' * (self.repeats != 1)}"

@@ -6,10 +6,25 @@ from dlperf_published import disagreements, source_data, tables_page
 from dlperf_published.protocol_deviations import protocol_deviations
 from dlperf_sdk.interfaces.collection import Collection, Disagreement, Figures
 from dlperf_sdk.reports.blocks import Block
+from dlperf_sdk.spec.protocol import PROTOCOLS
+
+_ALIASES = {
+    "mixed": "amp-fp16",
+    "ngc": "nvidiadeeplearningexamples",
+    "paddlepaddle": "paddle",
+    "pytorch": "torch",
+    "real": "images",
+    "resnet-50": "resnet50",
+    "rn50": "resnet50",
+    "tf": "tensorflow",
+}
+"""Other word → the word of the figures."""
 
 
 class _Stored(Collection):
     """A collection whose figures are data of this distribution."""
+
+    aliases = _ALIASES
 
     @property
     def figures(self) -> Figures:
@@ -26,7 +41,7 @@ class _Stored(Collection):
         The cells are in the order of the tables.
         """
         cells = tuple(mismatch.to_disagreement() for mismatch in disagreements.mismatches(self.figures))
-        return (*protocol_deviations(self.figures), *cells)
+        return (*protocol_deviations(self.figures, self.prescribed), *cells)
 
     def count_printed_cells(self) -> int:
         """Return the number of printed cells of all tables, and of printed speedups."""
@@ -42,6 +57,8 @@ class DlperfV1(_Stored):
         "Oneflow-Inc/DLPerf at c89430b: medians of five to seven runs on four nodes of eight V100-SXM2-16GB, from "
         "the report of each implementation. The release before-v1.0 is OneFlow 0.1.9."
     )
+    prescribed = PROTOCOLS["dlperf-v1"]
+    """DLPerf's README ignores 20 steps, measures 100 and suggests 7 repeats."""
 
 
 class TfCnn2017(_Stored):

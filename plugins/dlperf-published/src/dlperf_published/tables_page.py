@@ -9,7 +9,7 @@ from dlperf_published.footnotes import footnotes
 from dlperf_published.grid import Grid, Square
 from dlperf_published.observations import DOES_NOT, HOLDS, PARTLY, Observation, observations
 from dlperf_sdk.interfaces.collection import Figures
-from dlperf_sdk.reports.blocks import Block, Cell, Column, Notes, Table, Tone
+from dlperf_sdk.reports.blocks import Block, Cell, Column, Notes, Paragraph, Table, Tone
 
 _TONES: Mapping[str, Tone] = {HOLDS: "good", PARTLY: "doubt", DOES_NOT: "bad"}
 _WIDEST = 5
@@ -80,8 +80,8 @@ def _grid(grid: Grid, mismatched: Sequence[Mismatch]) -> list[Block]:
                 for row, squares in grid.rows.items()
             },
         )
-    notes += _note_differences(grid)
-    return [table, Notes(tuple(notes))] if notes else [table]
+    footnotes: list[Block] = [Notes(tuple(notes))] if notes else []
+    return [table, *footnotes, *(Paragraph(text, "quiet") for text in _describe_differences(grid))]
 
 
 def _point(
@@ -161,7 +161,7 @@ def _figures(grid: Grid, marks: Mapping[tuple[str, str], str]) -> Table:
 _MIXED = ("clip_norm", "estimator", "loss_scale")
 
 
-def _note_differences(grid: Grid) -> list[str]:
+def _describe_differences(grid: Grid) -> list[str]:
     """Return notes on differences among the figures of a table that its headings do not state."""
     figures = [
         figure

@@ -16,6 +16,7 @@ from dlperf_sdk.reports.html.effect_wording import (
 )
 from dlperf_sdk.reports.html.page import Folded, Sortable
 from dlperf_sdk.reports.series import format_fact
+from dlperf_sdk.reports.wording import format_name
 from dlperf_sdk.spec.values import TopologySpec
 from dlperf_sdk.worker.estimate import median
 
@@ -42,9 +43,10 @@ _SETTINGS = (
     "loss_scale",
 )
 """Facts of pairs that share a column."""
+_OF_GROUPS = ("framework", "model", "hardware", "batch_size")
+"""Facts that the rows of medians by topology are split by."""
 _PAGE_ROWS = 20
-_SPREAD = 1.02
-"""Ratio of the largest to the smallest median from which the topologies are listed."""
+_GROUP_ROWS = 10
 
 
 def tabulate_answers(named: Sequence[tuple[str, Effect]], precision_hint: str = "") -> Table:
@@ -83,16 +85,16 @@ def tabulate_answers(named: Sequence[tuple[str, Effect]], precision_hint: str = 
     )
 
 
-def tabulate_by_topology(named: Sequence[tuple[str, Effect]]) -> tuple[Table, ...]:
-    """Return a table of the median ratios on each topology, for each framework, model and hardware of an effect.
+def tabulate_by_topology(named: Sequence[tuple[str, Effect]]) -> tuple[Sortable, ...]:
+    """Return a table of the median ratios on each topology: a row per effect, framework, model, hardware and batch.
 
-    It has the effects whose ratios differ between these; without any the result is empty. Batch sizes, which have
-    sweeps, are left out.
+    All pairs of a row have the same batch size. Effects with a single pair are left out, and so are those of batch
+    sizes, which have sweeps. Without any effect the result is empty.
     """
     parts = [
         (name, group, places)
         for name, estimate in named
-        if estimate.factor != "batch_size"
+        if estimate.factor != "batch_size" and len(estimate.pairs) > 1
         for group, places in _medians_by_topology(estimate).items()
     ]
     if not parts:
@@ -101,41 +103,57 @@ def tabulate_by_topology(named: Sequence[tuple[str, Effect]]) -> tuple[Table, ..
         {topology for *_, places in parts for topology in places},
         key=lambda topology: (topology.devices, topology.nodes),
     )
-    columns = (
-        Column("effect", key=True),
-        Column("of", key=True),
-        *(Column(str(topology), right=True) for topology in topologies),
-    )
     none = Cell("–", "quiet")
     rows = [
         (
             name,
-            group,
+            *group,
             *(f"{places[topology]:.2f}×" if topology in places else none for topology in topologies),
         )
         for name, group, places in parts
     ]
-    return (Table(columns, tuple(rows), "The same effects by topology, framework, model and hardware"),)
-
-
-def _medians_by_topology(estimate: Effect) -> dict[str, dict[TopologySpec, float]]:
-    """Return the median ratio by group and topology; empty if they are alike, or if there is only one."""
-    split = [
-        name
-        for name in ("framework", "model", "hardware")
-        if name != estimate.factor and len({key(_shared_value(pair, name)) for pair in estimate.pairs}) > 1
+    # A fact that no effect has, such as the framework of pairs between frameworks, has no column.
+    keys = [
+        (index, fact)
+        for index, fact in enumerate(_OF_GROUPS, 1)
+        if fact == "framework" or len({row[index] for row in rows}) > 1
     ]
-    groups: dict[str, dict[TopologySpec, list[float]]] = {}
+    columns = (
+        Column("effect", key=True),
+        *(Column(format_name(fact), right=fact == "batch_size", key=True) for _, fact in keys),
+        *(Column(str(topology), right=True) for topology in topologies),
+    )
+    indexes = [
+        0,
+        *(index for index, _ in keys),
+        *range(len(_OF_GROUPS) + 1, len(_OF_GROUPS) + 1 + len(topologies)),
+    ]
+    table = Table(
+        columns,
+        tuple(tuple(row[index] for index in indexes) for row in rows),
+        "The same effects by framework, model, batch size and topology; both sides have the same batch size",
+    )
+    filters = ("effect", *(format_name(fact) for fact in _OF_GROUPS))
+    return (Sortable(table, filters, _GROUP_ROWS),)
+
+
+def _medians_by_topology(estimate: Effect) -> dict[tuple[str, ...], dict[TopologySpec, float]]:
+    """Return the median ratio by group (the values of `_OF_GROUPS`) and topology."""
+    groups: dict[tuple[str, ...], dict[TopologySpec, list[float]]] = {}
     for pair in estimate.pairs:
-        name = " ".join(str(_shared_value(pair, fact)) for fact in split)
         if pair.a.topology == pair.b.topology:
-            groups.setdefault(name, {}).setdefault(pair.a.topology, []).append(pair.ratio)
-    medians = {
-        name: {topology: median(ratios) for topology, ratios in places.items()}
-        for name, places in groups.items()
+            group = tuple(_describe_shared(pair, fact) for fact in _OF_GROUPS)
+            groups.setdefault(group, {}).setdefault(pair.a.topology, []).append(pair.ratio)
+    return {
+        group: {topology: median(ratios) for topology, ratios in places.items()}
+        for group, places in groups.items()
     }
-    values = [value for places in medians.values() for value in places.values()]
-    return medians if len(values) > 1 and max(values) / min(values) >= _SPREAD else {}
+
+
+def _describe_shared(pair: Pair, name: str) -> str:
+    """Return the value of a fact of a pair, or both values if they differ."""
+    values = dict.fromkeys(str(case.facts.get(name, "–")) for case in (pair.a, pair.b))
+    return " ÷ ".join(values)
 
 
 def tabulate_pairs(named: Sequence[tuple[str, Effect]]) -> Folded:
@@ -154,7 +172,7 @@ def tabulate_pairs(named: Sequence[tuple[str, Effect]]) -> Folded:
                 shared[0] = f"{pair.a.framework} ÷ {pair.b.framework}"
             cells = ["–" if value is None else str(value) for value in shared]
             rows.append((name, *cells, ", ".join(texts), f"{pair.ratio:.3f}"))
-    titles = ("effect", *(fact.replace("_", " ") for fact in _OF_PAIRS), "settings", "ratio")
+    titles = ("effect", *map(format_name, _OF_PAIRS), "settings", "ratio")
     # A fact that all pairs share tells none of them apart.
     indexes = [
         index
@@ -178,7 +196,7 @@ def tabulate_medians(named: Sequence[tuple[str, Effect]]) -> Table:
     """Return the numbers behind the plot: a row per effect with its median, interval, extremes and significance."""
     rows = [
         (
-            estimate.factor.replace("_", " "),
+            format_name(estimate.factor),
             name,
             str(len(estimate.pairs)),
             str(estimate.unpaired),

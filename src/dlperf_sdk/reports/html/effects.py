@@ -83,8 +83,10 @@ def section(cases: Sequence[Case], estimates: Sequence[Effect]) -> Section:
         "quiet",
     )
     own_batch_sizes = precisions_at_own_batch_sizes(cases)
-    answers, *details = _items(estimates, "; others: next table" if own_batch_sizes else "")
-    return Section(title, (answers, *own_batch_sizes, method, *details), lede)
+    hint = "; other batch sizes: folded below" if own_batch_sizes else ""
+    answers, *details = _items(estimates, hint)
+    *tables, plot, pairs = details
+    return Section(title, (answers, *tables, *own_batch_sizes, method, plot, pairs), lede)
 
 
 def _describe_multiplicity(tested: int) -> str:

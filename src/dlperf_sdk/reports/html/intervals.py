@@ -1,20 +1,22 @@
-"""The section on how many repeats an interval takes: each kind of number has a rule of its own."""
+"""The section on intervals: which numbers have one, why the others have none, and the rule of each kind."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from dlperf_sdk.analysis.ranking import Ranking
-from dlperf_sdk.reports.blocks import Column, Paragraph, Table
-from dlperf_sdk.reports.html.page import Section
+from dlperf_sdk.reports.blocks import Column, Table
+from dlperf_sdk.reports.html.page import Section, Sortable
+from dlperf_sdk.reports.missing_intervals import describe_leads_without_interval, tabulate_missing
 from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import Merged
 
-TITLE = "When there is an interval"
+TITLE = "Which numbers have an interval"
+_PAGE_ROWS = 30
 
 
 def section(merged: Sequence[Merged], rankings: Sequence[Ranking]) -> Section:
-    """Return the section with the rule of each kind of interval, and how many numbers of the report have one.
+    """Return the section: the cases with and without an interval, the leads without one, and the rules.
 
     Args:
         merged: The merged cases, whose throughputs the report has.
@@ -44,5 +46,13 @@ def section(merged: Sequence[Merged], rankings: Sequence[Ranking]) -> Section:
         ),
     )
     columns = (Column("interval of", key=True), Column("takes at least"), Column("because"), Column("here"))
-    text = f"The single repeats of {with_repeats:,} of {format_count(len(merged), 'case')} are known."
-    return Section(TITLE, (Table(columns, rows), Paragraph(text, "quiet")), folded=True)
+    lede = (
+        f"The single repeats of {with_repeats:,} of {format_count(len(merged), 'case')} are known. A median without "
+        "its repeats has no interval, however many repeats were made."
+    )
+    items = (
+        Sortable(tabulate_missing([run.case for run in merged]), ("framework", "implementation"), _PAGE_ROWS),
+        *describe_leads_without_interval(rankings),
+        Table(columns, rows, "The rule of each kind of interval"),
+    )
+    return Section(TITLE, items, lede, folded=True)

@@ -8,7 +8,7 @@ from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Paragraph
 from dlperf_sdk.reports.fastest import LEDE, TITLE, describe_unrivaled, fastest_table, overview_table
 from dlperf_sdk.reports.html.page import Folded, Item, Section, Sortable
-from dlperf_sdk.reports.leads import explain_terms
+from dlperf_sdk.reports.leads import explain_colors, explain_terms
 
 _PAGE_ROWS = 10
 
@@ -24,12 +24,18 @@ def section(rankings: Sequence[Ranking]) -> Section:
     table = fastest_table(rankings)
     details = Sortable(table, filters, _PAGE_ROWS)
     if len(rankings) <= _PAGE_ROWS:
-        return Section(TITLE, (*_paragraphs(explain_terms(table, rankings)), details), LEDE)
+        items: tuple[Item, ...] = (
+            *_paragraphs(explain_colors(table, rankings)),
+            details,
+            *_paragraphs(explain_terms(table)),
+        )
+        return Section(TITLE, items, LEDE)
     overview = overview_table(rankings)
     folded = Folded("Each comparison: versions, all others, and what is not comparable", (details,))
-    items: tuple[Item, ...] = (
-        *_paragraphs(explain_terms(overview, rankings)),
+    items = (
+        *_paragraphs(explain_colors(overview, rankings)),
         overview,
+        *_paragraphs(explain_terms(overview)),
         *_paragraphs(describe_unrivaled(rankings)),
         folded,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from attrs import frozen
@@ -103,5 +104,7 @@ class Page:
     """The sections, in order."""
     colophon: str
     """Program that made the report, and its inputs."""
+    aliases: Mapping[str, str] = MappingProxyType({})
+    """Another word that readers search for → the word that the tables have."""
     parent: Cell | None = None
     """Link to the page that lists this one, with its title; None if this one stands alone."""

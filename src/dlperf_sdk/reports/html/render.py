@@ -40,6 +40,7 @@ def document(page: Page, plot_library: str = "") -> str:
         .get_template("page.html")
         .render(
             page=page,
+            aliases=dict(page.aliases),
             policy=embed.policy(embedded, from_files=bool(plotted and plot_library)),
             # Files of this package, which the policy allows by their digests.
             style=Markup(_file("style.css")),  # noqa: S704

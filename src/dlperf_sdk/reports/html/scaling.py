@@ -16,11 +16,11 @@ from dlperf_sdk.reports.html.page import Abreast, Folded, Item, Plot, Section
 from dlperf_sdk.reports.html.palette import MOST_SERIES
 from dlperf_sdk.reports.html.rates import MAX_WORKLOADS, choose_workload
 from dlperf_sdk.reports.html.scaling_series import Series, series_of
+from dlperf_sdk.reports.html.scaling_summary import summary_items
 from dlperf_sdk.reports.html.scaling_tables import (
     describe,
     describe_efficiency,
     numbers_table,
-    summary_items,
 )
 from dlperf_sdk.reports.numbers import Scale, common_scale
 from dlperf_sdk.reports.series import Workload

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from itertools import pairwise
 
-from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
+from dlperf_sdk.reports.blocks import Cell, Column, Table
 from dlperf_sdk.reports.html.forecast import Forecast
-from dlperf_sdk.reports.html.page import Item, Sortable
-from dlperf_sdk.reports.html.scaling_series import Point, Series, size_of
+from dlperf_sdk.reports.html.scaling_series import Series, size_of
 from dlperf_sdk.reports.numbers import Scale, format_count, quantity
-from dlperf_sdk.reports.series import Workload, labels
-
-_PAGE_ROWS = 8
 
 
 def numbers_table(
@@ -127,100 +121,3 @@ def describe_efficiency(series: Sequence[Series], drawn: Sequence[Series]) -> st
         f"{text} On {topology} the best{of_all} is {first.name}{_mark_of_another_plot(first, drawn)} with {best:.1%}, "
         f"the worst {last.name}{_mark_of_another_plot(last, drawn)} with {worst:.1%}."
     )
-
-
-def _place(point: Point) -> str:
-    return str(point.merged.case.topology)
-
-
-def _doublings(smaller: Point, larger: Point) -> float:
-    """Return how many times the devices double from one point of a series to another; 1 for as many devices."""
-    ratio = larger.merged.case.topology.devices / smaller.merged.case.topology.devices
-    return math.log2(ratio) if ratio > 1 else 1.0
-
-
-def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tuple[Item, ...]:
-    """Return a sentence on the worst and best scaling series, and a table with a row per series.
-
-    A row has the speedup and efficiency at the series' largest topology, and its steepest drop of efficiency
-    between two topologies, in percentage points per doubling of the devices.
-    Series with most devices come first, among these those with the lowest efficiency. Series with fewer than two
-    efficiencies are left out. The result is empty with fewer than two series.
-
-    Args:
-        workloads: Workloads with their series.
-    """
-    curves = [curve for _, series in workloads for curve in series]
-    names = _names_without_workload(curves)
-    rows: list[tuple[tuple[int, float], Series, tuple[str, ...]]] = []
-    for workload, series in workloads:
-        for curve in series:
-            values = [(point, point.efficiency.value) for point in curve.points if point.efficiency.value]
-            if len(values) < 2:
-                continue
-            last, value = values[-1]
-            drop, step = min(
-                ((after - before) / _doublings(first, second), f"{_place(first)} → {_place(second)}")
-                for (first, before), (second, after) in pairwise(values)
-            )
-            steepest = (f"{-100 * drop:.1f}", step) if drop < 0 else ("", "no drop")
-            topology = last.merged.case.topology
-            rows.append(
-                (
-                    (-topology.devices, value),
-                    curve,
-                    (
-                        workload.title,
-                        names[id(curve)],
-                        str(last.merged.case.facts.get("framework_version", "")),
-                        str(topology),
-                        f"{last.speedup.value:.2f}×",
-                        f"{value:.1%}",
-                        *steepest,
-                    ),
-                )
-            )
-    if len(rows) < 2:
-        return ()
-    rows.sort(key=lambda row: row[0])
-    (devices, _), curve, (workload_title, _, _, place, _, share, drop_text, step) = rows[0]
-    text = f"On {place}, {curve.name} ({workload_title}) scales worst: {share} of perfect scaling"
-    text += f"; its steepest drop is {step}: {drop_text} points per doubling" if drop_text else ""
-    _, best, cells = [row for row in rows if row[0][0] == devices][-1]
-    if best is not curve:
-        text += f". {best.name} ({cells[0]}) scales best: {cells[5]}"
-    columns = (
-        Column("workload", key=True),
-        Column("case", key=True),
-        Column("version", key=True),
-        Column("topology", whole=True, key=True),
-        Column("speedup", right=True),
-        Column("efficiency", right=True),
-        Column("steepest drop, points per doubling", right=True),
-        Column("where", whole=True),
-    )
-    has_versions = any(row[2] for *_, row in rows)
-    visible = [index for index, column in enumerate(columns) if column.title != "version" or has_versions]
-    table = Table(
-        tuple(columns[index] for index in visible),
-        tuple(tuple(row[index] for index in visible) for *_, row in rows),
-        "Efficiency of each series at its largest topology",
-    )
-    return Paragraph(f"{text}."), Sortable(table, ("workload", "topology"), _PAGE_ROWS)
-
-
-def _names_without_workload(curves: Sequence[Series]) -> dict[int, str]:
-    """Return the id of each series → its label among those of its model.
-
-    The workload and the framework's version, which have columns of their own, are not in it.
-    """
-    names: dict[int, str] = {}
-    by_model: dict[str, list[Series]] = {}
-    for curve in curves:
-        by_model.setdefault(str(curve.points[-1].merged.case.facts.get("model")), []).append(curve)
-    for members in by_model.values():
-        cases = [curve.points[-1].merged.case for curve in members]
-        stated = {name for case in cases for name, role in case.roles.items() if role == "workload"}
-        labelled = labels(cases, ("topology", "framework_version", *stated))
-        names |= dict(zip(map(id, members), labelled, strict=True))
-    return names

@@ -42,6 +42,9 @@
     return Number(found[0].replaceAll(",", "")) * prefix;
   };
 
+  // Other words for what the tables say: `pytorch` finds `torch`.
+  const aliases = new Map(Object.entries(JSON.parse(document.getElementById("aliases").textContent)));
+
   const sortable = (box) => {
     const { cells, right, rows } = JSON.parse(box.querySelector("script").textContent);
     const step = Number(box.dataset.step);
@@ -94,10 +97,13 @@
       return holders;
     };
 
+    const holdersOfPhrase = (phrase) => cells.map((column) => column.map(([said]) => said.toLowerCase().includes(phrase)));
+
     const find = () => {
-      const words = tokensOf(state.words).filter(Boolean);
+      const phrases = [...state.words.matchAll(/["“”]([^"“”]+)["“”]/g)].map((found) => found[1].trim().toLowerCase());
+      const words = tokensOf(state.words.replace(/["“”][^"“”]*["“”]?/g, " ")).filter(Boolean).map((word) => aliases.get(word) ?? word);
       // Which cells hold a word is asked once per different cell, not per row.
-      const holding = words.map(holdersOf);
+      const holding = [...words.map(holdersOf), ...phrases.map(holdersOfPhrase)];
       let found = rows.filter((row) =>
         [...state.wanted].every(([at, value]) => text(row, at) === value) &&
         holding.every((column) => row.some((cell, at) => column[at][cell])));

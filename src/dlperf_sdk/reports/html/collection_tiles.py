@@ -1,0 +1,113 @@
+"""The tiles of the report on published figures: the fastest, the extent, the protocol and the disagreements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlperf_sdk.analysis.case import Case, cases
+from dlperf_sdk.analysis.effects import effect
+from dlperf_sdk.analysis.ranking import Ranking
+from dlperf_sdk.analysis.scaling import efficiency
+from dlperf_sdk.errors import AnalysisError
+from dlperf_sdk.interfaces.collection import Collection
+from dlperf_sdk.reports.blocks import Tone
+from dlperf_sdk.reports.collection_page import count_disagreements, group_cells
+from dlperf_sdk.reports.html.page import Tile
+from dlperf_sdk.reports.html.summary import fastest_tiles
+from dlperf_sdk.reports.measurement_summary import sort_topologies
+from dlperf_sdk.reports.numbers import format_count
+from dlperf_sdk.reports.wording import join_names
+from dlperf_sdk.spec.stated_protocol import AS_PRESCRIBED, DEVIATES, NOT_STATED
+
+SUMMARY_TITLE = "What was measured, and how"
+DISAGREEMENTS_TITLE = "Disagreements in the source"
+
+
+def tiles(collection: Collection, ranked: Sequence[Ranking]) -> tuple[Tile, ...]:
+    """Return the tiles of a collection's report.
+
+    Args:
+        collection: The collection.
+        ranked: The rankings of its figures.
+    """
+    return (
+        *(fastest_tiles(ranked, 3) or _tiles_without_ranking(cases(collection.figures))),
+        *_protocol_tile(collection),
+        _disagreements_tile(collection),
+    )
+
+
+def describe_extent(measured: Sequence[Case]) -> str:
+    """Return sentences on the largest topology and on the largest batch size of each model."""
+    largest = sort_topologies(case.topology for case in measured)[-1]
+    batches: dict[str, int] = {}
+    for case in measured:
+        model = str(case.facts.get("model"))
+        batches[model] = max(batches.get(model, 0), case.batch_size)
+    sizes = join_names(f"{size} ({model})" for model, size in batches.items())
+    return (
+        f"Largest topology measured: {largest} ({format_count(largest.devices, 'device')}); nothing larger is predicted "
+        f"here. Largest batch per device: {sizes}."
+    )
+
+
+def _protocol_tile(collection: Collection) -> tuple[Tile, ...]:
+    if collection.prescribed is None:
+        return ()
+    outcomes = [figure.protocol.check(collection.prescribed) for figure in collection.figures]
+    followed = outcomes.count(AS_PRESCRIBED)
+    tone: Tone = "good" if followed == len(outcomes) else "doubt"
+    text = f"as prescribed; {outcomes.count(DEVIATES)} deviate, {outcomes.count(NOT_STATED)} do not state it in full."
+    return (Tile("Measurement protocol", f"{followed} of {len(outcomes)}", text, tone, SUMMARY_TITLE),)
+
+
+def _disagreements_tile(collection: Collection) -> Tile:
+    cells = group_cells(collection.disagreements())
+    text = f"of {format_count(collection.count_printed_cells(), 'printed cell')}"
+    if cells and cells[0][0].difference is not None:
+        largest = cells[0][0]
+        text += (
+            f"; the number that differs most: {largest.printed} is printed where the figures give {largest.computed} "
+            f"({abs(cells[0][0].difference):.0%})"
+        )
+    tone: Tone = "doubt" if cells else "good"
+    return Tile(
+        DISAGREEMENTS_TITLE, count_disagreements(cells) or "none", f"{text}.", tone, DISAGREEMENTS_TITLE
+    )
+
+
+def _tiles_without_ranking(measured: Sequence[Case]) -> tuple[Tile, ...]:
+    """Return tiles with the efficiencies and the cost of real data, on the largest topology, where they are known."""
+    largest = max((case.topology for case in measured), key=lambda topology: topology.devices)
+    on_largest = [case for case in measured if case.topology == largest]
+    scaled = [(value, case) for case in on_largest if (value := efficiency(case, measured).value) is not None]
+    tiles = []
+    if scaled and largest.devices > 1:
+        (worst, slow), (best, fast) = min(scaled, key=_first), max(scaled, key=_first)
+        text = (
+            f"Throughput over {largest.devices} times that of one device. Lowest: {_describe(slow)}; highest: "
+            f"{_describe(fast)}."
+        )
+        tiles.append(
+            Tile(f"Scaling efficiency on {largest}", f"{worst:.1%} to {best:.1%}", text, section="Scaling")
+        )
+    try:
+        pairs = effect(on_largest, factor="data", levels=("images", "synthetic")).pairs
+    except AnalysisError:
+        return tuple(tiles)
+    low, high = min(pairs, key=lambda pair: pair.ratio), max(pairs, key=lambda pair: pair.ratio)
+    text = (
+        f"Throughput on real data over that on synthetic data. Lowest: {_describe(low.a)}; highest: "
+        f"{_describe(high.a)}. Only pairs on {largest}; Effects has those of all topologies."
+    )
+    spread = f"{low.ratio:.2f}× to {high.ratio:.2f}×"
+    return (*tiles, Tile(f"Real over synthetic data on {largest}", spread, text, section="Effects"))
+
+
+def _first(scaled: tuple[float, Case]) -> float:
+    return scaled[0]
+
+
+def _describe(case: Case) -> str:
+    facts = (str(case.facts[name]) for name in ("model", "hardware", "data") if name in case.facts)
+    return f"{' '.join(facts)}, batch {case.batch_size}"

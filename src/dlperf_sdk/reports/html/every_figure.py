@@ -1,0 +1,146 @@
+"""The section with every published figure: its case, its numbers, its protocol and its source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import evolve
+
+from dlperf_sdk.analysis.case import Case, cases
+from dlperf_sdk.analysis.scaling import efficiency, speedup
+from dlperf_sdk.interfaces.collection import Collection
+from dlperf_sdk.interfaces.figure import PublishedFigure
+from dlperf_sdk.reports.blocks import Cell, Column, Notes, Table
+from dlperf_sdk.reports.html.page import Item, Section, Sortable
+from dlperf_sdk.reports.measurement_summary import describe_check, short_version
+from dlperf_sdk.reports.missing_intervals import format_spread
+from dlperf_sdk.reports.series import format_fact
+from dlperf_sdk.reports.wording import format_name
+from dlperf_sdk.spec.protocol import Protocol
+
+PROTOCOL_CHECK = "protocol check"
+_PAGE_ROWS = 8
+_ALWAYS = ("model", "topology", "batch", "throughput", "source")
+_COLUMNS = (
+    *(Column(name, key=True) for name in ("framework", "version", "model", "topology")),
+    Column("batch", right=True, key=True),
+    *(Column(name, key=True) for name in ("precision", "compiler", "data", "hardware", "settings")),
+    Column("throughput", right=True),
+    Column("spread", right=True),
+    Column("speedup", right=True),
+    Column("efficiency", right=True),
+    Column("protocol"),
+    Column(PROTOCOL_CHECK),
+    Column("source"),
+    Column("notes"),
+    *(Column(name, whole=True) for name in ("implementation", "strategy", "estimator")),
+    Column("printed speedup", right=True),
+)
+_FILTERS = (
+    "framework",
+    "version",
+    "model",
+    "topology",
+    "batch",
+    "precision",
+    "compiler",
+    "data",
+    "hardware",
+    PROTOCOL_CHECK,
+)
+
+
+def section(collection: Collection) -> Section:
+    """Return the table of every figure of a collection.
+
+    A column with the same text in all rows is left out, and its text is stated once.
+    """
+    figures = collection.figures
+    # A baseline has the same model and batch size: searching only there is faster.
+    groups: dict[tuple[str, int], list[Case]] = {}
+    for case in cases(figures):
+        groups.setdefault((str(case.facts.get("model")), case.batch_size), []).append(case)
+    notes = list(dict.fromkeys(footnote for figure in figures for footnote in figure.footnotes))
+    rows = [
+        _row(figure, groups[figure.model, figure.batch_size], notes, collection.prescribed)
+        for figure in figures
+    ]
+    table, constant = _drop_constant_columns(rows)
+    keys = {column.title for column in table.columns if column.key}
+    filters = tuple(name for name in _FILTERS if name in keys or name == PROTOCOL_CHECK)
+    items: list[Item] = [Sortable(table, filters, _PAGE_ROWS)]
+    if notes:
+        items.append(Notes(tuple(notes)))
+    lede = (
+        'Search for words, or for a phrase in quotes, such as "20 + 100 steps". Speedup and efficiency are computed '
+        "from the figures. The spread is the standard deviation between repeats, in percent of their median, where the "
+        "repeats are published."
+    )
+    if constant:
+        lede += f" All figures have: {', '.join(constant)}."
+    return Section("Every figure", tuple(items), lede)
+
+
+def _drop_constant_columns(rows: Sequence[tuple[Cell | str, ...]]) -> tuple[Table, list[str]]:
+    """Return the table without the columns that distinguish no rows, and the texts of these columns."""
+    columns = _COLUMNS
+    texts = [{_text(row[index]) for row in rows} for index in range(len(columns))]
+    visible = [
+        index for index, column in enumerate(columns) if column.title in _ALWAYS or len(texts[index]) > 1
+    ]
+    # Data that follow from the model come last.
+    titles = [column.title for column in columns]
+    models = {tuple(_text(row[titles.index(name)]) for name in ("model", "data")) for row in rows}
+    if len(models) == len(texts[titles.index("model")]):
+        visible.sort(key=lambda index: titles[index] == "data")
+        columns = tuple(evolve(column, key=column.key and column.title != "data") for column in columns)
+    constant = [
+        f"{column.title} {next(iter(texts[index]))}"
+        for index, column in enumerate(columns)
+        if index not in visible and any(texts[index])
+    ]
+    table = Table(
+        tuple(columns[index] for index in visible),
+        tuple(tuple(row[index] for index in visible) for row in rows),
+        "Each figure with the document and the line that it stands in",
+    )
+    return table, constant
+
+
+def _text(cell: Cell | str) -> str:
+    return cell.text if isinstance(cell, Cell) else cell
+
+
+def _row(
+    figure: PublishedFigure, candidates: Sequence[Case], notes: list[str], prescribed: Protocol | None
+) -> tuple[Cell | str, ...]:
+    faster, scaled = speedup(figure, candidates).value, efficiency(figure, candidates).value
+    none = Cell("–", "quiet")
+    details = ", ".join(
+        f"{format_name(name)} {value}" if isinstance(value, str) else format_fact(name, value)
+        for name, value in sorted(figure.options.items())
+    )
+    return (
+        figure.framework,
+        short_version(figure),
+        figure.model,
+        str(figure.topology),
+        str(figure.batch_size),
+        figure.precision,
+        figure.compiler,
+        figure.data,
+        figure.hardware,
+        details,
+        f"{f'{figure.throughput:,}'.removesuffix('.0')} {figure.unit}",
+        format_spread(figure.repeats) or none,
+        none if faster is None else f"{faster:.2f}",
+        none if scaled is None else f"{scaled:.1%}",
+        str(figure.protocol),
+        describe_check(figure.protocol, prescribed)[0] if prescribed else "",
+        str(figure.source),
+        " ".join(f"[{notes.index(footnote) + 1}]" for footnote in figure.footnotes),
+        figure.implementation,
+        figure.strategy,
+        figure.estimator,
+        "" if figure.printed_speedup is None else f"{figure.printed_speedup:g}",
+    )

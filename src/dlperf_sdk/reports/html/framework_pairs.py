@@ -1,0 +1,117 @@
+"""The section with every pair of comparable implementations, so that two frameworks are found side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.analysis.comparison import Comparison, compare
+from dlperf_sdk.analysis.ranking import Ranking
+from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
+from dlperf_sdk.reports.fastest import describe_shared_facts
+from dlperf_sdk.reports.html.page import Item, Section, Sortable
+from dlperf_sdk.reports.leads import format_ratio, list_reservations
+from dlperf_sdk.reports.numbers import format_count, quantity
+from dlperf_sdk.spec.compiler import COMPILERS
+
+TITLE = "Framework against framework"
+_PAGE_ROWS = 6
+_MOST_PAIRS = 2000
+"""Maximum number of pairs that are listed."""
+
+
+def section(cases: Sequence[Case], rankings: Sequence[Ranking]) -> Section:
+    """Return the section; without items if no ranking has more than two frameworks or implementations.
+
+    Args:
+        cases: All cases of the report.
+        rankings: Their rankings.
+    """
+    pairs = [(ranking, pair) for ranking in rankings for pair in _pairs(ranking)]
+    if len(pairs) <= len(rankings):
+        return Section(TITLE, ())
+    settings = {id(ranking): describe_shared_facts(ranking, rankings) for ranking in rankings}
+    rows = [(*_facts(ranking), settings[id(ranking)], *_row(pair)) for ranking, pair in pairs[:_MOST_PAIRS]]
+    columns = (
+        Column("frameworks", key=True),
+        Column("topology", key=True),
+        Column("model", key=True),
+        Column("batch", right=True, key=True),
+        Column("precision", key=True),
+        Column("settings", key=True),
+        Column("faster"),
+        Column("slower"),
+        Column("ratio", right=True),
+        Column("reservation"),
+    )
+    rows = [(_frameworks(pair), *row) for (_, pair), row in zip(pairs, rows, strict=False)]
+    title = f"{format_count(len(rows), 'pair')} of comparable implementations, the faster one first"
+    filters = ("frameworks", "topology", "model", "batch", "precision", "settings")
+    items: list[Item] = [Sortable(Table(columns, tuple(rows), title), filters, _PAGE_ROWS)]
+    alone = _describe_unpaired(cases, [pair for _, pair in pairs])
+    if alone:
+        items.append(Paragraph(alone, "quiet"))
+    lede = (
+        "Each implementation with its fastest case, beside every other one that is comparable. Search for two names or "
+        "filter. A ratio with ≈ has no interval."
+    )
+    return Section(TITLE, tuple(items), lede)
+
+
+def _pairs(ranking: Ranking) -> Iterator[Comparison]:
+    """Yield the comparison of each two implementations of a ranking, the faster one first."""
+    fastest: dict[str, Case] = {}
+    for case in sorted(ranking.cases, key=lambda case: -case.throughput):
+        fastest.setdefault(_name(case), case)
+    for first, second in combinations(fastest.values(), 2):
+        yield compare(first, second, footnoted=True)
+
+
+def _facts(ranking: Ranking) -> tuple[str, ...]:
+    return tuple(
+        str(ranking.facts.get(name, "")) for name in ("topology", "model", "batch_size", "precision")
+    )
+
+
+def _frameworks(pair: Comparison) -> str:
+    return " and ".join(sorted({str(case.facts.get("framework")) for case in (pair.a, pair.b)}))
+
+
+def _row(pair: Comparison) -> tuple[Cell | str, ...]:
+    tone = "quiet" if pair.low is None else "plain"
+    return (
+        *(f"{_describe(case)}: {quantity(case.throughput, case.unit)}" for case in (pair.a, pair.b)),
+        Cell(format_ratio(pair), tone),
+        Cell(", ".join(list_reservations(pair)), "doubt"),
+    )
+
+
+def _name(case: Case) -> str:
+    """Return framework, version and implementation of a case."""
+    version = str(case.facts.get("framework_version", "")).partition("+")[0]
+    implementation = case.facts.get("implementation")
+    parts = (str(case.facts.get("framework", "")), version, f"({implementation})" if implementation else "")
+    return " ".join(filter(None, parts))
+
+
+def _describe(case: Case) -> str:
+    compiler = case.facts.get("compiler")
+    return _name(case) + ("" if compiler in (None, COMPILERS.default) else f" with {compiler}")
+
+
+def _describe_unpaired(cases: Sequence[Case], pairs: Sequence[Comparison]) -> str:
+    """Return a sentence on the implementations of a model that are in no pair, with the reason."""
+    paired = {(_name(case), case.facts.get("model")) for pair in pairs for case in (pair.a, pair.b)}
+    models: dict[str, set[str]] = {}
+    for case in cases:
+        models.setdefault(str(case.facts.get("model")), set()).add(_name(case))
+    parts = [
+        f"{name} with {model} (no other implementation was measured with this model)"
+        if len(names) == 1
+        else f"{name} with {model} (no other implementation has the same workload and precision)"
+        for model, names in models.items()
+        for name in sorted(names)
+        if (name, model) not in paired
+    ]
+    return f"In no pair: {'; '.join(parts)}. Different models are never compared." if parts else ""

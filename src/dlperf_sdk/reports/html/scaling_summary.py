@@ -1,0 +1,213 @@
+"""What scales worst and best: a row per model and precision, and a row per series."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from attrs import frozen
+
+from dlperf_sdk.reports.blocks import Column, Table
+from dlperf_sdk.reports.html.page import Item, Sortable
+from dlperf_sdk.reports.html.scaling_series import Point, Series
+from dlperf_sdk.reports.series import Workload, labels
+from dlperf_sdk.spec.values import TopologySpec
+
+_PAGE_ROWS = 8
+_GOOD_EFFICIENCY = 0.9
+"""Efficiency below which a series is said to scale badly."""
+
+
+@frozen
+class _Row:
+    """One series with what its efficiencies show."""
+
+    workload: str
+    name: str
+    version: str
+    model: str
+    precision: str
+    topology: TopologySpec
+    """The largest topology."""
+    speedup: float
+    """Speedup at the largest topology."""
+    efficiency: float
+    """Efficiency at the largest topology."""
+    below: str
+    """First topology with an efficiency below 90 %, or `never`."""
+    drop: float
+    """Steepest drop of the efficiency between two topologies, per doubling of the devices; 0 without any."""
+    step: str
+    """The two topologies of the steepest drop."""
+
+    @property
+    def order(self) -> tuple[int, float]:
+        """Sort key: series with most devices first, among these those with the lowest efficiency."""
+        return -self.topology.devices, self.efficiency
+
+
+def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tuple[Item, ...]:
+    """Return a table of the worst and best series of each model and precision, and a table with a row per series.
+
+    Both name the first topology with an efficiency below 90 %, and the steepest drop of the efficiency between two
+    topologies, in percentage points per doubling of the devices. Series with fewer than two efficiencies are left out.
+    The result is empty with fewer than two series.
+
+    Args:
+        workloads: Workloads with their series.
+    """
+    names = _names_without_workload([curve for _, series in workloads for curve in series])
+    rows = [
+        row
+        for workload, series in workloads
+        for curve in series
+        if (row := _summarize(workload, curve, names[id(curve)]))
+    ]
+    if len(rows) < 2:
+        return ()
+    rows.sort(key=lambda row: row.order)
+    return _tabulate_extremes(rows), _tabulate_series(rows)
+
+
+def _summarize(workload: Workload, curve: Series, name: str) -> _Row | None:
+    """Return the row of a series; None if it has fewer than two efficiencies."""
+    values = [(point, point.efficiency.value) for point in curve.points if point.efficiency.value]
+    if len(values) < 2:
+        return None
+    last, value = values[-1]
+    drop, step = min(
+        ((after - before) / _doublings(first, second), f"{_place(first)} → {_place(second)}")
+        for (first, before), (second, after) in pairwise(values)
+    )
+    facts = last.merged.case.facts
+    return _Row(
+        workload=workload.title,
+        name=name,
+        version=str(facts.get("framework_version", "")),
+        model=str(facts.get("model", "")),
+        precision=str(facts.get("precision", "")),
+        topology=last.merged.case.topology,
+        speedup=last.speedup.value or 0.0,
+        efficiency=value,
+        below=next((_place(point) for point, share in values if share < _GOOD_EFFICIENCY), "never"),
+        drop=max(0.0, -drop),
+        step=step if drop < 0 else "no drop",
+    )
+
+
+def _place(point: Point) -> str:
+    return str(point.merged.case.topology)
+
+
+def _doublings(smaller: Point, larger: Point) -> float:
+    """Return how many times the devices double from one point of a series to another; 1 for as many devices."""
+    ratio = larger.merged.case.topology.devices / smaller.merged.case.topology.devices
+    return math.log2(ratio) if ratio > 1 else 1.0
+
+
+def _tabulate_extremes(rows: Sequence[_Row]) -> Table:
+    """Return the worst and the best series of each model and precision, on the largest topology that it has.
+
+    Args:
+        rows: The series in their order.
+    """
+    groups: dict[tuple[str, str], list[_Row]] = {}
+    for row in rows:
+        groups.setdefault((row.model, row.precision), []).append(row)
+    cells = []
+    for (model, precision), members in groups.items():
+        worst = members[0]
+        best = [row for row in members if row.topology.devices == worst.topology.devices][-1]
+        cells.append(
+            (
+                model,
+                precision,
+                str(worst.topology),
+                _describe(worst),
+                f"{worst.efficiency:.1%}",
+                worst.below,
+                _format_drop(worst),
+                "–" if best is worst else _describe(best),
+                "–" if best is worst else f"{best.efficiency:.1%}",
+            )
+        )
+    columns = (
+        Column("model", key=True),
+        Column("precision", key=True),
+        Column("topology", whole=True, key=True),
+        Column("scales worst"),
+        Column("efficiency", right=True),
+        Column("first below 90 %", whole=True),
+        Column("steepest drop"),
+        Column("scales best"),
+        Column("its efficiency", right=True),
+    )
+    return Table(columns, tuple(cells), "What scales worst and best, for each model and precision")
+
+
+def _describe(row: _Row) -> str:
+    workload = row.workload.removeprefix(f"{row.model}, ").replace(" per device", "")
+    name = row.name.replace(f" {row.precision}", "")
+    return f"{name} {row.version.partition('+')[0]}, batch {workload}".replace("  ", " ")
+
+
+def _format_drop(row: _Row) -> str:
+    return f"{row.step}: {100 * row.drop:.1f} points per doubling" if row.drop else row.step
+
+
+def _tabulate_series(rows: Sequence[_Row]) -> Sortable:
+    columns = (
+        Column("model", key=True),
+        Column("precision", key=True),
+        Column("workload", key=True),
+        Column("case", key=True),
+        Column("version", key=True),
+        Column("topology", whole=True, key=True),
+        Column("speedup", right=True),
+        Column("efficiency", right=True),
+        Column("first below 90 %", whole=True),
+        Column("steepest drop, points per doubling", right=True),
+        Column("where", whole=True),
+    )
+    cells = [
+        (
+            row.model,
+            row.precision,
+            row.workload,
+            row.name,
+            row.version,
+            str(row.topology),
+            f"{row.speedup:.2f}×",
+            f"{row.efficiency:.1%}",
+            row.below,
+            f"{100 * row.drop:.1f}" if row.drop else "",
+            row.step,
+        )
+        for row in rows
+    ]
+    has_versions = any(row.version for row in rows)
+    visible = [index for index, column in enumerate(columns) if column.title != "version" or has_versions]
+    table = Table(
+        tuple(columns[index] for index in visible),
+        tuple(tuple(row[index] for index in visible) for row in cells),
+        "Efficiency of each series at its largest topology",
+    )
+    return Sortable(table, ("model", "precision", "workload", "topology", "first below 90 %"), _PAGE_ROWS)
+
+
+def _names_without_workload(curves: Sequence[Series]) -> dict[int, str]:
+    """Return the id of each series → its label among those of its model.
+
+    The workload and the framework's version, which have columns of their own, are not in it.
+    """
+    names: dict[int, str] = {}
+    by_model: dict[str, list[Series]] = {}
+    for curve in curves:
+        by_model.setdefault(str(curve.points[-1].merged.case.facts.get("model")), []).append(curve)
+    for members in by_model.values():
+        cases = [curve.points[-1].merged.case for curve in members]
+        stated = {name for case in cases for name, role in case.roles.items() if role == "workload"}
+        labelled = labels(cases, ("topology", "framework_version", *stated))
+        names |= dict(zip(map(id, members), labelled, strict=True))
+    return names

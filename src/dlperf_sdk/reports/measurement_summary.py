@@ -1,0 +1,107 @@
+"""What a collection measured, and by which protocol: a row per implementation, model, precision and protocol."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from dlperf_sdk.interfaces.figure import PublishedFigure
+from dlperf_sdk.reports.blocks import Cell, Column, Table, Tone
+from dlperf_sdk.reports.numbers import format_count
+from dlperf_sdk.reports.wording import join_names
+from dlperf_sdk.spec.protocol import Protocol
+from dlperf_sdk.spec.stated_protocol import AS_PRESCRIBED, DEVIATES, NOT_STATED, StatedProtocol
+from dlperf_sdk.spec.values import TopologySpec
+
+PROTOCOL_TONES: dict[str, Tone] = {AS_PRESCRIBED: "good", DEVIATES: "doubt", NOT_STATED: "quiet"}
+"""Outcome of a protocol's check → the tone of its text."""
+
+
+def summary_table(figures: Iterable[PublishedFigure], prescribed: Protocol | None) -> Table:
+    """Return a table of what was measured: topologies, batch sizes, protocol, and how the protocol deviates.
+
+    Args:
+        figures: The figures.
+        prescribed: The protocol that the source prescribes; None: no column compares with it.
+    """
+    groups: dict[tuple[str, ...], list[PublishedFigure]] = {}
+    for figure in figures:
+        names = (
+            figure.framework,
+            short_version(figure),
+            figure.implementation,
+            figure.model,
+            figure.precision,
+        )
+        groups.setdefault((*names, str(figure.protocol)), []).append(figure)
+    rows = []
+    for (*names, protocol), members in groups.items():
+        batches = sorted({figure.batch_size for figure in members})
+        outcome = describe_check(members[0].protocol, prescribed) if prescribed else ()
+        rows.append(
+            (
+                *names,
+                str(len(members)),
+                protocol or "not stated",
+                *outcome,
+                ", ".join(map(str, sort_topologies(figure.topology for figure in members))),
+                ", ".join(map(str, batches)),
+                str(batches[-1]),
+            )
+        )
+    columns = (
+        Column("framework", key=True),
+        Column("version", key=True),
+        Column("implementation", key=True),
+        Column("model", key=True),
+        Column("precision", key=True),
+        Column("figures", right=True),
+        Column("protocol"),
+        *((Column("protocol check"), Column("difference")) if prescribed else ()),
+        Column("topologies"),
+        Column("batch sizes"),
+        Column("largest batch", right=True),
+    )
+    return Table(columns, tuple(rows), "What was measured, and by which protocol")
+
+
+def short_version(figure: PublishedFigure) -> str:
+    """Return the version of a figure's framework without its local part."""
+    return figure.framework_version.partition("+")[0]
+
+
+def sort_topologies(topologies: Iterable[TopologySpec]) -> list[TopologySpec]:
+    """Return the distinct topologies in ascending order of devices."""
+    return sorted(set(topologies), key=lambda topology: (topology.devices, topology.nodes))
+
+
+def describe_check(stated: StatedProtocol, prescribed: Protocol) -> tuple[Cell, str]:
+    """Return the outcome of a protocol's check, and its differences and missing numbers as text."""
+    outcome = stated.check(prescribed)
+    differences = stated.differences(StatedProtocol.from_protocol(prescribed))
+    parts = [f"{own} {name} instead of {number}" for name, (own, number) in differences.items()]
+    if stated.unstated:
+        parts.append(f"{join_names(stated.unstated)} not stated")
+    return Cell(outcome, PROTOCOL_TONES[outcome]), "; ".join(parts)
+
+
+def describe_protocols(figures: Sequence[PublishedFigure], prescribed: Protocol) -> str:
+    """Return how many figures follow the prescribed protocol, deviate from it, and do not state it in full.
+
+    Figures that deviate and leave out a number as well are counted once more at the end.
+    """
+    outcomes = Counter(figure.protocol.check(prescribed) for figure in figures)
+    both = [
+        figure
+        for figure in figures
+        if figure.protocol.check(prescribed) == DEVIATES and figure.protocol.unstated
+    ]
+    text = (
+        f"The source prescribes {StatedProtocol.from_protocol(prescribed)}. Of {format_count(len(figures), 'figure')}, "
+        f"{outcomes[AS_PRESCRIBED]} were measured as prescribed, {outcomes[DEVIATES]} deviate, and "
+        f"{outcomes[NOT_STATED]} do not state their protocol in full."
+    )
+    if not both:
+        return text
+    omitted = join_names(dict.fromkeys(name for figure in both for name in figure.protocol.unstated))
+    return f"{text} {len(both)} of those that deviate do not state all numbers either ({omitted})."

@@ -1,0 +1,75 @@
+"""The reasons why a throughput or a lead has no interval, as text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.analysis.ranking import Ranking
+from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
+from dlperf_sdk.reports.numbers import format_count
+from dlperf_sdk.worker.estimate import median, median_interval, standard_deviation
+
+
+def explain_missing(case: Case) -> str:
+    """Return the reason why the throughput of a case has no interval; empty if it has one."""
+    known, made = len(case.repeats), case.protocol.repeats
+    if known and median_interval(case.repeats) is not None:
+        return ""
+    if made == 1 or (known == 1 and made is None):
+        return "it was measured once"
+    if known:
+        return f"{format_count(known, 'repeat')} known, and an interval takes six"
+    if made is None:
+        return "only one number is published, and not the number of repeats"
+    return f"{made} repeats were made, and only their median is published"
+
+
+def format_spread(repeats: Sequence[float]) -> str:
+    """Return the standard deviation between repeats in percent of their median; empty with fewer than two."""
+    return f"{standard_deviation(repeats) / median(repeats):.1%}" if len(repeats) > 1 else ""
+
+
+def tabulate_missing(cases: Sequence[Case]) -> Table:
+    """Return a table of the cases with and without an interval: a row per framework, implementation and reason."""
+    names = ("framework", "framework_version", "implementation")
+    counts = Counter(
+        (*(str(case.facts.get(name, "")) for name in names), explain_missing(case)) for case in cases
+    )
+    rows = [
+        (
+            *facts,
+            str(count),
+            Cell(f"no: {reason}", "quiet") if reason else Cell("yes", "good"),
+        )
+        for (*facts, reason), count in sorted(counts.items())
+    ]
+    columns = (
+        Column("framework", key=True),
+        Column("version", key=True),
+        Column("implementation", key=True),
+        Column("cases", right=True),
+        Column("interval of the throughput"),
+    )
+    visible = [index for index in range(len(columns)) if any(row[index] != "" for row in rows)]
+    return Table(
+        tuple(columns[index] for index in visible),
+        tuple(tuple(row[index] for index in visible) for row in rows),
+        "Which throughputs have an interval",
+    )
+
+
+def describe_leads_without_interval(rankings: Sequence[Ranking]) -> tuple[Paragraph, ...]:
+    """Return a sentence on the reasons why leads have no interval; nothing if all have one."""
+    missing = [ranking.comparison for ranking in rankings if ranking.comparison.low is None]
+    if not missing:
+        return ()
+    unknown = sum(not (compared.a.repeats and compared.b.repeats) for compared in missing)
+    few = len(missing) - unknown
+    reasons = [
+        *([f"in {unknown} the single repeats of one side or both are not known"] if unknown else []),
+        *([f"in {few} one side has fewer than four repeats"] if few else []),
+    ]
+    total = format_count(len(rankings), "lead")
+    return (Paragraph(f"{len(missing)} of {total} have no interval: {', '.join(reasons)}."),)
