@@ -77,7 +77,7 @@ class Case:
     """Unit of the throughput, such as `img/s`."""
     repeats: tuple[float, ...] = field(default=(), validator=_repeats)
     """Throughput of each repeat; empty if only the median is known."""
-    protocol: StatedProtocol = StatedProtocol()
+    protocol: StatedProtocol = field(factory=StatedProtocol)
     """Numbers of steps and repeats, as far as the source states them."""
     facts: Mapping[str, Any]
     """Name of a fact → value: as observed, else as requested. Facts that are unknown are left out."""

@@ -7,10 +7,14 @@ from typing import Any
 
 import attrs
 
+from dlperf_sdk.analysis.ranking import rankings
 from dlperf_sdk.exchange.csv_table import csv_text
 from dlperf_sdk.interfaces.collection import Collection, Disagreement
 from dlperf_sdk.interfaces.figure import FIELDS, OPTION_ROLES
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Paragraph, Table
+from dlperf_sdk.reports.leads import ranking_values
+from dlperf_sdk.reports.measurement_summary import describe_check
+from dlperf_sdk.reports.missing_intervals import spread
 from dlperf_sdk.reports.numbers import format_count
 
 
@@ -116,11 +120,23 @@ def to_csv(collection: Collection) -> str:
     """Return the figures as CSV: a header, then a line per figure with its fields, options, source and footnotes.
 
     A cell is empty if the source does not state the value. The values of
-    a figure's repeats share one cell, separated by spaces; so do the marks of its footnotes.
+    a figure's repeats share one cell, separated by spaces; so do the marks of its footnotes. `spread` is the standard
+    deviation between repeats over their median, and `protocol_check` compares with the prescribed protocol.
     """
     options = list(OPTION_ROLES)
     fields = [name for name in FIELDS if name not in ("source", "repeats", "footnotes")]
-    header = [*fields, *options, "repeats", "document", "line", "commit", "footnotes"]
+    header = [
+        *fields,
+        *options,
+        "repeats",
+        "document",
+        "line",
+        "commit",
+        "footnotes",
+        "spread",
+        "protocol_check",
+    ]
+    prescribed = collection.prescribed
     lines = []
     for figure in collection.figures:
         values = [figure.value(name) for name in (*fields, *options)]
@@ -133,14 +149,27 @@ def to_csv(collection: Collection) -> str:
                 source.line,
                 source.commit,
                 " ".join(figure.footnotes),
+                spread(figure.repeats),
+                figure.protocol.check(prescribed) if prescribed else None,
             ]
         )
     return csv_text(header, lines)
 
 
 def to_dict(collection: Collection) -> dict[str, Any]:
-    """Return JSON values: `figures` and `disagreements`, each a list of objects."""
+    """Return JSON values: `figures`, `disagreements`, `rankings` and `protocols`, each a list of objects.
+
+    `protocols` has an object per figure, in the order of the figures; empty if the source prescribes no protocol.
+    """
+    prescribed = collection.prescribed
     return {
         "figures": [figure.to_dict() for figure in collection.figures],
         "disagreements": [attrs.asdict(disagreement) for disagreement in collection.disagreements()],
+        "rankings": [ranking_values(ranking) for ranking in rankings(collection.figures)],
+        "protocols": [
+            {"check": check.text, "difference": difference}
+            for check, difference in (
+                describe_check(figure.protocol, prescribed) for figure in collection.figures if prescribed
+            )
+        ],
     }

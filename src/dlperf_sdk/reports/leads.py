@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from dlperf_sdk.analysis.case import Case, key
 from dlperf_sdk.analysis.comparison import RESERVED_FACTS, Comparison
@@ -60,7 +61,7 @@ def list_reservations(compared: Comparison) -> list[str]:
     differences = [_format_reason(reason) for reason in compared.reasons]
     protocol = compared.a.protocol.differences(compared.b.protocol)
     if protocol:
-        values = "; ".join(f"{name} {own}, {other}" for name, (own, other) in protocol.items())
+        values = "; ".join(f"{name} {first}, {second}" for name, (first, second) in protocol.items())
         differences.append(f"protocol differs ({values})")
     return differences
 
@@ -107,3 +108,20 @@ def explain_terms(table: Table) -> str:
     texts = [cell.text for row in table.rows for cell in row]
     terms = [f"{term}: {meaning}" for term, meaning in _TERMS.items() if any(term in text for text in texts)]
     return " ".join(f"{term[0].upper()}{term[1:]}." for term in terms)
+
+
+def ranking_values(ranking: Ranking) -> dict[str, Any]:
+    """Return a ranking as JSON values: its facts, its entries, and the lead with its interval and reservations."""
+    compared = ranking.comparison
+    return {
+        "facts": dict(ranking.facts),
+        "unit": ranking.entries[0].unit,
+        "entries": [
+            {ranking.factor: case.facts.get(ranking.factor), "name": case.name, "throughput": case.throughput}
+            for case in ranking.entries
+        ],
+        "ratio": compared.ratio,
+        "interval": None if compared.low is None else [compared.low, compared.high],
+        "significant": compared.significant,
+        "reservations": list_reservations(compared),
+    }

@@ -35,12 +35,12 @@ def summary_table(figures: Iterable[PublishedFigure], prescribed: Protocol | Non
         )
         groups.setdefault((*names, str(figure.protocol)), []).append(figure)
     rows = []
-    for (*names, protocol), members in groups.items():
+    for (*case_names, protocol), members in groups.items():
         batches = sorted({figure.batch_size for figure in members})
         outcome = describe_check(members[0].protocol, prescribed) if prescribed else ()
         rows.append(
             (
-                *names,
+                *case_names,
                 str(len(members)),
                 protocol or "not stated",
                 *outcome,
@@ -79,7 +79,7 @@ def describe_check(stated: StatedProtocol, prescribed: Protocol) -> tuple[Cell, 
     """Return the outcome of a protocol's check, and its differences and missing numbers as text."""
     outcome = stated.check(prescribed)
     differences = stated.differences(StatedProtocol.from_protocol(prescribed))
-    parts = [f"{own} {name} instead of {number}" for name, (own, number) in differences.items()]
+    parts = [f"{used} {name} instead of {number}" for name, (used, number) in differences.items()]
     if stated.unstated:
         parts.append(f"{join_names(stated.unstated)} not stated")
     return Cell(outcome, PROTOCOL_TONES[outcome]), "; ".join(parts)
@@ -91,7 +91,7 @@ def describe_protocols(figures: Sequence[PublishedFigure], prescribed: Protocol)
     Figures that deviate and leave out a number as well are counted once more at the end.
     """
     outcomes = Counter(figure.protocol.check(prescribed) for figure in figures)
-    both = [
+    incomplete = [
         figure
         for figure in figures
         if figure.protocol.check(prescribed) == DEVIATES and figure.protocol.unstated
@@ -101,7 +101,7 @@ def describe_protocols(figures: Sequence[PublishedFigure], prescribed: Protocol)
         f"{outcomes[AS_PRESCRIBED]} were measured as prescribed, {outcomes[DEVIATES]} deviate, and "
         f"{outcomes[NOT_STATED]} do not state their protocol in full."
     )
-    if not both:
+    if not incomplete:
         return text
-    omitted = join_names(dict.fromkeys(name for figure in both for name in figure.protocol.unstated))
-    return f"{text} {len(both)} of those that deviate do not state all numbers either ({omitted})."
+    omitted = join_names(dict.fromkeys(name for figure in incomplete for name in figure.protocol.unstated))
+    return f"{text} {len(incomplete)} of those that deviate do not state all numbers either ({omitted})."

@@ -14,36 +14,32 @@ from dlperf_sdk.worker.estimate import median, median_interval, standard_deviati
 
 def explain_missing(case: Case) -> str:
     """Return the reason why the throughput of a case has no interval; empty if it has one."""
-    known, made = len(case.repeats), case.protocol.repeats
+    known, repeats = len(case.repeats), case.protocol.repeats
     if known and median_interval(case.repeats) is not None:
         return ""
-    if made == 1 or (known == 1 and made is None):
+    if repeats == 1 or (known == 1 and repeats is None):
         return "it was measured once"
     if known:
         return f"{format_count(known, 'repeat')} known, and an interval takes six"
-    if made is None:
+    if repeats is None:
         return "only one number is published, and not the number of repeats"
-    return f"{made} repeats were made, and only their median is published"
+    return f"{repeats} repeats were made, and only their median is published"
 
 
-def format_spread(repeats: Sequence[float]) -> str:
-    """Return the standard deviation between repeats in percent of their median; empty with fewer than two."""
-    return f"{standard_deviation(repeats) / median(repeats):.1%}" if len(repeats) > 1 else ""
+def spread(repeats: Sequence[float]) -> float | None:
+    """Return the standard deviation between repeats over their median; None with fewer than two."""
+    return standard_deviation(repeats) / median(repeats) if len(repeats) > 1 else None
 
 
 def tabulate_missing(cases: Sequence[Case]) -> Table:
     """Return a table of the cases with and without an interval: a row per framework, implementation and reason."""
     names = ("framework", "framework_version", "implementation")
     counts = Counter(
-        (*(str(case.facts.get(name, "")) for name in names), explain_missing(case)) for case in cases
+        ((*(str(case.facts.get(name, "")) for name in names),), explain_missing(case)) for case in cases
     )
-    rows = [
-        (
-            *facts,
-            str(count),
-            Cell(f"no: {reason}", "quiet") if reason else Cell("yes", "good"),
-        )
-        for (*facts, reason), count in sorted(counts.items())
+    rows: list[tuple[Cell | str, ...]] = [
+        (*facts, str(count), Cell(f"no: {reason}", "quiet") if reason else Cell("yes", "good"))
+        for (facts, reason), count in sorted(counts.items())
     ]
     columns = (
         Column("framework", key=True),
@@ -66,10 +62,10 @@ def describe_leads_without_interval(rankings: Sequence[Ranking]) -> tuple[Paragr
     if not missing:
         return ()
     unknown = sum(not (compared.a.repeats and compared.b.repeats) for compared in missing)
-    few = len(missing) - unknown
+    too_few = len(missing) - unknown
     reasons = [
         *([f"in {unknown} the single repeats of one side or both are not known"] if unknown else []),
-        *([f"in {few} one side has fewer than four repeats"] if few else []),
+        *([f"in {too_few} one side has fewer than four repeats"] if too_few else []),
     ]
     total = format_count(len(rankings), "lead")
     return (Paragraph(f"{len(missing)} of {total} have no interval: {', '.join(reasons)}."),)

@@ -47,11 +47,13 @@ class StatedProtocol:
 
     def differences(self, other: StatedProtocol) -> dict[str, tuple[int, int]]:
         """Return the numbers that both protocols state and that differ: name → own number and the other's."""
-        theirs = other._numbers()
+        other_numbers = other._numbers()
         return {
-            name: (own, number)
-            for name, own in self._numbers().items()
-            if own is not None and (number := theirs[name]) is not None and own != number
+            name: (number, other_number)
+            for name, number in self._numbers().items()
+            if number is not None
+            and (other_number := other_numbers[name]) is not None
+            and number != other_number
         }
 
     def check(self, prescribed: Protocol) -> str:

@@ -473,12 +473,15 @@ def test_worst_published_scaling_is_named_with_its_steepest_drop():
     ]
     first = [cell.text for cell in table.rows[0]]
     assert first == [
+        "resnet50",
+        "amp-fp16",
         "resnet50, 224 per device",
         "paddle (PaddleCV) amp-fp16 static",
         "1.8.3.post107",
         "4n8d",
         "9.56×",
         "29.9%",
+        "1n4d",
         "30.4",
         "1n4d → 1n8d",
     ]
@@ -487,9 +490,9 @@ def test_worst_published_scaling_is_named_with_its_steepest_drop():
     assert "first" not in table.title
     # The older release, whose source does not state the norm, is not taken for the newer one.
     older = {
-        (row[0].text, row[2].text, row[5].text)
+        (row[2].text, row[4].text, row[7].text)
         for row in table.rows
-        if row[1].text == "oneflow fp32" and row[0].text.startswith("bert-base, 32")
+        if row[3].text == "oneflow fp32" and row[2].text.startswith("bert-base, 32")
     }
     assert older == {
         ("bert-base, 32 per device, clip norm 0.0", "0.2.0", "81.6%"),
@@ -623,9 +626,10 @@ def test_every_published_figure_is_there_with_its_line(name):
     }
     titles = [column.title for column in sortable.table.columns]
     shown = [dict(zip(titles, (cell.text for cell in row), strict=True)) for row in sortable.table.rows]
-    assert [(item["source"], float(item["throughput"].replace(",", ""))) for item in shown] == [
-        (str(figure.source), figure.throughput) for figure in figures
-    ]
+    numbers = [item["throughput"].replace(",", "").split() for item in shown]
+    assert [
+        (item["source"], float(number), unit) for item, (number, unit) in zip(shown, numbers, strict=True)
+    ] == [(str(figure.source), figure.throughput, figure.unit) for figure in figures]
     # What tells two figures apart stands before the throughput; what none differ in is stated once.
     always = {"model", "topology", "batch", "throughput", "source"}
     assert all(title in always or len({item[title] for item in shown}) > 1 for title in titles)
@@ -649,13 +653,13 @@ def test_disagreements_begin_with_the_largest_and_the_protocol_is_one_sentence()
     assert [column.key for column in sortable.table.columns[:3]] == [True, True, False]
     places = [tuple(cell.text for cell in row[:2]) for row in sortable.table.rows]
     assert len(set(places)) == len(places) == 69
-    tile = page_of("dlperf-v1.0").tiles[-1]
+    steps, tile = page_of("dlperf-v1.0").tiles[-2:]
     assert (tile.value, tile.section) == ("12 numbers and 57 labels", "Disagreements in the source")
     assert tile.aside == (
-        "of 728 printed cells; the number that differs most: 4799.64 is printed where the figures give 4019.45 (19%); "
-        "of 323 figures, 99 do not state their whole protocol, and 169 were measured by another one than the source "
-        "prescribes."
+        "of 728 printed cells; the number that differs most: 4799.64 is printed where the figures give 4019.45 (19%)."
     )
+    assert (steps.value, steps.section) == ("55 of 323", "What was measured, and how")
+    assert steps.aside == "as prescribed; 169 deviate, 99 do not state it in full."
     (nothing,) = section(page_of("tensorpack"), "Disagreements in the source").items
     assert nothing.text.endswith("all of 21 printed cells agree with the figures.")
 
@@ -750,32 +754,35 @@ def test_more_cases_than_a_plot_holds_come_in_facets_and_pages():
 def test_the_first_screen_answers_which_framework_is_fastest():
     page = page_of("dlperf-v1.0")
     assert page.sections[0].title == "Fastest framework"
-    terms, overview, unrivaled, details = page.sections[0].items
+    colors, overview, terms, unrivaled, details = page.sections[0].items
     columns = [column.title for column in overview.columns]
     (row,) = (row for row in overview.rows if [cell.text for cell in row[:3]] == ["resnet50", "128", "fp32"])
     assert columns[4:] == ["1n1d", "1n2d", "1n4d", "1n8d", "2n8d", "4n8d"]
-    assert row[columns.index("4n8d")].text == "oneflow 0.2.0: 12,412, 1.10× mxnet"
+    assert row[columns.index("4n8d")].text == "oneflow 0.2.0: 12,412, ≈1.10× mxnet"
     # The interval is there, and so is who was not measured: the lead is none over them.
     assert row[columns.index("1n2d")].text == (
         "mxnet: 764.6, 1.19× (1.16 – 1.23) paddle; estimator differs; oneflow, torch not measured"
     )
-    assert row[columns.index("1n4d")] == Cell("mxnet: 1,518, 1.05× torch; oneflow not measured", "doubt")
+    assert row[columns.index("1n4d")] == Cell(
+        "mxnet: 1,518, ≈1.05× torch; protocol differs; oneflow not measured", "quiet"
+    )
     bare = Cell("fewer than two measured", "quiet")
     assert sum(cell != bare for row in overview.rows for cell in row[4:]) == 52
     assert all(cell.text for row in overview.rows for cell in row[4:])
-    # Colored are the cells with a reservation, and the terms that their legend explains are in colored cells only.
-    colored = terms.text.removeprefix("Colored cells have a reservation: ").partition(". ")[0]
-    for term in (part.partition(": ")[0] for part in colored.split("; ")):
-        assert {cell.tone for row in overview.rows for cell in row if term in cell.text} == {"doubt"}
+    # A lead without an interval is grey and has a sign of its own; one with a reservation is amber.
+    leads = [cell for row in overview.rows for cell in row if "×" in cell.text]
+    assert {cell.tone for cell in leads if "≈" in cell.text} == {"quiet"}
+    assert {cell.tone for cell in leads if "≈" not in cell.text} == {"doubt"}
+    assert colors.text.startswith("5 of 52 leads have an interval.")
     # A lead of compiled code over code that is not compiled says so.
     (xla,) = (
         row for row in overview.rows if [cell.text for cell in row[:3]] == ["resnet50", "224", "amp-fp16"]
     )
     assert (
         xla[columns.index("4n8d")].text
-        == "tensorflow 1.15.2 with xla: 29,172, 2.74× paddle; loss scale differs"
+        == "tensorflow 1.15.2 with xla: 29,172, ≈2.74× paddle; loss scale differs"
     )
-    assert "estimator differs: the sources compute the throughput in different ways" in terms.text
+    assert "Estimator differs: the sources compute the throughput in different ways" in terms.text
     assert "Clip norm not stated: the source does not say whether gradients were clipped." in terms.text
     assert "mxnet fp16 (resnet50, batch 256)" in unrivaled.text
     (sortable,) = details.items
@@ -788,7 +795,7 @@ def test_the_first_screen_answers_which_framework_is_fastest():
         if (row["topology"], row["model"], row["batch"], row["precision"])
         == ("4n8d", "bert-base", "64", "amp-fp16")
     ]
-    answers = {row["settings"]: (row["fastest"].split()[0], row["not compared"]) for row in bert}
+    answers = {row["settings"]: (row["fastest"].split()[0], row["not comparable"]) for row in bert}
     assert {clipping: answer[0] for clipping, answer in answers.items()} == {
         "clip norm 0.0": "mxnet",
         "clip norm not stated": "tensorflow",
@@ -806,10 +813,11 @@ def test_the_first_screen_answers_which_framework_is_fastest():
     assert fastest[1].value == "oneflow"
     # The newer release, with its true second; the older one, whose source does not state the norm, is the other answer.
     assert fastest[1].aside == (
-        "clip norm 0.0: oneflow 0.2.0 at 4,019 seq/s, 1.09× mxnet; estimator differs; clip norm not stated: oneflow "
-        "0.1.9 at 3,715 seq/s, 1.29× torch. No interval: perhaps noise. Not compared: oneflow 3,690 (clip norm 1.0)."
+        "clip norm 0.0: oneflow 0.2.0 at 4,019 seq/s, ≈1.09× mxnet; estimator differs, protocol differs; clip norm not "
+        "stated: oneflow 0.1.9 at 3,715 seq/s, ≈1.29× torch; protocol differs. No interval: perhaps noise. Not "
+        "comparable: oneflow 3,690 (clip norm 1.0)."
     )
-    assert "Not compared: tensorflow 16,250 (amp-fp16)" in fastest[0].aside
+    assert "Not comparable: tensorflow 16,250 (amp-fp16)" in fastest[0].aside
 
 
 @pytest.mark.parametrize("slowdown", [1.0, 2.0])
@@ -887,13 +895,18 @@ def test_an_effect_that_depends_on_the_hardware_and_the_number_of_devices_says_s
     assert row["effect"] == "images ÷ synthetic" and row["ratio"] == "1.00×; pairs 0.92× to 1.02×"
     assert row["how certain"].startswith("32 pairs on 1n1d to 1n8d without a common direction")
     assert "95 % interval" not in titles
-    by_topology = part.items[2]
-    assert [column.title for column in by_topology.columns[2:]] == ["1n1d", "1n2d", "1n4d", "1n8d"]
+    by_topology = part.items[1].table
+    titles = [column.title for column in by_topology.columns]
+    assert titles[1:5] == ["framework", "model", "hardware", "batch size"]
+    assert titles[5:] == ["1n1d", "1n2d", "1n4d", "1n8d"]
     shown = {
-        row[1].text: [cell.text for cell in row[2:]] for row in by_topology.rows if "images" in row[0].text
+        tuple(cell.text for cell in row[1:5]): [cell.text for cell in row[5:]]
+        for row in by_topology.rows
+        if "images" in row[0].text
     }
-    assert shown["resnet50-v1 Tesla P100"] == ["0.99×", "1.00×", "1.00×", "0.94×"]
-    assert shown["resnet50-v1 Tesla K80"] == ["0.99×", "1.00×", "1.01×", "0.99×"]
+    assert shown["tensorflow", "resnet50-v1", "Tesla P100", "64"] == ["1.00×", "1.01×", "1.00×", "0.94×"]
+    assert shown["tensorflow", "resnet50-v1", "Tesla K80", "32"] == ["1.00×", "1.00×", "1.02×", "0.99×"]
+    assert all(cell.text for row in by_topology.rows for cell in row)
     (pairs,) = fold.items
     keys = [tuple(cell.text for cell in row[:-1]) for row in pairs.table.rows]
     assert len(set(keys)) == len(keys) == 96
@@ -907,8 +920,11 @@ def test_an_effect_names_what_changed_along_with_the_setting():
 
 
 def test_the_precision_of_a_framework_with_other_batch_sizes_is_compared_and_marked():
-    (own,) = (item for item in section(page_of("dlperf-v1.0"), "Effects").items if isinstance(item, Sortable))
-    assert own.table.title == "amp-fp16 and fp16 against fp32, per framework (each at its own batch size)"
+    folds = [item for item in section(page_of("dlperf-v1.0"), "Effects").items if isinstance(item, Folded)]
+    (own,) = folds[0].items
+    assert (
+        folds[0].title == "amp-fp16 and fp16 against fp32 at other batch sizes: the effect of both together"
+    )
     rows = [[cell.text for cell in row] for row in own.table.rows]
     (torch,) = (row for row in rows if row[0].startswith("torch") and row[1:3] == ["resnet50", "1n1d"])
     assert torch[4:] == [
@@ -919,13 +935,14 @@ def test_the_precision_of_a_framework_with_other_batch_sizes_is_compared_and_mar
 
 
 def test_each_rule_for_an_interval_is_named_once():
-    (table, known) = section(page_of("dlperf-v1.0"), "When there is an interval").items
+    part = section(page_of("dlperf-v1.0"), "Which numbers have an interval")
+    *_, table = part.items
     assert [(row[0].text, row[1].text) for row in table.rows] == [
         ("one throughput", "six repeats"),
         ("the ratio of two cases", "four repeats on each side"),
         ("the effect of a setting", "six frameworks, or a single pair with four repeats on each side"),
     ]
-    assert known.text == "The single repeats of 80 of 323 cases are known."
+    assert part.lede.startswith("The single repeats of 80 of 323 cases are known.")
     ledes = " ".join(part.lede for part in page_of("dlperf-v1.0").sections)
     assert "repeats or more" not in ledes and "six repeats" not in ledes
 
@@ -933,8 +950,8 @@ def test_each_rule_for_an_interval_is_named_once():
 def test_effect_row_has_factor_size_and_certainty():
     """Before the plot, and before the batch sizes, which are sweeps."""
     part = section(page_of("dlperf-v1.0"), "Effects")
-    (table, own, _, by_topology, *_) = part.items
-    assert own.table.title.endswith("per framework (each at its own batch size)")
+    (table, by_topology, *_) = part.items
+    assert by_topology.table.title.endswith("both sides have the same batch size")
     # Parentheses are the notation of intervals, which none of these ratios has.
     assert not any(re.search(r"\([0-9.]+ – ", cell.text) for row in table.rows for cell in row)
     rows = {row[0].text: [cell.text for cell in row[1:]] for row in table.rows}
@@ -944,9 +961,10 @@ def test_effect_row_has_factor_size_and_certainty():
         "5 of 5 pairs faster",
         "tensorflow 1.15.2, amp-fp16, batch size 224",
     ]
-    (row,) = (row for row in by_topology.rows if row[0].text == "xla ÷ no compiler, resnet50")
-    assert [cell.text for cell in row[2:]] == ["1.27×", "–", "1.23×", "1.24×", "1.24×", "1.18×"]
-    assert rows["amp-fp16 ÷ fp32, resnet50"][2].endswith("batch size 128; others: next table")
+    (row,) = (row for row in by_topology.table.rows if row[0].text == "xla ÷ no compiler, resnet50")
+    assert [cell.text for cell in row[1:4]] == ["tensorflow", "resnet50", "224"]
+    assert [cell.text for cell in row[4:]] == ["1.27×", "–", "1.23×", "1.24×", "1.24×", "1.18×"]
+    assert rows["amp-fp16 ÷ fp32, resnet50"][2].endswith("batch size 128; other batch sizes: folded below")
     assert rows["amp-fp16 ÷ fp32, bert-base"][:2] == [
         "2.70×; pairs 2.19× to 3.42×",
         "10 of 10 pairs faster, of 2 frameworks (oneflow 2.68×, mxnet 2.72×)",
@@ -958,12 +976,21 @@ def test_effect_row_has_factor_size_and_certainty():
 
 
 def test_worst_and_best_scaling_are_stated_first():
-    (text, *_) = section(page_of("dlperf-v1.0"), "Scaling").items
-    assert text.text == (
-        "On 4n8d, paddle amp-fp16 static (resnet50, 224 per device) scales worst: 29.9% of perfect scaling; its "
-        "steepest drop is 1n4d → 1n8d: 30.4 points per doubling. oneflow fp32 (resnet50, 144 per device) scales "
-        "best: 98.2%."
-    )
+    (extremes, *_) = section(page_of("dlperf-v1.0"), "Scaling").items
+    rows = [[cell.text for cell in row] for row in extremes.rows]
+    assert rows[0] == [
+        "resnet50",
+        "amp-fp16",
+        "4n8d",
+        "paddle (PaddleCV) static 1.8.3.post107, batch 224",
+        "29.9%",
+        "1n4d",
+        "1n4d → 1n8d: 30.4 points per doubling",
+        "torch (NVIDIADeepLearningExamples) dali dynamic 1.5.0a0, batch 256",
+        "87.8%",
+    ]
+    # No row mixes models or precisions, and none is missing.
+    assert len({tuple(row[:2]) for row in rows}) == len(rows) == 7
 
 
 def test_two_frameworks_on_one_case_are_one_pair():
@@ -1010,9 +1037,9 @@ def test_what_is_not_comparable_has_no_two_models_and_no_row_in_both_directions(
 
 def test_without_a_ranking_the_first_screen_states_scaling_and_the_cost_of_real_data():
     scaled, data, _ = page_of("tf-cnn-2017").tiles
-    assert (scaled.label, scaled.section) == ("Efficiency on 1n8d", "Scaling")
+    assert (scaled.label, scaled.section) == ("Scaling efficiency on 1n8d", "Scaling")
     assert scaled.value == "91.0% to 99.6%"
-    assert (data.label, data.section) == ("Real data on 1n8d", "Effects")
+    assert (data.label, data.section) == ("Real over synthetic data on 1n8d", "Effects")
     assert data.value == "0.94× to 1.00×"
     assert "resnet50-v1 Tesla P100" in data.aside
     # The card and Effects compare real with synthetic data: no table says that this is impossible.

@@ -29,8 +29,8 @@ def protocol_deviations(figures: Figures, protocol: Protocol | None) -> tuple[Di
         if {"warm-up steps", "measured steps"} & set(differences):
             groups.setdefault((document, prescribed.window, figure.protocol.window), []).append(figure)
         if "repeats" in differences:
-            used, wanted = (format_count(count, "repeat") for count in differences["repeats"])
-            groups.setdefault((document, wanted, used), []).append(figure)
+            used, expected = (format_count(count, "repeat") for count in differences["repeats"])
+            groups.setdefault((document, expected, used), []).append(figure)
     outcomes = [figure.protocol.check(protocol) for figure in figures]
     reason = (
         f"of {len(figures)} figures, {outcomes.count(NOT_STATED)} do not state their whole protocol, and "
@@ -41,10 +41,10 @@ def protocol_deviations(figures: Figures, protocol: Protocol | None) -> tuple[Di
             document,
             min(figure.source.line for figure in members),
             f"protocol of {format_count(len(members), 'figure')}",
-            wanted,
+            expected,
             used,
             reason,
             figures=len(members),
         )
-        for (document, wanted, used), members in groups.items()
+        for (document, expected, used), members in groups.items()
     )

@@ -31,7 +31,7 @@ from dlperf_sdk.reports.html.page import Page, Section, Sortable
 from dlperf_sdk.reports.measurement_summary import describe_protocols, summary_table
 from dlperf_sdk.reports.series import merge, workloads
 
-_PAGE_ROWS = 8
+_PAGE_ROWS = 6
 FACTORS = ("compiler", "precision", "clip_norm", "data", "input_pipeline", "hardware", "batch_size")
 
 

@@ -46,8 +46,8 @@ def describe_extent(measured: Sequence[Case]) -> str:
         batches[model] = max(batches.get(model, 0), case.batch_size)
     sizes = join_names(f"{size} ({model})" for model, size in batches.items())
     return (
-        f"Largest topology measured: {largest} ({format_count(largest.devices, 'device')}); nothing larger is predicted "
-        f"here. Largest batch per device: {sizes}."
+        f"Largest topology measured: {largest} ({format_count(largest.devices, 'device')}); nothing larger is "
+        f"predicted here. Largest batch per device: {sizes}."
     )
 
 

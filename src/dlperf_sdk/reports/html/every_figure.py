@@ -13,7 +13,7 @@ from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.reports.blocks import Cell, Column, Notes, Table
 from dlperf_sdk.reports.html.page import Item, Section, Sortable
 from dlperf_sdk.reports.measurement_summary import describe_check, short_version
-from dlperf_sdk.reports.missing_intervals import format_spread
+from dlperf_sdk.reports.missing_intervals import spread
 from dlperf_sdk.reports.series import format_fact
 from dlperf_sdk.reports.wording import format_name
 from dlperf_sdk.spec.protocol import Protocol
@@ -115,7 +115,7 @@ def _row(
     figure: PublishedFigure, candidates: Sequence[Case], notes: list[str], prescribed: Protocol | None
 ) -> tuple[Cell | str, ...]:
     faster, scaled = speedup(figure, candidates).value, efficiency(figure, candidates).value
-    none = Cell("–", "quiet")
+    none, deviation = Cell("–", "quiet"), spread(figure.repeats)
     details = ", ".join(
         f"{format_name(name)} {value}" if isinstance(value, str) else format_fact(name, value)
         for name, value in sorted(figure.options.items())
@@ -132,7 +132,7 @@ def _row(
         figure.hardware,
         details,
         f"{f'{figure.throughput:,}'.removesuffix('.0')} {figure.unit}",
-        format_spread(figure.repeats) or none,
+        none if deviation is None else f"{deviation:.1%}",
         none if faster is None else f"{faster:.2f}",
         none if scaled is None else f"{scaled:.1%}",
         str(figure.protocol),

@@ -8,7 +8,7 @@ from itertools import combinations
 from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.analysis.comparison import Comparison, compare
 from dlperf_sdk.analysis.ranking import Ranking
-from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
+from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table, Tone
 from dlperf_sdk.reports.fastest import describe_shared_facts
 from dlperf_sdk.reports.html.page import Item, Section, Sortable
 from dlperf_sdk.reports.leads import format_ratio, list_reservations
@@ -79,7 +79,7 @@ def _frameworks(pair: Comparison) -> str:
 
 
 def _row(pair: Comparison) -> tuple[Cell | str, ...]:
-    tone = "quiet" if pair.low is None else "plain"
+    tone: Tone = "quiet" if pair.low is None else "plain"
     return (
         *(f"{_describe(case)}: {quantity(case.throughput, case.unit)}" for case in (pair.a, pair.b)),
         Cell(format_ratio(pair), tone),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Column, Table
-from dlperf_sdk.reports.html.page import Section, Sortable
+from dlperf_sdk.reports.html.page import Item, Section, Sortable
 from dlperf_sdk.reports.missing_intervals import describe_leads_without_interval, tabulate_missing
 from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import Merged
@@ -50,7 +50,7 @@ def section(merged: Sequence[Merged], rankings: Sequence[Ranking]) -> Section:
         f"The single repeats of {with_repeats:,} of {format_count(len(merged), 'case')} are known. A median without "
         "its repeats has no interval, however many repeats were made."
     )
-    items = (
+    items: tuple[Item, ...] = (
         Sortable(tabulate_missing([run.case for run in merged]), ("framework", "implementation"), _PAGE_ROWS),
         *describe_leads_without_interval(rankings),
         Table(columns, rows, "The rule of each kind of interval"),

@@ -14,7 +14,7 @@ from dlperf_sdk.reports.html.scaling_series import Point, Series
 from dlperf_sdk.reports.series import Workload, labels
 from dlperf_sdk.spec.values import TopologySpec
 
-_PAGE_ROWS = 8
+_PAGE_ROWS = 6
 _GOOD_EFFICIENCY = 0.9
 """Efficiency below which a series is said to scale badly."""
 
@@ -149,7 +149,8 @@ def _tabulate_extremes(rows: Sequence[_Row]) -> Table:
 def _describe(row: _Row) -> str:
     workload = row.workload.removeprefix(f"{row.model}, ").replace(" per device", "")
     name = row.name.replace(f" {row.precision}", "")
-    return f"{name} {row.version.partition('+')[0]}, batch {workload}".replace("  ", " ")
+    described = " ".join(filter(None, (name, row.version.partition("+")[0])))
+    return f"{described}, batch {workload}"
 
 
 def _format_drop(row: _Row) -> str:
