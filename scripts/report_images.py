@@ -1,9 +1,9 @@
 """Take the pictures of docs/reference/report: reports in a browser, light, dark, on a phone, and strong scaling.
 
-    .venv/bin/python scripts/report_images.py DIR
+    .venv/bin/python scripts/report_images.py [DIR]
 
-DIR holds the runs of the pictures called `campaign`; those of published figures need none. It takes the browser that
-`make test-report` finds.
+DIR holds the runs of the pictures called `campaign`; without it only the pictures of published figures are taken. It
+takes the browser that `make test-report` finds.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def kept(path: Path) -> None:
     print(f"{path.name}: {path.stat().st_size:,} bytes")
 
 
-def main(runs: str) -> int:
+def main(runs: list[str]) -> int:
     """Write the pictures."""
     reports = {
-        "campaign": [runs],
+        **({"campaign": runs} if runs else {}),
         "dlperf-v1.0": ["--published", "dlperf-v1.0"],
         "tf-cnn-2017": ["--published", "tf-cnn-2017"],
     }
@@ -87,6 +87,6 @@ def main(runs: str) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) > 2:
         sys.exit(__doc__)
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1:]))

@@ -81,7 +81,7 @@ def test_a_row_names_faster_cases_that_are_not_comparable_with_the_reason():
 
 
 def test_every_missing_interval_has_its_true_reason():
-    part = section("Which numbers have an interval")
+    part = section("Intervals")
     rows = rows_of(part.items[0])
     assert sum(int(row["cases"]) for row in rows) == 323
     reasons = {(row["implementation"], row["interval of the throughput"]): int(row["cases"]) for row in rows}
@@ -131,7 +131,7 @@ def test_each_figure_has_its_protocol_and_its_spread():
 
 
 def test_the_protocol_is_summarized_with_what_deviates():
-    text, table = section("What was measured, and how").items
+    text, table = section("Coverage and protocol").items
     assert text.text == (
         "The source prescribes 20 + 100 steps, 7 repeats. Of 323 figures, 55 were measured as prescribed, 169 deviate, "
         "and 99 do not state their protocol in full. 59 of those that deviate do not state all numbers either (warm-up "
@@ -157,7 +157,7 @@ def test_the_introduction_states_the_largest_topology(name, extent):
 
 
 def test_two_frameworks_are_found_side_by_side():
-    table, alone = section("Framework against framework").items
+    table, alone = section("Framework pairs").items
     rows = [
         row
         for row in rows_of(table)
@@ -228,8 +228,8 @@ def test_markdown_has_the_answers_of_html():
     for part in (
         "5 of 52 leads have an interval",
         "faster but not comparable",
-        "## Framework against framework",
+        "## Framework pairs",
     ):
         assert part in text
-    paragraphs = [item for item in section("What was measured, and how").items if isinstance(item, Paragraph)]
+    paragraphs = [item for item in section("Coverage and protocol").items if isinstance(item, Paragraph)]
     assert paragraphs[0].text in text

@@ -639,7 +639,7 @@ def test_every_published_figure_is_there_with_its_line(name):
 
 
 def test_disagreements_begin_with_the_largest_and_the_protocol_is_one_sentence():
-    protocol, sortable = section(page_of("dlperf-v1.0"), "Disagreements in the source").items
+    protocol, sortable = section(page_of("dlperf-v1.0"), "Source disagreements").items
     assert protocol.text.startswith(
         "DLPerf v1.0, 2020: of 323 figures, 99 do not state their whole protocol, and 169 were measured by another one "
         "than the source prescribes (19 + 100 steps instead of 20 + 100 steps: 40, 5 repeats instead of 7 repeats: 93"
@@ -654,13 +654,13 @@ def test_disagreements_begin_with_the_largest_and_the_protocol_is_one_sentence()
     places = [tuple(cell.text for cell in row[:2]) for row in sortable.table.rows]
     assert len(set(places)) == len(places) == 69
     steps, tile = page_of("dlperf-v1.0").tiles[-2:]
-    assert (tile.value, tile.section) == ("12 numbers and 57 labels", "Disagreements in the source")
+    assert (tile.value, tile.section) == ("12 numbers and 57 labels", "Source disagreements")
     assert tile.aside == (
         "of 728 printed cells; the number that differs most: 4799.64 is printed where the figures give 4019.45 (19%)."
     )
-    assert (steps.value, steps.section) == ("55 of 323", "What was measured, and how")
+    assert (steps.value, steps.section) == ("55 of 323", "Coverage and protocol")
     assert steps.aside == "as prescribed; 169 deviate, 99 do not state it in full."
-    (nothing,) = section(page_of("tensorpack"), "Disagreements in the source").items
+    (nothing,) = section(page_of("tensorpack"), "Source disagreements").items
     assert nothing.text.endswith("all of 21 printed cells agree with the figures.")
 
 
@@ -935,7 +935,7 @@ def test_the_precision_of_a_framework_with_other_batch_sizes_is_compared_and_mar
 
 
 def test_each_rule_for_an_interval_is_named_once():
-    part = section(page_of("dlperf-v1.0"), "Which numbers have an interval")
+    part = section(page_of("dlperf-v1.0"), "Intervals")
     *_, table = part.items
     assert [(row[0].text, row[1].text) for row in table.rows] == [
         ("one throughput", "six repeats"),

@@ -146,7 +146,7 @@ def test_sections_of_a_campaign_begin_with_questions_and_end_folded(opened):
         "Memory and energy",
         "Environment and hardware",
         "Every result in full",
-        "Which numbers have an interval",
+        "Intervals",
     ]
     assert page.locator("section h2").all_inner_texts() == titles
     assert page.locator("details.part h2").all_inner_texts() == titles[-5:]
@@ -218,7 +218,7 @@ QUESTIONS = {
         "1n4d → 1n8d: 30.4 points",
     ),
     "which figures deviate from the protocol": (
-        "What was measured, and how",
+        "Coverage and protocol",
         "p",
         "The source prescribes",
         "169 deviate",
@@ -240,7 +240,7 @@ QUESTIONS = {
         "320: 7,115 img/s",
     ),
     "how often the source contradicts itself": (
-        "Disagreements in the source",
+        "Source disagreements",
         "caption",
         "DLPerf v1.0",
         "12 numbers and 57 labels disagree",

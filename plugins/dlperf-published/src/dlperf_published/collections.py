@@ -54,8 +54,8 @@ class DlperfV1(_Stored):
     name = "dlperf-v1.0"
     title = "DLPerf v1.0, 2020"
     description = (
-        "Oneflow-Inc/DLPerf at c89430b: medians of five to seven runs on four nodes of eight V100-SXM2-16GB, from "
-        "the report of each implementation. The release before-v1.0 is OneFlow 0.1.9."
+        "Oneflow-Inc/DLPerf at c89430b: medians on up to four nodes of eight V100-SXM2-16GB. The release before-v1.0 "
+        "is OneFlow 0.1.9."
     )
     prescribed = PROTOCOLS["dlperf-v1"]
     """DLPerf's README ignores 20 steps, measures 100 and suggests 7 repeats."""

@@ -59,9 +59,9 @@ def page(collection: Collection) -> Page:
         intervals.section(merged, ranked),
         evolve(rates.section(by_workload), folded=True),
         Section(
-            "The source's tables, regenerated",
+            "Source tables",
             tuple(collection.tables()),
-            "Computed from the figures. A note marks a cell whose printed value differs.",
+            "The tables of the source, computed from the figures. A note marks a cell whose printed value differs.",
             folded=True,
         ),
         evolve(differences.section(by_workload, estimates), folded=True),

@@ -19,8 +19,8 @@ from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.wording import join_names
 from dlperf_sdk.spec.stated_protocol import AS_PRESCRIBED, DEVIATES, NOT_STATED
 
-SUMMARY_TITLE = "What was measured, and how"
-DISAGREEMENTS_TITLE = "Disagreements in the source"
+SUMMARY_TITLE = "Coverage and protocol"
+DISAGREEMENTS_TITLE = "Source disagreements"
 
 
 def tiles(collection: Collection, ranked: Sequence[Ranking]) -> tuple[Tile, ...]:

@@ -15,7 +15,7 @@ from dlperf_sdk.reports.leads import format_ratio, list_reservations
 from dlperf_sdk.reports.numbers import format_count, quantity
 from dlperf_sdk.spec.compiler import COMPILERS
 
-TITLE = "Framework against framework"
+TITLE = "Framework pairs"
 _PAGE_ROWS = 6
 _MOST_PAIRS = 2000
 """Maximum number of pairs that are listed."""

@@ -11,7 +11,7 @@ from dlperf_sdk.reports.missing_intervals import describe_leads_without_interval
 from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import Merged
 
-TITLE = "Which numbers have an interval"
+TITLE = "Intervals"
 _PAGE_ROWS = 30
 
 
