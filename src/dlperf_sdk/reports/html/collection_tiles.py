@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from dlperf_sdk.analysis.case import Case, cases
-from dlperf_sdk.analysis.effects import effect
+from dlperf_sdk.analysis.effects import Pair, effect
 from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.analysis.scaling import efficiency
 from dlperf_sdk.errors import AnalysisError
@@ -17,6 +18,7 @@ from dlperf_sdk.reports.html.summary import fastest_tiles
 from dlperf_sdk.reports.measurement_summary import sort_topologies
 from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.wording import join_names
+from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.stated_protocol import AS_PRESCRIBED, DEVIATES, NOT_STATED
 
 SUMMARY_TITLE = "Coverage and protocol"
@@ -91,9 +93,12 @@ def _tiles_without_ranking(measured: Sequence[Case]) -> tuple[Tile, ...]:
         tiles.append(
             Tile(f"Scaling efficiency on {largest}", f"{worst:.1%} to {best:.1%}", text, section="Scaling")
         )
-    try:
-        pairs = effect(on_largest, factor="data", levels=("images", "synthetic")).pairs
-    except AnalysisError:
+    pairs: list[Pair] = []
+    for source in DATA_SOURCES:
+        if source.takes_folder:
+            with suppress(AnalysisError):
+                pairs += effect(on_largest, factor="data", levels=(source.name, DATA_SOURCES.default)).pairs
+    if not pairs:
         return tuple(tiles)
     low, high = min(pairs, key=lambda pair: pair.ratio), max(pairs, key=lambda pair: pair.ratio)
     text = (
