@@ -5,6 +5,7 @@ import io
 import json
 import re
 
+import attrs
 import pytest
 from dlperf_published.collections import COLLECTIONS
 from dlperf_published.disagreements import agrees, cells, grids, mismatches, numbers
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from test_published import NAMES, SOURCES
 
 from dlperf_sdk.cli import main
+from dlperf_sdk.interfaces.collection import Figures
 from dlperf_sdk.reports import collection_page, markdown
 from dlperf_sdk.reports.blocks import Paragraph, Table
 
@@ -219,7 +221,7 @@ def test_the_observations_are_derived_and_two_do_not_bear_it():
 
 def test_figures_that_were_measured_otherwise_than_the_source_prescribes_are_disagreements():
     figures = published("dlperf-v1.0")
-    deviations = protocol_deviations(figures)
+    deviations = protocol_deviations(figures, COLLECTION["dlperf-v1.0"].prescribed)
     counts = {}
     for deviation in deviations:
         assert deviation.figures == int(deviation.cell.split()[2])
@@ -237,7 +239,29 @@ def test_figures_that_were_measured_otherwise_than_the_source_prescribes_are_dis
         "prescribes"
     }
     assert COLLECTION["dlperf-v1.0"].disagreements()[: len(deviations)] == deviations
-    assert protocol_deviations(published("tensorpack")) == ()
+    assert COLLECTION["tensorpack"].prescribed is None
+    assert protocol_deviations(published("tensorpack"), None) == ()
+
+
+def test_a_figure_without_warm_up_steps_deviates():
+    """A stated 0 is not the same as nothing stated."""
+    collection = COLLECTION["dlperf-v1.0"]
+    (figure,) = published("dlperf-v1.0").filter(framework="oneflow", model="resnet50").figures[:1]
+    changed = attrs.evolve(figure, warmup=0)
+    (deviation,) = protocol_deviations(Figures("dlperf-v1.0", (changed,)), collection.prescribed)
+    assert (deviation.printed, deviation.computed) == ("20 + 100 steps", "0 + 100 steps")
+
+
+def test_other_names_stand_for_words_of_the_figures():
+    words = {
+        str(figure.value(name)).lower()
+        for collection in NAMES
+        for figure in published(collection)
+        for name in ("framework", "implementation", "model", "precision", "data")
+    }
+    for collection in COLLECTION.values():
+        assert collection.aliases and set(collection.aliases.values()) <= words
+        assert not set(collection.aliases) & words
 
 
 def test_the_footnotes_of_the_summaries_are_derived_as_far_as_figures_go():
