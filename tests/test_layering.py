@@ -45,6 +45,7 @@ OF_SEVERAL_PACKAGES = {
     "test_torch.py": "torch's plugin, from the command to the report",
     "test_tutorials.py": "the code blocks of the tutorials",
     "test_wheel.py": "the wheel of each distribution",
+    "cli/test_documented_commands.py": "the commands of all of the documentation",
     "exchange/test_exchange_formats.py": "the modules of two formats",
     "execution/test_secret_values.py": "values of secret variables in every document",
     "launchers/test_commands.py": "the commands of all launchers",

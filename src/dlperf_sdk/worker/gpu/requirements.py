@@ -10,22 +10,22 @@ AMPERE = (8, 0)
 """The least compute capability with TF32 and bfloat16."""
 
 
-def require_gpus(framework: str, found: int, needed: int = 1) -> None:
+def require_gpus(framework: str, available: int, needed: int = 1) -> None:
     """Check that the framework finds the GPUs that the process needs.
 
     Args:
         framework: The framework's name and version, and what it was built for if that is known.
-        found: Number of GPUs that the framework can use.
+        available: Number of GPUs that the framework can use.
         needed: Number of the process's devices.
 
     Raises:
         Unsupported: there are too few.
     """
-    if found < needed:
+    if available < needed:
         raise Unsupported(
             "%s finds %d usable GPUs where %d are needed (CUDA_VISIBLE_DEVICES is %r); check the driver with "
             "nvidia-smi, or run with --device cpu"
-            % (framework, found, needed, os.environ.get("CUDA_VISIBLE_DEVICES"))
+            % (framework, available, needed, os.environ.get("CUDA_VISIBLE_DEVICES"))
         )
 
 
