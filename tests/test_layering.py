@@ -51,6 +51,7 @@ OF_SEVERAL_PACKAGES = {
     "launchers/test_commands.py": "the commands of all launchers",
     "planning/test_file_safety.py": "settings that execute code, in every kind of file",
     "reports/test_bad_results.py": "odd results in reports, analysis and commands",
+    "reports/test_published_answers.py": "what reports on published figures answer",
 }
 """Test module that is named after no module → what it tests."""
 
