@@ -45,13 +45,11 @@ OF_SEVERAL_PACKAGES = {
     "test_torch.py": "torch's plugin, from the command to the report",
     "test_tutorials.py": "the code blocks of the tutorials",
     "test_wheel.py": "the wheel of each distribution",
-    "cli/test_documented_commands.py": "the commands of all of the documentation",
     "exchange/test_exchange_formats.py": "the modules of two formats",
     "execution/test_secret_values.py": "values of secret variables in every document",
     "launchers/test_commands.py": "the commands of all launchers",
     "planning/test_file_safety.py": "settings that execute code, in every kind of file",
     "reports/test_bad_results.py": "odd results in reports, analysis and commands",
-    "reports/test_published_answers.py": "what reports on published figures answer",
 }
 """Test module that is named after no module → what it tests."""
 
