@@ -6,8 +6,10 @@ A user may have no home directory: containers run with user ids that the system 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from dlperf_sdk.errors import Unavailable
 
@@ -51,6 +53,33 @@ def cache() -> Path:
             "user. Set DLPERF_CACHE_DIR to a folder that you can write to."
         )
     return folder.absolute()
+
+
+def private_cache(name: str) -> Path | None:
+    """Return a folder of the cache, and create it if it is missing; None if it cannot be created, or is not private.
+
+    It must belong to this user and not be writable by others: whoever could write there could forge its content.
+
+    Args:
+        name: The folder's name.
+    """
+    try:
+        folder = cache() / name
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder if is_own(folder.lstat(), stat.S_ISDIR) else None
+    except (OSError, Unavailable):
+        return None
+
+
+def is_own(status: os.stat_result, kind: Any) -> bool:
+    """Return True if a file is of a kind, belongs to this user, and is not writable by group or others.
+
+    Args:
+        status: The file's status.
+        kind: A function of `stat`, such as `stat.S_ISREG`.
+    """
+    return bool(kind(status.st_mode)) and status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
 def _usual() -> str:

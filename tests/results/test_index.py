@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
 
@@ -12,14 +13,15 @@ from result_samples import a_result
 
 from dlperf_sdk.errors import StoreError, UsageError
 from dlperf_sdk.interfaces.measurer import Metric
-from dlperf_sdk.results.index import FILE, describe_tables, query
+from dlperf_sdk.results.index import describe_tables, index_path, query
 from dlperf_sdk.results.store import ResultStore
 
 ALL = "select id from results order by id"
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path, monkeypatch):
+    monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "cache"))
     return ResultStore(tmp_path / "results")
 
 
@@ -77,7 +79,7 @@ def test_a_result_that_cannot_be_read_is_in_a_table_of_its_own(store):
 
 def test_index_is_rebuilt_if_missing_damaged_or_of_another_version(store):
     put(store, "a")
-    path = store.directory / FILE
+    path = index_path(store)
     assert ids(store) == ["a"]
     path.unlink()
     assert ids(store) == ["a"]
@@ -89,12 +91,47 @@ def test_index_is_rebuilt_if_missing_damaged_or_of_another_version(store):
     assert ids(store) == ["a"]
 
 
-def test_a_link_in_place_of_the_index_is_not_followed(store, tmp_path):
+def hot_journal(victim, page_size=4096):
+    """Return a rollback journal after which SQLite would remove another file, as a journal of several databases."""
+    magic, name = bytes.fromhex("d9d505f920a163d7"), os.fsencode(victim)
+    header = magic + struct.pack(">IIIII", 0, 1234, 1, 512, page_size)
+    last = struct.pack(">I", 2**30 // page_size + 1) + name + struct.pack(">II", len(name), sum(name)) + magic
+    return header.ljust(512, b"\0") + last
+
+
+def test_files_beside_the_results_are_not_taken_for_an_index(store, tmp_path):
     put(store, "a")
-    target = tmp_path / "outside"
-    (store.directory / FILE).symlink_to(target)
+    victim = tmp_path / "precious"
+    victim.write_bytes(b"text\0")
     assert ids(store) == ["a"]
-    assert not target.exists()
+    shutil.copy(index_path(store), store.directory / ".index.sqlite")
+    with sqlite3.connect(store.directory / ".index.sqlite") as other:
+        other.execute("UPDATE results SET labels = '[1]', id = '../../outside'")
+    (store.directory / ".index.sqlite-journal").write_bytes(hot_journal(victim))
+    assert ids(store) == ["a"]
+    assert victim.exists()
+    # The same journal beside a database that is opened removes the file.
+    index_path(store).with_name(f"{index_path(store).name}-journal").write_bytes(hot_journal(victim))
+    assert ids(store) == ["a"]
+    assert not victim.exists()
+
+
+def test_a_folder_that_others_can_write_holds_no_index(store, tmp_path):
+    put(store, "a")
+    (tmp_path / "cache" / "indexes").mkdir(parents=True)
+    (tmp_path / "cache" / "indexes").chmod(0o777)
+    assert index_path(store) is None
+    assert ids(store) == ["a"]
+    assert not list((tmp_path / "cache" / "indexes").iterdir())
+
+
+def test_a_query_takes_limited_memory(store):
+    put(store, "a")
+    endless = "with recursive n(x) as (select 1 union all select x + 1 from n) select x from n"
+    with pytest.raises(UsageError, match="more than 1 MiB"):
+        query(store, endless, 2**20)
+    with pytest.raises(UsageError, match="too big"):
+        query(store, "select hex(zeroblob(15000000))")
 
 
 @pytest.mark.parametrize(

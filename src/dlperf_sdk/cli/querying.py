@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,10 +10,15 @@ from cyclopts import Parameter
 
 from dlperf_sdk.cli.output import write_text
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
+from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import UsageError
 from dlperf_sdk.folders import RESULTS
 from dlperf_sdk.reports.blocks import Column, Table
 from dlperf_sdk.results.index import Answer
+
+
+_LARGEST = 256 * 2**20
+"""Maximum memory of the selected rows in bytes."""
 
 
 @command
@@ -27,7 +33,7 @@ def query(
     format: Annotated[Literal["terminal", "csv"], Parameter(help="terminal or csv.")] = "terminal",
     common: Common = AS_USUAL,
 ) -> int:
-    """Query the results of a store with SQL, read-only, through an index file in the store's directory.
+    """Query the results of a store with SQL, read-only, through an index file in the user's cache.
 
     `dlperf query "select framework, throughput from results where model = 'resnet50' order by 2 desc"`
     """
@@ -39,7 +45,8 @@ def query(
     if common.json and format == "csv":
         raise UsageError("--json prints an object, and --format csv is another: leave one out.")
     results = ResultStore(store)
-    answer = describe_tables(results) if sql is None else run_query(results, sql)
+    answer = describe_tables(results) if sql is None else run_query(results, sql, _LARGEST)
+    _check_values(answer)
     if common.json:
         emit({"columns": list(answer.columns), "rows": [list(row) for row in answer.rows]})
     elif format == "csv":
@@ -47,6 +54,15 @@ def query(
     else:
         show([Table(_headings(answer), tuple(tuple(map(_text, row)) for row in answer.rows))])
     return 0
+
+
+def _check_values(answer: Answer) -> None:
+    """Raise UsageError for a value that no output has: SQL can compute binary data and infinite numbers."""
+    for name, value in (pair for row in answer.rows for pair in zip(answer.columns, row, strict=True)):
+        if isinstance(value, bytes):
+            raise UsageError(f"The query selects binary data as {format_value(name)}; select hex(…) of it.")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UsageError(f"The query selects an infinite number as {format_value(name)}; add a condition.")
 
 
 def _headings(answer: Answer) -> tuple[Column, ...]:

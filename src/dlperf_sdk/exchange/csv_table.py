@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.results.table import COLUMNS, METRIC_PARTS, Row, Value, columns, rows
@@ -26,7 +27,8 @@ def to_csv(results: Sequence[Result]) -> str:
     A text that a spreadsheet would take for a formula gets an apostrophe in front, and so does a text that begins
     with an apostrophe; `read_csv` removes it. Formulas begin with = + - @, also full-width or after white space. The
     same applies to text after a semicolon, a tab or a line feed in a cell: some spreadsheets split lines there. A cell
-    has at most `LONGEST_CELL` characters; a longer one is cut and ends with an ellipsis.
+    has at most `LONGEST_CELL` characters; a longer one is cut and ends with an ellipsis. Unprintable characters are
+    replaced, as on a terminal.
     Numbers are written so that they read back exactly; those that are not finite are nan, inf and -inf.
     """
     return csv_text([column.name for column in columns(results)], (row.values() for row in rows(results)))
@@ -56,7 +58,7 @@ def _format_cell(value: Value) -> str:
 
 
 def _escape(text: str) -> str:
-    cell = _UNMARKED.sub("'", text)
+    cell = _UNMARKED.sub("'", replace_control_characters(text))
     return cell if len(cell) <= LONGEST_CELL else f"{cell[: LONGEST_CELL - 1]}…"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import stat
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ from attrs import frozen
 from dlperf_sdk import folders
 from dlperf_sdk.data.cache import write
 from dlperf_sdk.documents.reading import load_document
-from dlperf_sdk.errors import DocumentError, Unavailable
+from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.parity.record import ParityRecord, records_from
 
 VERSION = 2
@@ -37,13 +36,7 @@ def directory() -> Path | None:
     It is `parity` in DLPERF_CACHE_DIR, or else in the user's cache. It must belong to this user and not be
     writable by others: whoever could write there could forge evidence.
     """
-    try:
-        folder = folders.cache() / "parity"
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        return folder if _is_own(folder.lstat(), stat.S_ISDIR) else None
-    except (OSError, Unavailable):
-        return None
+    return folders.private_cache("parity")
 
 
 def fetch(key: str) -> CacheEntry | None:
@@ -56,7 +49,7 @@ def fetch(key: str) -> CacheEntry | None:
         return None
     path = folder / f"{key}.json"
     try:
-        if not _is_own(path.lstat(), stat.S_ISREG):
+        if not folders.is_own(path.lstat(), stat.S_ISREG):
             return None
         document = load_document(path, LARGEST)
         if document.get("version") != VERSION or document.get("key") != key:
@@ -94,8 +87,3 @@ def _checksum(key: str, records: Any, made_at: Any) -> str:
     """Return the SHA-256 of an entry, which a damaged one no longer has."""
     text = json.dumps([key, made_at, records], sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _is_own(status: os.stat_result, kind: Any) -> bool:
-    """Return True if the entry is of this kind, owned by this user, and not writable by group or others."""
-    return bool(kind(status.st_mode)) and status.st_uid == os.getuid() and not status.st_mode & 0o022

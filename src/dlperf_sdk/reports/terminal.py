@@ -152,7 +152,7 @@ def _grid(block: Table) -> RenderableType:
         # A number that is cut short would read as another number, so it gets an ellipsis.
         is_whole = column.right or column.whole
         grid.add_column(
-            Text(column.title),
+            Text(replace_control_characters(column.title)),
             justify="right" if column.right else "left",
             overflow="ellipsis" if is_whole else "fold",
             no_wrap=is_whole,

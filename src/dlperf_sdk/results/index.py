@@ -1,15 +1,19 @@
 """An SQLite index of the results in a store, so that many of them can be queried at once.
 
 The index is derived from the results. It is updated before each query, and built again if it is missing, damaged
-or of another version. Its tables have the columns of `TABLES`; `results` also has a column for each metric's
+or of another version. It is in the user's cache, not in the store: SQLite trusts the files beside a database, and one
+that came with somebody else's store could remove other files, or show results that the store does not have. Its tables have the columns of `TABLES`; `results` also has a column for each metric's
 value, interval and unit, as in `dlperf_sdk.results.table`.
 """
 
 from __future__ import annotations
 
+import hashlib
+import math
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -17,12 +21,11 @@ from typing import Any
 from attrs import frozen
 
 from dlperf_sdk.errors import DlperfError, StoreError, UsageError
+from dlperf_sdk.folders import private_cache
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.results.store import ResultStore
 from dlperf_sdk.results.table import COLUMNS, TableColumn, Value, columns, rows
 
-FILE = ".index.sqlite"
-"""Name of the index's file in the store's directory."""
 VERSION = 2
 """Version of the index's tables. An index of another version is built again."""
 _BUSY_SECONDS = 60.0
@@ -33,6 +36,8 @@ _MOST_COLUMNS = 1500
 """Maximum number of columns of a table; SQLite's own limit is 2,000."""
 _BATCH = 500
 """Number of results that are in memory at the same time."""
+_LONGEST_VALUE = 16 * 2**20
+"""Maximum length of a text that a query computes, in bytes."""
 
 _ID = COLUMNS[0]
 TABLES: dict[str, tuple[TableColumn, ...]] = {
@@ -66,25 +71,33 @@ class Answer:
     rows: tuple[tuple[Value, ...], ...]
 
 
-def query(store: ResultStore, sql: str) -> Answer:
+def query(store: ResultStore, sql: str, largest: float = math.inf) -> Answer:
     """Run an SQL query on the results of a store, and return the selected rows.
 
-    The query can only read the tables of the index, which `describe_tables` lists. The index file in the store's
-    directory is created or updated first; if the directory cannot be written, an index in memory is used instead.
+    The query can only read the tables of the index, which `describe_tables` lists. The index file in the user's cache
+    is created or updated first; if the cache cannot be written, an index in memory is used instead.
+
+    Args:
+        store: The results.
+        sql: The query.
+        largest: Maximum memory of the selected rows in bytes.
 
     Raises:
-        UsageError: the query is not valid, selects nothing, or would do something other than read these tables.
+        UsageError: the query is not valid, selects nothing or more than `largest`, or would do something other than
+            read these tables.
         StoreError: the store is no directory or cannot be read, or its index cannot be used.
         KeyboardInterrupt: a signal ended the query.
     """
     with closing(_updated_index(store)) as index:
         index.set_authorizer(_allow_reading)
         index.set_progress_handler(lambda: None, _STEPS_BETWEEN_SIGNALS)
+        index.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
         try:
             cursor = index.execute(sql)
             if cursor.description is None:
                 raise UsageError("The query selects nothing; write, for example, SELECT * FROM results.")
-            return Answer(tuple(name for name, *_ in cursor.description), tuple(map(tuple, cursor)))
+            names = tuple(name for name, *_ in cursor.description)
+            return Answer(names, tuple(_limit_rows(cursor, largest)))
         except (sqlite3.Error, sqlite3.Warning) as error:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
                 raise KeyboardInterrupt from error  # SQLite has taken the signal handler's exception for its own
@@ -96,7 +109,7 @@ def query(store: ResultStore, sql: str) -> Answer:
 def describe_tables(store: ResultStore) -> Answer:
     """Return a row for each column that a query can name: its table, name, SQL type and description.
 
-    The index file in the store's directory is created or updated first, as in `query`.
+    The index file is created or updated first, as in `query`.
 
     Raises:
         StoreError: the store is no directory or cannot be read, or its index cannot be used.
@@ -120,23 +133,40 @@ def _allow_reading(action: int, first: str | None, second: str | None, *_: Any) 
     return sqlite3.SQLITE_OK if action in reading else sqlite3.SQLITE_DENY
 
 
+def _limit_rows(rows: Iterable[tuple[Value, ...]], largest: float) -> Iterator[tuple[Value, ...]]:
+    size = 0
+    for row in rows:
+        size += sys.getsizeof(row) + sum(map(sys.getsizeof, row))
+        if size > largest:
+            raise UsageError(
+                f"The query selects more than {largest / 2**20:.0f} MiB; select fewer columns, or add a condition or "
+                "LIMIT."
+            )
+        yield row
+
+
+def index_path(store: ResultStore) -> Path | None:
+    """Return the path of a store's index in the user's cache; None if the cache cannot be written."""
+    folder = private_cache("indexes")
+    place = os.fsencode(store.directory.resolve())
+    return folder and folder / f"{hashlib.sha256(place).hexdigest()[:32]}.sqlite"
+
+
 def _updated_index(store: ResultStore) -> sqlite3.Connection:
-    """Open the store's index and bring it up to date; in memory where the store cannot be written."""
-    path = store.directory / FILE
+    """Open the store's index and bring it up to date; in memory where the cache cannot be written."""
+    path = index_path(store)
     if not store.directory.is_dir():
         raise StoreError(f"There are no results in {store.directory}: it is no directory.")
     for attempt in range(2):
         index: sqlite3.Connection | None = None
         try:
-            if path.is_symlink():  # nothing outside the store is written
-                path.unlink()
-            index = _open(str(path) if os.access(store.directory, os.W_OK) else ":memory:")
+            index = _open(":memory:" if path is None else str(path))
             _update(index, store)
             return index
         except sqlite3.DatabaseError as error:
             if index is not None:
                 index.close()
-            if attempt or "locked" in str(error):
+            if path is None or attempt or "locked" in str(error):
                 raise StoreError(
                     f"The index {path} cannot be used: {error}. Remove it, and try again."
                 ) from error
