@@ -6,6 +6,7 @@ shapes in advance, and rejects anything else: nothing in a message decides what 
 """
 
 import json
+import math
 from typing import Any, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy
@@ -17,6 +18,8 @@ from dlperf_sdk.worker.unsupported import look_up
 
 LONGEST_HEADER = 65536
 """Bytes."""
+_LARGEST_NUMBER = 2**53
+"""Maximum count, number of seconds or processor, which JSON holds exactly."""
 LAYOUTS = {b"nchw": "nchw", b"nhwc": "nhwc"}
 """Question for a batch → the layout of its images."""
 
@@ -106,6 +109,8 @@ def _read_header(content: bytes, arrays: List[List[Any]]) -> Tuple[InputCounts, 
         counts = InputCounts(int(batches), float(seconds), int(depth))
         cpus = [int(cpu) for cpu in header["cpus"]]
         described = header["arrays"]
+        if not math.isfinite(counts.seconds) or min(*counts, *cpus) < 0 or max(*counts, *cpus) > _LARGEST_NUMBER:
+            raise ValueError("a number is negative or impossible")
     except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
         raise MalformedBatch("malformed header (%s: %s)" % (type(error).__name__, error)) from None
     if described != arrays:

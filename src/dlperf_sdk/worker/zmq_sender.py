@@ -3,7 +3,7 @@
 import os
 from collections import deque
 from time import monotonic
-from typing import Any, Deque, Dict, Iterator
+from typing import Any, Deque, Dict, Iterator, Tuple
 
 import numpy
 
@@ -17,6 +17,10 @@ from dlperf_sdk.worker.zmq_messages import LAYOUTS, Batch, address_of, pack
 
 LONGEST_QUESTION = 1024
 """Bytes, which also hold the messages with which ZeroMQ opens a connection."""
+_MOST_UNSENT = 4 * PREFETCH
+"""Batches that wait for one receiver; ZeroMQ drops more. A trainer has `PREFETCH`, and ZeroMQ counts late."""
+_MOST_AT_ONCE = 64
+"""Messages that are received before a question is answered."""
 
 
 def send(request: Request, cluster: Cluster, process: Process) -> None:
@@ -35,15 +39,31 @@ def send(request: Request, cluster: Cluster, process: Process) -> None:
     if process.feeds is None:
         raise ValueError("a sender needs the replica that it feeds")
     shard = canonical.batch_of(request, process.feeds)
-    with zmq.Context() as context, context.socket(zmq.ROUTER) as socket:
-        socket.setsockopt(zmq.LINGER, 0)
-        socket.setsockopt(zmq.MAXMSGSIZE, LONGEST_QUESTION)
-        socket.bind(address_of(request, cluster, process.node, process.feeds))
+    address = address_of(request, cluster, process.node, process.feeds)
+    with zmq.Context() as context, open_socket(context, address) as socket:
         answer(socket, shard)
+
+
+def open_socket(context: Any, address: str) -> Any:
+    """Return a bound socket of the type ROUTER.
+
+    Raises:
+        zmq.ZMQError: The address is in use.
+    """
+    import zmq
+
+    socket = context.socket(zmq.ROUTER)
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.MAXMSGSIZE, LONGEST_QUESTION)
+    socket.setsockopt(zmq.SNDHWM, _MOST_UNSENT)
+    socket.bind(address)
+    return socket
 
 
 def answer(socket: Any, shard: Dict[str, numpy.ndarray]) -> None:
     """Answer the questions that arrive at a socket, without end.
+
+    Of one receiver, at most `PREFETCH` questions wait, as many as a trainer asks; more are ignored.
 
     Args:
         socket: A bound socket of the type ROUTER.
@@ -53,19 +73,27 @@ def answer(socket: Any, shard: Dict[str, numpy.ndarray]) -> None:
         layout: copies_of(lay_out(shard, layout))() for layout in LAYOUTS.values()
     }
     cpus = sorted(os.sched_getaffinity(0))
-    questions: Deque[Any] = deque()
+    questions: Deque[Tuple[bytes, str]] = deque()
     counts = InputCounts(0, 0.0, 0)
     while True:
-        while not questions or socket.poll(0):
-            questions.append(socket.recv_multipart())
-        receiver, *question = questions.popleft()
-        layout = LAYOUTS.get(b"".join(question))
-        if layout is None:
+        for _ in range(_MOST_AT_ONCE):
+            if questions and not socket.poll(0):
+                break
+            receiver, *question = socket.recv_multipart()
+            layout = LAYOUTS.get(b"".join(question))
+            if layout is not None and _count(questions, receiver) < PREFETCH:
+                questions.append((receiver, layout))
+        if not questions:
             continue
+        receiver, layout = questions.popleft()
         started_at = monotonic()
         arrays = next(batches[layout])
         # Each receiver has `PREFETCH` questions or batches under way: what it has not asked for is there already.
-        waiting = PREFETCH - sum(1 for other in questions if other[0] == receiver)
+        waiting = PREFETCH - _count(questions, receiver)
         counts = InputCounts(counts.batches + 1, counts.seconds, counts.depth + waiting)
         socket.send_multipart([receiver, *pack(Batch(arrays, counts, cpus))], copy=False)
         counts = counts._replace(seconds=counts.seconds + monotonic() - started_at)
+
+
+def _count(questions: Deque[Tuple[bytes, str]], receiver: bytes) -> int:
+    return sum(1 for other, _ in questions if other == receiver)
