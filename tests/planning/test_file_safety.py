@@ -36,6 +36,8 @@ SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "options.hostfile": ("mpi", {"options": {"hostfile": "/etc/passwd"}}),
     "options.srun_flags": ("slurm", {"options": {"srun_flags": "--task-prolog=./evil"}}),
     "options.sbatch_flags": ("slurm", {"options": {"sbatch_flags": "--wrap=./evil"}}),
+    "options.address": ("ray", {"options": {"address": "evil.example:6379"}}),
+    "options.ray_python": ("ray", {"options": {"ray_python": "./evil"}}),
     "python": ("local", {"python": "./evil"}),
     "container": ("local", {"container": "podman:evil"}),
     "container_mounts": ("local", {"container_mounts": "/etc"}),
@@ -363,13 +365,22 @@ def test_a_plugins_metadata_decides(tmp_path, option):
     assert dry_run(write(tmp_path / "case.json", fields), registry=CUSTOM).topology_options.depth == 2
 
 
-def test_launcher_options_that_name_programs_or_files_are_declared():
-    declared = {
-        f"{name}.{field.name}"
-        for name in REGISTRY.names("topologies")
-        for field in attrs.fields(REGISTRY.topology(name).Options)
-        if has_effect(field.metadata)
+HARMLESS_TEXTS = {
+    *("interface", "ports", "hosts"),  # each host must be one that ssh or mpirun already trusts
+    *("partition", "account", "time_limit", "constraint", "gres"),  # each is one word `--NAME=VALUE` of sbatch
+    "attention",  # one of a fixed list
+}
+"""Options with text values that name no program, no file and no server whose answers are executed."""
+
+
+def test_options_with_texts_are_declared_or_known_to_be_harmless():
+    options = {
+        f"{name}.{field.name}": field
+        for group in ("topologies", "frameworks", "models")
+        for name in REGISTRY.names(group)
+        for field in attrs.fields(REGISTRY.load(group, name).Options)
+        if "str" in str(field.type)
     }
-    shared = {"agent_python", "hostfile", "launcher_flags"}
-    assert declared >= {f"{launcher}.{option}" for launcher in ("ssh", "mpi") for option in shared}
-    assert declared >= {f"slurm.{option}" for option in ("agent_python", "sbatch_flags", "srun_flags")}
+    assert {"ssh.hostfile", "slurm.srun_flags", "mpi.launcher_flags", "ray.address"} <= options.keys()
+    undeclared = {name for name, field in options.items() if not has_effect(field.metadata)}
+    assert {name.partition(".")[2] for name in undeclared} == HARMLESS_TEXTS

@@ -29,10 +29,12 @@ def _validate_amount(_: Any, attribute: Any, value: float) -> None:
 class RayOptions(AgentOptions):
     """Options of the launcher `ray`."""
 
+    # Ray unpickles what the cluster sends, and imports the module that is named before `://`.
     address: str = attrs.field(
         default="auto",
         metadata={
-            "help": "Ray cluster, such as 10.0.0.1:6379; auto: RAY_ADDRESS, or the one on this machine."
+            "help": "Ray cluster, such as 10.0.0.1:6379; auto: RAY_ADDRESS, or the one on this machine.",
+            "executes": True,
         },
     )
     cpus: float = attrs.field(
