@@ -445,6 +445,22 @@ def test_a_record_is_damaged_in_any_way(wheels: Path) -> None:
     record.write_text(record.read_text() + "\n/dev/zero,sha256=abc,3\n")
     reasons = [file.reason for file in environments.verify(created.path.name)]
     assert reasons == ["has a malformed entry in RECORD", "is not a regular file"]
+    record.write_text(record.read_text().replace("\n\n/dev/zero,sha256", "\ntoydep.py,shake_128"))
+    reasons = [file.reason for file in environments.verify(created.path.name)]
+    assert reasons == ["has a hash of the unknown algorithm 'shake_128'"]
+
+
+def test_a_pipe_in_place_of_a_record_or_marker_is_damage(wheels: Path) -> None:
+    created = environments.prepare("toy", spec("toyframe"), "cpu")
+    [record] = created.path.glob("venv/lib/python*/site-packages/toydep-2.1.dist-info/RECORD")
+    record.unlink()
+    os.mkfifo(record)
+    [damaged] = environments.verify(created.path.name)
+    assert str(damaged) == "toydep==2.1 has no readable RECORD of its files"
+    (created.path / marker.FILE).unlink()
+    os.mkfifo(created.path / marker.FILE)
+    with pytest.raises(EnvironmentFailed, match="half-made"):
+        environments.verify(created.path.name)
 
 
 @pytest.mark.parametrize("kept_lines", [0, 1])

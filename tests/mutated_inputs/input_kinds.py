@@ -23,6 +23,7 @@ from typing import Any
 from unittest import mock
 
 import attrs
+import history_samples
 import log_samples
 import mutations
 import numpy
@@ -62,6 +63,7 @@ from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.values import DataSpec
 from dlperf_sdk.worker import bundled, zmq_messages
 from dlperf_sdk.worker import data as worker_data
+from dlperf_sdk.worker import zmq_messages
 from dlperf_sdk.worker.agent import batch_job, bootstrap, link, standalone
 from dlperf_sdk.worker.agent.worker_process import WorkerProcess
 from dlperf_sdk.worker.interface import InputCounts
@@ -72,6 +74,7 @@ REGISTRY = Registry()
 SPEC = {
     **{"framework": "numpy", "model": "linear", "topology": "1n2d", "batch_size": 4, "warmup": 1, "steps": 4},
     **{"repeats": 2, "env": {"OMP_NUM_THREADS": "1"}, "options": {"features": 8}, "deadlines": {"start": 30}},
+    **{"labels": {"commit": "1f3a9c"}, "part": "compute", "data": "synthetic"},
 }
 CAMPAIGN = {
     "name": "sample",
@@ -91,6 +94,8 @@ LOGS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """Importer → a log, and facts that it lacks."""
 STATED = {"precision": "fp32", "batch_size": 4}
+HISTORY = "history/20250120T000000Z-run-000019"
+BATCH = zmq_messages.Batch({"x": numpy.zeros((2, 3), numpy.float32)}, InputCounts(7, 0.25, 11), [0, 1])
 KEY = {"framework": "numpy", "model": "linear"}
 """The key of an entry in the cache of largest batches."""
 BATCH = {"pixels": numpy.zeros((2, 3), numpy.uint8), "labels": numpy.arange(2)}
@@ -197,6 +202,8 @@ def _write_results(folder: Path) -> None:
         place.mkdir(parents=True)
         (place / "result.json").write_text(json.dumps(result_samples.a_result().to_dict()))
     (folder / "table.csv").write_text(to_csv([result_samples.a_result()]))
+    history_samples.fill(folder / "history", 20, cases=1)
+    (folder / "batch.json").write_bytes(zmq_messages.pack(BATCH)[0])
 
 
 def _write_environment(folder: Path) -> None:
@@ -429,6 +436,24 @@ def _report(folder: Path) -> None:
     run_command("gate", folder / "other", folder / "store")
 
 
+def _show_history(folder: Path) -> None:
+    """Read a store through its index, which is made anew for each input."""
+    shutil.rmtree(folder / "cache/indexes", ignore_errors=True)
+    run_command("query", "select * from results", "--store", folder / "history", "--json")
+    run_command("history", "--store", folder / "history", "--json")
+    run_command("site", folder / "history", "-o", folder / "out/site")
+
+
+def _gate_in_ci(folder: Path) -> None:
+    run_command("gate", folder / "other", folder / "store", "--format", "github")
+    run_command("gate", folder / "other", folder / "store", "--junit", folder / "out/junit.xml")
+
+
+def _receive_batch(folder: Path) -> None:
+    frames = [(folder / "batch.json").read_bytes(), *zmq_messages.pack(BATCH)[1:]]
+    json.dumps(zmq_messages.unpack(frames, BATCH.arrays)[1:], allow_nan=False)
+
+
 def _export(folder: Path) -> None:
     for form in ("csv", "markdown", "mllog"):
         run_command("export", folder / "store", "--to", form)
@@ -469,6 +494,9 @@ KINDS: dict[str, Kind] = {
     "schema published": Kind("published.json", _validate("published.json")),
     "schema result": Kind("run/result.json", _validate("run/result.json")),
     "reports on a result": Kind(f"store/{RUN}/result.json", _report),
+    "result in a history": Kind(f"{HISTORY}/result.json", _show_history),
+    "result in a gate": Kind(f"store/{RUN}/result.json", _gate_in_ci),
+    "header of a batch": Kind("batch.json", _receive_batch, errors=(zmq_messages.MalformedBatch,)),
     "exports of a result": Kind(f"store/{RUN}/result.json", _export),
     "run's result": Kind("run/result.json", lambda folder: run_command("validate", folder / "run")),
     "run's spec": Kind("run/spec.json", lambda folder: run_command("validate", folder / "run")),

@@ -11,8 +11,13 @@ from typing import Any
 import attrs
 from attrs import frozen
 
+from dlperf_sdk.documents.reading import read_file
+from dlperf_sdk.errors import DocumentError
+
 FILE = "environment.json"
 VERSION = 1
+_LARGEST = 16 << 20
+"""Maximum size of the file in bytes."""
 
 
 @frozen
@@ -50,14 +55,14 @@ def write(folder: Path, marker: Marker) -> None:
 def read(folder: Path) -> Marker | None:
     """Return the marker in an environment's folder; None if there is none, or it is invalid or of another version."""
     try:
-        plain: Any = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        plain: Any = json.loads(read_file(folder / FILE, _LARGEST).decode())
         if not isinstance(plain, dict) or plain.pop("version", None) != VERSION:
             return None
         for name in ("requirements", "options"):
             plain[name] = tuple(plain[name])
         marker = Marker(**plain)
         datetime.fromisoformat(marker.created_at)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (DocumentError, ValueError, KeyError, TypeError, RecursionError):
         return None
     texts = (marker.framework, marker.device, marker.python, marker.key, marker.lock, marker.created_at)
     listed = (*marker.requirements, *marker.options)

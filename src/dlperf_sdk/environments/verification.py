@@ -17,14 +17,16 @@ from pathlib import Path
 from attrs import frozen
 from packaging.utils import canonicalize_name
 
+from dlperf_sdk.documents.reading import read_file
 from dlperf_sdk.environments import marker, pip_settings
 from dlperf_sdk.environments.installer import Installer, Progress, UvFailed
 from dlperf_sdk.environments.locking import Locked, describe_holder, hold_lock
 from dlperf_sdk.environments.managed import home, interpreter_path, lock_file
 from dlperf_sdk.environments.marker import Marker
-from dlperf_sdk.errors import EnvironmentFailed, UnknownName
+from dlperf_sdk.errors import DocumentError, EnvironmentFailed, UnknownName
 
 _BLOCK = 1 << 20
+_LARGEST_RECORD = 64 << 20
 
 
 @frozen
@@ -136,8 +138,9 @@ def _list_damaged_files(folder: Path, environment: Marker) -> tuple[DamagedFile,
         name, _, version = metadata.name.removesuffix(".dist-info").rpartition("-")
         pin = pins.get(canonicalize_name(name), f"{name}=={version}")
         try:
-            rows = list(csv.reader((metadata / "RECORD").read_text(encoding="utf-8").splitlines()))
-        except (OSError, UnicodeDecodeError, csv.Error):
+            record = read_file(metadata / "RECORD", _LARGEST_RECORD).decode()
+            rows = list(csv.reader(record.splitlines()))
+        except (DocumentError, UnicodeDecodeError, csv.Error):
             continue  # without a readable RECORD
         if not any(row[:1] == [f"{metadata.name}/RECORD"] for row in rows):
             continue  # a whole RECORD lists itself; after a crash it may be empty
@@ -165,9 +168,9 @@ def _describe_damage(root: Path, row: list[str]) -> str | None:
         with path.open("rb") as file:
             while block := file.read(_BLOCK):
                 digest.update(block)
+        actual = base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
     except OSError as error:
         return f"cannot be read: {error.strerror}"
-    except (ValueError, TypeError):
+    except (ValueError, TypeError):  # unknown, or of a length that the reader chooses, such as shake_128
         return f"has a hash of the unknown algorithm {algorithm!r}"
-    actual = base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
     return None if actual == expected.rstrip("=") else "differs from its recorded hash"
