@@ -51,6 +51,12 @@ def stream(tmp_path):
 
 
 @pytest.fixture
+def own_cache(tmp_path_factory, monkeypatch) -> None:
+    """Let the cache lie in a folder that all tests of this process share, such as the indexes of their stores."""
+    monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture
 def without_reference(monkeypatch) -> None:
     """Remove the toy model's reference, so that runs need no parity evidence; test_parity_evidence tests that."""
     monkeypatch.setattr("dlperf_numpy.framework.Linear.references", None)

@@ -11,6 +11,8 @@ from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.results.result import Verdict
 from dlperf_sdk.results.store import ResultStore
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 
 @pytest.fixture
 def store(tmp_path):

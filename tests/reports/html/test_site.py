@@ -1,6 +1,7 @@
 """A static site: its pages, its links, what it replaces, and that no text in it becomes markup."""
 
 import html
+import os
 import re
 
 import attrs
@@ -12,6 +13,8 @@ from dlperf_sdk.results.store import ResultStore
 
 site = pytest.importorskip("dlperf_sdk.reports.html.site", reason="The site needs the extra report.")
 pytest.importorskip("altair", reason="The site needs the extra report.")
+
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 RUNS = 120
 
@@ -110,6 +113,12 @@ def test_nothing_is_written_through_links(store, tmp_path):
     assert target.read_text() == "mine"
     assert not (output / "index.html").is_symlink()
     assert list(elsewhere.iterdir()) == []
+    (output / site.MARKER).unlink()
+    (output / site.MARKER).symlink_to(target)
+    os.utime(target, (0, 0))
+    with pytest.raises(UsageError, match="no site of dlperf's"):
+        site.write_site(store, output)
+    assert target.stat().st_mtime == 0
 
 
 def test_each_report_is_redacted(store, tmp_path):

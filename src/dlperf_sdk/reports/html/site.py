@@ -97,7 +97,9 @@ class _Writer:
 
 
 def _prepare(output: Path) -> None:
-    if output.is_dir() and any(output.iterdir()) and not (output / MARKER).is_file():
+    marker = output / MARKER
+    # A link is no marker: its time of change is that of its target.
+    if output.is_dir() and any(output.iterdir()) and (marker.is_symlink() or not marker.is_file()):
         raise UsageError(
             f"{output} has files, and is no site of dlperf's: name a new or an empty directory with -o, so that "
             "nothing else is overwritten."
@@ -108,7 +110,7 @@ def _prepare(output: Path) -> None:
                 f"{folder} is a symbolic link, and a site is not written through links: remove it."
             )
         folder.mkdir(parents=True, exist_ok=True)
-    (output / MARKER).touch()
+    marker.touch()
 
 
 def _write_reports(
