@@ -63,7 +63,6 @@ from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.values import DataSpec
 from dlperf_sdk.worker import bundled, zmq_messages
 from dlperf_sdk.worker import data as worker_data
-from dlperf_sdk.worker import zmq_messages
 from dlperf_sdk.worker.agent import batch_job, bootstrap, link, standalone
 from dlperf_sdk.worker.agent.worker_process import WorkerProcess
 from dlperf_sdk.worker.interface import InputCounts

@@ -367,7 +367,13 @@ def test_a_plugins_metadata_decides(tmp_path, option):
 
 HARMLESS_TEXTS = {
     *("interface", "ports", "hosts"),  # each host must be one that ssh or mpirun already trusts
-    *("partition", "account", "time_limit", "constraint", "gres"),  # each is one word `--NAME=VALUE` of sbatch
+    *(
+        "partition",
+        "account",
+        "time_limit",
+        "constraint",
+        "gres",
+    ),  # each is one word `--NAME=VALUE` of sbatch
     "attention",  # one of a fixed list
 }
 """Options with text values that name no program, no file and no server whose answers are executed."""

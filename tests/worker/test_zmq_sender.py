@@ -50,7 +50,11 @@ def receive(socket, count):
 
 def test_a_receiver_that_stalls_takes_little_memory(sender):
     process, address = sender
-    with zmq.Context() as context, connect(context, address) as stranger, connect(context, address) as trainer:
+    with (
+        zmq.Context() as context,
+        connect(context, address) as stranger,
+        connect(context, address) as trainer,
+    ):
         for _ in range(200):
             stranger.send(b"nchw")
         receive(trainer, 20)

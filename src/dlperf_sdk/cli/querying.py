@@ -16,7 +16,6 @@ from dlperf_sdk.folders import RESULTS
 from dlperf_sdk.reports.blocks import Column, Table
 from dlperf_sdk.results.index import Answer
 
-
 _LARGEST = 256 * 2**20
 """Maximum memory of the selected rows in bytes."""
 
@@ -62,7 +61,9 @@ def _check_values(answer: Answer) -> None:
         if isinstance(value, bytes):
             raise UsageError(f"The query selects binary data as {format_value(name)}; select hex(…) of it.")
         if isinstance(value, float) and not math.isfinite(value):
-            raise UsageError(f"The query selects an infinite number as {format_value(name)}; add a condition.")
+            raise UsageError(
+                f"The query selects an infinite number as {format_value(name)}; add a condition."
+            )
 
 
 def _headings(answer: Answer) -> tuple[Column, ...]:

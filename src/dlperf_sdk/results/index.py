@@ -2,8 +2,9 @@
 
 The index is derived from the results. It is updated before each query, and built again if it is missing, damaged
 or of another version. It is in the user's cache, not in the store: SQLite trusts the files beside a database, and one
-that came with somebody else's store could remove other files, or show results that the store does not have. Its tables have the columns of `TABLES`; `results` also has a column for each metric's
-value, interval and unit, as in `dlperf_sdk.results.table`.
+that came with somebody else's store could remove other files, or show results that the store does not have. Its
+tables have the columns of `TABLES`; `results` also has a column for each metric's value, interval and unit, as in
+`dlperf_sdk.results.table`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import math
 import os
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any

@@ -109,7 +109,11 @@ def _read_header(content: bytes, arrays: List[List[Any]]) -> Tuple[InputCounts, 
         counts = InputCounts(int(batches), float(seconds), int(depth))
         cpus = [int(cpu) for cpu in header["cpus"]]
         described = header["arrays"]
-        if not math.isfinite(counts.seconds) or min(*counts, *cpus) < 0 or max(*counts, *cpus) > _LARGEST_NUMBER:
+        if (
+            not math.isfinite(counts.seconds)
+            or min(*counts, *cpus) < 0
+            or max(*counts, *cpus) > _LARGEST_NUMBER
+        ):
             raise ValueError("a number is negative or impossible")
     except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
         raise MalformedBatch("malformed header (%s: %s)" % (type(error).__name__, error)) from None
