@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterator, Optional
 
-LONGEST_LINE = 256 * 1024 * 1024
+LONGEST_LINE = 128 * 1024 * 1024
 """Most bytes of a message; a peer that sends more is disconnected."""
 LONGEST_PROOF = 1024
 """Most bytes that a peer may send in one message before it has proved that it holds the secret."""
