@@ -486,6 +486,14 @@ def test_folder_that_is_not_an_environment_cannot_be_verified(wheels: Path, func
         function("toy-cpu-half")
 
 
+@pytest.mark.parametrize("function", [environments.verify, environments.repair])
+def test_environment_without_its_interpreter_is_made_anew(wheels: Path, function) -> None:
+    created = environments.prepare("toy", spec("toyframe"), "cpu")
+    managed.interpreter_path(created.path).unlink()
+    with pytest.raises(EnvironmentFailed, match=r"no interpreter .* `dlperf env create toy`"):
+        function(created.path.name)
+
+
 @pytest.mark.parametrize("name", ["..", "../environments", "/", "", "toy-cpu-x.lock"])
 def test_only_environments_can_be_removed(wheels: Path, name: str) -> None:
     environments.prepare("toy", spec("toyframe"), "cpu")

@@ -54,7 +54,7 @@ def verify(name: str) -> tuple[DamagedFile, ...]:
 
     Raises:
         UnknownName: There is no environment of this name.
-        EnvironmentFailed: It is incomplete, or is being made right now.
+        EnvironmentFailed: It is incomplete, has no interpreter, or is being made right now.
     """
     with _hold_lock(name, shared=True) as (metadata, _):
         return _list_damaged_files(home() / name, metadata)
@@ -72,7 +72,8 @@ def repair(name: str, on_progress: Progress = lambda text: None) -> tuple[Damage
 
     Raises:
         UnknownName: There is no environment of this name.
-        EnvironmentFailed: It is incomplete or in use, a distribution cannot be installed, or the damage remains.
+        EnvironmentFailed: It is incomplete or in use, has no interpreter, a distribution cannot be installed, or the
+            damage remains.
     """
     with _hold_lock(name, shared=False) as (metadata, descriptor):
         folder = home() / name
@@ -117,6 +118,13 @@ def _hold_lock(name: str, *, shared: bool) -> Iterator[tuple[Marker, int]]:
             if metadata is None:
                 raise EnvironmentFailed(
                     f"The managed environment {name} is half-made. The next run makes it anew."
+                )
+            interpreter = interpreter_path(home() / name)
+            if not os.access(interpreter, os.X_OK):
+                raise EnvironmentFailed(
+                    f"The managed environment {name} has no interpreter that can be executed at {interpreter}. "
+                    "Perhaps the Python that it was made with was removed. Make it anew: "
+                    f"`dlperf env remove {name}`, then `dlperf env create {metadata.framework}`."
                 )
             yield metadata, descriptor
     except Locked as error:
