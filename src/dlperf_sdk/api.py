@@ -76,6 +76,7 @@ def run(
     """
     from dlperf_sdk import data, max_batch
     from dlperf_sdk.execution.case import Case
+    from dlperf_sdk.execution.controlling import controlling
     from dlperf_sdk.execution.execute import execute
     from dlperf_sdk.hookspecs import Observers
     from dlperf_sdk.planning.spec_arguments import keyword_only_names, spec_from
@@ -85,13 +86,14 @@ def run(
     registry = registry or Registry()
     run_spec = spec_from(spec, model, fields, keyword_only_names(run), registry)
     data.check_exists(run_spec.data)
-    with watching(progress) as displays:
+    with controlling([run_spec], registry) as set_exit_code, watching(progress) as displays:
         loaded = Observers.load([*observers, *displays])
         if run_spec.wants_max_batch:
             case = max_batch.begin_case(run_spec, store, loaded, registry)
         else:
             case = Case.begin(run_spec, store, loaded, registry)
         result = execute(case, [case.prepare, case.measure, *([case.trace] if trace else [])])
+        set_exit_code(result.exit_code)
     return result.raise_for_status() if raise_on_failure else result
 
 
@@ -133,6 +135,7 @@ def rerun(
     """
     from dlperf_sdk import data
     from dlperf_sdk.execution.case import Case
+    from dlperf_sdk.execution.controlling import controlling
     from dlperf_sdk.execution.execute import execute
     from dlperf_sdk.hookspecs import Observers
     from dlperf_sdk.planning.secret_variables import list_requested_variables
@@ -157,9 +160,10 @@ def rerun(
         [{"lock": _list_unlisted_packages(spec, result.environment, plugins)}], source, allow, plugins
     )
     data.check_exists(spec.data)
-    with watching(progress) as displays:
+    with controlling([spec], plugins) as set_exit_code, watching(progress) as displays:
         case = Case.begin(spec, store, Observers.load([*observers, *displays]), plugins)
         repetition = execute(case, [partial(case.prepare, result.environment), case.measure])
+        set_exit_code(repetition.exit_code)
     return repetition.raise_for_status() if raise_on_failure else repetition
 
 
@@ -244,8 +248,9 @@ def campaign(
     from dlperf_sdk.campaigns.campaign import make_campaign
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
     from dlperf_sdk.campaigns.file import load_campaign
-    from dlperf_sdk.campaigns.planning import plan_campaign
+    from dlperf_sdk.campaigns.planning import list_runnable, plan_campaign
     from dlperf_sdk.campaigns.runner import run_campaign
+    from dlperf_sdk.execution.controlling import controlling
     from dlperf_sdk.hookspecs import Observers
     from dlperf_sdk.registry.plugins import Registry
 
@@ -253,8 +258,11 @@ def campaign(
     plugins = registry or Registry()
     stamp, entries = plan_campaign(definition, plugins)
     path = CAMPAIGNS / f"{stamp}-{definition.name}" if directory is None else Path(directory)
-    created = create_campaign(path, definition, entries, stamp)
-    return run_campaign(created, plugins, Observers.load(observers), watch)
+    with controlling(list_runnable(entries), plugins) as set_exit_code:
+        created = create_campaign(path, definition, entries, stamp)
+        outcome = run_campaign(created, plugins, Observers.load(observers), watch)
+        set_exit_code(outcome.exit_code)
+    return outcome
 
 
 def resume(
@@ -291,9 +299,13 @@ def resume(
     """
     from dlperf_sdk.campaigns.campaign_directory import reopen_campaign
     from dlperf_sdk.campaigns.runner import run_campaign
+    from dlperf_sdk.execution.controlling import controlling
     from dlperf_sdk.hookspecs import Observers
     from dlperf_sdk.registry.plugins import Registry
 
     plugins = registry or Registry()
     reopened = reopen_campaign(Path(directory), allow, plugins)
-    return run_campaign(reopened, plugins, Observers.load(observers), watch, retry)
+    with controlling([case.spec for case in reopened.cases], plugins) as set_exit_code:
+        outcome = run_campaign(reopened, plugins, Observers.load(observers), watch, retry)
+        set_exit_code(outcome.exit_code)
+    return outcome

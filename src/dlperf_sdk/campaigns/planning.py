@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -109,6 +109,11 @@ def plan_campaign(campaign: Campaign, registry: Registry) -> tuple[str, list[Ent
             f"{first.refusal[1]}"
         )
     return timestamp, entries
+
+
+def list_runnable(entries: Iterable[Entry]) -> list[RunSpec]:
+    """Return the specs of the cases that can be run here."""
+    return [entry.case.spec for entry in entries if entry.refusal is None]
 
 
 def check_predicates(campaign: Campaign, registry: Registry) -> None:

@@ -65,13 +65,17 @@ def run(
     failed; 5 some cases failed or are not finished.
     """
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
-    from dlperf_sdk.campaigns.planning import plan_campaign
+    from dlperf_sdk.campaigns.planning import list_runnable, plan_campaign
+    from dlperf_sdk.execution.controlling import controlling
     from dlperf_sdk.registry.plugins import Registry
 
     resolved = _load(file, seed=seed, max_cases=max_cases, trace=trace or None)
     stamp, entries = plan_campaign(resolved, Registry())
     path = CAMPAIGNS / f"{stamp}-{resolved.name}" if output is None else output
-    return _carry_out(create_campaign(path, resolved, entries, stamp), quiet, common)
+    with controlling(list_runnable(entries), Registry()) as set_exit_code:
+        exit_code = _carry_out(create_campaign(path, resolved, entries, stamp), quiet, common)
+        set_exit_code(exit_code)
+    return exit_code
 
 
 @campaign.command
@@ -100,8 +104,14 @@ def resume(
     failed; 5 some cases failed or are not finished.
     """
     from dlperf_sdk.campaigns.campaign_directory import reopen_campaign
+    from dlperf_sdk.execution.controlling import controlling
+    from dlperf_sdk.registry.plugins import Registry
 
-    return _carry_out(reopen_campaign(directory, allow), quiet, common, retry)
+    reopened = reopen_campaign(directory, allow)
+    with controlling([case.spec for case in reopened.cases], Registry()) as set_exit_code:
+        exit_code = _carry_out(reopened, quiet, common, retry)
+        set_exit_code(exit_code)
+    return exit_code
 
 
 @campaign.command

@@ -100,7 +100,8 @@ def run_sweep(sweep: Campaign, output_options: OutputOptions, common: Common) ->
         PluginError, Unavailable, KeyboardInterrupt: as `run_shown` does.
     """
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
-    from dlperf_sdk.campaigns.planning import plan_campaign
+    from dlperf_sdk.campaigns.planning import list_runnable, plan_campaign
+    from dlperf_sdk.execution.controlling import controlling
     from dlperf_sdk.registry.plugins import Registry
 
     if output_options.redact:
@@ -110,11 +111,13 @@ def run_sweep(sweep: Campaign, output_options: OutputOptions, common: Common) ->
         )
     stamp, entries = plan_campaign(sweep, Registry())
     parent = CAMPAIGNS if output_options.output == RESULTS else output_options.output
-    directory = create_campaign(parent / f"{stamp}-{sweep.name}", sweep, entries, stamp)
-    outcome = campaigning.run_shown(directory, output_options.quiet)
-    exit_code = campaigning.present(outcome, common)
-    if not common.json:
-        _write_report(outcome)
+    with controlling(list_runnable(entries), Registry()) as set_exit_code:
+        directory = create_campaign(parent / f"{stamp}-{sweep.name}", sweep, entries, stamp)
+        outcome = campaigning.run_shown(directory, output_options.quiet)
+        exit_code = campaigning.present(outcome, common)
+        if not common.json:
+            _write_report(outcome)
+        set_exit_code(exit_code)
     return exit_code
 
 

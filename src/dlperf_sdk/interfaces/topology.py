@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,6 +12,7 @@ from attrs import field, frozen
 
 from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.interfaces.framework import NoOptions
+from dlperf_sdk.spec.run_spec import RunSpec
 
 
 @frozen
@@ -89,6 +90,31 @@ class Topology(ABC):
 
         Raises:
             SpecError: an option has a wrong value.
+        """
+        return
+
+    def join_job(self, cases: Sequence[RunSpec], options: Any) -> None:
+        """Take this process's part in the job that it belongs to, before anything else is done for the cases.
+
+        A launcher that runs inside of a job is called in each process of that job, with the same cases. It returns in
+        the one process that is the controller, and serves the controller in the others. The base class, for
+        launchers whose controller is the only process, returns at once.
+
+        Args:
+            cases: The cases that are to be run, all on this launcher.
+            options: An instance of `Options`, that of the first case.
+
+        Raises:
+            SystemExit: this process is not the controller, which has ended; with the controller's exit code.
+            UsageError: the job does not fit the cases, or its processes cannot find each other.
+            LostNode: this process is not the controller, which was not found or was lost.
+        """
+        return
+
+    def set_exit_code(self, code: int) -> None:
+        """Set the exit code that the other processes of the job get when this one, the controller, ends.
+
+        The base class does nothing.
         """
         return
 

@@ -1,0 +1,47 @@
+"""The controller: the one process of a job that runs cases, where a launcher lives inside of a job of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from dlperf_sdk.errors import DlperfError
+from dlperf_sdk.registry.options import options_of
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.spec.run_spec import RunSpec
+
+_INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+
+
+@contextmanager
+def controlling(specs: Sequence[RunSpec], registry: Registry) -> Iterator[Callable[[int], None]]:
+    """Return a context in which this process is the controller of some cases; every other process ends in it.
+
+    The context's value is a function for the exit code of this process, which the other processes get as well. If an
+    exception leaves the context, the exit code is that of the exception.
+
+    Args:
+        specs: The cases.
+        registry: The plugins.
+
+    Raises:
+        SystemExit, UsageError, LostNode: as `Topology.join_job` does.
+        UnknownName, SpecError, PluginError: there is no such launcher, it does not work, or an option is wrong.
+    """
+    launchers = {spec.topology.launcher: registry.topology(spec.topology.launcher) for spec in specs}
+    for name, launcher in launchers.items():
+        cases = [spec for spec in specs if spec.topology.launcher == name]
+        launcher.join_job(cases, options_of(launcher, cases[0]))
+
+    def set_exit_code(code: int) -> None:
+        for launcher in launchers.values():
+            launcher.set_exit_code(code)
+
+    try:
+        yield set_exit_code
+    except BaseException as error:
+        is_interrupted = isinstance(error, KeyboardInterrupt)
+        known = error.exit_code if isinstance(error, DlperfError) else DlperfError.exit_code
+        set_exit_code(_INTERRUPTED if is_interrupted else known)
+        raise
