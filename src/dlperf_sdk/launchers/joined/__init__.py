@@ -1,0 +1,1 @@
+"""The launcher for a job that somebody else started: its processes become the agents of the nodes."""

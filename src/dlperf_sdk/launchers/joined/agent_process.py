@@ -1,0 +1,77 @@
+"""The agent of a node, as a child of the process of the job that leads this node."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from dlperf_sdk.launchers.processes import STOP_TIMEOUT
+from dlperf_sdk.worker.agent import tether
+from dlperf_sdk.worker.agent.diagnostics import read_tail
+
+
+@contextmanager
+def run_agent(
+    command: Sequence[str],
+    bundle: bytes,
+    on_line: Callable[[str], None],
+    on_end: Callable[[int, str], None],
+) -> Iterator[None]:
+    """Run an agent. Leaving the context closes its standard input, which ends it, and kills it after `STOP_TIMEOUT`.
+
+    If this process is killed, the agent's standard input ends, too.
+
+    Args:
+        command: The agent's command.
+        bundle: The bundle, which is written to its standard input, followed by signs of life.
+        on_line: Called with each line that the agent prints, in a thread.
+        on_end: Called at its end with its exit code and the end of its standard error, in a thread. A command that
+            cannot be started ends with 127, as in a shell.
+    """
+    stopped = threading.Event()
+    # In memory: a full disk of the node is the agent's to report.
+    content = os.fdopen(os.memfd_create("bundle"), "w+b")
+    errors = os.fdopen(os.memfd_create("errors"), "w+b")
+    content.write(bundle)
+    content.flush()
+    with errors:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,  # the leader handles signals
+            )
+        except OSError as error:
+            content.close()
+            on_end(127, f"{command[0]}: {error.strerror}")
+            yield
+            return
+
+        def forward() -> None:
+            assert process.stdout is not None
+            for line in process.stdout:
+                on_line(line.decode("utf-8", "replace").rstrip("\n"))
+            on_end(process.wait(), read_tail(errors))
+
+        feeding = threading.Thread(target=tether.feed, args=([process.stdin], content, stopped), daemon=True)
+        reading = threading.Thread(target=forward, daemon=True)
+        feeding.start()
+        reading.start()
+        try:
+            yield
+        finally:
+            stopped.set()
+            feeding.join()
+            try:
+                process.wait(STOP_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            reading.join()
+            assert process.stdout is not None
+            process.stdout.close()

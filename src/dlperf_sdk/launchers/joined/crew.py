@@ -1,0 +1,277 @@
+"""The other processes of the job, as rank 0 sees them: who has joined, what they report, and what they are told."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attrs import define, field, frozen
+
+from dlperf_sdk.launchers.joined.job_kinds import Seat, describe_place
+from dlperf_sdk.worker.agent import link, tether
+from dlperf_sdk.worker.agent.admission import Admission
+from dlperf_sdk.worker.agent.exchange import Channel, Exchange, await_sending
+
+Place = tuple[int, int]
+"""Number of the node, and local rank on it."""
+_DISMISS = 5.0
+"""Seconds for the last message to reach the members."""
+
+
+@define
+class Member:
+    """A process of the job, as it introduced itself."""
+
+    place: Place
+    host: str
+    cpus: list[int]
+    """The processors on which it may run."""
+    devices: str | None
+    """Its `CUDA_VISIBLE_DEVICES`; None if it has none."""
+    channel: Channel | None = None
+    """None for rank 0 itself."""
+    launched: int = 0
+    """Number of the launch whose agent it runs; 0 for none."""
+
+    @property
+    def name(self) -> str:
+        """The member as users know it."""
+        return f"{describe_place(*self.place)} ({self.host})"
+
+
+@frozen
+class Report:
+    """What happened in the job: a failure of the run."""
+
+    kind: str
+    message: str
+    node: int | None
+    """Number of the node at fault; None if none is."""
+    errors: str | None = None
+    """The end of the standard error of a node's agent that has ended; None for a failure of another kind."""
+
+
+Receive = Callable[[Report | bytes], None]
+"""A function that gets reports, and lines that agents of other nodes than the first print, in any thread."""
+
+
+def _ignore(item: Report | bytes) -> None:
+    """Do nothing."""
+
+
+@define(eq=False)
+class Crew:
+    """All processes of the job.
+
+    Args:
+        seat: The seat of rank 0.
+        hello: The message with which rank 0 would introduce itself.
+        address: The address on which rank 0 listens.
+    """
+
+    seat: Seat
+    hello: Mapping[str, Any]
+    address: str
+    exit_code: int = 0
+    """The exit code that the other processes are to have."""
+    failure: Report | None = None
+    """The first failure of the job itself, after which no case can be run."""
+    _receiver: Receive = _ignore
+    """Gets each failure of the job, and what agents of the present launch print, in the exchange's thread."""
+    _members: dict[Place, Member] = field(factory=dict)
+    _condition: threading.Condition = field(factory=threading.Condition)
+    _launches: int = 0
+    _is_closed: bool = False
+    _exchange: Exchange = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        place = (self.seat.node, self.seat.local_rank)
+        self._members[place] = Member(place, self.hello["host"], self.hello["cpus"], self.hello["devices"])
+        self._exchange = Exchange(self._receive, self._lose)
+
+    def listen(self, listener: socket.socket, secret: str) -> None:
+        """Admit processes that prove the secret, from now on and in threads of their own."""
+        self._exchange.start()
+        Admission(listener, secret, self.seat.nodes * self.seat.local_size, self._exchange.add).start()
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def list_missing(self) -> list[Place]:
+        """Return the places of processes that have not joined, in order."""
+        places = [(node, rank) for node in range(self.seat.nodes) for rank in range(self.seat.local_size)]
+        with self._condition:
+            return [place for place in places if place not in self._members]
+
+    def members_of(self, node: int) -> list[Member]:
+        """Return the processes of a node that have joined, in order; the first leads the node."""
+        with self._condition:
+            return [self._members[place] for place in sorted(self._members) if place[0] == node]
+
+    def address_of(self, node: int) -> str:
+        """Return the address of a node, from which its leader has connected.
+
+        Raises:
+            OSError: The leader has gone.
+        """
+        leader = next(iter(self.members_of(node)), None)
+        if leader is None:
+            raise ConnectionResetError(f"node {node} has left the job")
+        return self.address if leader.channel is None else str(leader.channel.link.socket.getpeername()[0])
+
+    def launch(
+        self,
+        bundle: Path,
+        commands: Mapping[int, Sequence[str]],
+        cpus: Mapping[int, list[int]],
+        receiver: Receive,
+    ) -> None:
+        """Have the leaders of all nodes but the first start agents.
+
+        Args:
+            bundle: The bundle.
+            commands: Number of each node → its agent's command.
+            cpus: Number of each node → the processors on which its agent may run.
+            receiver: Gets failures of the job, failures of agents, and the lines of agents, from now on.
+        """
+        line = link.encode({"do": "bundle", "content": base64.b64encode(bundle.read_bytes()).decode()})
+        with self._condition:
+            self._receiver = receiver
+            self._launches += 1
+            for node, command in commands.items():
+                leader = self._members.get((node, 0))
+                if leader is not None and leader.channel is not None:
+                    leader.launched = self._launches
+                    leader.channel.put_line(line)
+                    order = {"launch": self._launches, "command": list(command), "cpus": cpus[node]}
+                    leader.channel.put({"do": "launch", **order})
+            if self.failure is not None:
+                receiver(self.failure)
+
+    def end(self) -> None:
+        """Have the leaders end their agents."""
+        with self._condition:
+            self._receiver = _ignore
+            for member in self._members.values():
+                if member.launched and member.channel is not None:
+                    member.channel.put({"do": "end"})
+
+    def await_end(self, timeout: float) -> None:
+        """Wait until all agents that were launched have ended, at most `timeout` seconds."""
+        with self._condition:
+            self._condition.wait_for(
+                lambda: not any(member.launched for member in self._members.values()), timeout
+            )
+
+    def dismiss(self) -> None:
+        """Tell all other processes to end with `exit_code`."""
+        with self._condition:
+            self._is_closed = True
+            channels = [member.channel for member in self._members.values() if member.channel is not None]
+        for channel in channels:
+            channel.put({"do": "dismiss", "code": self.exit_code})
+        await_sending(channels, time.monotonic() + _DISMISS)
+
+    def _beat(self) -> None:
+        while True:
+            time.sleep(tether.INTERVAL)
+            with self._condition:
+                channels = [member.channel for member in self._members.values() if member.channel is not None]
+            for channel in channels:
+                channel.put({"do": "beat"})
+
+    def _receive(self, channel: Channel, message: dict[str, Any]) -> bool:
+        member = self._member_of(channel)
+        event = message.get("event")
+        if member is None:
+            return event == "hello" and self._admit(channel, message)
+        node = member.place[0]
+        if event == "signal":
+            text = (
+                f"The process with {member.name} has received {message.get('name')}: its job is being ended."
+            )
+            self._report(Report("interrupted", f"{text} Finished repeats are kept.", None))
+        elif event == "line" and message.get("launch") == member.launched:
+            self._receiver(str(message.get("line")).encode())
+        elif event == "ended" and message.get("launch") == member.launched:
+            with self._condition:
+                member.launched = 0
+                self._condition.notify_all()
+            if message.get("code") != 0:
+                text = f"The agent of node {node} ({member.host}) ended with exit code {message.get('code')}."
+                self._receiver(Report("lost-node", text, node, str(message.get("errors"))))
+        return True
+
+    def _member_of(self, channel: Channel) -> Member | None:
+        with self._condition:
+            return next((member for member in self._members.values() if member.channel is channel), None)
+
+    def _admit(self, channel: Channel, hello: Mapping[str, Any]) -> bool:
+        """Take a process into the crew; False if it is of another job, or its place is taken."""
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            node, local_rank = map(int, hello["seat"])
+            member = Member(
+                (node, local_rank),
+                str(hello["host"]),
+                list(map(int, hello["cpus"])),
+                hello["devices"],
+                channel,
+            )
+            with self._condition:
+                if hello["job"] != self.hello["job"] or member.place in self._members or self._is_closed:
+                    return False
+                self._members[member.place] = member
+            digests = dict(hello["digests"])
+            differing = [name for name, value in self.hello["digests"].items() if digests.get(name) != value]
+            if differing:
+                self._report(
+                    Report(
+                        "unavailable",
+                        f"The process with {member.name} was started with other arguments than rank 0: its cases "
+                        f"differ in {', '.join(differing)}. Run the same command in all processes of the job.",
+                        node,
+                    )
+                )
+            return True
+        return False
+
+    def _lose(self, channel: Channel) -> None:
+        member = self._member_of(channel)
+        if member is None:
+            return
+        with self._condition:
+            del self._members[member.place]
+            member.launched = 0
+            self._condition.notify_all()
+            if self._is_closed:
+                return
+        self._report(
+            Report(
+                "lost-node",
+                f"The process with {member.name} has left its job: it was ended, or its node cannot be reached. "
+                "Finished repeats are kept.",
+                member.place[0],
+            )
+        )
+
+    def _report(self, report: Report) -> None:
+        with self._condition:
+            self.failure = self.failure or report
+            self._receiver(report)
+
+
+def merge_cpus(members: Iterable[Member]) -> list[int]:
+    """Return the processors that any of a node's processes may use: a launcher may have bound each to its own."""
+    return sorted({cpu for member in members for cpu in member.cpus})
+
+
+def merge_devices(members: Iterable[Member]) -> str | None:
+    """Return `CUDA_VISIBLE_DEVICES` of a node: what its processes see, in their order; None if one sees everything."""
+    values = [member.devices for member in members]
+    if any(value is None for value in values):
+        return None
+    return ",".join(dict.fromkeys(name for value in values for name in str(value).split(",") if name))

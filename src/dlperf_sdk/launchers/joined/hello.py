@@ -1,0 +1,53 @@
+"""The first message of a process to rank 0: its seat, its cases, and what it may use of its node."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dlperf_sdk.launchers.joined.job_kinds import Seat
+from dlperf_sdk.spec.run_spec import RunSpec
+
+
+def introduce(seat: Seat, cases: Sequence[RunSpec], secret: str) -> dict[str, Any]:
+    """Return the message with which this process introduces itself to rank 0.
+
+    Args:
+        seat: This process's seat.
+        cases: The cases that it was started with.
+        secret: The secret of the job.
+    """
+    return {
+        "event": "hello",
+        "job": [seat.kind.name, seat.nodes, seat.local_size],
+        "seat": [seat.node, seat.local_rank],
+        "host": socket.gethostname(),
+        "digests": digest_cases(cases, secret),
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
+    }
+
+
+def digest_cases(cases: Sequence[RunSpec], secret: str) -> Mapping[str, str]:
+    """Return a digest of the values that each field has in the cases.
+
+    The digests need the secret, so that someone who reads them on the network cannot find a value by trying.
+
+    Args:
+        cases: The cases.
+        secret: The secret of the job.
+    """
+    documents = [case.to_dict() for case in cases]
+    values = {
+        name: json.dumps([document.get(name) for document in documents], sort_keys=True)
+        for name in sorted({name for document in documents for name in document})
+    }
+    return {
+        name: hmac.new(secret.encode(), value.encode(), hashlib.sha256).hexdigest()[:16]
+        for name, value in values.items()
+    }

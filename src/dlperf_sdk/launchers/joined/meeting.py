@@ -1,0 +1,192 @@
+"""How the processes of a job find each other: the job's secret, and the address of rank 0.
+
+Both are in a file that only its user can read, in a folder that all nodes share. Without such a folder, the user gives
+the secret in a variable, and the job tells the address.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import socket
+import stat
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from attrs import frozen
+
+from dlperf_sdk.errors import UsageError
+from dlperf_sdk.launchers.joined.job_kinds import Seat
+from dlperf_sdk.worker import network
+from dlperf_sdk.worker.agent.placement import expand_hosts
+
+JOIN_VARIABLE = "DLPERF_JOIN_SECRET"
+"""The variable with the secret, in place of the file."""
+SHORTEST_SECRET = 32
+"""Fewest characters of a secret that the user gives: it must not be found by trying."""
+_LONGEST_FILE = 4096
+
+
+@frozen
+class Meeting:
+    """What a process must know to reach rank 0."""
+
+    secret: str
+    address: str
+    """Name or address of rank 0's node, as the other nodes reach it."""
+
+
+def meeting_file(folder: str, seat: Seat, environ: Mapping[str, str]) -> Path:
+    """Return the path of the job's file in a folder; it is the same for all processes of one job.
+
+    Args:
+        folder: The folder; empty for the working directory.
+        seat: The process's seat.
+        environ: The variables of the process, which tell jobs apart.
+    """
+    identity = [seat.kind.name, *(environ.get(name, "") for name in seat.kind.identity)]
+    name = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:16]
+    return Path(folder or ".").expanduser().resolve() / f".dlperf-job-{name}"
+
+
+def given_secret(environ: Mapping[str, str]) -> str | None:
+    """Return the secret that the user gave in the variable; None if there is none.
+
+    Raises:
+        UsageError: The secret is too short.
+    """
+    secret = environ.get(JOIN_VARIABLE)
+    if secret is not None and len(secret) < SHORTEST_SECRET:
+        raise UsageError(
+            f"The variable {JOIN_VARIABLE} has {len(secret)} characters; a secret needs at least {SHORTEST_SECRET}. "
+            "`openssl rand -hex 32` prints one."
+        )
+    return secret
+
+
+def open_meeting(path: Path, address: str, environ: Mapping[str, str]) -> Meeting:
+    """Return the meeting of a job whose rank 0 this process is; write its file, unless the user gave the secret.
+
+    Args:
+        path: The job's file, as `meeting_file` returns it.
+        address: This node's address, on which rank 0 listens.
+        environ: The variables of the process.
+
+    Raises:
+        UsageError: The file cannot be written, or the given secret is too short.
+    """
+    secret = given_secret(environ)
+    if secret is not None:
+        return Meeting(secret, address)
+    meeting = Meeting(secrets.token_hex(32), address)
+    try:
+        descriptor, name = tempfile.mkstemp(prefix=f"{path.name}-", dir=path.parent)  # with mode 0600
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump({"secret": meeting.secret, "address": address}, file)
+        Path(name).replace(path)
+    except OSError as error:
+        raise UsageError(
+            f"{path.parent}, in which the processes of the job meet, cannot be written: {error.strerror}. Name a "
+            f"folder that all nodes share (--set meeting=DIR), or give all processes a secret in {JOIN_VARIABLE}."
+        ) from error
+    return meeting
+
+
+def close_meeting(path: Path, meeting: Meeting) -> None:
+    """Remove the job's file, if it is still that of this meeting."""
+    with contextlib.suppress(OSError, ValueError):
+        if _read(path) == meeting:
+            path.unlink()
+
+
+def find_meeting(path: Path, address: str, environ: Mapping[str, str]) -> Meeting:
+    """Return the meeting of a job whose rank 0 is another process.
+
+    Args:
+        path: The job's file, as `meeting_file` returns it.
+        address: Rank 0's address, if the user or the job tells it; used if the secret is in the variable.
+        environ: The variables of the process.
+
+    Raises:
+        ValueError: The file is not there yet, or is not to be trusted; the message is a phrase.
+        UsageError: The given secret is too short, or there is no address.
+    """
+    secret = given_secret(environ)
+    if secret is None:
+        try:
+            return _read(path)
+        except OSError as error:
+            raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+    if not address:
+        raise UsageError(
+            f"The variable {JOIN_VARIABLE} is set, and this job does not tell the address of rank 0's node. Give it "
+            "with --set address=HOST."
+        )
+    return Meeting(secret, address)
+
+
+def _read(path: Path) -> Meeting:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+            raise ValueError(f"{path} is not a file of this user that nobody else can read or write")
+        try:
+            document = json.loads(file.read(_LONGEST_FILE))
+            secret, address = document["secret"], document["address"]
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"{path} is no file of a job of dlperf") from None
+    if not (isinstance(secret, str) and isinstance(address, str) and len(secret) >= SHORTEST_SECRET):
+        raise ValueError(f"{path} is no file of a job of dlperf")
+    return Meeting(secret, address)
+
+
+def address_of_controller(seat: Seat, option: str, environ: Mapping[str, str]) -> str:
+    """Return the name or address of rank 0's node as the user or the job tells it; empty if neither does.
+
+    Args:
+        seat: The seat of this process.
+        option: The value of the user's option; empty if it is not set.
+        environ: The variables of the process.
+    """
+    if option or seat.nodes == 1:
+        return option or "127.0.0.1"
+    if seat.kind.hosts:
+        return expand_hosts(environ[seat.kind.hosts])[0] if seat.kind.hosts in environ else ""
+    return environ.get(seat.kind.address, "") if seat.kind.address else ""
+
+
+def listening_address(seat: Seat, option: str, environ: Mapping[str, str]) -> str:
+    """Return the address of this node, that of rank 0, on which the other nodes reach it.
+
+    A node's own name often stands for its loopback address, which is of no use to the others. In that case it is
+    the first address of this node that is none. An address in digits is taken as it is.
+
+    Args:
+        seat: The seat of this process.
+        option: The value of the user's option; empty if it is not set.
+        environ: The variables of the process.
+
+    Raises:
+        UsageError: This node has no such address.
+    """
+    if seat.nodes == 1 and not option:
+        return "127.0.0.1"
+    names = [address_of_controller(seat, option, environ), socket.gethostname()]
+    for name in filter(None, names):
+        with contextlib.suppress(OSError):
+            address = socket.gethostbyname(name)
+            if not address.startswith("127.") or name in (option, address):
+                return address
+    for _, interface in socket.if_nameindex():
+        with contextlib.suppress(OSError):
+            address = network.address_of(interface)
+            if not address.startswith("127."):
+                return address
+    raise UsageError(
+        "The node of rank 0 has no address that other nodes could reach. Give one with --set address=HOST."
+    )
