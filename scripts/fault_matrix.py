@@ -29,7 +29,8 @@ states:
 
 - the kind of the failure
 - the node that the failure names
-- the seconds from the fault to the end of the run; from the launch, if the fault is there before the agents
+- the seconds from the fault to the end of the run; from the launch, if the fault is there before the agents. Those of
+  `joined` were recorded while other programs used the processors
 - orphans: processes and files of the run that were left on the nodes
 - the finished repeats that were kept; 0 of 0 where the fault comes before the first repeat
 
@@ -66,7 +67,8 @@ def record(arguments: list[str]) -> int:
 def document() -> str:
     """Return the page."""
     outcomes, notes = fault_outcomes.committed(), dict[str, int]()
-    rows = ["| fault | " + " | ".join(fault_outcomes.LAUNCHERS.values()) + " |", "|---" * 5 + "|"]
+    heads = ("fault", *fault_outcomes.LAUNCHERS.values())
+    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for fault, description in fault_outcomes.FAULTS.items():
         cells = [f"{fault}{_reference(description.note, notes)}"]
         for launcher in fault_outcomes.LAUNCHERS:

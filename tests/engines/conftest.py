@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -70,6 +73,10 @@ class Bench:
         launcher, _, how = launcher.partition("-")
         if how == "step":
             self._allocate()
+        if launcher == "joined":  # the plan is made here, outside of the job
+            self._monkeypatch.setenv("RANK", "0")
+            self._monkeypatch.setenv("WORLD_SIZE", shape.partition("n")[0])
+        hosts = fields.get("options", {}).pop("hosts", "") if launcher == "joined" else ""
         fields = {"batch_size": 8, "warmup": 2, "steps": 20, "repeats": 1, **fields}
         options = {**self.cluster.options(launcher), **fields.pop("options", {})}
         spec = RunSpec(
@@ -79,6 +86,11 @@ class Bench:
         request = plan.request(f"{self.id}{name}", (python,), spec.env, {"source": "synthetic"})
         bundle = build(request, self.folder / f"case{name}.pyz", plan.packages, bundle_metadata(plan))
         topology, placing = spec.topology, Registry().topology(launcher)
+        if launcher == "joined":
+            self._monkeypatch.delenv("RANK")
+            self._monkeypatch.delenv("WORLD_SIZE")
+            document = {"id": request.id, "spec": spec.to_dict(), "start": plan.deadlines["start"]}
+            return self._count_repeats(self._joined(document, bundle.path, hosts), name)
         job = Job(
             request.id,
             bundle.path,
@@ -90,6 +102,72 @@ class Bench:
             plan.deadlines["start"],
         )
         return self._count_repeats(launch_events(placing, job), name)
+
+    def folder_of_nodes(self):
+        """A folder of this bench that all nodes see, which is removed with the cluster."""
+        folder = self.cluster.home / f"bench-{self.id}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
+    def srun(self, nodes, *command, hosts=""):
+        """Start a job of this bench, with a task on each node, as somebody else would; it gets a SIGTERM at the end."""
+        flags = ("-w", hosts) if hosts else ()
+        return subprocess.Popen(
+            [
+                "srun",
+                "--no-kill",
+                f"-N{nodes}",
+                "--ntasks-per-node=1",
+                "-J",
+                f"dlperf-{self.id}",
+                *flags,
+                *command,
+            ],
+            cwd=self.folder_of_nodes(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def _joined(self, document, bundle, hosts):
+        """The events of a case that the tasks of a job run."""
+        case = self.folder_of_nodes() / f"{document['id']}.json"
+        case.write_text(json.dumps(document))
+        shutil.copy(bundle, case.with_suffix(".pyz"))
+        case.with_suffix(".pyz").chmod(0o600)
+        events, nodes = case.with_suffix(".events"), str(document["spec"]["topology"]).partition("n")[0]
+        events.write_text("")
+        script = Path(__file__).with_name("joined_rank.py")
+        process = self.srun(nodes, sys.executable, str(script), str(case), hosts=hosts)
+        is_ended = False
+
+        def pids():
+            return [pid for node in self.cluster.nodes for pid in node.processes(str(case))]
+
+        try:
+            with events.open() as file:
+                rest, is_over = "", False
+                while not is_over:
+                    # srun ends before a task on a node that is cut off.
+                    is_over = process.poll() is not None and not pids()
+                    rest += file.read()
+                    *lines, rest = rest.split("\n")
+                    for event in map(json.loads, lines):
+                        is_ended = event["event"] == "ended"
+                        yield event
+                    if is_ended:
+                        return
+                    time.sleep(0.05)
+            raise AssertionError(process.stdout.read())
+        finally:
+            if not is_ended:  # as Ctrl-C does; a SIGTERM for srun would leave five seconds only
+                for pid in pids():
+                    os.kill(pid, signal.SIGINT)
+            try:
+                process.communicate(timeout=60)
+            except subprocess.TimeoutExpired:  # a node is cut off, and Slurm has not noticed yet
+                process.terminate()
+                process.communicate()
 
     def _count_repeats(self, stream, name):
         """Yield the events of a stream, and count the repeats that are kept."""

@@ -17,7 +17,13 @@ from attrs import field, frozen
 FILE = Path(__file__).with_name("fault_outcomes.json")
 RECORD = "DLPERF_RECORD_FAULTS"
 """Variable with the file to which outcomes are appended instead of being compared."""
-LAUNCHERS = {"ssh": "ssh", "mpi": "mpi", "slurm-step": "Slurm step", "slurm-job": "Slurm job"}
+LAUNCHERS = {
+    "ssh": "ssh",
+    "mpi": "mpi",
+    "slurm-step": "Slurm step",
+    "slurm-job": "Slurm job",
+    "joined": "joined, in an `srun`",
+}
 
 
 @frozen
@@ -31,14 +37,14 @@ class Fault:
 
 _NO_SCHEDULER = dict.fromkeys(("ssh", "mpi"), "This launcher has no scheduler.")
 _NO_SSH = dict.fromkeys(
-    ("slurm-step", "slurm-job"), "Slurm's own daemons start the agents; no ssh connection is made."
+    ("slurm-step", "slurm-job", "joined"), "Slurm's own daemons start the agents; no ssh connection is made."
 )
 _SILENT_SSH = (
     "Half of the deadline `start`, which is 30 s in this test, is the time limit of each ssh connection. An ssh that "
     "mpirun starts names the host as ssh's own configuration does."
 )
 _OWN_NAMES = dict.fromkeys(
-    ("slurm-step", "slurm-job"),
+    ("slurm-step", "slurm-job", "joined"),
     "Slurm chooses the hosts among the nodes that it knows, and rejects other names.",
 )
 _FROM_OUTSIDE = "The whole run is ended from outside: no node is at fault."
@@ -51,7 +57,9 @@ FAULTS = {
     "an agent is killed": Fault(
         note="A killed agent cannot remove its folder in `/tmp`: the next agent on that node does, in the test as well."
     ),
-    "node 0, with the coordinator, is cut off the network": Fault(),
+    "node 0, with the coordinator, is cut off the network": Fault(
+        note="The controller of `joined` is on node 0, and loses all other nodes: the failure names the first of them."
+    ),
     "node 1 is cut off the network": Fault(),
     "node 1 cannot connect to node 2": Fault(),
     "node 1 cannot connect to node 0": Fault(

@@ -14,7 +14,7 @@ import pytest
 
 from dlperf_sdk.results.agent_events import repeat_from
 
-LAUNCHERS = ("ssh", "mpi", "slurm-step", "slurm-job")
+LAUNCHERS = ("ssh", "mpi", "slurm-step", "slurm-job", "joined")
 CUT_OFF = ("node 0, with the coordinator, is cut off the network", "node 1 is cut off the network")
 
 
@@ -135,7 +135,7 @@ def test_a_node_that_is_cut_off(bench):
     cases = {}
     with ExitStack() as stack:
         # The jobs first: once there is an allocation, everything is a step of it.
-        for launcher in ("slurm-job", "slurm-step", "ssh", "mpi"):
+        for launcher in ("slurm-job", "joined", "slurm-step", "ssh", "mpi"):
             for lost, pair in pairs.items():
                 more = {
                     "slurm-job": {"exclusive": False, "sbatch_flags": f"-w {pair}"},
@@ -165,8 +165,11 @@ def test_a_node_that_is_cut_off(bench):
             for node in cut.values():
                 node.mend()
     for (launcher, lost), (message, took) in ends.items():
-        assert (message["kind"], message["node"]) == ("lost-node", lost), (launcher, message)
-        assert cut[lost].name in message["message"], (launcher, message)
+        # A controller on node 0 itself sees that all others are gone.
+        seen = 1 if launcher == "joined" else lost
+        assert (message["kind"], message["node"]) == ("lost-node", seen), (launcher, message)
+        names = {0: {0: "n1", 1: "n2"}, 1: {1: "n4"}}
+        assert names[lost][seen] in message["message"], (launcher, message)
         assert took < 30, (launcher, lost, took)
         fault, name = CUT_OFF[lost], f"{launcher}{lost}"
         bench.add_outcome(fault, launcher, message, time.monotonic() - took, finished=1, name=name)
@@ -174,7 +177,7 @@ def test_a_node_that_is_cut_off(bench):
     bench.leave()
     bench.close()
     bench.cluster.wait_idle(100)
-    for launcher in ("ssh", "mpi", "slurm-job"):
+    for launcher in ("ssh", "mpi", "slurm-job", "joined"):
         events = list(bench.events(launcher, "4n1d", name=f"{launcher}-again"))
         assert failure(events) is None, launcher
         actual = next(event for event in events if event["event"] == "agents-ready")["nodes"]

@@ -89,18 +89,30 @@ def test_unauthenticated_connections_replays_and_garbage_do_not_disturb_a_run(be
     assert failure(events) is None
 
 
+def _store(bench):
+    """Where the controllers of a bench store their results, and nodes see it."""
+    return bench.folder_of_nodes() / "lost"
+
+
 def _controller(bench, launcher, attempt=1, **fields):
-    """A controller in a process of its own; gives it when its workers are in the window of an attempt."""
+    """A controller in a process of its own; gives it when its workers are in the window of an attempt.
+
+    That of `joined` is a task of a job, and the process of that job is given.
+    """
     if launcher == "slurm-step":
         bench._allocate()
     options = {**bench.cluster.options(launcher.partition("-")[0]), **fields.pop("options", {})}
     fields = {**TOY, "topology": f"2n1d@{launcher.partition('-')[0]}", "options": options, **fields}
-    script = bench.folder / "controller.py"
+    script = bench.folder_of_nodes() / "controller.py"
     script.write_text(
         textwrap.dedent(
             f"""
+            import signal
+
             from dlperf_sdk import run
             from dlperf_sdk.hookspecs import hookimpl
+
+            signal.signal(signal.SIGTERM, signal.default_int_handler)  # as the command line does
 
             class Watch:
                 @hookimpl
@@ -111,11 +123,15 @@ def _controller(bench, launcher, attempt=1, **fields):
                 def dlperf_step_progress(self, attempt, phase):
                     print(attempt, phase, flush=True)
 
-            run("faulty", "linear", store={str(bench.folder / "lost")!r}, observers=[Watch()], **{fields!r})
+            run("faulty", "linear", store={str(_store(bench))!r}, observers=[Watch()], **{fields!r})
             """
         )
     )
-    controller = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, str(script)]
+    if launcher == "joined":
+        controller = bench.srun(2, *command)
+    else:
+        controller = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     run_id = ""
     for line in controller.stdout:
         run_id = line.split()[1] if line.startswith("run ") else run_id
@@ -124,19 +140,31 @@ def _controller(bench, launcher, attempt=1, **fields):
     raise AssertionError("it never came so far")
 
 
+def _signal_controller(bench, launcher, controller, number):
+    """Signal the process of a controller; that of `joined` is on the first node."""
+    if launcher == "joined":
+        (pid,) = bench.cluster.nodes[0].processes("controller.py")
+        os.kill(pid, number)
+    else:
+        controller.send_signal(number)
+
+
 @pytest.mark.fault_matrix
-@pytest.mark.parametrize("launcher", ["ssh", "mpi", "slurm-step"])
+@pytest.mark.parametrize("launcher", ["ssh", "mpi", "slurm-step", "joined"])
 def test_a_killed_controller_takes_its_workers_along(bench, launcher):
     controller, run_id = _controller(bench, launcher, 2, options={"fault": "stubborn-second"}, repeats=2)
     with controller:
-        controller.kill()
+        _signal_controller(bench, launcher, controller, signal.SIGKILL)
         started_at = time.monotonic()
+    if launcher == "joined":  # Slurm kills what is left of a task: the next agent there removes the folder
+        assert not [left for left in bench.left() if "process" in left]
+        assert failure(list(bench.events(launcher))) is None
     assert bench.left() == []
-    recovered = ResultStore(bench.folder / "lost").recover(run_id)
+    recovered = ResultStore(_store(bench)).recover(run_id)
     kept = sum(attempt.status == "ok" for attempt in recovered.attempts)
     problem = {"kind": "no result", "node": None}
     bench.add_outcome("the controller is killed", launcher, problem, started_at, finished=1, kept=kept)
-    assert not list((bench.folder / "lost").rglob("result.json"))
+    assert not list(_store(bench).rglob("result.json"))
 
 
 @pytest.mark.fault_matrix
@@ -146,9 +174,9 @@ def test_ctrl_c_stores_the_finished_repeats(bench, launcher):
     fields = {"options": {"fault": "stubborn-second"}, "repeats": 2}
     controller, run_id = _controller(bench, launcher, 2, **fields)
     started_at = time.monotonic()
-    controller.send_signal(signal.SIGINT)
+    _signal_controller(bench, launcher, controller, signal.SIGINT)
     controller.communicate(timeout=120)
-    result = ResultStore(bench.folder / "lost").load(run_id)
+    result = ResultStore(_store(bench)).load(run_id)
     assert result.failure is not None
     problem = {"kind": result.failure.kind, "node": result.failure.node}
     kept = len(result.repeats)
@@ -251,6 +279,31 @@ def test_an_allocation_that_is_cancelled_from_outside(bench, shape, fault, steps
         problem = failure(list(stream))
     bench.add_outcome("the job or allocation is canceled", "slurm-step", problem, started_at, finished=1)
     assert problem["kind"] == "interrupted"
+
+
+@pytest.mark.fault_matrix
+@pytest.mark.parametrize(
+    ("fault", "command"),
+    [
+        ("the job or allocation is canceled", ["scancel"]),
+        ("the scheduler's time limit passes", ["scontrol", "update", "EndTime=now+1"]),
+    ],
+    ids=["canceled", "time limit"],
+)
+def test_a_job_that_was_joined_and_is_ended_by_slurm(bench, fault, command):
+    """Its own processes are signaled, and so the controller is interrupted."""
+    fields = {"options": {"fault": "stubborn-second"}, "repeats": 2, "deadlines": {"step": 120.0}}
+    controller, run_id = _controller(bench, "joined", 2, **fields)
+    started_at = time.monotonic()
+    job = bench.job()
+    subprocess.run([*command, job if command == ["scancel"] else f"JobId={job}"], check=True)
+    controller.communicate(timeout=180)
+    result = ResultStore(_store(bench)).load(run_id)
+    assert result.failure is not None
+    problem = {"kind": result.failure.kind, "node": result.failure.node}
+    kept = len(result.repeats)
+    bench.add_outcome(fault, "joined", problem, started_at, finished=1, kept=kept)
+    assert (problem["kind"], kept) == ("interrupted", 1)
 
 
 @pytest.mark.fault_matrix

@@ -6,9 +6,8 @@ import sys
 import time
 
 import pytest
-from test_conformance import failure
+from test_conformance import LAUNCHERS, failure
 
-LAUNCHERS = ("ssh", "mpi", "slurm-step", "slurm-job")
 START = 30.0
 """Seconds of the deadline; a failure that takes longer was found by something else."""
 
@@ -93,6 +92,9 @@ def test_a_node_that_cannot_reach_the_coordinator(bench, launcher):
     if launcher == "slurm-job":
         assert (problem["kind"], problem["node"], problem["phase"]) == ("lost-node", 1, "start"), problem
         assert "n2" in problem["message"]
+    elif launcher == "joined":
+        assert (problem["kind"], problem["node"], problem["phase"]) == ("lost-node", 1, "start"), problem
+        assert "have not joined within 18 s: local rank 0 of node 1." in problem["message"]
     else:
         assert (problem["kind"], problem["node"], problem["phase"]) == ("unavailable", 1, "start"), problem
         assert "cannot join its run: no coordinator of this run on n1" in problem["message"]
