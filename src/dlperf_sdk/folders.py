@@ -17,6 +17,8 @@ RESULTS = Path("dlperf-results")
 """Default directory of results, with a directory per run."""
 CAMPAIGNS = Path("dlperf-campaigns")
 """Default parent directory of campaigns."""
+FLEETS = Path("dlperf-fleets")
+"""Default parent directory of fleets."""
 
 
 def expand_home(text: str | Path) -> Path:

@@ -1,8 +1,8 @@
 """Nodes that compute differently: digests of the final parameters on equal devices, bit by bit.
 
-Weights and batches are canonical, so equal devices that compute alike end each repeat with equal parameters. A case may
-still use operations whose order of summation varies. Such a case shows itself by repeats of one node that differ, and is
-then not compared, unless most nodes with equal devices do agree.
+Weights and batches are canonical, so equal devices that compute alike end each repeat with equal parameters. A case
+may still use operations whose order of summation varies. Such a case shows itself by repeats of one node that differ,
+and is then not compared, unless most nodes with equal devices do agree.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ EQUAL, DIFFERS, TIED, UNSTABLE, INVALID, INCONCLUSIVE, NOT_APPLICABLE = (
     "inconclusive",
     "not-applicable",
 )
-"""Outcomes of a node's numerics. `TIED`: one of several nodes is wrong, and which one is unknown. `UNSTABLE`: the node's
-repeats differ, and those of most others do not. `INVALID`: a validity check of its result failed."""
+"""Outcomes of a node's numerics. `TIED`: one of several nodes is wrong, and which one is unknown. `UNSTABLE`: the
+node's repeats differ, and those of most others do not. `INVALID`: a validity check of its result failed."""
 WRONG = (DIFFERS, TIED, UNSTABLE, INVALID)
 """Outcomes of nodes that compute wrongly, or may."""
 

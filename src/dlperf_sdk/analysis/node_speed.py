@@ -1,10 +1,10 @@
 """Slow nodes among nodes with equal devices: outliers of the logarithm of each node's median throughput.
 
-Two error rates hold for all nodes together if the logarithms are normal. Without a slow node, any node is called slow or
-fast with a probability of at most `level`. If a node is slower by the minimum effect, all nodes are called alike with a
-probability of at most `level`, since every node must rule out such a slowdown (an intersection-union test, as in the
-gate). A node is compared with the mean of the others that are no outliers, by Student's t for a new observation: W. Q.
-Meeker, G. J. Hahn and L. A. Escobar, Statistical Intervals, 2nd edition (2017), section 4.7.
+Two error rates hold for all nodes together if the logarithms are normal. Without a slow node, any node is called slow
+or fast with a probability of at most `level`. If a node is slower by the minimum effect, all nodes are called alike
+with a probability of at most `level`, since every node must rule out such a slowdown (an intersection-union test, as in
+the gate). A node is compared with the mean of the others that are no outliers, by Student's t for a new observation:
+W. Q. Meeker, G. J. Hahn and L. A. Escobar, Statistical Intervals, 2nd edition (2017), section 4.7.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def required_nodes(deviation: float, minimum_effect: float, level: float) -> int
     """
     limit = -math.log1p(-minimum_effect)
     for count in _COUNTS:
-        slowest = NormalDist().inv_cdf(_POWER ** (1 / count))
+        slowest: float = NormalDist().inv_cdf(math.pow(_POWER, 1 / count))
         margin = quantile(1 - level, count - 2) * math.sqrt(1 + 1 / (count - 1)) + slowest
         if margin * deviation <= limit:
             return count

@@ -4,7 +4,8 @@ Source: B. Rosner, Percentage Points for a Generalized ESD Many-Outlier Procedur
 outliers that hide each other are found, because the largest number of steps that is significant counts. The level of
 Rosner's test is accurate from about 25 values on. For fewer values, it raises a false alarm in up to 11 % of samples
 instead of 5 % (our simulation). So the level is divided here: one half for the first step, and the other half in equal
-parts for the others. That holds the level for normal values of any number (docs/reference/operating-characteristics.md).
+parts for the others. That holds the level for any number of normal values
+(docs/reference/operating-characteristics.md).
 """
 
 from __future__ import annotations

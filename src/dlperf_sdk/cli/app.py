@@ -19,7 +19,7 @@ from dlperf_sdk.errors import UsageError
 
 EXIT_CODES = (
     "Exit codes: 0 ok; 1 a verdict or gate failed; 2 usage; 3 plugin or environment; 4 the run failed; "
-    "5 partial (some repeats, cases, checks or inputs failed); 6 the gate is inconclusive; "
+    "5 partial (some repeats, cases, nodes, checks or inputs failed); 6 the gate or the fleet is inconclusive; "
     "130 interrupted."
 )
 
@@ -38,6 +38,7 @@ COMMANDS = {
         "gating:gate",
         "Decide for each case whether it became slower, by significance and minimum effect.",
     ),
+    "fleet": ("fleet:fleet", "Measure one case on each node, and find slow nodes and wrong arithmetic."),
     "report": ("reporting:report", "Show one result in full, or several in a table per workload."),
     "query": ("querying:query", "Query the results of a store with SQL."),
     "history": ("history:history", "Show a case over time or versions, and where its level changed."),

@@ -85,7 +85,11 @@ class Case(CaseRecord):
         return case
 
     def prepare(
-        self, environment_from: Environment | None = None, reference_case: str | None = REFERENCE_CASE
+        self,
+        environment_from: Environment | None = None,
+        reference_case: str | None = REFERENCE_CASE,
+        *,
+        use_cached_parity: bool = True,
     ) -> None:
         """Prepare environment and data, then check parity.
 
@@ -97,6 +101,8 @@ class Case(CaseRecord):
                 own.
             reference_case: Name of the model's reference case whose losses the trainer must follow; None skips the
                 parity check.
+            use_cached_parity: True to accept the evidence of an earlier parity run, which may have been on another
+                node of the launcher.
 
         Raises:
             KeyboardInterrupt: Ctrl-C was pressed; it is also recorded as the case's failure.
@@ -112,7 +118,9 @@ class Case(CaseRecord):
             self.record_environment(prepared.describe_environment())
             self._prepared = prepared
             if reference_case is not None:
-                parity = check_parity(self.id, prepared, reference_case, self.registry, self.report)
+                parity = check_parity(
+                    self.id, prepared, reference_case, self.registry, self.report, use_cache=use_cached_parity
+                )
                 self.record_parity(parity)
 
     def measure(self, attempt: int | None = None, deadline: float | None = None) -> None:

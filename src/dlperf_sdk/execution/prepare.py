@@ -84,7 +84,13 @@ def prepare_case(plan: Plan, environment_from: Environment | None, report: Repor
 
 
 def check_parity(
-    run_id: str, prepared: PreparedCase, reference_case: str, registry: Registry, report: Report
+    run_id: str,
+    prepared: PreparedCase,
+    reference_case: str,
+    registry: Registry,
+    report: Report,
+    *,
+    use_cache: bool = True,
 ) -> Parity | ParityRun:
     """Return the evidence of parity, from the cache or from a parity run.
 
@@ -94,6 +100,7 @@ def check_parity(
         reference_case: Name of the case in the model's reference.
         registry: The plugins.
         report: Called with the stage `parity` and a line of progress.
+        use_cache: True to accept the evidence of an earlier run.
 
     Returns:
         The evidence; or, for a launcher with a queue and without cached evidence, the parity run, which was not
@@ -112,6 +119,7 @@ def check_parity(
             registry,
             partial(report, "parity"),
             reference_case=reference_case,
+            use_cache=use_cache,
         )
         if isinstance(run, Parity) or registry.topology(plan.spec.topology.launcher).has_queue():
             return run

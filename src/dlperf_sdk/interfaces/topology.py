@@ -118,6 +118,20 @@ class Topology(ABC):
         """
         return
 
+    def place_on(self, host: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of a case of one node, changed so that the node is `host`.
+
+        The base class, for launchers that cannot choose the node, always raises.
+
+        Args:
+            host: Name or address of the node.
+            options: The options that the user set, by name.
+
+        Raises:
+            Unavailable: the launcher cannot choose the node.
+        """
+        raise Unavailable(f"The launcher {self.name} cannot place a case on a node of your choice.")
+
     def has_queue(self) -> bool:
         """Return True if each launch submits a job that may wait in a queue.
 

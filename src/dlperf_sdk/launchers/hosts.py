@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 from attrs import frozen
@@ -84,6 +85,14 @@ class HostOptions(AgentOptions):
             )
         return selected
 
+    def list_hosts(self) -> list[str]:
+        """Return all hosts of the list or the file, as the user wrote them.
+
+        Raises:
+            Unavailable: A host is invalid or named twice, or the file cannot be read.
+        """
+        return self.select_hosts(len(self._listed()))
+
     def _listed(self) -> list[tuple[str, str]]:
         """Return each host after its position `FILE:LINE: `, which is empty for one from the list."""
         try:
@@ -120,6 +129,10 @@ class HostLauncher(CommandLauncher):
             options.select_hosts(nodes)
         except Unavailable as error:
             raise SpecError(str(error)) from error
+
+    def place_on(self, host: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options with this host in place of the list and the file."""
+        return {**{name: value for name, value in options.items() if name != "hostfile"}, "hosts": host}
 
     def explain_failures(self, job: Job, lines: Iterator[bytes]) -> Iterator[bytes]:
         """Yield the stream's lines; if agent 0 does not start for lack of its Python, add an event that says so."""

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.interfaces.topology import AttachedJob, Job
@@ -50,6 +51,11 @@ class Slurm(CommandLauncher):
     def has_queue(self) -> bool:
         """Return True outside of an allocation, where each launch submits a job."""
         return "SLURM_JOB_ID" not in os.environ
+
+    def place_on(self, host: str, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options with this node added to the arguments of srun in an allocation, else of sbatch."""
+        name = "sbatch_flags" if self.has_queue() else "srun_flags"
+        return {**options, name: f"{options.get(name, '')} --nodelist={host}".strip()}
 
     def attach(self, job: str) -> AttachedJob:
         """Return the job with this number, so that its stream can be followed.

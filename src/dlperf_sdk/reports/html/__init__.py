@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.analysis.fleet import Fleet
 from dlperf_sdk.analysis.history import History
 from dlperf_sdk.interfaces.collection import Collection
 from dlperf_sdk.reports.blocks import Block
@@ -82,6 +83,18 @@ def report_on_history(case_history: History) -> str:
 
     render.require()
     return render.document(history.page(case_history))
+
+
+def report_on_fleet(nodes: Fleet) -> str:
+    """Return the health of a fleet's nodes as one HTML document.
+
+    Raises:
+        UsageError: the extra `report` is not installed.
+    """
+    from dlperf_sdk.reports.html import fleet, render
+
+    render.require()
+    return render.document(fleet.page(nodes))
 
 
 def blocks_of_results(
