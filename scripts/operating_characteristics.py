@@ -23,6 +23,7 @@ from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.analysis.change_points import find_change_points
 from dlperf_sdk.analysis.effects import Effect, Pair, adjust_effects
 from dlperf_sdk.analysis.gate_decision import Pairing, decide_cases
+from dlperf_sdk.analysis.node_speed import ALIKE, INCONCLUSIVE, SLOW, compare_speeds
 from dlperf_sdk.analysis.rank_test import (
     RankSum,
     RankTest,
@@ -583,6 +584,64 @@ CHANGES = Table(
     ],
 )
 
+# -- slow nodes of a fleet
+
+
+def normal(source: Random) -> float:
+    """Return a standard normal number."""
+    return source.gauss(0, 1)
+
+
+def heavy_tailed(source: Random) -> float:
+    """Return a number of Student's t distribution with four degrees of freedom, scaled to a standard deviation of 1."""
+    chi_squared = math.fsum(source.gauss(0, 1) ** 2 for _ in range(4))
+    return source.gauss(0, 1) / math.sqrt(chi_squared / 4) / math.sqrt(2)
+
+
+def fleet_rates(
+    source: Random, nodes: int, noise: float, draw: Callable[[Random], float], slow: int, slowdown: float
+) -> list[float | str]:
+    """Return how often a fleet calls sound nodes slow, finds all slow nodes, is inconclusive, and is all alike."""
+    fleets, alarms, complete, open_fleets, alike = 600, 0, 0, 0, 0
+    for _ in range(fleets):
+        throughputs = {
+            str(node): math.exp(noise * draw(source)) * (1 - slowdown if node < slow else 1)
+            for node in range(nodes)
+        }
+        speeds = compare_speeds(throughputs, minimum_effect=0.03, level=0.05)
+        found = {name for name, speed in speeds.items() if speed.outcome == SLOW}
+        planted = {str(node) for node in range(slow)}
+        alarms += bool(found - planted)
+        complete += bool(planted) and planted <= found
+        open_fleets += not found and any(speed.outcome == INCONCLUSIVE for speed in speeds.values())
+        alike += all(speed.outcome == ALIKE for speed in speeds.values())
+    power: float | str = complete / fleets if slow else "–"
+    return [alarms / fleets, power, open_fleets / fleets, alike / fleets]
+
+
+FLEET = Table(
+    "Slow nodes of a fleet",
+    "Each row has 600 fleets of nodes with equal devices, a minimum effect of 3 % and a level of 5 %. The noise is the "
+    "standard deviation between nodes; heavy-tailed noise is that of Student's t with four degrees of freedom. A false "
+    "alarm is a sound node that is called slow (stated for normal noise: at most 5 %). Heavy-tailed noise raises the "
+    "rate, and so does a large noise in a large fleet. If a node is slower by 3 % or more, `alike` is wrong (stated: at "
+    "most 5 %). The other fleets without a slow node have a fast one.",
+    "| nodes, noise, slow nodes | false alarms | all slow nodes found | inconclusive | alike |",
+    [
+        Row(
+            f"{nodes}, {100 * noise:g} %{note}, {f'{slow} by {100 * slowdown:g} %' if slow else 'none'}",
+            partial(fleet_rates, nodes=nodes, noise=noise, draw=draw, slow=slow, slowdown=slowdown),
+        )
+        for note, draw, planted in (
+            ("", normal, ((0, 0.0), (1, 0.03), (1, 0.05), (2, 0.05))),
+            (" heavy-tailed", heavy_tailed, ((0, 0.0),)),
+        )
+        for nodes in (4, 8, 64)
+        for noise in (0.005, 0.01, 0.02)
+        for slow, slowdown in planted
+    ],
+)
+
 # -- prediction, which is not simulated
 
 PREDICTION = Table(
@@ -592,11 +651,23 @@ PREDICTION = Table(
     [Row(depth, lambda _, cells=cells: cells) for depth, cells in rows_by_depth().items()],
 )
 
-TABLES = [STATIONARY, UNFINISHED, SPREAD, ADAPTIVE, INTERVALS, GATE, DESIGNS, EFFECTS, CHANGES, PREDICTION]
+TABLES = [
+    STATIONARY,
+    UNFINISHED,
+    SPREAD,
+    ADAPTIVE,
+    INTERVALS,
+    GATE,
+    DESIGNS,
+    EFFECTS,
+    CHANGES,
+    FLEET,
+    PREDICTION,
+]
 
 INTRODUCTION = """# Operating characteristics
 
-Look up here how often verdicts, intervals, effects, the gate, histories and predictions are wrong.
+Look up here how often verdicts, intervals, effects, the gate, histories, fleets and predictions are wrong.
 [Statistics](../explanation/statistics.md) explains the methods.
 
 `scripts/operating_characteristics.py` writes this page. It simulates all rates except those of the last table. A rate

@@ -5,6 +5,7 @@ Nodes are compared with those that have equal devices, the *group*. The level is
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from dlperf_sdk.analysis.node_speed import Speed, compare_speeds
 from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.results.result import FAIL, INTEGRITY, Result
 from dlperf_sdk.results.table import rows
-from dlperf_sdk.spec.identity import identity, window
+from dlperf_sdk.spec.identity import window
 
 LABEL = "node"
 """Label of a run that names its node."""
@@ -175,7 +176,7 @@ def examine_fleet(
     by_node = _newest_by_node(results)
     valid = {name: result for name, result in by_node.items() if result.ok}
     groups: dict[str, list[str]] = {}
-    hardware = {name: str(rows([result])[0]["hardware"]) for name, result in by_node.items()}
+    hardware = {name: str(rows([result])[0]["hardware"] or "") for name, result in by_node.items()}
     for name in valid:
         groups.setdefault(hardware[name], []).append(name)
     speeds: dict[str, Speed] = {}
@@ -200,10 +201,11 @@ def examine_fleet(
         for name, result in by_node.items()
     ]
     nodes += [NodeHealth(name, None, "", None, None, None, reason) for name, reason in missing.items()]
-    first = next(iter(by_node.values()), None)
+    first = next(iter([*valid.values(), *by_node.values()]), None)
     metrics = [metric for result in valid.values() if (metric := result.metric("throughput")) is not None]
     unit = metrics[0].unit if metrics else ""
-    return Fleet("" if first is None else first.spec.label, unit, tuple(nodes), minimum_effect, level)
+    case = "" if first is None else _label_of(first)
+    return Fleet(case, unit, tuple(nodes), minimum_effect, level)
 
 
 def _newest_by_node(results: Iterable[Result]) -> dict[str, Result]:
@@ -222,13 +224,27 @@ def _newest_by_node(results: Iterable[Result]) -> dict[str, Result]:
             )
         if name not in newest or newest[name].started_at < result.started_at:
             newest[name] = result
-    cases = {(identity(result.spec), window(result.spec)): result for result in newest.values()}
+    cases = {_case_of(result): result for result in newest.values() if result.status == "ok"}
     if len(cases) > 1:
         one, other, *_ = cases.values()
         raise AnalysisError(
             f"{one.id} and {other.id} are runs of different cases; a fleet has one case. Give a directory with one."
         )
     return newest
+
+
+def _case_of(result: Result) -> str:
+    """Return a text that identifies a result's case; unlike `identity`, it leaves the launcher's options out."""
+    requested = {fact.name: fact.requested for fact in result.facts if fact.role != "context"}
+    requested["data"] = result.spec.data.source
+    return f"{json.dumps(requested, sort_keys=True, default=str)} {window(result.spec)}"
+
+
+def _label_of(result: Result) -> str:
+    """Return the label of a result's case without the launcher's options, which place it on its node."""
+    placing = {fact.name for fact in result.facts if fact.role == "context"}
+    options = {name: value for name, value in result.spec.options.items() if name not in placing}
+    return attrs.evolve(result.spec, options=options).label
 
 
 def _throughput(result: Result) -> float:

@@ -78,10 +78,10 @@ def required_nodes(deviation: float, minimum_effect: float, level: float) -> int
     """
     limit = -math.log1p(-minimum_effect)
     for count in _COUNTS:
-        slowest: float = NormalDist().inv_cdf(math.pow(_POWER, 1 / count))
+        slowest = NormalDist().inv_cdf(math.pow(_POWER, 1 / count))
         margin = quantile(1 - level, count - 2) * math.sqrt(1 + 1 / (count - 1)) + slowest
         if margin * deviation <= limit:
-            return count
+            return int(count)
     return None
 
 

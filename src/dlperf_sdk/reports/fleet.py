@@ -60,11 +60,11 @@ def describe_method(fleet: Fleet) -> str:
     """Return the sentences on what is compared, and on the error rates."""
     effect, level = f"{100 * fleet.minimum_effect:g} %", f"{100 * fleet.level:g} %"
     return (
-        f"Nodes are compared with those that have equal devices. A slow node is slower by {effect} or more and an outlier: "
-        f"if no node is slow, any is called slow or fast in at most {level} of fleets, for normal variation between "
-        f"nodes. If a node is slower by {effect}, all are called alike in at most {level} of fleets. A slowdown of most "
-        "nodes is not found. Final parameters of equal devices must be equal bit by bit, and each node must follow the "
-        "model's float64 reference."
+        f"Nodes are compared with those that have equal devices. A slow node is slower by {effect} or more and an "
+        f"outlier: if no node is slow, any is called slow or fast in at most {level} of fleets, for normal variation "
+        f"between nodes. If a node is slower by {effect}, all are called alike in at most {level} of fleets. A "
+        "slowdown of most nodes is not found. Final parameters of equal devices must be equal bit by bit, and each "
+        "node must follow the model's float64 reference."
     )
 
 

@@ -7,6 +7,7 @@ from dlperf_numpy.framework import NumPy
 @frozen
 class FaultyOptions:
     fault: str = "none"
+    """What goes wrong; `FAULT@NODE`, or several with commas, for the named nodes of a fleet only."""
     rank: int = 0
     """The rank that the fault befalls."""
     sample_bytes: int = 0

@@ -82,10 +82,19 @@ def meet_server():
             time.sleep(0.01)
 
 
+def fault_here(text):
+    """The fault that befalls this node; a fleet's ssh tells each node its name, and a real node has a host's."""
+    here = os.environ.get("LC_NODE") or socket.gethostname()
+    for fault, at, node in (part.partition("@") for part in text.split(",")):
+        if not at or node == here:
+            return fault
+    return "none"
+
+
 class Runtime(worker.Runtime):
     def start(self):
         options = self.request.framework_options
-        self.fault = options["fault"] if self.process.rank == options["rank"] else "none"
+        self.fault = fault_here(options["fault"]) if self.process.rank == options["rank"] else "none"
         if self.fault.endswith("-second"):  # it befalls the second attempt
             self.fault = self.fault.removesuffix("-second") if attempt() == 2 else "none"
         if self.fault == "hang-start":
@@ -176,6 +185,8 @@ class Linear(worker.Linear):
             sys.held_to_the_end = AbortsWhenForgotten()
             atexit.register(print, "the exit functions have run")
             lifetime.skip_finalization()
+        elif self.fault == "bit-flip" or (self.fault == "bit-flip-once" and attempt() == 2):
+            self.weights["weight"].view(numpy.uint32)[0, 0] ^= 1
         elif self.fault == "fewer-samples":
             return result._replace(samples=result.samples - 1)
         return result
