@@ -624,8 +624,8 @@ FLEET = Table(
     "Each row has 600 fleets of nodes with equal devices, a minimum effect of 3 % and a level of 5 %. The noise is the "
     "standard deviation between nodes; heavy-tailed noise is that of Student's t with four degrees of freedom. A false "
     "alarm is a sound node that is called slow (stated for normal noise: at most 5 %). Heavy-tailed noise raises the "
-    "rate, and so does a large noise in a large fleet. If a node is slower by 3 % or more, `alike` is wrong (stated: at "
-    "most 5 %). The other fleets without a slow node have a fast one.",
+    "rate, and so does a large noise in a large fleet. If a node is slower by 3 % or more, `alike` is wrong (stated: "
+    "at most 5 %). The other fleets without a slow node have a fast one.",
     "| nodes, noise, slow nodes | false alarms | all slow nodes found | inconclusive | alike |",
     [
         Row(
