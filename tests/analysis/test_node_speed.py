@@ -48,11 +48,11 @@ def test_nodes_that_vary_too_much_are_inconclusive_with_advice():
 
 
 def test_the_required_number_of_nodes_suffices():
-    count = required_nodes(0.008, 0.03, 0.05)
+    count = required_nodes(0.006, 0.03, 0.05)
     source, fleets = random.Random(1), 400
     alike = 0
     for _ in range(fleets):
-        throughputs = {str(node): 100 * (1 + source.gauss(0, 0.008)) for node in range(count)}
+        throughputs = {str(node): 100 * (1 + source.gauss(0, 0.006)) for node in range(count)}
         alike += set(outcomes(throughputs).values()) == {ALIKE}
     assert alike / fleets >= 0.7
     assert required_nodes(0.03, 0.03, 0.05) is None

@@ -10,8 +10,8 @@ from dlperf_sdk.analysis.outliers import find_outliers
 
 @pytest.mark.parametrize(("count", "critical"), [(54, 3.158), (53, 3.151), (52, 3.143), (50, 3.128)])
 def test_critical_values_are_those_of_the_published_example(count, critical):
-    """NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.5.17.3, with Rosner's data."""
-    assert outliers._critical(count, 0.05) == pytest.approx(critical, abs=6e-4)
+    """NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.5.17.3, with Rosner's data; digits are cut off there."""
+    assert critical <= outliers._critical(count, 0.05) < critical + 1e-3
 
 
 def test_two_outliers_that_hide_each_other_are_found():

@@ -92,7 +92,7 @@ def test_ctrl_c_ends_the_nodes_and_keeps_finished_ones():
         stderr=subprocess.PIPE,
     )
     deadline = time.monotonic() + 200
-    while not len(list(Path("runs").glob("*/attempts/1"))) == 2 and time.monotonic() < deadline:
+    while len(list(Path("runs").glob("*/attempts/1"))) != 2 and time.monotonic() < deadline:
         time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     _, diagnostics = process.communicate(timeout=100)

@@ -77,12 +77,13 @@ def required_nodes(deviation: float, minimum_effect: float, level: float) -> int
         The number; None if even 1,000 nodes are too few, because the nodes vary too much.
     """
     limit = -math.log1p(-minimum_effect)
-    for count in _COUNTS:
-        slowest = NormalDist().inv_cdf(math.pow(_POWER, 1 / count))
-        margin = quantile(1 - level, count - 2) * math.sqrt(1 + 1 / (count - 1)) + slowest
-        if margin * deviation <= limit:
-            return int(count)
-    return None
+    return next((count for count in _COUNTS if _margin(count, level) * deviation <= limit), None)
+
+
+def _margin(count: int, level: float) -> float:
+    """Return the slowdown, in standard deviations, that all of `count` sound nodes rule out in 80 % of fleets."""
+    slowest = NormalDist().inv_cdf(math.pow(_POWER, 1 / count))
+    return quantile(1 - level, count - 2) * math.sqrt(1 + 1 / (count - 1)) + slowest
 
 
 def _compare(
@@ -110,7 +111,8 @@ def _compare(
         return Speed(ALIKE, change, bound, "")
     count = required_nodes(deviation, minimum_effect, level)
     if count is None:
-        advice = "No number of nodes decides that: measure longer repeats, or raise the minimum effect."
+        effect = math.ceil(-100 * math.expm1(-_margin(len(others) + 1, level) * deviation))
+        advice = f"Measure longer repeats, or raise the minimum effect to {effect} %: no number of nodes decides that."
     elif count > len(others) + 1:
         advice = f"Measure at least {count} nodes, or longer repeats."
     else:
