@@ -62,9 +62,9 @@ class NodeHealth:
         if self.failure:
             return "failed"
         parts = [part.outcome for part in (self.speed, self.numerics) if part is not None]
-        wrong = [outcome for outcome in parts if outcome in (node_speed.SLOW, *node_numerics.WRONG)]
-        if wrong:
-            return ", ".join(wrong)
+        flags = [outcome for outcome in parts if outcome in (node_speed.SLOW, *node_numerics.WRONG)]
+        if flags:
+            return ", ".join(flags)
         return next((name for name in (node_speed.INCONCLUSIVE, node_speed.FAST) if name in parts), "ok")
 
     @property
@@ -226,9 +226,9 @@ def _newest_by_node(results: Iterable[Result]) -> dict[str, Result]:
             newest[name] = result
     cases = {_case_of(result): result for result in newest.values() if result.status == "ok"}
     if len(cases) > 1:
-        one, other, *_ = cases.values()
+        first, rival, *_ = cases.values()
         raise AnalysisError(
-            f"{one.id} and {other.id} are runs of different cases; a fleet has one case. Give a directory with one."
+            f"{first.id} and {rival.id} are runs of different cases; a fleet has one case. Give a directory with one."
         )
     return newest
 

@@ -53,7 +53,7 @@ def compare_numerics(repeats: Mapping[str, Sequence[Trajectory]]) -> dict[str, N
     Args:
         repeats: Name of a node → its repeats, at least one, on equal devices.
     """
-    digests = {name: {one.digest for one in some} for name, some in repeats.items()}
+    digests = {name: {repeat.digest for repeat in some} for name, some in repeats.items()}
     if any("" in some for some in digests.values()):
         return _all_alike(repeats, NOT_APPLICABLE, "The trainer gives no digest of its parameters.")
     if len(repeats) == 1:
@@ -116,5 +116,10 @@ def _compare(
 
 def _first_difference(losses: Sequence[float], reference: Sequence[float]) -> int | None:
     return next(
-        (step for step, (one, other) in enumerate(zip(losses, reference, strict=False)) if one != other), None
+        (
+            step
+            for step, (loss, expected) in enumerate(zip(losses, reference, strict=False))
+            if loss != expected
+        ),
+        None,
     )

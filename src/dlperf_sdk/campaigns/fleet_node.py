@@ -51,8 +51,8 @@ def main() -> int:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    for again in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(again, signal.SIG_IGN)
+    for later in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(later, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

@@ -25,16 +25,16 @@ def fleet_page(fleet: Fleet) -> list[Block]:
     """
     notes: list[str] = []
     sound = [node for node in fleet.nodes if node.outcome == "ok"]
-    shown = [node for node in _sorted(fleet) if node.outcome != "ok" or len(sound) <= _ALIKE]
+    listed = [node for node in _sorted(fleet) if node.outcome != "ok" or len(sound) <= _ALIKE]
     blocks: list[Block] = [
         Heading("fleet", summarize(fleet)),
         Paragraph(describe_coverage(fleet)),
         Paragraph(describe_method(fleet), "quiet"),
         *(Paragraph(text, "doubt") for text in list_limits(fleet)),
     ]
-    if shown:
-        blocks.append(nodes_table(fleet, shown, notes))
-    if len(shown) < len(fleet.nodes):
+    if listed:
+        blocks.append(nodes_table(fleet, listed, notes))
+    if len(listed) < len(fleet.nodes):
         blocks.append(Paragraph(f"{format_count(len(sound), 'more node')} without a finding.", "good"))
     return [*blocks, Notes(tuple(notes))] if notes else blocks
 
@@ -73,7 +73,7 @@ def list_limits(fleet: Fleet) -> list[str]:
     texts = []
     numerics = [node.numerics for node in fleet.nodes if node.numerics is not None]
     if numerics and not fleet.compares_numerics:
-        reasons = dict.fromkeys(one.detail for one in numerics if one.outcome == NOT_APPLICABLE)
+        reasons = dict.fromkeys(part.detail for part in numerics if part.outcome == NOT_APPLICABLE)
         texts += [f"Parameters were not compared between nodes. {reason}" for reason in reasons]
     if fleet.failed and fleet.flagged:
         texts.append(f"Failed nodes were not examined: {', '.join(node.name for node in fleet.failed)}.")
