@@ -19,6 +19,7 @@ from time import perf_counter
 
 from dlperf_sdk.analysis.history import load_histories
 from dlperf_sdk.reports.html.site import write_site
+from dlperf_sdk.results.index import Index
 from dlperf_sdk.results.store import ResultStore
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
@@ -34,7 +35,7 @@ def main() -> None:
     )
     for count in COUNTS:
         with tempfile.TemporaryDirectory(prefix="dlperf-bench-") as folder:
-            store = ResultStore(fill(Path(folder) / "store", count, CASES))
+            store = Index(ResultStore(fill(Path(folder) / "store", count, CASES)))
             started_at = perf_counter()
             load_histories(store)
             indexed = perf_counter()

@@ -35,7 +35,7 @@ VERBS = frozenset(
         Send Separate Serve Set Shorten Show Shrink Shuffle Shut Sign Signal Simulate Skip Sort Split Spread
         Start State Step Stop Store Stream Strip Submit Substitute Subtract Suggest Sum Summarize Supply
         Suppress Swap Switch Synchronize Take Tell Terminate Test Tokenize Trace Track Train Transfer Transform
-        Translate Transpose Trim Truncate Try Turn Undo Unlock Unpack Unwrap Update Use Validate Vary Verify
+        Translate Transpose Trim Truncate Try Turn Undo Unlock Unpack Unwrap Update Upload Use Validate Vary Verify
         Visit Wait Warm Warn Watch Widen Wrap Write Yield
         """,
     )

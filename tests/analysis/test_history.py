@@ -8,6 +8,7 @@ from dlperf_sdk.analysis import history as module
 from dlperf_sdk.analysis.history import load_histories
 from dlperf_sdk.errors import UnknownName
 from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.results.index import Index
 from dlperf_sdk.results.result import Verdict
 from dlperf_sdk.results.store import ResultStore
 
@@ -38,7 +39,7 @@ def test_a_change_names_the_versions_and_labels_that_differ(store):
     for number in range(20):
         slow = number >= 10
         put(store, number, (90.0 if slow else 100.0) + 0.1 * (number % 3), "2.5" if slow else "2.4")
-    (history,) = load_histories(store)
+    (history,) = load_histories(Index(store))
     (change,) = history.changes
     assert change.before.id.endswith("000009")
     assert change.after.id.endswith("000010")
@@ -56,7 +57,7 @@ def test_labels_and_repeats_make_no_other_case_but_hardware_and_settings_do(stor
     put(store, 2, 100.0, fields={"precision": "tf32"})
     put(store, 3, 100.0, hardware=({"cpu": {"model": "Xeon", "usable": 2}},))
     put(store, 4, 100.0, fields={"steps": 7})
-    histories = load_histories(store)
+    histories = load_histories(Index(store))
     assert sorted(len(history.runs) for history in histories) == [1, 1, 1, 2]
     assert len({history.key for history in histories}) == 4
 
@@ -67,7 +68,7 @@ def test_invalid_runs_are_listed_and_no_part_of_a_level(store):
     failed = Verdict("replicas-equal", "integrity", "fail", "Replicas differ.")
     put(store, 12, 1.0, verdicts=(failed,))
     put(store, 13, float("nan"))
-    (history,) = load_histories(store)
+    (history,) = load_histories(Index(store))
     assert [run.problem for run in history.runs[-2:]] == ["replicas-equal", "no valid throughput"]
     assert len(history.valid) == 12
     assert len(history.levels) == 1
@@ -78,7 +79,7 @@ def test_the_order_of_versions_and_labels(store):
     for number, (version, commit) in enumerate([("2.10", "b"), ("2.9", "a"), ("2.10", "b"), ("odd", "a")]):
         put(store, number, 100.0, version, fields={"labels": {"commit": commit}})
     put(store, 9, 100.0, fields={"labels": {}})
-    (by_version,) = load_histories(store, "framework_version")
+    (by_version,) = load_histories(Index(store), "framework_version")
     assert [run.value("framework_version") for run in by_version.runs] == [
         "odd",
         "2.4",
@@ -86,18 +87,18 @@ def test_the_order_of_versions_and_labels(store):
         "2.10",
         "2.10",
     ]
-    (by_commit,) = load_histories(store, "commit")
+    (by_commit,) = load_histories(Index(store), "commit")
     assert [run.value("commit") for run in by_commit.runs] == ["b", "b", "a", "a"]
     assert by_commit.omitted == 1
     with pytest.raises(UnknownName, match="commit"):
-        load_histories(store, "comit")
+        load_histories(Index(store), "comit")
 
 
 def test_a_history_has_the_newest_runs(store, monkeypatch):
     monkeypatch.setattr(module, "MOST_RUNS", 3)
     for number in range(5):
         put(store, number, 100.0)
-    (history,) = load_histories(store)
+    (history,) = load_histories(Index(store))
     assert [run.day for run in history.runs] == ["2025-01-03", "2025-01-04", "2025-01-05"]
     assert history.omitted == 2
 
@@ -105,5 +106,5 @@ def test_a_history_has_the_newest_runs(store, monkeypatch):
 def test_a_run_that_failed_early_belongs_to_the_only_hardware_of_its_case(store):
     put(store, 0, 100.0)
     put(store, 1, 100.0, hardware=(), verdicts=(Verdict("replicas-equal", "integrity", "fail", ""),))
-    (history,) = load_histories(store)
+    (history,) = load_histories(Index(store))
     assert len(history.runs) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from dlperf_sdk.errors import CampaignError, DlperfError, SpecError, UsageError
 from dlperf_sdk.execution import replay
 from dlperf_sdk.launchers.local import Local
 from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.fields import context, has_effect
 from dlperf_sdk.spec.run_spec import RunSpec
 
@@ -390,3 +392,30 @@ def test_options_with_texts_are_declared_or_known_to_be_harmless():
     assert {"ssh.hostfile", "slurm.srun_flags", "mpi.launcher_flags", "ray.address"} <= options.keys()
     undeclared = {name for name, field in options.items() if not has_effect(field.metadata)}
     assert {name.partition(".")[2] for name in undeclared} == HARMLESS_TEXTS
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_no_file_names_a_database(suffix, tmp_path):
+    """Nothing connects to the database that a spec, a campaign or a result names."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"postgresql://127.0.0.1:{listener.getsockname()[1]}/results"
+        documents = [
+            {**CASE, "store": url},
+            {**CASE, "options": {"store": url}},
+            {"name": "one", "fields": CASE, "store": url},
+            {"name": "one", "fields": {**CASE, "store": url}},
+            {"name": "one", "fields": CASE, "settings": {"store": url}},
+            {"name": "one", "fields": CASE, "axes": {"store": [url]}},
+        ]
+        for number, document in enumerate(documents):
+            path = write(tmp_path / f"{number}{suffix}", document)
+            for words in (["plan", str(path)], ["run", str(path)], ["campaign", "run", str(path)]):
+                assert (
+                    main([*words, *(["--output", str(tmp_path / "out")] if words[0] != "plan" else [])]) == 2
+                )
+        with pytest.raises(DlperfError):
+            Result.from_dict({**a_result().to_dict(), "store": url})
+        listener.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    assert not (tmp_path / "out").exists()

@@ -13,7 +13,7 @@ from result_samples import a_result
 
 from dlperf_sdk.errors import StoreError, UsageError
 from dlperf_sdk.interfaces.measurer import Metric
-from dlperf_sdk.results.index import describe_tables, index_path, query
+from dlperf_sdk.results.index import Index, index_path
 from dlperf_sdk.results.store import ResultStore
 
 ALL = "select id from results order by id"
@@ -23,6 +23,10 @@ ALL = "select id from results order by id"
 def store(tmp_path, monkeypatch):
     monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "cache"))
     return ResultStore(tmp_path / "results")
+
+
+def query(store, sql, *limits):
+    return Index(store).query(sql, *limits)
 
 
 def put(store, id, **changes):
@@ -163,7 +167,7 @@ def test_unusual_metric_names_are_supported(store):
 
 def test_columns_are_described(store):
     put(store, "a")
-    described = {(table, name): text for table, name, _, text in describe_tables(store).rows}
+    described = {(table, name): text for table, name, _, text in Index(store).describe_tables().rows}
     assert described["results", "framework"] == "Name of the framework's plugin."
     assert ("results", "throughput_low") in described
     assert ("repeats", "value") in described
@@ -173,8 +177,8 @@ def test_several_writers_make_one_index(store):
     for number in range(40):
         put(store, f"run-{number}")
     program = (
-        "import sys; from dlperf_sdk.results.index import query; from dlperf_sdk.results.store import ResultStore\n"
-        "print(query(ResultStore(sys.argv[1]), 'select count(*) from results').rows[0][0])"
+        "import sys; from dlperf_sdk.results.index import Index; from dlperf_sdk.results.store import ResultStore\n"
+        "print(Index(ResultStore(sys.argv[1])).query('select count(*) from results').rows[0][0])"
     )
     command = [sys.executable, "-c", program, str(store.directory)]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]

@@ -15,8 +15,7 @@ from packaging.version import InvalidVersion, Version
 
 from dlperf_sdk.analysis.change_points import find_change_points
 from dlperf_sdk.errors import UnknownName
-from dlperf_sdk.results.index import query
-from dlperf_sdk.results.store import ResultStore
+from dlperf_sdk.interfaces.database import Store
 from dlperf_sdk.worker.estimate import median
 
 MOST_RUNS = 1000
@@ -124,7 +123,7 @@ class History:
         return max(self.runs, key=lambda run: run.started_at)
 
 
-def load_histories(store: ResultStore, order: str = TIME) -> tuple[History, ...]:
+def load_histories(store: Store, order: str = TIME) -> tuple[History, ...]:
     """Return the histories of all cases in a store, sorted by name.
 
     A case has one history for each hardware, unit and estimator of its runs. A history has no runs if none of them has
@@ -139,7 +138,7 @@ def load_histories(store: ResultStore, order: str = TIME) -> tuple[History, ...]
         StoreError: the store cannot be read.
         UnknownName: `order` is none of these, and no run has such a label.
     """
-    answer = query(store, "SELECT * FROM results")
+    answer = store.query("SELECT * FROM results")
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for values in answer.rows:
         row = dict(zip(answer.columns, values, strict=True))

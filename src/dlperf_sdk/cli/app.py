@@ -41,6 +41,7 @@ COMMANDS = {
     "fleet": ("fleet:fleet", "Measure one case on each node, and find slow nodes and wrong arithmetic."),
     "report": ("reporting:report", "Show one result in full, or several in a table per workload."),
     "query": ("querying:query", "Query the results of a store with SQL."),
+    "upload": ("uploading:upload", "Upload the results of a directory to a database."),
     "history": ("history:history", "Show a case over time or versions, and where its level changed."),
     "site": ("site:site", "Write a static site with a page and a history per case."),
     "cost": ("costing:cost", "Show what a million samples cost, and the energy of one sample."),

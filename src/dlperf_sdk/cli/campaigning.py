@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
 from dlperf_sdk.cli import campaign_tables
-from dlperf_sdk.cli.flags import ALLOW
+from dlperf_sdk.cli.flags import ALLOW, UPLOAD
+from dlperf_sdk.cli.output import say_uploaded
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, error_console, say, show
 from dlperf_sdk.folders import CAMPAIGNS
 from dlperf_sdk.reports.blocks import Column, Table
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from dlperf_sdk.campaigns.campaign import Campaign
     from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
     from dlperf_sdk.campaigns.runner import Outcome
+    from dlperf_sdk.execution.uploading import Uploader
 
 campaign = App(
     name="campaign", help="Run a matrix of cases unattended, resume it, show its status.", sort_key=50
@@ -56,6 +59,7 @@ def run(
             help="Trace every case as well, in an extra attempt, for Perfetto.",
         ),
     ] = False,
+    store: UPLOAD = None,
     quiet: QUIET = False,
     common: Common = AS_USUAL,
 ) -> int:
@@ -67,13 +71,17 @@ def run(
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
     from dlperf_sdk.campaigns.planning import list_runnable, plan_campaign
     from dlperf_sdk.execution.controlling import controlling
+    from dlperf_sdk.execution.uploading import make_uploaders
     from dlperf_sdk.registry.plugins import Registry
+    from dlperf_sdk.results.store import ResultStore
 
     resolved = _load(file, seed=seed, max_cases=max_cases, trace=trace or None)
     stamp, entries = plan_campaign(resolved, Registry())
     path = CAMPAIGNS / f"{stamp}-{resolved.name}" if output is None else output
+    uploaders = make_uploaders(store, ResultStore(path / "runs"))
     with controlling(list_runnable(entries), Registry()) as set_exit_code:
-        exit_code = _carry_out(create_campaign(path, resolved, entries, stamp), quiet, common)
+        created = create_campaign(path, resolved, entries, stamp)
+        exit_code = _carry_out(created, quiet, common, uploaders=uploaders)
         set_exit_code(exit_code)
     return exit_code
 
@@ -95,6 +103,7 @@ def resume(
         ),
     ] = (),
     allow: ALLOW = (),
+    store: UPLOAD = None,
     quiet: QUIET = False,
     common: Common = AS_USUAL,
 ) -> int:
@@ -105,11 +114,13 @@ def resume(
     """
     from dlperf_sdk.campaigns.campaign_directory import reopen_campaign
     from dlperf_sdk.execution.controlling import controlling
+    from dlperf_sdk.execution.uploading import make_uploaders
     from dlperf_sdk.registry.plugins import Registry
 
     reopened = reopen_campaign(directory, allow)
+    uploaders = make_uploaders(store, reopened.store)
     with controlling([case.spec for case in reopened.cases], Registry()) as set_exit_code:
-        exit_code = _carry_out(reopened, quiet, common, retry)
+        exit_code = _carry_out(reopened, quiet, common, retry, uploaders)
         set_exit_code(exit_code)
     return exit_code
 
@@ -252,17 +263,31 @@ def _load(file: str, **settings: Any) -> Campaign:
     return make_campaign(load_campaign(file), **chosen)
 
 
-def _carry_out(directory: CampaignDirectory, quiet: bool, common: Common, retry: tuple[str, ...] = ()) -> int:
-    return present(run_shown(directory, quiet, retry), common)
+def _carry_out(
+    directory: CampaignDirectory,
+    quiet: bool,
+    common: Common,
+    retry: tuple[str, ...] = (),
+    uploaders: tuple[Uploader, ...] = (),
+) -> int:
+    exit_code = present(run_shown(directory, quiet, retry, uploaders), common)
+    say_uploaded(uploaders)
+    return exit_code
 
 
-def run_shown(directory: CampaignDirectory, quiet: bool, retry: tuple[str, ...] = ()) -> Outcome:
+def run_shown(
+    directory: CampaignDirectory,
+    quiet: bool,
+    retry: tuple[str, ...] = (),
+    observers: Sequence[Any] = (),
+) -> Outcome:
     """Run a campaign, show its progress unless `quiet`, and return its outcome.
 
     Args:
         directory: The campaign.
         quiet: True to show no progress.
         retry: Kinds of failure, or `failed` for all: concluded cases that failed with them are measured again.
+        observers: Observers besides the installed ones.
 
     Raises:
         KeyboardInterrupt: the user pressed Ctrl-C; the message says how to continue.
@@ -276,10 +301,11 @@ def run_shown(directory: CampaignDirectory, quiet: bool, retry: tuple[str, ...] 
     say(f"{directory.name}: {format_count(len(directory.cases), 'case')} in {directory.path}")
     try:
         if quiet:
-            return run_campaign(directory, Registry(), Observers.load(), retry=retry)
+            return run_campaign(directory, Registry(), Observers.load(observers), retry=retry)
         console = error_console()
         with view(console, directory, live=sys.stderr.isatty() and not console.is_dumb_terminal) as observer:
-            return run_campaign(directory, Registry(), Observers.load([observer]), observer.apply, retry)
+            loaded = Observers.load([*observers, observer])
+            return run_campaign(directory, Registry(), loaded, observer.apply, retry)
     except KeyboardInterrupt as error:
         raise KeyboardInterrupt(
             f"Interrupted. What is finished is kept; go on with `dlperf campaign resume {directory.path}`."

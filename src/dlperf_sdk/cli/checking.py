@@ -111,6 +111,10 @@ def check(
         from dlperf_sdk.testing.passed_checks import PassedChecks
     except ImportError as error:
         raise PluginError(str(error)) from error
+    if group_name not in suite.SUITES:
+        raise UsageError(
+            f"There is no conformance suite for {group_name}; there is one for {', '.join(suite.SUITES)}."
+        )
     values = {
         "models": models,
         "framework": framework,

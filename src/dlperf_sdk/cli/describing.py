@@ -174,6 +174,7 @@ _DETAILS = {
     "measurers": _about_measurer,
     "collections": _about_collection,
     "importers": _about_importer,
+    "databases": lambda *_: {},
     "observers": _about_observer,
 }
 

@@ -120,7 +120,7 @@ def _plugins() -> Iterator[Finding]:
                 yield Finding(group, BROKEN, f"{name} does not work", error)
         if works:
             yield Finding(group, GOOD, ", ".join(works))
-        elif not names and group != "observers":
+        elif not names and not GROUPS[group].is_optional:
             yield Finding(
                 group,
                 BROKEN,

@@ -45,6 +45,26 @@ ALLOW = Annotated[
 """Flag of the commands that execute a document from the disk."""
 
 
+STORE = Annotated[
+    str,
+    Parameter(
+        metavar="DIR|URL",
+        help="Directory with the runs, or URL of a database with uploaded results: postgresql://HOST/DATABASE.",
+    ),
+]
+"""Flag of the commands that query a store."""
+UPLOAD = Annotated[
+    str | None,
+    Parameter(
+        metavar="URL",
+        show_default=False,
+        help="Database that results are uploaded to as well: postgresql://HOST/DATABASE. A failed upload is a warning; "
+        "the next run or `dlperf upload` sends the result.",
+    ),
+]
+"""Flag of the commands that measure."""
+
+
 def parse_scalar(text: str) -> Scalar:
     """Return the value of a text: an int, a float, True, False or None (`null`), else the text itself."""
     if text in _WORDS:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 from cyclopts import Parameter
 
+from dlperf_sdk.cli.flags import STORE
 from dlperf_sdk.cli.output import write_file
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
 from dlperf_sdk.errors import StoreError, UnknownName, UsageError
@@ -26,7 +28,7 @@ def history(
             help="Words of the names of cases, such as resnet50 1n2d b64, or a case's key. Default: all cases."
         ),
     ],
-    store: Annotated[Path, Parameter(metavar="DIR", help="Directory with the runs.")] = RESULTS,
+    store: STORE = str(RESULTS),
     order: Annotated[
         str,
         Parameter(
@@ -53,13 +55,16 @@ def history(
     valid runs' throughputs, so that a single unusual run is no change.
     """
     from dlperf_sdk.analysis.history import load_histories
+    from dlperf_sdk.exchange.databases import open_store
     from dlperf_sdk.reports import history as blocks
-    from dlperf_sdk.results.store import ResultStore
 
-    matches = _select(load_histories(ResultStore(store), order), words)
+    with closing(open_store(store)) as results:
+        matches = _select(load_histories(results, order), words)
     histories = [history for history in matches if history.runs]
     if not histories:
-        raise StoreError(f"There are no results in {store} yet: `dlperf run FRAMEWORK MODEL` makes one.")
+        raise StoreError(
+            f"There are no results in {results.location} yet: `dlperf run FRAMEWORK MODEL` makes one."
+        )
     if output is not None:
         if len(histories) > 1:
             raise UsageError(

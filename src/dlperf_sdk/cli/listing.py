@@ -81,7 +81,7 @@ def _row_to_dict(row: Row, errors: dict[Row, str | None]) -> dict[str, Any]:
 
 def _table(group: str, rows: list[Row], errors: dict[Row, str | None]) -> Block:
     if not rows:
-        return Paragraph(f"{group}: none is installed", "quiet" if group == "observers" else "doubt")
+        return Paragraph(f"{group}: none is installed", "quiet" if GROUPS[group].is_optional else "doubt")
     columns = [Column(group), Column("of"), Column("is")]
     if errors:
         columns.append(Column("check"))

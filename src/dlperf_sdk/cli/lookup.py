@@ -33,9 +33,13 @@ def find(selection: tuple[str, ...], directory: Path) -> Matches:
     Args:
         selection: Names of runs in `directory`, or paths of result files, runs, stores or campaigns.
         directory: The store in which names are looked up.
-    """
-    from dlperf_sdk.results.store import ResultStore
 
+    Raises:
+        StoreError: the directory or one of the words is a URL.
+    """
+    from dlperf_sdk.results.store import ResultStore, refuse_url
+
+    refuse_url(str(directory), *selection)
     matches = Matches()
     for name in selection:
         path = Path(name)

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dlperf_sdk.cli.screen import Common, emit, say, write
+from dlperf_sdk.reports.numbers import format_count
+
+if TYPE_CHECKING:
+    from dlperf_sdk.execution.uploading import Uploader
 
 
 def write_text(text: str) -> None:
@@ -43,3 +49,10 @@ def write_file(file: Path, data: bytes, common: Common) -> None:
         emit({"file": str(file), "bytes": len(data)})
     else:
         say(f"{os.fspath(file)}: {len(data):,} bytes")
+
+
+def say_uploaded(uploaders: Iterable[Uploader]) -> None:
+    """Report on standard error how many results were uploaded, and to which database."""
+    for uploader in uploaders:
+        if uploader.sent:
+            say(f"Uploaded to {uploader.database.location}: {format_count(len(uploader.sent), 'result')}")

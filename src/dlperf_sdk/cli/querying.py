@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
+from contextlib import closing
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from dlperf_sdk.cli.flags import STORE
 from dlperf_sdk.cli.output import write_text
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
 from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import UsageError
 from dlperf_sdk.folders import RESULTS
+from dlperf_sdk.interfaces.database import Answer
 from dlperf_sdk.reports.blocks import Column, Table
-from dlperf_sdk.results.index import Answer
 
 _LARGEST = 256 * 2**20
 """Maximum memory of the selected rows in bytes."""
@@ -28,23 +29,21 @@ def query(
     ] = None,
     /,
     *,
-    store: Annotated[Path, Parameter(metavar="DIR", help="Directory with the runs.")] = RESULTS,
+    store: STORE = str(RESULTS),
     format: Annotated[Literal["terminal", "csv"], Parameter(help="terminal or csv.")] = "terminal",
     common: Common = AS_USUAL,
 ) -> int:
-    """Query the results of a store with SQL, read-only, through an index file in the user's cache.
+    """Query the results of a store with SQL, read-only: a database, or a directory through an index in the user's cache.
 
     `dlperf query "select framework, throughput from results where model = 'resnet50' order by 2 desc"`
     """
     from dlperf_sdk.exchange.csv_table import csv_text
-    from dlperf_sdk.results.index import describe_tables
-    from dlperf_sdk.results.index import query as run_query
-    from dlperf_sdk.results.store import ResultStore
+    from dlperf_sdk.exchange.databases import open_store
 
     if common.json and format == "csv":
         raise UsageError("--json prints an object, and --format csv is another: leave one out.")
-    results = ResultStore(store)
-    answer = describe_tables(results) if sql is None else run_query(results, sql, _LARGEST)
+    with closing(open_store(store)) as results:
+        answer = results.describe_tables() if sql is None else results.query(sql, _LARGEST)
     _check_values(answer)
     if common.json:
         emit({"columns": list(answer.columns), "rows": [list(row) for row in answer.rows]})

@@ -11,7 +11,8 @@ from cyclopts import Group, Parameter
 
 from dlperf_sdk.cli import campaigning, sweeping
 from dlperf_sdk.cli.case_arguments import spec_of
-from dlperf_sdk.cli.flags import ALLOW, add_case_flags, collect_fields
+from dlperf_sdk.cli.flags import ALLOW, UPLOAD, add_case_flags, collect_fields
+from dlperf_sdk.cli.output import say_uploaded
 from dlperf_sdk.cli.screen import (
     AS_USUAL,
     INTERRUPTED,
@@ -47,6 +48,7 @@ class OutputOptions:
             help="Parent directory of the runs' directories, which contain records, logs and report.",
         ),
     ] = RESULTS
+    store: UPLOAD = None
     quiet: Annotated[
         bool,
         Parameter(
@@ -223,17 +225,24 @@ def run_case(measure: Any, output_options: OutputOptions, common: Common) -> int
         common: Options of every command.
 
     Raises:
-        UsageError: `--quiet` and `--verbose` are both given, or standard output cannot be written. Other errors of
-            `measure` pass unchanged, except for `KeyboardInterrupt`.
+        UsageError: options contradict each other, `--store` is no database, or standard output cannot be written.
+            Other errors of `measure` pass unchanged, except for `KeyboardInterrupt`.
     """
+    from dlperf_sdk.execution.uploading import make_uploaders
     from dlperf_sdk.results.store import ResultStore
 
     if output_options.quiet and output_options.verbose:
         raise UsageError("--quiet and --verbose contradict each other; leave one of them out.")
+    if output_options.redact and output_options.store is not None:
+        raise UsageError(
+            "--redact changes the output alone, and --store uploads the result as it is; leave one of them out."
+        )
     store, witness = ResultStore(output_options.output), _ResultObserver()
+    uploaders = make_uploaders(output_options.store, store)
+    observers = [witness, *uploaders]
     try:
         if output_options.quiet:
-            result = measure(store, [witness])
+            result = measure(store, observers)
         else:
             from dlperf_sdk.progress.display import display
 
@@ -242,10 +251,12 @@ def run_case(measure: Any, output_options: OutputOptions, common: Common) -> int
             with display(
                 console, live=live, verbose=output_options.verbose, redact=output_options.redact
             ) as watching:
-                result = measure(store, [witness, watching])
+                result = measure(store, [*observers, watching])
     except KeyboardInterrupt:
         return _conclude_interrupted(witness, store, output_options, common)
-    return _present(result, store, output_options, common)
+    exit_code = _present(result, store, output_options, common)
+    say_uploaded(uploaders)
+    return exit_code
 
 
 def _conclude_interrupted(

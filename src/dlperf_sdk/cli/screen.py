@@ -21,6 +21,7 @@ from attrs import frozen
 from cyclopts import Parameter
 from rich.console import Console
 
+from dlperf_sdk.documents.credentials import hide_credentials
 from dlperf_sdk.errors import CampaignError, DlperfError, DocumentError, UsageError
 
 if TYPE_CHECKING:
@@ -159,12 +160,17 @@ def show(blocks: Iterable[Block]) -> None:
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a paragraph to standard error, in a style of Rich. Errors in writing are ignored."""
+    """Print a paragraph to standard error, in a style of Rich, without credentials in URLs.
+
+    Errors in writing are ignored.
+    """
     from dlperf_sdk.documents.json_values import replace_control_characters
 
     with suppress(OSError):
         error_console().print(
-            replace_control_characters(text), style=style or None, soft_wrap=not sys.stderr.isatty()
+            replace_control_characters(hide_credentials(text)),
+            style=style or None,
+            soft_wrap=not sys.stderr.isatty(),
         )
 
 
@@ -182,10 +188,11 @@ def complain(error: BaseException, common: Common, exit_code: int) -> int:
     """
     if common.debug:
         with suppress(OSError):
-            traceback.print_exception(error, file=sys.stderr)
+            sys.stderr.write(hide_credentials("".join(traceback.format_exception(error))))
     has_lines = isinstance(error, DocumentError | CampaignError)
     lines = str(error).splitlines() if has_lines else [str(error)]
     message = "\n".join(" ".join(line.split()) for line in lines).strip() or type(error).__name__
+    message = hide_credentials(message)
     say(f"Error: {message}", "red")
     if common.json:
         described = {"type": type(error).__name__, "message": message, "exit_code": exit_code}

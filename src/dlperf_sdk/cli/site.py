@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter, validators
 
+from dlperf_sdk.cli.flags import STORE
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say
 from dlperf_sdk.folders import RESULTS
 
 
 @command
 def site(
-    store: Annotated[Path, Parameter(metavar="STORE", help="Directory with the runs.")] = RESULTS,
+    store: STORE = str(RESULTS),
     /,
     *,
     output: Annotated[
@@ -45,10 +47,11 @@ def site(
     import attrs
 
     from dlperf_sdk.cli.redacting import redact_local
+    from dlperf_sdk.exchange.databases import open_store
     from dlperf_sdk.reports.html.site import write_site
-    from dlperf_sdk.results.store import ResultStore
 
-    written = write_site(ResultStore(store), output, reports, redact_local if redact else None)
+    with closing(open_store(store)) as results:
+        written = write_site(results, output, reports, redact_local if redact else None)
     if common.json:
         emit({"index": str(output / "index.html"), **attrs.asdict(written)})
     else:

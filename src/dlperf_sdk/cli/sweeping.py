@@ -10,6 +10,7 @@ import attrs
 from dlperf_sdk.cli import campaigning
 from dlperf_sdk.cli.case_arguments import spec_of
 from dlperf_sdk.cli.flags import Sweep, collect_fields, parse_scalar, text_options
+from dlperf_sdk.cli.output import say_uploaded
 from dlperf_sdk.cli.screen import Common, say
 from dlperf_sdk.errors import UsageError
 from dlperf_sdk.folders import CAMPAIGNS, RESULTS
@@ -102,7 +103,9 @@ def run_sweep(sweep: Campaign, output_options: OutputOptions, common: Common) ->
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
     from dlperf_sdk.campaigns.planning import list_runnable, plan_campaign
     from dlperf_sdk.execution.controlling import controlling
+    from dlperf_sdk.execution.uploading import make_uploaders
     from dlperf_sdk.registry.plugins import Registry
+    from dlperf_sdk.results.store import ResultStore
 
     if output_options.redact:
         raise UsageError(
@@ -111,10 +114,13 @@ def run_sweep(sweep: Campaign, output_options: OutputOptions, common: Common) ->
         )
     stamp, entries = plan_campaign(sweep, Registry())
     parent = CAMPAIGNS if output_options.output == RESULTS else output_options.output
+    path = parent / f"{stamp}-{sweep.name}"
+    uploaders = make_uploaders(output_options.store, ResultStore(path / "runs"))
     with controlling(list_runnable(entries), Registry()) as set_exit_code:
-        directory = create_campaign(parent / f"{stamp}-{sweep.name}", sweep, entries, stamp)
-        outcome = campaigning.run_shown(directory, output_options.quiet)
+        directory = create_campaign(path, sweep, entries, stamp)
+        outcome = campaigning.run_shown(directory, output_options.quiet, observers=uploaders)
         exit_code = campaigning.present(outcome, common)
+        say_uploaded(uploaders)
         if not common.json:
             _write_report(outcome)
         set_exit_code(exit_code)

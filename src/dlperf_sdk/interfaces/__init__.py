@@ -1,1 +1,1 @@
-"""Interfaces that plugin authors implement: framework, model, topology, measurer, collection, importer."""
+"""Interfaces that plugin authors implement: framework, model, topology, measurer, collection, importer, database."""

@@ -22,6 +22,8 @@ class Group:
     distribution: str | None = None
     """Distribution of this project that brings plugins of the group; None if the core brings them or plugins are
     separate."""
+    is_optional: bool = False
+    """True if dlperf-sdk is complete without a plugin of the group."""
 
     @property
     def entry_points(self) -> str:
@@ -45,6 +47,7 @@ GROUPS: dict[str, Group] = {
         Group("measurers", "measurer", "measurer:Measurer"),
         Group("collections", "collection", "collection:Collection", "dlperf-published"),
         Group("importers", "importer", "importer:Importer", "dlperf-published"),
-        Group("observers", "observer", None),
+        Group("databases", "database", "database:DatabaseType", "dlperf-postgresql", is_optional=True),
+        Group("observers", "observer", None, is_optional=True),
     )
 }

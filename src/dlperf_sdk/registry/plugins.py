@@ -20,6 +20,7 @@ from dlperf_sdk.registry.groups import GROUPS
 
 if TYPE_CHECKING:
     from dlperf_sdk.interfaces.collection import Collection
+    from dlperf_sdk.interfaces.database import DatabaseType
     from dlperf_sdk.interfaces.framework import Framework
     from dlperf_sdk.interfaces.importer import Importer
     from dlperf_sdk.interfaces.measurer import Measurer
@@ -207,6 +208,10 @@ class Registry:
     def collection(self, name: str) -> Collection:
         """Return the collection of published figures of that name; raises as `load` does."""
         return cast("Collection", self.load("collections", name))
+
+    def database(self, scheme: str) -> DatabaseType:
+        """Return the kind of database whose URLs have that scheme; raises as `load` does."""
+        return cast("DatabaseType", self.load("databases", scheme))
 
     def importer(self, name: str) -> Importer:
         """Return the importer of that name; raises as `load` does."""

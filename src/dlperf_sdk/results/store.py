@@ -29,6 +29,8 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _OF_A_CAMPAIGN = re.compile(r"(?:[a-z]+-)?([0-9]{8}T[0-9]{6}Z-[0-9a-f]{6})-.+-[0-9]+n[0-9]+d-[0-9a-f]{12}")
 """A word may precede the stamp, for a run that a case makes beside its attempts. The name of a single run ends in
 six digits, that of a campaign's case in twelve."""
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+"""Begin of a URL, of which `Path` keeps one slash."""
 _ROOM = 1024 * 1024
 """Bytes that `probe` writes: more than a full disk still takes."""
 
@@ -71,12 +73,13 @@ class ResultStore:
     The constructor does not access the directory. The first new run creates it. Iteration loads every run.
 
     Raises:
-        StoreError: the directory's name is empty.
+        StoreError: the directory's name is empty, or a URL.
     """
 
     def __init__(self, directory: str | Path) -> None:
         if not str(directory):
             raise StoreError("The store has an empty name; name a directory, or leave it to the default.")
+        refuse_url(str(directory))
         self.directory = Path(directory)
 
     def probe(self) -> None:
@@ -202,6 +205,19 @@ class ResultStore:
             close = difflib.get_close_matches(run_id[:128], known, n=3, cutoff=0.5) or known[:3]
             raise UnknownName("run", run_id[:128], close, f"{self.directory} holds {len(known)} runs.")
         return path
+
+
+def refuse_url(*places: str) -> None:
+    """Check that no text is a URL, whose password would be shown as a part of a path.
+
+    Raises:
+        StoreError: a text is a URL.
+    """
+    if any(map(_URL.match, places)):
+        raise StoreError(
+            "A directory or a run is needed here, and a URL was given. Commands that take databases: `dlperf query`, "
+            "`history`, `site` and `upload`, and `run` with --store; --output names the directory of its results."
+        )
 
 
 def check_id(run_id: str) -> None:

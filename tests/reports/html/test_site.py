@@ -9,6 +9,7 @@ import pytest
 from history_samples import HOSTILE, fill
 
 from dlperf_sdk.errors import StoreError, UsageError
+from dlperf_sdk.results.index import Index
 from dlperf_sdk.results.store import ResultStore
 
 site = pytest.importorskip("dlperf_sdk.reports.html.site", reason="The site needs the extra report.")
@@ -21,7 +22,7 @@ RUNS = 120
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    return ResultStore(fill(tmp_path_factory.mktemp("store"), RUNS))
+    return Index(ResultStore(fill(tmp_path_factory.mktemp("store"), RUNS)))
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def test_there_is_a_page_per_case_and_a_report_per_selected_run(store, written):
     assert "−10.0 % on 2025-01-11" in index
     assert "framework_version 2.4 → 2.5" in index
     assert "1 result" in index  # that cannot be read
-    assert str(store.directory) not in index
+    assert store.location not in index
 
 
 def test_every_link_leads_to_a_page_of_the_site(written):
@@ -132,5 +133,5 @@ def test_each_report_is_redacted(store, tmp_path):
 def test_an_empty_store_has_no_site(tmp_path):
     (tmp_path / "store").mkdir()
     with pytest.raises(StoreError, match="no results"):
-        site.write_site(ResultStore(tmp_path / "store"), tmp_path / "site")
+        site.write_site(Index(ResultStore(tmp_path / "store")), tmp_path / "site")
     assert not (tmp_path / "site").exists()

@@ -7,6 +7,7 @@ from history_samples import fill, is_invalid
 from test_html_browser import browser  # noqa: F401
 
 from dlperf_sdk.reports.html.site import write_site
+from dlperf_sdk.results.index import Index
 from dlperf_sdk.results.store import ResultStore
 
 pytestmark = pytest.mark.browser
@@ -17,7 +18,7 @@ RUNS = 300
 def index(tmp_path_factory):
     """The first page of a site on 300 results."""
     folder = tmp_path_factory.mktemp("site")
-    write_site(ResultStore(fill(folder / "store", RUNS)), folder / "site", reports=1)
+    write_site(Index(ResultStore(fill(folder / "store", RUNS))), folder / "site", reports=1)
     return folder / "site" / "index.html"
 
 

@@ -10,14 +10,14 @@ from attrs import frozen
 
 from dlperf_sdk.analysis.history import History, load_histories
 from dlperf_sdk.errors import DlperfError, StoreError, UsageError
+from dlperf_sdk.interfaces.database import Store
 from dlperf_sdk.reports.blocks import Cell
 from dlperf_sdk.reports.html import history as history_page
 from dlperf_sdk.reports.html import measured, render
 from dlperf_sdk.reports.html.site_index import case_address, index_page
 from dlperf_sdk.results.files import explain_os_errors
-from dlperf_sdk.results.index import query
 from dlperf_sdk.results.result import Result
-from dlperf_sdk.results.store import ResultStore, check_id
+from dlperf_sdk.results.store import check_id
 
 MARKER = ".dlperf-site"
 """File in the directory of a site, which tells that its pages may be replaced."""
@@ -34,7 +34,7 @@ class Site:
 
 
 def write_site(
-    store: ResultStore,
+    store: Store,
     output: Path,
     reports: int = 3,
     redact: Callable[[Result], Result] | None = None,
@@ -58,11 +58,11 @@ def write_site(
     histories = load_histories(store)
     if not histories:
         raise StoreError(
-            f"There are no results in {store.directory} yet: `dlperf run FRAMEWORK MODEL` makes one."
+            f"There are no results in {store.location} yet: `dlperf run FRAMEWORK MODEL` makes one."
         )
     unreadable = [
-        (str(name), str(reason).replace(f"{store.directory}/", ""))
-        for name, reason in query(store, "SELECT id, error FROM unreadable").rows
+        (str(name), str(reason).replace(f"{store.location}/", ""))
+        for name, reason in store.query("SELECT id, error FROM unreadable").rows
     ]
     with explain_os_errors(output, "-o"):
         _prepare(output)
@@ -115,7 +115,7 @@ def _prepare(output: Path) -> None:
 
 def _write_reports(
     writer: _Writer,
-    store: ResultStore,
+    store: Store,
     histories: Sequence[History],
     reports: int,
     redact: Callable[[Result], Result] | None,
@@ -126,7 +126,7 @@ def _write_reports(
         for run_id in _select_runs(history, reports):
             try:
                 check_id(run_id)
-                result = store.load(store.directory / run_id)
+                result = store.load(run_id)
             except DlperfError:
                 continue  # the index had it; now it is gone or changed
             parent = Cell("History of the case", link=f"../{case_address(history)}")

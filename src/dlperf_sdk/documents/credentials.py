@@ -1,0 +1,44 @@
+"""Credentials in URLs, which no message may show."""
+
+from __future__ import annotations
+
+import re
+
+from dlperf_sdk.errors import UsageError
+
+_HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[\w.%-]*)(?::[0-9]*)?"
+_URL = re.compile(rf"(\w+://)(?:[^\s@/?]*@)?({_HOST}(?:,{_HOST})*(?:/[\w.%-]*)?)(?:\?[^\s@]*)?")
+_HIDDEN = (
+    (re.compile(r"(\w:/{1,2})[^\s'\"]*:[^\s'\"]*@"), r"\1…@"),
+    (re.compile(r"(\w://[^\s'\":/@]+:)(?![0-9]+(?:[^\w@-]|$))[^\s'\"]*"), r"\1…"),
+    (re.compile(r"(\w:/{1,2}[^\s'\"?]*\?)[^\s'\"]*"), r"\1…"),
+)
+"""User and password, a password without its host, and parameters of a URL, which `Path` may have normalized; with what
+replaces them."""
+
+
+def is_url(text: str) -> bool:
+    """Return True if a text is a URL. It is one of a database where a store is named."""
+    return "://" in text
+
+
+def name_url(url: str) -> str:
+    """Return scheme, hosts, ports and path of a URL, without user, password and parameters.
+
+    Raises:
+        UsageError: the URL is not valid, so that a part of the password could be taken for something else.
+    """
+    match = _URL.fullmatch(url)
+    if match is None:
+        raise UsageError(
+            "The URL of the database is not valid; write SCHEME://USER@HOST:PORT/DATABASE, with %XX in place of "
+            "special characters. A password is better in a variable or file of the database's client."
+        )
+    return f"{match[1]}{match[2]}"
+
+
+def hide_credentials(text: str) -> str:
+    """Return a text without users, passwords and parameters of URLs in it."""
+    for pattern, replacement in _HIDDEN:
+        text = pattern.sub(replacement, text)
+    return text

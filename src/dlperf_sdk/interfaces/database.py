@@ -1,0 +1,127 @@
+"""The interface of stores that answer queries, and of databases that results are uploaded to.
+
+A directory of results is such a store, through its index. A database is one in addition to the directories.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from dlperf_sdk.results.result import Result
+
+
+@frozen
+class Answer:
+    """Rows that a query selects, with the names of their columns."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | int | float | bool | None, ...], ...]
+
+
+@frozen
+class Version:
+    """Version of a result's file: a later upload replaces an earlier one only if its file was changed later."""
+
+    modified: int
+    """Time of the file's last change, in ns since 1970."""
+    size: int
+    """Size of the file in bytes."""
+
+
+class Store(ABC):
+    """Results that can be queried, in the tables of `dlperf_sdk.results.tables`."""
+
+    location: str
+    """Text that names the store in messages. It never contains credentials."""
+
+    @abstractmethod
+    def query(self, sql: str, largest: float = math.inf) -> Answer:
+        """Run an SQL query on the tables, and return the selected rows. A query can only read.
+
+        Args:
+            sql: The query.
+            largest: Maximum memory of the selected rows in bytes.
+
+        Raises:
+            UsageError: the query is not valid, selects nothing or more than `largest`, takes too long, or would do
+                something other than read.
+            StoreError: the store cannot be used.
+            KeyboardInterrupt: a signal ended the query.
+        """
+
+    @abstractmethod
+    def describe_tables(self) -> Answer:
+        """Return a row for each column that a query can name: its table, name, SQL type and description.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
+
+    @abstractmethod
+    def load(self, run_id: str) -> Result:
+        """Return the result of a run, with its records.
+
+        Raises:
+            UnknownName, StoreError, DocumentError: there is no such result, or it cannot be read.
+        """
+
+    def close(self) -> None:
+        """Close the connection, if the store has one. The next use opens a new one."""
+        return
+
+
+class ResultDatabase(Store):
+    """A database that results are uploaded to, in addition to their directories."""
+
+    identity: str
+    """Text without credentials that differs between databases, also if their `location` is the same."""
+
+    @abstractmethod
+    def versions(self, run_ids: Sequence[str]) -> Mapping[str, Version]:
+        """Return the version of each of these results that the database has.
+
+        Raises:
+            StoreError: the database cannot be used.
+        """
+
+    @abstractmethod
+    def upload(self, result: Result, version: Version) -> None:
+        """Write a result, completely or not at all; the database keeps the version that was changed last.
+
+        After a lost connection, the upload is tried again with a new one.
+
+        Raises:
+            DocumentError: the database cannot hold this result.
+            StoreError: the database cannot be used.
+        """
+
+    @abstractmethod
+    def upgrade(self) -> None:
+        """Build the tables of an older version again from the results; does nothing for this version.
+
+        Raises:
+            StoreError: the database cannot be used, or its tables are of a newer version.
+        """
+
+
+class DatabaseType(ABC):
+    """Databases of one kind. Registered in the group `dlperf_sdk.databases`."""
+
+    name: ClassVar[str]
+    """Scheme of the databases' URLs; the entry point carries the same name."""
+
+    @abstractmethod
+    def open(self, url: str) -> ResultDatabase:
+        """Return the database at a URL. It connects when it is first used.
+
+        The URL comes from the person who starts the command, never from a file.
+
+        Raises:
+            UsageError: the URL is not valid. The message does not contain it.
+        """

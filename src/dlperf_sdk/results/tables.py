@@ -1,0 +1,193 @@
+"""The tables of results in SQL, declared once for the SQLite index of a directory and for databases.
+
+They have the columns of `TABLES`; `results` also has a column for each metric's value, interval and unit, as in
+`dlperf_sdk.results.table`, in lower case.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar
+
+from dlperf_sdk.errors import UsageError
+from dlperf_sdk.interfaces.database import Answer
+from dlperf_sdk.results.result import Result
+from dlperf_sdk.results.table import COLUMNS, TableColumn, cell, columns, rows
+
+VERSION = 3
+"""Version of the tables, increased when a column of `TABLES` or `FILES` changes."""
+_MOST_COLUMNS = 800
+"""Maximum number of columns of a table. SQLite's limit is 2,000; a row of PostgreSQL has at most 8 kB without texts."""
+_LONGEST_NAME = 63
+"""Maximum length of a column's name, which is PostgreSQL's."""
+
+_ID = COLUMNS[0]
+TABLES: dict[str, tuple[TableColumn, ...]] = {
+    "results": COLUMNS,
+    "repeats": (
+        _ID,
+        TableColumn("repeat", int, "Number of the repeat, counted from 1."),
+        TableColumn("metric", str, "Name of the metric."),
+        TableColumn("value", float, "Value in the repeat."),
+        TableColumn("unit", str, "Its unit."),
+    ),
+    "verdicts": (
+        _ID,
+        TableColumn("verdict", str, "Name of the verdict."),
+        TableColumn("kind", str, "integrity or quality."),
+        TableColumn("outcome", str, "pass, fail or inconclusive."),
+        TableColumn("detail", str, "The sentence of the verdict."),
+    ),
+    "unreadable": (_ID, TableColumn("error", str, "Why the result cannot be read.")),
+}
+"""Tables for queries, with the columns that they always have."""
+FILES = (
+    _ID,
+    TableColumn("modified", int, "Time of the last change of the result's file, in ns since 1970."),
+    TableColumn("size", int, "Its size in bytes."),
+)
+"""Columns of the table `files`, which tells which version of a result the other tables have."""
+_SEVERAL_PER_RESULT = ("repeats", "verdicts")
+OBJECTS = {
+    *(("table", name) for name in (*TABLES, "files")),
+    *(("index", f"{name}_id") for name in _SEVERAL_PER_RESULT),
+}
+"""Type and name of all that `Tables.create` creates."""
+
+
+class Tables(ABC):
+    """The tables in one database. Its kind of SQL is in the attributes of the subclass.
+
+    Args:
+        connection: An open connection with the interface of Python's DB-API 2. Transactions are the caller's.
+    """
+
+    TYPES: ClassVar[Mapping[type[Any], str]]
+    """Type of a column's cells → its SQL type, as `columns` returns it."""
+    PLACE: ClassVar[str]
+    """Placeholder of a value in a statement."""
+    ADD_COLUMN: ClassVar[str] = "ADD COLUMN"
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+
+    @abstractmethod
+    def columns(self, table: str) -> dict[str, str]:
+        """Return name and SQL type of each column of a table, in order."""
+
+    def create(self) -> None:
+        """Create all tables."""
+        for table, described in {**TABLES, "files": FILES}.items():
+            definitions = [f"{column.name} {self.TYPES[column.kind]}" for column in described]
+            if table not in _SEVERAL_PER_RESULT:
+                definitions.append("PRIMARY KEY (id)")
+            self.connection.execute(f"CREATE TABLE {table} ({', '.join(definitions)})")
+        for table in _SEVERAL_PER_RESULT:
+            self.connection.execute(f"CREATE INDEX {table}_id ON {table} (id)")
+
+    def describe(self) -> Answer:
+        """Return a row for each column that a query can name: its table, name, SQL type and description."""
+        help = {
+            (table, column.name): column.help for table, described in TABLES.items() for column in described
+        }
+        described = [
+            (table, name, kind, help.get((table, name), "Of the metric that the column is named after."))
+            for table in TABLES
+            for name, kind in self.columns(table).items()
+        ]
+        return Answer(("table", "column", "type", "description"), tuple(described))
+
+    def delete(self, ids: Iterable[str]) -> None:
+        """Delete all rows of these results."""
+        keys = [(id,) for id in ids]
+        for table in (*TABLES, "files"):
+            self._execute_many(f"DELETE FROM {table} WHERE id = {self.PLACE}", keys)  # noqa: S608 - our own names
+
+    def insert(self, results: Mapping[str, Result]) -> None:
+        """Insert the rows of results by their names, none of which the tables have. Missing columns are added."""
+        described = self._add_columns(columns(results.values()))
+        values = [
+            (id, *(row[column.name] for column in described))
+            for id, row in zip(results, rows([*results.values()]), strict=True)
+        ]
+        self.insert_rows("results", ["id", *(column.name.lower() for column in described)], values)
+        repeats = [
+            (id, repeat, cell(str, metric.name), cell(float, value), cell(str, metric.unit))
+            for id, result in results.items()
+            for metric in result.metrics
+            for repeat, value in enumerate(metric.repeats or (), 1)
+        ]
+        self.insert_rows("repeats", [column.name for column in TABLES["repeats"]], repeats)
+        verdicts = [
+            (id, *(cell(str, getattr(verdict, name)) for name in ("name", "kind", "outcome", "detail")))
+            for id, result in results.items()
+            for verdict in result.verdicts
+        ]
+        self.insert_rows("verdicts", [column.name for column in TABLES["verdicts"]], verdicts)
+
+    def insert_rows(self, table: str, names: Iterable[str], values: Iterable[tuple[Any, ...]]) -> None:
+        """Insert rows into a table, with values for the columns of these names."""
+        quoted = [f'"{name}"' for name in names]
+        places = ", ".join([self.PLACE] * len(quoted))
+        self._execute_many(
+            f"INSERT INTO {table} ({', '.join(quoted)}) VALUES ({places})",  # noqa: S608 - identifiers
+            values,
+        )
+
+    def _add_columns(self, described: Iterable[TableColumn]) -> list[TableColumn]:
+        """Add the columns that the table of results lacks, and return those besides the id that it has now.
+
+        Names that differ in case only are one to SQL: the first has the column. Some metrics have no columns: those
+        with very long names, and the last if there are more than a table can have. All are in the table of repeats.
+        """
+        present = self.columns("results")
+        used, usable = {"id"}, []
+        for column in described:
+            name, kind = column.name.lower(), self.TYPES[column.kind]
+            if name not in present and len(present) < _MOST_COLUMNS and len(name) <= _LONGEST_NAME:
+                self.connection.execute(f'ALTER TABLE results {self.ADD_COLUMN} "{name}" {kind}')
+                present[name] = kind
+            if present.get(name) == kind and name not in used:
+                used.add(name)
+                usable.append(column)
+        return usable
+
+    def _execute_many(self, statement: str, values: Iterable[tuple[Any, ...]]) -> None:
+        self.connection.cursor().executemany(statement, values)
+
+
+def read_answer(cursor: Any, largest: float) -> Answer:
+    """Return the rows that a query selected, from its cursor of DB-API 2.
+
+    Args:
+        cursor: The cursor, which can be iterated over.
+        largest: Maximum memory of the rows in bytes.
+
+    Raises:
+        UsageError: the query selects nothing, or more than `largest`.
+    """
+    if cursor.description is None:
+        raise UsageError("The query selects nothing; write, for example, SELECT * FROM results.")
+    return Answer(tuple(column[0] for column in cursor.description), tuple(_limit_rows(cursor, largest)))
+
+
+def _limit_rows(rows: Iterable[tuple[Any, ...]], largest: float) -> Iterator[tuple[Any, ...]]:
+    size = 0
+    for row in rows:
+        size += sys.getsizeof(row) + sum(map(sys.getsizeof, row))
+        if size > largest:
+            raise UsageError(
+                f"The query selects more than {largest / 2**20:.0f} MiB; select fewer columns, or add a condition or "
+                "LIMIT."
+            )
+        yield row
+
+
+def explain_query(reason: str) -> UsageError:
+    """Return the error for a query that the database refused, from the database's own message."""
+    return UsageError(
+        f"The query failed: {' '.join(reason.split())}. `dlperf query` without a query shows the tables and their "
+        "columns."
+    )
