@@ -63,7 +63,10 @@ class JoinedOptions(AgentOptions):
     )
     address: str = attrs.field(
         default="",
-        metadata={"help": "Address of rank 0's node, as other nodes reach it; empty: as the job tells it."},
+        metadata={
+            "help": "Address of rank 0's node, as other nodes reach it; empty: as the job tells it.",
+            "executes": True,  # the other processes start what comes from there
+        },
     )
 
 
