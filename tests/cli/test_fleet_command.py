@@ -15,6 +15,7 @@ import pytest
 from code_blocks import blocks_of
 
 from dlperf_sdk.cli import main
+from dlperf_sdk.parity import cache as parity_cache
 
 SSH = """\
 #!/bin/sh
@@ -24,6 +25,7 @@ LC_NODE="$1" exec sh -c "$2"
 """
 CASE = ("--python", sys.executable, "--topology", "1n1d@ssh", "--batch-size", "8", "--quiet")
 SHORT = ("--warmup", "2", "--steps", "20", "--repeats", "2")
+LONG_AGO = "2001-01-31T12:00:00+00:00"
 
 
 @pytest.fixture(autouse=True)
@@ -58,12 +60,19 @@ def test_planted_faults_are_found_and_what_is_measured_is_not_measured_again(cap
 
 
 def test_parity_is_measured_on_each_node(capsys):
+    """A fleet takes no evidence from the cache, which a run takes: it may be another node's."""
+    words = ("run", "numpy", "linear", *CASE, *SHORT, "--set", "hosts=n1", "--json")
+    assert main([*words, "--output", "first"]) == 0
+    key = json.loads(capsys.readouterr().out)["parity"]["key"]
+    evidence = json.loads((parity_cache.directory() / f"{key}.json").read_text())["records"]
+    parity_cache.keep(key, evidence, LONG_AGO)
+    assert main([*words, "--output", "second"]) == 0
+    assert json.loads(capsys.readouterr().out)["parity"]["made_at"] == LONG_AGO
     _, document = fleet(capsys, "numpy", "linear", *CASE, *SHORT, "--output", "runs", "--hosts", "n1,n2")
-    times = {
-        json.loads((Path("runs") / node["run"] / "result.json").read_text())["parity"]["made_at"]
-        for node in document["nodes"]
-    }
-    assert len(times) == 2
+    runs = [Path("runs") / node["run"] / "result.json" for node in document["nodes"]]
+    made = [json.loads(path.read_text())["parity"] for path in runs]
+    assert {parity["key"] for parity in made} == {key}
+    assert LONG_AGO not in {parity["made_at"] for parity in made}
 
 
 @pytest.mark.parametrize(
