@@ -52,6 +52,7 @@ from dlperf_sdk.interfaces.topology import Job, Topology
 from dlperf_sdk.launchers import start_failures
 from dlperf_sdk.launchers.events import launch_events
 from dlperf_sdk.launchers.hosts import HostOptions
+from dlperf_sdk.launchers.joined import meeting
 from dlperf_sdk.launchers.slurm import stream
 from dlperf_sdk.max_batch import cache as batch_cache
 from dlperf_sdk.parity import cache as parity_cache
@@ -150,6 +151,7 @@ def write_samples(folder: Path) -> None:
     _write_results(folder)
     for name, (lines, _) in LOGS.items():
         (folder / f"{name}.log").write_text(lines)
+    (folder / "meeting.json").write_text(json.dumps({"secret": "0" * 64, "address": "10.0.0.1:4000"}))
     (folder / "hosts").write_text("# mine\nroot@n1 slots=8\nn2\n10.0.0.3\n")
     _write_environment(folder)
     _write_data(folder)
@@ -414,6 +416,13 @@ def _unpack_batch(folder: Path) -> None:
     json.dumps(batch[1:], allow_nan=False)  # as the trainer's record has them
 
 
+def _find_meeting(folder: Path) -> None:
+    """Read the file of a joined job as its processes do."""
+    path = folder / "meeting.json"
+    path.chmod(0o600)
+    assert len(meeting.find_meeting(path, "", {}).secret) >= meeting.SHORTEST_SECRET
+
+
 def _load_request(folder: Path) -> None:
     Request.load(str(folder / "request.json"))
 
@@ -516,6 +525,7 @@ KINDS: dict[str, Kind] = {
     "bundle": Kind("case.zip", _unpack_bundle),
     **{f"importer {name}": Kind(f"{name}.log", _import(name)) for name in LOGS},
     "table": Kind("table.csv", lambda folder: read_csv(_text_of(folder / "table.csv"))),
+    "meeting of a job": Kind("meeting.json", _find_meeting, errors=(ValueError,)),
     "hosts": Kind("hosts", lambda folder: HostOptions(hostfile=str(folder / "hosts")).select_hosts(2)),
     "pip's settings": Kind("home/pip.conf", _read_settings),
     "marker of an environment": Kind("environment/environment.json", _verify_environment),

@@ -54,6 +54,8 @@ OURS = {
     "reports.html.render._file": "a file of this package",
     "skeleton.write": "a file of this package",
     "analysis.history._parse_labels": "the store's index, which this program has written",
+    "campaigns.fleet_node.main": "an order of the fleet that has started the process",
+    "launchers.joined.crew.Crew.launch": "a bundle that this process has written",
     "launchers.agent_command.reporting_command": "an event that the function before it has made",
     "launchers.events._missing": "an event that the function before it has made",
     "launchers.slurm.submission.submit": "a bundle that this process has written",

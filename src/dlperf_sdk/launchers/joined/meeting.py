@@ -138,7 +138,7 @@ def _read(path: Path) -> Meeting:
         try:
             document = json.loads(file.read(_LONGEST_FILE))
             secret, address = document["secret"], document["address"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError(f"{path} is no file of a job of dlperf") from None
     if not (isinstance(secret, str) and isinstance(address, str) and len(secret) >= SHORTEST_SECRET):
         raise ValueError(f"{path} is no file of a job of dlperf")
