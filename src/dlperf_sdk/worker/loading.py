@@ -1,6 +1,7 @@
 """Prepared data as batches: the samples of a replica and their order, and the interface of a framework's loaders."""
 
 import functools
+import multiprocessing.util
 import os
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
@@ -107,6 +108,9 @@ class BatchFeed:
 
     def __init__(self, prefetched: int, facts: Dict[str, Any]) -> None:
         self.prefetched, self.facts = prefetched, facts
+        # Loaders' processes inherit this folder for their sockets. Without it each makes its own, and one that is
+        # killed leaves it in TMPDIR.
+        multiprocessing.util.get_temp_dir()
 
     @property
     def counts(self) -> Optional[InputCounts]:

@@ -1,17 +1,10 @@
 """gluon's own DataLoader: loaders are processes, and batches lie in memory that they share with the trainer."""
 
-import atexit
-import weakref
-
 import mxnet as mx
 from mxnet.gluon.data import DataLoader
 
 from dlperf_sdk.worker import loading
 from dlperf_sdk.worker.data import DataError
-
-TIMEOUT = 20.0
-"""Seconds to wait for a loader process to finish its batch at the end: one that is killed leaves its socket in
-TMPDIR."""
 
 
 class Loader(loading.Loader):
@@ -22,7 +15,7 @@ class Loader(loading.Loader):
 
     def open(self, dataset, draws, request):
         """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process."""
-        loader = DataLoader(
+        return DataLoader(
             dataset,
             batch_sampler=([keys] for keys in draws),
             batchify_fn=_share,
@@ -31,9 +24,6 @@ class Loader(loading.Loader):
             # A batch may take long, and the agents hold the deadlines.
             timeout=int(max(request.deadlines.values())),
         )
-        # Loaders that are asked to end take their sockets in TMPDIR along; gluon kills them.
-        atexit.register(_end, weakref.ref(loader))
-        return loader
 
 
 def _share(items):
@@ -43,12 +33,3 @@ def _share(items):
         return batch
     place = mx.Context("cpu_shared", 0)
     return {name: mx.nd.array(values, ctx=place, dtype="float32") for name, values in batch.items()}
-
-
-def _end(loader):
-    """Have no more batches made, and wait for the processes that make them."""
-    pool = loader() and loader()._worker_pool
-    if pool:
-        pool.close()
-        for process in pool._pool:
-            process.join(TIMEOUT)

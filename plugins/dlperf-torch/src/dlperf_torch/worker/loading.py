@@ -1,8 +1,6 @@
 """torch's own DataLoader: loaders are processes, and batches lie in page-locked memory where there is a GPU."""
 
-import atexit
 import functools
-import weakref
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset, default_convert
@@ -46,8 +44,6 @@ class _Generated(IterableDataset):
 
 def _start(feed, dataset, sampler, request):
     """Return a DataLoader for a feed, with the feed's number of processes."""
-    # Loaders that are asked to end take their sockets in TMPDIR along; at the interpreter's end they are killed.
-    atexit.register(_end, weakref.ref(feed))
     return DataLoader(
         dataset,
         batch_size=None,
@@ -73,9 +69,3 @@ def _convert(label, batch):
     if label is not None and isinstance(batch, dict):
         tensors.update((name, values) for name, values in batch.items() if name == label["name"])
     return tensors
-
-
-def _end(loader):
-    """Close the loader, if it is still there: then torch ends its processes, and waits for them."""
-    if loader() is not None:
-        loader().close()
