@@ -665,7 +665,7 @@ def test_editor_schema_is_self_contained_and_equivalent(capsys):
     Draft202012Validator.check_schema(document)
     validator = Draft202012Validator(document)  # which is given no other document
     for name in file.list_presets():
-        text = Path(file.__file__).with_name("presets").joinpath(f"{name}.yaml").read_text()
+        text = REGISTRY.load(file.PRESETS, name).read_text()
         assert validator.is_valid(yaml.safe_load(text)), name
     fine = yaml.safe_load(BASE)
     assert validator.is_valid(fine)
@@ -764,18 +764,6 @@ def test_every_preset_can_be_read():
         file.load_campaign("smoke")
 
 
-def test_the_preset_smoke_has_every_framework_of_this_project():
-    """The frameworks that train both models of the core."""
-    registry = Registry()
-    models = ("resnet50", "bert-base")
-    expected = {
-        name
-        for name in registry.names("frameworks")
-        if all(registry.trainer(registry.framework(name), registry.model(model)) for model in models)
-    }
-    assert {item.framework for item in specs(file.load_campaign("preset:smoke"))} == expected
-
-
 def test_the_preset_smoke_is_minutes():
     for item in specs(file.load_campaign("preset:smoke")):
         protocol = item.resolved_protocol()
@@ -791,84 +779,6 @@ def test_the_presets_are_listed_with_their_sizes(capsys):
     }
     assert main(["campaign", "presets"]) == 0
     assert "preset:dlperf-v1" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("data", "met"),
-    [("synthetic", {"all_reduce", "parameter_server_async"}), ("images:photos", {"all_reduce"})],
-)
-def test_preset_tf_cnn_2017_runs_on_several_devices(tmp_path, data, met):
-    (tmp_path / "photos").mkdir()
-    text = (
-        f"name: a\nextends: ['preset:tf-cnn-2017']\noverrides: [{{set: {{device: cpu, data: '{data}'}}}}]\n"
-    )
-    _, entries = planning.plan_campaign(file.load_campaign(written(tmp_path, text)), REGISTRY)
-    ran = [entry.case.spec for entry in entries if entry.refusal is None]
-    for sizes in ("1n2d", "1n4d", "1n8d"):
-        assert {item.strategy for item in ran if str(item.topology) == sizes} == met
-    kinds = {
-        entry.refusal[0]
-        for entry in entries
-        if entry.refusal is not None and entry.case.spec.model == "resnet50"
-    }
-    assert kinds == (set() if data == "synthetic" else {"unsupported"})
-
-
-@pytest.mark.parametrize(
-    ("preset", "collection"), [("dlperf-v1", "dlperf-v1.0"), ("tf-cnn-2017", "tf-cnn-2017")]
-)
-def test_a_preset_has_every_case_of_its_report(preset, collection):
-    """But for topologies that the preset leaves out, and variants of models that no plugin could be asked for."""
-    campaign = specs(file.load_campaign(f"preset:{preset}"))
-    actual = {_case(item, item.precision) for item in campaign}
-    topologies = {str(item.topology) for item in campaign}
-    models = {item.model for item in campaign}
-    missing = {
-        _case(figure, figure.precision.replace("fp16", "amp-fp16").replace("amp-amp-", "amp-"))
-        for figure in Registry().collection(collection).figures
-        if str(figure.topology) in topologies and figure.model in models and figure.release != "before-v1.0"
-    } - actual
-    assert not missing
-    if preset == "dlperf-v1":
-        assert {item.framework for item in campaign} == {"torch", "tensorflow", "mxnet", "oneflow", "paddle"}
-        assert topologies == {"1n1d", "1n8d", "2n8d", "4n8d"}
-        assert sum(item.wants_max_batch for item in campaign) == 11 * 4 * 2 + 11 * 4 * 4
-        protocol = campaign[0].resolved_protocol()
-        assert (protocol.warmup, protocol.steps, protocol.repeats) == (20, 100, 7)
-
-
-def _case(item, precision):
-    return item.framework, item.model, str(item.topology), item.batch_size, precision, item.compiler
-
-
-def test_preset_dlperf_v1_measures_the_cases_of_its_source():
-    """Real data, which the source used, and synthetic data; BERT with and without gradient clipping."""
-    campaign = specs(file.load_campaign("preset:dlperf-v1"))
-    sources = {(item.model, item.data.source) for item in campaign}
-    assert sources == {
-        *(("resnet50", source) for source in ("images", "synthetic")),
-        *(("bert-base", source) for source in ("text", "synthetic")),
-    }
-    clipping = {item.options.get("clip_norm") for item in campaign if item.model == "bert-base"}
-    assert clipping == {1.0, 0.0}
-
-
-def test_a_preset_s_data_are_in_the_current_directory_and_skipped_where_missing(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    path = written(
-        tmp_path,
-        "name: a\nextends: ['preset:dlperf-v1']\n"
-        "overrides: [{set: {device: cpu, framework: torch, topology: 1n1d, precision: fp32, compiler: none}}]\n",
-    )
-    (tmp_path / "images").mkdir()
-    _, entries = planning.plan_campaign(file.load_campaign(path), REGISTRY)
-    skipped = {entry.case.spec.data.source for entry in entries if entry.refusal}
-    planned = {
-        (entry.case.spec.data.source, entry.case.spec.data.path) for entry in entries if not entry.refusal
-    }
-    assert planned == {("images", str(tmp_path / "images")), ("synthetic", None)}
-    assert skipped == {"text"}
-    assert {entry.refusal[0] for entry in entries if entry.refusal} == {"missing"}
 
 
 @pytest.mark.parametrize("text", ["name: x\naxis:\n  seed: [1, 2]\n", "name: x\nfields: {}\naxis: {}\n"])

@@ -9,7 +9,6 @@ resolved against the directory of the file that names it. What the cases execute
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,12 @@ from dlperf_sdk.campaigns.predicate import predicate
 from dlperf_sdk.documents import diagnostics, source_positions
 from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.documents.reading import load_document
-from dlperf_sdk.errors import CampaignError, DocumentError, UnknownName, UsageError
+from dlperf_sdk.errors import CampaignError, DocumentError, PluginError, UnknownName, UsageError
 from dlperf_sdk.planning.spec_file import resolve_data
+from dlperf_sdk.registry.plugins import Registry
 
+PRESETS = "presets"
+"""The group of the plugins that are presets: each is the `Path` of a campaign file."""
 PRESET = "preset:"
 _MATRIX = ("fields", "axes", "zip", "include", "exclude")
 CAMPAIGN_VERSION = "1.0"
@@ -35,8 +37,8 @@ _OWN_KEYS = {*_MATRIX, "name", "overrides", "matrices", "extends"}
 
 
 def list_presets() -> tuple[str, ...]:
-    """Return the names of the presets that ship with dlperf-sdk, sorted."""
-    return tuple(sorted(path.stem for path in _presets_directory().iterdir() if path.suffix == ".yaml"))
+    """Return the names of the installed presets, sorted."""
+    return Registry().names(PRESETS)
 
 
 def is_campaign(source: str) -> bool:
@@ -64,11 +66,19 @@ def load_campaign(source: str | Path) -> Campaign:
     """
     name, path = str(source), Path(source)
     if name.startswith(PRESET):
-        path = _load_preset(name)
-    elif not path.suffix and not path.exists():
+        return _load(_preset(name), (), {})
+    if not path.suffix and not path.exists():
         presets = [f"{PRESET}{preset}" for preset in list_presets()]
         raise UnknownName("campaign", name, presets, "Or name a file: .yaml, .toml or .json.")
-    return _load(path, (), {})
+    return _load(_File(path, path.parent), (), {})
+
+
+@frozen
+class _File:
+    """A campaign file, and the directory that the paths of its data folders are relative to."""
+
+    path: Path
+    data: Path
 
 
 @frozen
@@ -76,6 +86,7 @@ class _Text:
     """A document, with the positions of its keys in the file."""
 
     path: Path
+    data: Path
     document: Mapping[str, Any]
     lines: Mapping[source_positions.Place, int]
 
@@ -86,11 +97,12 @@ class _Text:
         return CampaignError(f"{self.locate(*place)}: {error}")
 
 
-def _load(path: Path, ancestors: tuple[Path, ...], known: dict[Path, Campaign]) -> Campaign:
+def _load(source: _File, ancestors: tuple[Path, ...], known: dict[Path, Campaign]) -> Campaign:
     """Load one file. `ancestors` are the files that extend it, `known` the files already read: each is read once."""
+    path = source.path
     if path.resolve() in known:
         return known[path.resolve()]
-    text = _read(path)
+    text = _read(source)
     document = text.document
     bases = [_load(base, (*ancestors, path), known) for base in _load_extended(text, (*ancestors, path))]
     problems: list[str] = []
@@ -131,10 +143,11 @@ def _merge_unique(parts: Iterable[Iterable[Any]]) -> list[Any]:
     return list({id(item): item for part in parts for item in part}.values())
 
 
-def _read(path: Path) -> _Text:
+def _read(source: _File) -> _Text:
+    path = source.path
     document = load_document(path)
     places = source_positions.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
-    text = _Text(path, document, places)
+    text = _Text(path, source.data, document, places)
     try:
         problems = diagnostics.list_file_errors(
             path, "campaign", {"schema_version": CAMPAIGN_VERSION, **document}, places
@@ -146,9 +159,9 @@ def _read(path: Path) -> _Text:
     return text
 
 
-def _load_extended(text: _Text, ancestors: tuple[Path, ...]) -> list[Path]:
+def _load_extended(text: _Text, ancestors: tuple[Path, ...]) -> list[_File]:
     """Return the files that a file extends; refuse files outside its directory and cycles."""
-    paths = []
+    files = []
     folder = text.path.resolve().parent
     for i, name in enumerate(text.document.get("extends", ())):
         place = ("extends", i)
@@ -159,8 +172,8 @@ def _load_extended(text: _Text, ancestors: tuple[Path, ...]) -> list[Path]:
             raise text.refusal(UsageError(message), *place)
         if name.startswith(PRESET):
             try:
-                paths.append(_load_preset(name))
-            except UnknownName as error:
+                files.append(_preset(name))
+            except (PluginError, UnknownName) as error:
                 raise text.refusal(error, *place) from error
             continue
         path = text.path.parent / name
@@ -180,19 +193,20 @@ def _load_extended(text: _Text, ancestors: tuple[Path, ...]) -> list[Path]:
             raise text.refusal(UsageError(f"The files extend each other in a circle: {chain}."), *place)
         if not is_file:
             raise text.refusal(UsageError(f"It extends {name}, but there is no such file."), *place)
-        paths.append(path)
-    return paths
+        files.append(_File(path, path.parent))
+    return files
 
 
-def _load_preset(name: str) -> Path:
-    path = _presets_directory() / f"{name.removeprefix(PRESET)}.yaml"
-    if name.removeprefix(PRESET) not in list_presets():
-        raise UnknownName("preset", name.removeprefix(PRESET), list_presets())
-    return path
-
-
-def _presets_directory() -> Path:
-    return Path(str(resources.files("dlperf_sdk.campaigns") / "presets"))
+def _preset(name: str) -> _File:
+    """Return the file of `preset:NAME`. It has no data of its own: paths are relative to the current directory."""
+    registry, name = Registry(), name.removeprefix(PRESET)
+    path = registry.load(PRESETS, name)
+    if not isinstance(path, Path):
+        raise PluginError(
+            f"The preset {name!r} of {registry.distribution(PRESETS, name)} is {path!r}, not the Path of a campaign "
+            "file. Mend that distribution, or uninstall it."
+        )
+    return _File(path, Path.cwd())
 
 
 def _make_block(text: _Text, matrix: Mapping[str, Any], place: source_positions.Place) -> Block:
@@ -292,10 +306,8 @@ def _override(text: _Text, plain: Mapping[str, Any], i: int) -> tuple[Override, 
 
 
 def _resolve_paths(text: _Text, fields: Mapping[str, Any], *place: str | int) -> dict[str, Any]:
-    # A preset has no data of its own: its paths are relative to the current directory.
-    is_preset = text.path.parent == _presets_directory()
     try:
-        return resolve_data(fields, Path.cwd() / text.path.name if is_preset else text.path)
+        return resolve_data(fields, text.data / text.path.name)
     except UsageError as error:
         raise text.refusal(error, *place) from error
 

@@ -1,0 +1,8 @@
+"""Campaigns that measure again what a source published. Registered in the group `dlperf_sdk.presets`."""
+
+from pathlib import Path
+
+DLPERF_V1 = Path(__file__).with_name("dlperf-v1.yaml")
+"""The matrix of DLPerf's report v1.0."""
+TF_CNN_2017 = Path(__file__).with_name("tf-cnn-2017.yaml")
+"""The sizes of TensorFlow's CNN benchmarks of 2017."""
