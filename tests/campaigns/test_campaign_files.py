@@ -18,7 +18,7 @@ from dlperf_sdk.campaigns.matrix import FIELDS
 from dlperf_sdk.campaigns.predicate import KINDS, predicate, value_of
 from dlperf_sdk.cli import main
 from dlperf_sdk.documents import schema, source_positions
-from dlperf_sdk.errors import CampaignError, DocumentError, SpecError, UnknownName
+from dlperf_sdk.errors import CampaignError, DocumentError, PluginError, SpecError, UnknownName
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.spec.run_spec import RunSpec
 
@@ -762,6 +762,19 @@ def test_every_preset_can_be_read():
         file.load_campaign("preset:smoek")
     with pytest.raises(UnknownName, match="no campaign named 'smoke'. Did you mean 'preset:smoke'"):
         file.load_campaign("smoke")
+
+
+def test_the_framework_all_stands_for_all_installed_frameworks(tmp_path):
+    text = "name: a\nfields: {model: linear}\naxes: {framework: [all], seed: [1, 2]}\n"
+    actual = [item.framework for item in specs(file.load_campaign(written(tmp_path, text)))]
+    assert actual == [name for name in REGISTRY.names("frameworks") for _ in range(2)]
+    assert {"torch", "tensorflow"} < set(actual)
+
+
+def test_a_preset_that_is_no_path_names_its_distribution(monkeypatch):
+    monkeypatch.setattr(Registry, "load", lambda self, group, name: "smoke.yaml")
+    with pytest.raises(PluginError, match=r"The preset 'smoke' of dlperf-sdk .* is 'smoke.yaml'"):
+        file.load_campaign("preset:smoke")
 
 
 def test_the_preset_smoke_is_minutes():

@@ -28,6 +28,8 @@ from dlperf_sdk.registry.plugins import Registry
 PRESETS = "presets"
 """The group of the plugins that are presets: each is the `Path` of a campaign file."""
 PRESET = "preset:"
+ALL = "all"
+"""Value of the axis `framework` that stands for all installed frameworks."""
 _MATRIX = ("fields", "axes", "zip", "include", "exclude")
 CAMPAIGN_VERSION = "1.0"
 DEEPEST = 20
@@ -221,7 +223,7 @@ def _make_block(text: _Text, matrix: Mapping[str, Any], place: source_positions.
                 _resolve_paths(text, shared, "fields"),
                 _resolve_paths(text, matrix.get("fields", {}), *place, "fields"),
             ),
-            axes=_resolve_path_lists(text, matrix.get("axes", {}), *place, "axes"),
+            axes=_resolve_path_lists(text, _name_frameworks(matrix.get("axes", {})), *place, "axes"),
             zip=[
                 _resolve_path_lists(text, group, *place, "zip", i)
                 for i, group in enumerate(matrix.get("zip", ()))
@@ -317,6 +319,18 @@ def _resolve_path_lists(text: _Text, axes: Mapping[str, Any], *place: str | int)
         name: [_resolve_paths(text, {name: value}, *place, name)[name] for value in values]
         for name, values in axes.items()
     }
+
+
+def _name_frameworks(axes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the axes with the names of all installed frameworks in place of `ALL`."""
+    named = {
+        "framework": [
+            name
+            for value in axes.get("framework", ())
+            for name in (Registry().names("frameworks") if value == ALL else (value,))
+        ]
+    }
+    return {**axes, **(named if named["framework"] else {})}
 
 
 def _settings(document: Mapping[str, Any], base: Settings) -> Settings:

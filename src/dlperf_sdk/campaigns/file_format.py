@@ -101,7 +101,8 @@ class Matrix:
     fields: SpecFields = attrs.field(factory=dict)
     """Fields that all cases share; an axis, a zip or an included case overrides them."""
     axes: Axes = attrs.field(factory=dict)
-    """Lists of values, of which every combination is a case; options.NAME is an axis, too."""
+    """Lists of values, of which every combination is a case; options.NAME is an axis, too. In the list of framework,
+    all stands for all installed frameworks."""
     zip: tuple[Axes, ...] = ()
     """Groups of lists of equal length: their first values go together, their second, and so on."""
     include: tuple[SpecFields, ...] = ()
