@@ -127,7 +127,7 @@ class SimulatedAgent:
             getattr(self, "obey_" + order["do"].replace("-", "_"))(order)
 
     def obey_beat(self, order: dict[str, Any]) -> None:
-        """Take it as a sign of life."""
+        """Count it as a heartbeat."""
 
     def obey_reach(self, order: dict[str, Any]) -> None:
         self.say("reached", without=[])
@@ -175,7 +175,7 @@ def simulate(nodes: range, port: int) -> None:
 
 
 def serve(selector: selectors.BaseSelector, beaten: float, patience: float) -> float:
-    """Let agents answer, and give a sign of life where one is due; return the time of the last one."""
+    """Let agents answer, and send a heartbeat where one is due; return the time of the last one."""
     for key, events in selector.select(patience):
         beaten = beat(selector, beaten)  # a thousand agents take their time to make records
         agent = key.data
@@ -192,7 +192,7 @@ def serve(selector: selectors.BaseSelector, beaten: float, patience: float) -> f
 
 
 def beat(selector: selectors.BaseSelector, beaten: float) -> float:
-    """Give a sign of life of all agents if one is due; return the time of the last one."""
+    """Send a heartbeat for all agents if one is due; return the time of the last one."""
     if time.monotonic() - beaten < HEARTBEAT:
         return beaten
     for key in list(selector.get_map().values()):

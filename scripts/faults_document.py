@@ -24,20 +24,21 @@ TAIL = """\
 
 ## Faults that no check detects
 
-- A worker half that behaves correctly only while it is checked: for example, it recognizes the parity program or
-  the sizes of a reference case; or it leaves out work in the window, works correctly again after the reset, and its
-  state and losses change all the same.
+- A worker half that behaves correctly only while it is checked. For example, it recognizes the parity program or the
+  sizes of a reference case. Or it leaves out work in the window so that its state and losses still change, and works
+  correctly again after the reset.
 - In the window, a fault that changes the losses after the reset by less than 5 %: a small tensor without updates, no
-  weight decay, coarser arithmetic. Batches that were loaded before the window.
+  weight decay, coarser arithmetic.
+- Batches of the window that were loaded before it.
 - A step of the window that trains on another batch than the loader returned, or on correct labels with other images
   or tokens.
 - A worker half that falsifies its record in fields other than the window's length, shortens that length by little
   more than a second, or reports wrong phases to its agent.
 - Gradient accumulation that is computed as one large batch.
-- Errors that the rounding of a narrow precision hides ([parity](parity.md) lists them), where fp32 is computed by
-  other code.
-- In fp32, ResNet-50's gradients rounded to fp16 for their exchange (BERT shows it).
-- Dropout at another rate, in other places, or with masks that are drawn once.
+- Errors in code that runs only in a narrow precision, if they are smaller than its rounding ([parity](parity.md) lists
+  them).
+- In fp32, ResNet-50's gradients rounded to fp16 for their exchange. In BERT, it is detected.
+- Dropout at another rate, in other places, or with masks that are drawn once and reused.
 - Compiler errors in a narrow precision at some sizes only, or with several threads (BERT in fp32 is checked at a
   width of 768 with all cores).
 - A `synchronize` that waits for the loss only, if the runtime's clock does not use events.
@@ -63,7 +64,8 @@ PARTS = (
     ),
     (
         "Detected by verifying the window",
-        "the verdict `window-verified` of every run; toy plugins, two replicas and two repeats (thread: 1 and 3)",
+        "the verdict `window-verified` of every run; toy plugins, two replicas and two repeats. Exception: "
+        "`works-after-window` has one replica and three repeats",
         faults.BY_WINDOW,
     ),
     (
@@ -73,7 +75,7 @@ PARTS = (
     ),
     (
         "Detected by the agent in every run",
-        "the kind of the failure; toy plugins, windows of some seconds",
+        "the kind of the run's failure; toy plugins, windows of some seconds",
         faults.BY_AGENT,
     ),
     ("Detected by parity", "toy plugins, two replicas", faults.BY_PARITY),

@@ -394,7 +394,7 @@ BY_CONFORMANCE = (
     ),
     Fault(
         "labels-shifted-behind-sender",
-        "the labels of the batches that a sender sends move by one sample",
+        "in batches from a sender process, each sample has the label of its neighbor",
         "test_trains_from_data_source",
         "other labels",
         parameters=(("source", "zmq"),),
@@ -407,7 +407,7 @@ BY_CONFORMANCE = (
     ),
     Fault(
         "bytes-after-record",
-        "bytes are written behind the worker's record",
+        "bytes are written after the worker's record",
         "test_trains",
         "invalid-record",
     ),
@@ -476,7 +476,7 @@ BY_WINDOW = (
     ),
     Fault(
         "stale-batch",
-        "from step 8 on: every step trains on one stored batch, as a graph does whose input is no longer copied",
+        "from step 8 on: every step trains on one stored batch, like a captured graph whose input is not updated",
         "window-verified",
         "after a reset",
     ),

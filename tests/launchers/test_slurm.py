@@ -161,7 +161,7 @@ ENDED = {"event": "ended", "failure": {"message": "…"}}
     ("state", "kind"), [("CANCELLED", "interrupted"), ("TIMEOUT", "timeout"), ("RUNNING", None)]
 )
 def test_job_that_slurm_is_ending_has_not_crashed(fake, monkeypatch, status, state, kind):
-    """Slurm ends workers and agents, and says why only behind that; meanwhile there are signs of life."""
+    """Slurm ends workers and agents, and says why only behind that; meanwhile there are heartbeats."""
     monkeypatch.setattr(stream, "_POLL", 0.0)
     fake(
         "scontrol",

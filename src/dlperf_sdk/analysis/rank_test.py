@@ -163,7 +163,7 @@ class SignedRank(RankTest):
 
     @cached_property
     def ratios(self) -> Sequence[float]:
-        """The geometric means of each ratio with itself and with every other, ascending."""
+        """The geometric means of all pairs of ratios, including each ratio with itself, in ascending order."""
         return sorted(
             x if i == j else math.sqrt(x) * math.sqrt(y)
             for i, x in enumerate(self.of_pairs)

@@ -64,7 +64,11 @@ def require_one_series(all_cases: Sequence[Case]) -> dict[TopologySpec, Case]:
 
 
 def cases_by_units(series: Mapping[TopologySpec, Case], target_topology: TopologySpec) -> dict[int, Case]:
-    """Return the cases by number of nodes, or of devices where `target_topology` is one node."""
+    """Return the cases of a series that the target topology can be compared with, by their number of units.
+
+    If the target is one node, these are the cases of one node, by number of devices. Otherwise they are the cases with
+    as many devices per node as the target, by number of nodes.
+    """
     if target_topology.nodes == 1:
         return {topology.devices_per_node: case for topology, case in series.items() if topology.nodes == 1}
     return {
@@ -75,22 +79,31 @@ def cases_by_units(series: Mapping[TopologySpec, Case], target_topology: Topolog
 
 
 def growth_per_doubling(steps: Mapping[int, float], before: int, after: int) -> float:
-    """Return the growth of the logarithm of the step with each doubling between two numbers of units."""
+    """Return by how much the logarithm of the step time grows with each doubling of the units.
+
+    Args:
+        steps: Step time by number of units.
+        before: The smaller number of units.
+        after: The larger number of units.
+    """
     return math.log(steps[after] / steps[before]) / math.log2(after / before)
 
 
 def find_examples(
     reference: Iterable[Case | Result | PublishedFigure], *, over_nodes: bool
 ) -> Iterator[Example]:
-    """Yield an example for each combination of three numbers of units in a series, in ascending order.
+    """Yield an example for each combination of three topologies of a series. Units are nodes, or devices of one node.
+
+    The numbers of units ascend within an example.
 
     Args:
-        reference: The cases of the series.
-        over_nodes: The units. True: nodes, for the topologies that have as many devices per node as the largest
-            topology of their series; series of one node are skipped. False: devices, for the topologies of one node.
+        reference: The measured or published cases. They are grouped into series.
+        over_nodes: True: the units are nodes, and topologies are used that have as many devices per node as the
+            largest topology of their series; a series whose largest topology is one node is skipped. False: the units
+            are devices, and topologies of one node are used.
 
     Raises:
-        AnalysisError: a source has no valid throughput.
+        AnalysisError: A case has no valid throughput.
     """
     for series in group_by_series(cases(reference)):
         largest = max(series, key=lambda topology: topology.devices)

@@ -33,7 +33,9 @@ def query(
     format: Annotated[Literal["terminal", "csv"], Parameter(help="terminal or csv.")] = "terminal",
     common: Common = AS_USUAL,
 ) -> int:
-    """Query the results of a store with SQL, read-only: a database, or a directory through an index in your cache.
+    """Query the results of a store with SQL. A query cannot change the store.
+
+    The store is a database or a directory. For a directory, the query reads an index in your cache.
 
     `dlperf query "select framework, throughput from results where model = 'resnet50' order by 2 desc"`
     """

@@ -36,10 +36,10 @@ def make_redactor(folders: Iterable[Path]) -> Callable[[str], str]:
 
 
 def redact_local(result: Result) -> Result:
-    """Return a copy of a result without the names of hosts and users, those of this machine and user included.
+    """Return a copy of a result without names of hosts and users, including this machine and the current user.
 
     Raises:
-        DocumentError: the result's records cannot be read.
+        DocumentError: The result's records cannot be read.
     """
     from dlperf_sdk.results.redact import redact_result
 
@@ -47,17 +47,20 @@ def redact_local(result: Result) -> Result:
 
 
 def write_redacted(matches: Matches, selection: Iterable[str], output: Path) -> Callable[[str], str]:
-    """Replace the results and errors of a lookup by redacted ones; return a function that redacts messages about them.
+    """Redact the results and error messages of a lookup in place; return a function that redacts further messages.
 
-    In the lookup, the directory of each result becomes None, and folders are removed from messages.
+    The directory of each result becomes None. Messages lose the folders of the store and of the selection.
 
     Args:
         matches: The lookup, which is changed.
-        selection: The words that were looked up.
+        selection: The names and paths that were looked up.
         output: The store in which names were looked up.
 
+    Returns:
+        A function that takes a message and returns it redacted.
+
     Raises:
-        DocumentError: a result's records cannot be read.
+        DocumentError: A result's records cannot be read.
     """
     from dlperf_sdk.results.redact import redact_result
 

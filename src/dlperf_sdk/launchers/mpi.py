@@ -44,7 +44,7 @@ class Mpi(HostLauncher):
     def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
         """Return the one command, an mpirun.
 
-        Its standard input, the bundle followed by signs of life, goes to every rank. Ranks are not bound to a core,
+        Its standard input, the bundle followed by heartbeats, goes to every rank. Ranks are not bound to a core,
         since the workers would inherit the binding. The coordinator decides what a lost agent means, so mpirun
         tolerates one.
 

@@ -34,7 +34,7 @@ _SPARE_DESCRIPTORS = 16
 def run_commands(commands: Sequence[Sequence[str]], bundle: Path) -> Iterator[Iterator[bytes]]:
     """Run commands that start agents; the context's value is an iterator over their lines.
 
-    Each command gets the bundle and then a sign of life every few seconds on its standard input. The iterator yields
+    Each command gets the bundle and then a heartbeat every few seconds on its standard input. The iterator yields
     the lines of all commands, and ends in one of two ways:
 
     - The first command ends. Its output is agent 0's stream. The last line is an event `diagnostics` with the end of
@@ -43,7 +43,7 @@ def run_commands(commands: Sequence[Sequence[str]], bundle: Path) -> Iterator[It
       the failure.
 
     Leaving the context closes the standard inputs, which ends the agents, and kills a command that has not ended
-    after `STOP_TIMEOUT` seconds. Its agents end themselves, because they no longer get signs of life.
+    after `STOP_TIMEOUT` seconds. Its agents end themselves, because they no longer get heartbeats.
 
     Each command needs one file descriptor, for its standard input. The commands share the file of the bundle, the
     thread that writes the bundle, the pipe for the output of all but the first, and the file of standard error.
@@ -142,7 +142,7 @@ def _read_lines(
         while not first.stdout.closed:
             for key, _ in selector.select(_POLL):
                 index, data = key.data, os.read(key.fd, 1 << 16)
-                # A long line is a sign of life before it is complete.
+                # A long line counts as a heartbeat before it is complete.
                 yield from buffers[index].add(data) or ([HEARTBEAT] if data else [])
                 if not data:
                     selector.unregister(key.fileobj)

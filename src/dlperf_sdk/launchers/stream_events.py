@@ -8,7 +8,7 @@ from typing import Any
 SILENCE_TIMEOUT = 15.0
 """Seconds without an event after which agent 0 counts as lost; it sends a heartbeat every two."""
 HEARTBEAT = b'{"event": "heartbeat"}'
-"""A sign of life in a stream, from a launcher that waits for something."""
+"""A heartbeat in a stream, from a launcher that waits for something."""
 
 
 class LineBuffer:

@@ -28,7 +28,7 @@ from dlperf_sdk.worker.processes import Cluster, Process, nodes_from
 from dlperf_sdk.worker.request import Request
 
 DEADLINES = dict(zip(PHASES, (300.0, 1800.0, 600.0, 300.0, 60.0), strict=True))
-"""Seconds without a sign of life after which a phase has failed, unless the spec sets others."""
+"""Seconds without progress after which a phase has failed, unless the spec sets others."""
 
 
 @frozen(kw_only=True)

@@ -78,7 +78,7 @@ class Tables(ABC):
         """Return name and SQL type of each column of a table, in order."""
 
     def create(self) -> None:
-        """Create all tables."""
+        """Create all tables and their indexes. None of them may exist."""
         for table, described in {**TABLES, "files": FILES}.items():
             definitions = [f"{column.name} {self.TYPES[column.kind]}" for column in described]
             if table not in _SEVERAL_PER_RESULT:

@@ -42,14 +42,14 @@ TRIES = 3
 
 
 def check(task: Task) -> Dict[str, Any]:
-    """Measure, then answer the suite's questions, then take the steps of a parity run.
+    """Measure, then answer the questions of the conformance suite, then take the steps of a parity run.
 
     The questions are left out on several devices with the clock "blocking". The parity run is left out if the bundle
-    contains none.
+    has no `parity.json`.
 
     Returns:
-        The fields that `programs.measure` returns, and `facts`: under the name `ANSWERS` the answers, and under
-        `PARITY` what `programs.follow_reference` returns. A part that was left out is absent.
+        The fields that `programs.measure` returns, and `facts`. This dict has the answers under the key `ANSWERS`, and
+        what `programs.follow_reference` returns under `PARITY`. A part that was left out has no key.
     """
     record = measure(task)
     facts: Dict[str, Any] = {}
@@ -63,15 +63,19 @@ def check(task: Task) -> Dict[str, Any]:
 
 
 def answer(task: Task) -> Dict[str, Any]:
-    """Answer the suite's questions; return `facts`, which has the answers under the name `ANSWERS`."""
+    """Answer the questions of the conformance suite without a measurement.
+
+    Returns:
+        The record's field `facts`, a dict with the answers under the key `ANSWERS`.
+    """
     return {"facts": {ANSWERS: _answers(task)}}
 
 
 def exhaust(task: Task) -> Dict[str, Any]:
-    """Take two steps under a limit that leaves `HEADROOM` bytes and the stacks of threads.
+    """Take two steps under a limit of memory that leaves `HEADROOM` bytes and the stacks of threads.
 
-    The framework's out-of-memory error passes through. If the framework raises no error, return no fields; the
-    record then reports success. The limit is removed in both cases.
+    The framework's out-of-memory error is not caught. If the framework raises no error, return no fields; the record
+    then reports success. The limit is removed in both cases.
     """
     runtime, trainer = task.runtime, task.trainer
     batch = trainer.canonical_batch()

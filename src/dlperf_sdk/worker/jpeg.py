@@ -35,7 +35,12 @@ class JpegImages(Dataset):
         self.facts["decoder"] = self.name_decoder()
 
     def batch(self, keys: Keys) -> Dict[str, numpy.ndarray]:
-        """Return the images of these samples, each cropped and mirrored by its own draws, and their labels.
+        """Return the images and labels of the samples that `keys` names.
+
+        Each image is cropped and mirrored at random. The random numbers depend on the seed, the replica and the draw.
+
+        Args:
+            keys: One pair of (draw, sample) per image, as `data.draws` yields them.
 
         Raises:
             DataError: An image cannot be read or decoded.

@@ -77,10 +77,11 @@ class Summary:
 
 
 def predict_topologies(figures: Iterable[PublishedFigure]) -> tuple[Trial, ...]:
-    """Return a trial for each three topologies of a series that differ in nodes only, or in devices of one node.
+    """Return a trial for each combination of three topologies of a series.
 
-    The largest is predicted from the other two. The growth is learned from the series of other releases, so no
-    prediction uses a throughput of the predicted release, except those of the two smaller topologies.
+    The three differ only in the number of nodes, or all of them are one node and differ in the number of devices. The
+    throughput of the largest is predicted from the other two. The growth is learned from the series of other releases,
+    so from the predicted release a prediction uses only the throughputs of the two smaller topologies.
     """
     all_cases = cases(figures)
     references = {
@@ -117,7 +118,7 @@ def _triples(series: Iterable[TopologySpec]) -> Iterable[tuple[TopologySpec, Top
 
 
 def summary(trials: Sequence[Trial]) -> Summary:
-    """Return the statistics of trials, of which there must be at least one."""
+    """Return the statistics of one or more trials."""
     plain = sorted(abs(trial.plain_error) for trial in trials)
     return Summary(
         trials=len(trials),

@@ -20,16 +20,17 @@ def run_agent(
     on_line: Callable[[str], None],
     on_end: Callable[[int, str], None],
 ) -> Iterator[None]:
-    """Run an agent. Leaving the context closes its standard input, which ends it, and kills it after `STOP_TIMEOUT`.
+    """Run an agent while the context lasts.
 
-    If this process is killed, the agent's standard input ends, too.
+    Leaving the context closes the agent's standard input, so that the agent ends. If it has not ended after
+    `STOP_TIMEOUT` seconds, it is killed. If this process is killed, the agent's standard input closes, too.
 
     Args:
         command: The agent's command.
-        bundle: The bundle, which is written to its standard input, followed by signs of life.
-        on_line: Called with each line that the agent prints, in a thread.
-        on_end: Called at its end with its exit code and the end of its standard error, in a thread. A command that
-            cannot be started ends with 127, as in a shell.
+        bundle: The bundle. A thread writes it to the agent's standard input, and then heartbeats.
+        on_line: Called in another thread, with each line that the agent prints.
+        on_end: Called when the agent ends, in the same thread, with its exit code and the end of its standard error.
+            If the command cannot be started, it is called at once with 127, as in a shell, and the error.
     """
     stopped = threading.Event()
     # In memory: a full disk of the node is the agent's to report.

@@ -108,15 +108,15 @@ class Crew:
             return [place for place in places if place not in self._members]
 
     def members_of(self, node: int) -> list[Member]:
-        """Return the processes of a node that have joined, in order; the first leads the node."""
+        """Return the processes of a node that have joined, sorted by local rank; the first one leads the node."""
         with self._condition:
             return [self._members[place] for place in sorted(self._members) if place[0] == node]
 
     def address_of(self, node: int) -> str:
-        """Return the address of a node, from which its leader has connected.
+        """Return the address of a node: the one from which its leader connected.
 
         Raises:
-            OSError: The leader has gone.
+            OSError: The node's leader has left the job.
         """
         leader = next(iter(self.members_of(node)), None)
         if leader is None:

@@ -24,9 +24,9 @@ _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&'\u2028\u2029"}
 
 
 def text(value: str, longest: int = LONGEST) -> str:
-    """Return a text for the page, without control characters and cut to `longest` characters.
+    """Return a text for the page, with control characters replaced.
 
-    A text that was cut ends with its original length.
+    A text of more than `longest` characters is cut there; `…` and its original length follow.
     """
     visible = replace_control_characters(value)
     return visible if len(visible) <= longest else f"{visible[:longest]}… ({len(visible):,} letters)"

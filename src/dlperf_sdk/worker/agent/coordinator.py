@@ -28,7 +28,7 @@ PARITY = 0
 _ITS_OWN = ("crashed", "timeout", "invalid-record")
 """Kinds of failure of a parity run that concern it alone: the measured attempts may still succeed."""
 BEAT = 2.0
-"""Seconds between two signs of life to the controller, which takes fifteen seconds without one for a loss."""
+"""Seconds between two heartbeats to the controller, which takes fifteen seconds without one for a loss."""
 
 
 class Coordinator(threading.Thread):
@@ -91,7 +91,7 @@ class Coordinator(threading.Thread):
         self._emit(message)
 
     def _beat(self) -> None:
-        """Send a sign of life to the controller; called while waiting."""
+        """Send a heartbeat to the controller; called while waiting."""
         if time.monotonic() - self._emitted > BEAT:
             self._send({"event": "heartbeat"})
 

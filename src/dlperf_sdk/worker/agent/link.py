@@ -14,7 +14,7 @@ LONGEST_LINE = 128 * 1024 * 1024
 LONGEST_PROOF = 1024
 """Most bytes that a peer may send in one message before it has proved that it holds the secret."""
 SILENCE = 15.0
-"""Seconds without a sign of life after which the other side counts as lost. Each side sends one every two seconds."""
+"""Seconds without a heartbeat after which the other side counts as lost. Each side sends one every two seconds."""
 _TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", 18)
 
 

@@ -1,4 +1,4 @@
-"""The coordinator's view of the nodes: their introductions, connections, signs of life and messages."""
+"""The coordinator's view of the nodes: their introductions, connections, heartbeats and messages."""
 
 import queue
 import socket
@@ -12,7 +12,7 @@ from dlperf_sdk.worker.agent.link import SILENCE, encode
 from dlperf_sdk.worker.failures import Failed, failure
 
 BEAT = 2.0
-"""Seconds between two signs of life to the nodes: an agent that receives none for `SILENCE` seconds ends itself."""
+"""Seconds between two heartbeats to the nodes: an agent that receives none for `SILENCE` seconds ends itself."""
 _JUDGE = 1.0
 """Seconds between two searches for silent nodes."""
 
@@ -130,7 +130,7 @@ class Roster:
         await_sending(list(self._channels.values()), time.monotonic() + SILENCE)
 
     def _beat_nodes(self) -> None:
-        """Give a sign of life to the nodes that have nothing else to receive."""
+        """Send a heartbeat to the nodes that have nothing else to receive."""
         line = encode({"do": "beat"})
         for channel in list(self._channels.values()):
             if channel.is_idle():
@@ -157,7 +157,7 @@ class Roster:
                     self._channels[node].put(message_for(node, place))
 
     def next(self, timeout: float) -> Optional[Dict[str, Any]]:
-        """Return the next message that is not a heartbeat, and send signs of life meanwhile.
+        """Return the next message that is not a heartbeat, and send heartbeats meanwhile.
 
         Args:
             timeout: Seconds to wait.

@@ -19,7 +19,7 @@ from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.variables import worker_environment
 
 BEAT = 5.0
-"""Seconds between two signs of life on the agents' tethers."""
+"""Seconds between two heartbeats on the agents' tethers."""
 _PATIENCE = 10.0
 EVENTS = "events.jsonl"
 

@@ -1,4 +1,4 @@
-"""The tether: an agent's standard input, on which the controller sends a sign of life every few seconds."""
+"""The tether: an agent's standard input, on which the controller sends a heartbeat every few seconds."""
 
 import os
 import select
@@ -8,7 +8,7 @@ import time
 from typing import IO, List, Optional, Sequence, Set
 
 INTERVAL = 5.0
-"""Seconds between two signs of life."""
+"""Seconds between two heartbeats."""
 TIMEOUT = 25.0
 """Seconds without one after which the controller counts as lost."""
 _POLL = 100
@@ -18,7 +18,7 @@ _PART = 1 << 16
 
 
 def feed(pipes: Sequence[IO[bytes]], bundle: IO[bytes], stopped: threading.Event) -> None:
-    """Write the bundle and then signs of life to agents, until `stopped` is set or all agents have gone.
+    """Write the bundle and then heartbeats to agents, until `stopped` is set or all agents have gone.
 
     Close the pipes and the bundle's file at the end. One call serves all nodes in one thread. A node that reads
     slowly does not delay the others.

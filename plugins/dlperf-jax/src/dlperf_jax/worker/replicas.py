@@ -40,7 +40,11 @@ class Replicas:
         return jax.make_array_from_single_device_arrays(shape, NamedSharding(self.mesh, spec), parts)
 
     def read(self, array):
-        """Return the part or copy of each replica of this process, a list of NumPy arrays; wait for the values."""
+        """Wait for the values of an array over all replicas, and return those of this process.
+
+        Returns:
+            A NumPy array for each replica of this process, in order: its part of `array`, or its copy.
+        """
         parts = {shard.device: shard.data for shard in array.addressable_shards}
         return [np.asarray(parts[device]) for device in self.local_devices]
 

@@ -26,10 +26,13 @@ def convert_to_manifest_layout(values, layout):
 
 
 def configure(parameters, request):
-    """Set for each parameter whether it has weight decay, and whether backward passes add to its gradient.
+    """Set which parameters have weight decay, and whether a backward pass adds to the gradients or overwrites them.
 
-    They add to it if the request accumulates micro-batches; otherwise they overwrite it. `parameters` are gluon's, by
-    the manifest's names.
+    It adds to them if the request accumulates micro-batches.
+
+    Args:
+        parameters: Gluon's parameters, by their names in the manifest.
+        request: The case.
     """
     for entry in request.parameters:
         parameters[entry["name"]].wd_mult = 1.0 if entry["decay"] else 0.0

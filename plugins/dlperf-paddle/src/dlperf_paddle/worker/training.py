@@ -68,7 +68,10 @@ class PaddleTrainer(ReplicaState):
     # Batches.
 
     def place(self, batches):
-        """Return this replica's batch of NumPy arrays as tensors on its device, by the input's name."""
+        """Return this replica's batch as a dict: the input's name → a tensor on the device.
+
+        `batches` has one batch, since a process has one replica.
+        """
         (batch,) = batches
         return {name: paddle.to_tensor(values) for name, values in batch.items()}
 
@@ -79,7 +82,11 @@ class PaddleTrainer(ReplicaState):
     # The step.
 
     def set_learning_rate(self, rate):
-        """Set the learning rate of the next update to `rate` times the factor that corrects AdamW's rounding."""
+        """Set the learning rate of the next update.
+
+        With AdamW, the rate is multiplied by the update's factor from `rounding_of_adamw`, which corrects a rounding
+        error of Paddle.
+        """
         self.optimizer.set_lr(rate * self._rate_factor)
 
     def clear_gradients(self):

@@ -1,6 +1,6 @@
 """The program that starts agents in a Ray cluster; it needs Ray and the standard library only.
 
-Standard input has the bundle and then signs of life, which the driver forwards to all agents. Standard output has the
+Standard input has the bundle and then heartbeats, which the driver forwards to all agents. Standard output has the
 lines of all agents; whatever Ray prints goes to standard error.
 """
 
