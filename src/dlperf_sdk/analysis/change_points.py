@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from itertools import accumulate, groupby
 
 MIN_SEGMENT = 3
-"""Fewest values of a level; one or two unusual runs are no change."""
+"""Minimum number of values of a level, so that one or two unusual runs are not reported as a change."""
 
 
 def find_change_points(values: Sequence[float], *, penalty: float | None = None) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 Two error rates hold for all nodes together if the logarithms are normal. Without a slow node, any node is called slow
 or fast with a probability of at most `level`. If a node is slower by the minimum effect, all nodes are called alike
 with a probability of at most `level`, since every node must rule out such a slowdown (an intersection-union test, as in
-the gate). A node is compared with the mean of the others that are no outliers, by Student's t for a new observation:
+the gate). A node is compared with the mean of the others, without outliers, by Student's t for a new observation:
 W. Q. Meeker, G. J. Hahn and L. A. Escobar, Statistical Intervals, 2nd edition (2017), section 4.7.
 """
 
@@ -32,7 +32,7 @@ class Speed:
     outcome: str
     """`SLOW`, `FAST`, `ALIKE` or `INCONCLUSIVE`."""
     change: float | None
-    """Throughput relative to the geometric mean of the others that are no outliers, minus 1; None without others."""
+    """Throughput relative to the geometric mean of the others, without outliers, minus 1; None without others."""
     bound: float | None
     """Lower bound of the change at the level; None if there are too few others."""
     detail: str

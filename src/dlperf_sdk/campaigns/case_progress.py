@@ -181,12 +181,12 @@ def find_failed(by_id: Mapping[str, CaseProgress], kinds: Iterable[str]) -> list
 
 
 def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
-    """Return kinds of failure as a set, after a check that each exists.
+    """Check that each kind of failure exists, and return the kinds as a set.
 
-    `failed`, which stands for every kind, is accepted and stays in the set as it is.
+    `failed`, which stands for every kind, is accepted and stays in the set unchanged.
 
     Raises:
-        UnknownName: there is no such kind.
+        UnknownName: A kind does not exist.
     """
     wanted_kinds = frozenset(kinds)
     for kind in sorted(wanted_kinds):

@@ -64,7 +64,7 @@ def load_campaign(source: str | Path) -> Campaign:
         CampaignError: the file, or one that it extends, is invalid. The message has a line for each,
             `FILE:LINE: …`.
         DocumentError: a file cannot be read or parsed.
-        UnknownName: there is no such preset; or the source has no suffix and is no file.
+        UnknownName: there is no such preset; or the source has no suffix and is not a file.
     """
     name, path = str(source), Path(source)
     if name.startswith(PRESET):

@@ -18,7 +18,7 @@ from dlperf_sdk.registry.options import options_of
 from dlperf_sdk.registry.plugins import Registry
 
 AGENT_TIMEOUT = 30.0
-"""Maximum seconds until agents notice that their controller has gone. They need about three."""
+"""Maximum seconds until agents notice that their controller is gone. They need about three."""
 QUEUE_TIMEOUT = 120.0
 """Maximum seconds until a launcher answers and the jobs have ended. A scheduler takes about half a minute to kill
 a job that does not respond."""

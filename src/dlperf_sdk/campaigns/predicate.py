@@ -71,7 +71,7 @@ def predicate(plain: Any) -> Predicate:
     """Return the predicate of a mapping from fields to conditions, as in the module's examples.
 
     Raises:
-        SpecError: the value is no such mapping, has an empty condition, or compares a field with a value of
+        SpecError: the value is not such a mapping, has an empty condition, or compares a field with a value of
             another kind.
         UnknownName: there is no field or operator of a given name.
     """
@@ -189,7 +189,7 @@ def _read_bound(name: str, kind: str | None, operator: str, bound: Any) -> Calla
         )
 
     def holds(actual: Any) -> bool:
-        # A value that is no number, such as the batch size "max", is within no bound.
+        # A value that is not a number, such as the batch size "max", is within no bound.
         if isinstance(actual, bool) or not isinstance(actual, int | float):
             return False
         return actual >= bound if operator == "min" else actual <= bound

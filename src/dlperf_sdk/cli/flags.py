@@ -81,7 +81,7 @@ def convert_whole_number(_: Any, tokens: Sequence[Token]) -> int:
         ValueError: the text is not digits with an optional sign.
     """
     if not _INTEGER.fullmatch(tokens[0].value):
-        raise ValueError(f"{tokens[0].value!r} is no whole number")
+        raise ValueError(f"{tokens[0].value!r} is not a whole number")
     return int(tokens[0].value)
 
 

@@ -52,7 +52,7 @@ def history(
     """Show the throughput of a case over time or versions, and where its level changed.
 
     One case is shown in full; several cases are shown as a table. Change points are computed from the ranks of the
-    valid runs' throughputs, so that a single unusual run is no change.
+    valid runs' throughputs, so a single unusual run is not reported as a change.
     """
     from dlperf_sdk.analysis.history import load_histories
     from dlperf_sdk.exchange.databases import open_store

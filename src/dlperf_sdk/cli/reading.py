@@ -143,10 +143,10 @@ def _directory(path: Path, common: Common) -> int:
 
 
 def kind_of(document: Mapping[str, Any]) -> str:
-    """Return the name of the schema that has most of a document's keys.
+    """Return the name of the schema that knows the largest number of a document's keys.
 
     Raises:
-        DocumentError: no schema has more than half of the keys.
+        DocumentError: No schema knows more than half of the keys.
     """
     from dlperf_sdk.documents import schema
 

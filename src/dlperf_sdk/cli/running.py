@@ -225,7 +225,7 @@ def run_case(measure: Any, output_options: OutputOptions, common: Common) -> int
         common: Options of every command.
 
     Raises:
-        UsageError: options contradict each other, `--store` is no database, or standard output cannot be written.
+        UsageError: options contradict each other, `--store` is not a database, or standard output cannot be written.
             Other errors of `measure` pass unchanged, except for `KeyboardInterrupt`.
     """
     from dlperf_sdk.execution.uploading import make_uploaders

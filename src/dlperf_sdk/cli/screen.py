@@ -1,4 +1,4 @@
-"""Standard output and standard error: what is written to each, and what happens if the reader has gone.
+"""Standard output and standard error: what is written to each, and what happens if the reader is gone.
 
 Standard output has what the user requested: a table, or with `--json` exactly one object. Everything else goes to
 standard error. A reader that goes away (`| head`) ends the output, not the command.
@@ -105,7 +105,7 @@ def reserve_stdout() -> Iterator[None]:
 
 
 def emit(document: Any) -> None:
-    """Write one JSON object to standard output. Nothing is written if its reader has gone.
+    """Write one JSON object to standard output. Nothing is written if its reader is gone.
 
     Raises:
         UsageError: standard output cannot be written for another reason.
@@ -115,7 +115,7 @@ def emit(document: Any) -> None:
 
 
 def write(text: str) -> None:
-    """Write text to standard output unchanged. Nothing is written if its reader has gone.
+    """Write text to standard output unchanged. Nothing is written if its reader is gone.
 
     Raises:
         UsageError: standard output cannot be written for another reason.
@@ -132,7 +132,7 @@ def write(text: str) -> None:
 
 
 def write_bytes(data: bytes) -> None:
-    """Write bytes to standard output. Nothing is written if its reader has gone.
+    """Write bytes to standard output. Nothing is written if its reader is gone.
 
     Raises:
         UsageError: standard output cannot be written for another reason.
@@ -149,7 +149,7 @@ def write_bytes(data: bytes) -> None:
 
 
 def show(blocks: Iterable[Block]) -> None:
-    """Write blocks to standard output, in color on a terminal. Nothing is written if its reader has gone.
+    """Write blocks to standard output, in color on a terminal. Nothing is written if its reader is gone.
 
     Raises:
         UsageError: standard output cannot be written for another reason.

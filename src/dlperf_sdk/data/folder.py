@@ -57,7 +57,7 @@ def entries(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def check_inside(root: Path, entry: os.DirEntry[str]) -> None:
-    """Check that an entry of a folder is no link that leads out of the root.
+    """Check that an entry of a folder is not a link that leads out of the root.
 
     Args:
         root: The data's folder, resolved.
@@ -87,7 +87,7 @@ def files(root: Path, folder: Path, suffixes: tuple[str, ...]) -> list[File]:
 
     Raises:
         Unavailable: The folder, or a file's entry, cannot be read.
-        DocumentError: Such a name is a link out of the root, or is no regular file.
+        DocumentError: Such a name is a link out of the root, or is not a regular file.
     """
     listed = []
     for entry in entries(folder):

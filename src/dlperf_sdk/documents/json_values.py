@@ -65,7 +65,7 @@ def check_plain(value: Any, source: str) -> None:
         source: Name of the value in messages.
 
     Raises:
-        DocumentError: the value has a part of another type, a key that is no text, a number that is not finite or
+        DocumentError: the value has a part of another type, a key that is not text, a number that is not finite or
             too large, or more than `DEEPEST` levels.
     """
     level = [value]

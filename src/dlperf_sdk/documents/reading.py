@@ -44,7 +44,7 @@ def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
         limit: Maximum size in bytes. For YAML a lower limit applies as well.
 
     Raises:
-        DocumentError: the suffix is another one; the file cannot be read, is no regular file, is too large, would
+        DocumentError: the suffix is another one; the file cannot be read, is not a regular file, is too large, would
             need too much memory, cannot be parsed (the message begins with FILE:LINE), or has no object at its
             top.
     """

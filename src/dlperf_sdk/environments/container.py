@@ -30,7 +30,7 @@ class _NodeParts:
     mounts: tuple[tuple[str, str], ...]
     """Folders, and where they are inside; read-only."""
     devices: tuple[str, ...]
-    """Device files beside those of GPUs."""
+    """Device files other than those of GPUs."""
     gpus: bool
     variables: tuple[str, ...]
     """Variables with their values on the node; who runs the container sets them."""

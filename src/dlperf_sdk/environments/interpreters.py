@@ -75,7 +75,7 @@ def find(specifier: str, environ: Mapping[str, str]) -> Interpreter:
 
     Raises:
         EnvironmentFailed: There is none; the message lists the places that were searched.
-        PluginError: The text is no version specifier.
+        PluginError: The text is not a version specifier.
     """
     plain = {name: value for name, value in environ.items() if not name.startswith("PYTHON")}
     key = (specifier, sys.executable, *sorted(item for item in environ.items() if _PLACES.match(item[0])))
@@ -98,7 +98,7 @@ def restrict_specifier(specifier: str, version: str) -> str | None:
         version: A minor version or a patch release: `3.11` or `3.11.7`.
 
     Raises:
-        PluginError: the text is no version specifier.
+        PluginError: the text is not a version specifier.
     """
     restricted = f"{specifier},=={version}.*" if specifier.strip() else f"=={version}.*"
     accepted = probe.parse_python_specifier(restricted)

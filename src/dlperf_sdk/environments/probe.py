@@ -175,7 +175,7 @@ def parse_python_specifier(text: str) -> SpecifierSet:
     """Return a plugin's range of Python versions, such as `>=3.11`, parsed.
 
     Raises:
-        PluginError: The text is no version specifier.
+        PluginError: The text is not a version specifier.
     """
     try:
         return SpecifierSet(text)
@@ -187,12 +187,12 @@ def parse_requirement(text: str) -> Requirement:
     """Return one of a plugin's requirements, parsed.
 
     Raises:
-        PluginError: The text is no requirement.
+        PluginError: The text is not a requirement.
     """
     try:
         return Requirement(text)
     except InvalidRequirement as error:
-        raise PluginError(f"The plugin asks for {redact(text)!r}, which is no requirement.") from error
+        raise PluginError(f"The plugin asks for {redact(text)!r}, which is not a requirement.") from error
 
 
 def list_unmet(requirements: tuple[str, ...], device: str, facts: Facts) -> list[str]:

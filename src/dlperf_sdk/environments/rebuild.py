@@ -49,7 +49,7 @@ def obtain_from_lock(
     pins = _pins(lock_text)
     minor = ".".join(python_version.split(".")[:2])
     if not all(part.isdecimal() for part in minor.split(".")) or minor.count(".") != 1:
-        raise DocumentError(f"{python_version!r} is no version of Python, such as 3.11.7.")
+        raise DocumentError(f"{python_version!r} is not a version of Python, such as 3.11.7.")
     lock = "".join(f"{pin}\n" for pin in pins)
     environment = managed.obtain_with_lock(framework, device, minor, lock, on_progress)
     if environment:
@@ -117,7 +117,9 @@ def _pins(lock_text: str) -> tuple[str, ...]:
         try:
             requirement = Requirement(pin)
         except InvalidRequirement as error:
-            raise DocumentError(f"Line {number} of the lock is {pin!r}, which is no requirement.") from error
+            raise DocumentError(
+                f"Line {number} of the lock is {pin!r}, which is not a requirement."
+            ) from error
         operators = [specifier.operator for specifier in requirement.specifier]
         if operators not in (["=="], ["==="]) or requirement.url or requirement.marker or requirement.extras:
             raise DocumentError(f"Line {number} of the lock is {pin!r}; it must be NAME==VERSION.")

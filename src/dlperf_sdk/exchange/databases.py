@@ -43,7 +43,7 @@ def open_database(url: str, registry: Registry | None = None) -> ResultDatabase:
     """Return the database at a URL, which comes from the person who starts the command, never from a file.
 
     Raises:
-        UsageError: the text is no URL or not a valid one, or no plugin has its scheme; also any subclass.
+        UsageError: the text is not a valid URL, or no plugin has its scheme; also any subclass.
         PluginError: the plugin does not work.
     """
     from dlperf_sdk.registry.plugins import Registry

@@ -86,7 +86,7 @@ def import_logs(
         registry: The plugins; None: those that are installed.
 
     Raises:
-        UnknownName: there is no such importer, or `stated` has a name that is no fact of a case.
+        UnknownName: there is no such importer, or `stated` has a name that is not a fact of a case.
         PluginError: the importer cannot be used.
         DocumentError: a log cannot be read or is malformed; the message names the line.
         UsageError: there is no log, two files have the same content, or a fact that every case needs is neither
@@ -131,7 +131,7 @@ def _check_given(importer: Importer, stated: Mapping[str, Any]) -> dict[str, Any
     """Return the given facts, with a topology in its one spelling.
 
     Raises:
-        UnknownName: a name is no fact of a case.
+        UnknownName: a name is not a fact of a case.
         SpecError: a value is impossible.
     """
     window = ("warmup", "steps") if importer.has_window else ()

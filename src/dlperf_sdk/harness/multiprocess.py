@@ -33,13 +33,13 @@ TIMEOUT = 280.0
 
 
 def run_ranks(program: str, *arguments: str, ports: int, processes: int = 2) -> list[Any]:
-    """Run `python PROGRAM RANK PORT,… WORD…` once per rank, at the same time, and return the answer of each rank.
+    """Run `python PROGRAM RANK PORT,… ARGUMENT…` once per rank, at the same time, and return the answer of each rank.
 
-    All processes have ended when it returns.
+    All processes have ended when this function returns.
 
     Args:
         program: Path of the program.
-        arguments: The words.
+        arguments: Further arguments of the program.
         ports: Number of free ports to choose.
         processes: Number of ranks.
 
@@ -47,8 +47,8 @@ def run_ranks(program: str, *arguments: str, ports: int, processes: int = 2) -> 
         The last line of each rank's output, parsed as JSON.
 
     Raises:
-        RuntimeError: a process had a nonzero exit code; its own output gives the reason.
-        subprocess.TimeoutExpired: a process did not end within `TIMEOUT` seconds.
+        RuntimeError: A process had a nonzero exit code; its own output gives the reason.
+        subprocess.TimeoutExpired: A process did not end within `TIMEOUT` seconds.
     """
     words = [",".join(free_ports("127.0.0.1", ports)), *arguments]
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -68,9 +68,13 @@ def run_ranks(program: str, *arguments: str, ports: int, processes: int = 2) -> 
 
 
 def run_rank(train: Callable[..., Any]) -> None:
-    """Call `train` with the words, the list of ports and the rank of the command line, and print its result as JSON.
+    """Call `train` with the arguments of the command line, and print its result as one line of JSON.
 
     This is the entry point of a process that `run_ranks` starts.
+
+    Args:
+        train: A function of the further arguments (each a str), the list of ports, and the rank. Its result must be a
+            JSON value.
     """
     rank, ports, *arguments = sys.argv[1:]
     print(json.dumps(train(*arguments, ports.split(","), int(rank))), flush=True)
@@ -132,10 +136,10 @@ def both_shards(request: Request) -> dict[str, Any]:
 
 
 def mean_losses(replicas: Sequence[dict[str, Any]]) -> list[float]:
-    """Return, for each step, the mean of the replicas' losses, to compare with one replica that trains on all shards.
+    """Return the mean of the replicas' losses for each step, to compare with one replica that trains on all shards.
 
     Args:
-        replicas: The `replicas` of `train_shard`.
+        replicas: The value of `replicas` that `train_shard` returned.
     """
     steps = zip(*(replica["losses"] for replica in replicas), strict=True)
     return [sum(losses) / len(losses) for losses in steps]

@@ -173,7 +173,7 @@ class Framework(ABC):
         """
 
     def required_programs(self, spec: RunSpec) -> Collection[str]:
-        """Return the programs that a case needs on every node beside its environment, such as a C++ compiler.
+        """Return the programs that a case needs on every node, in addition to its environment, such as a C++ compiler.
 
         A name is looked up on the workers' PATH. If a node lacks one, the case fails before any worker starts. The base
         class returns none.

@@ -56,7 +56,7 @@ class Topology(ABC):
     """A launcher. Registered in the group `dlperf_sdk.topologies`."""
 
     name: ClassVar[str]
-    """The name behind the '@' of `2n8d@name`; the entry point carries the same."""
+    """The name after the '@' of `2n8d@name`; it equals the entry point's name."""
     Options: ClassVar[type[Any]] = NoOptions
     """An attrs class: the launcher's own options, set with `--set NAME=VALUE`.
 

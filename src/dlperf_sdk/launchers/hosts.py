@@ -60,7 +60,7 @@ class HostOptions(AgentOptions):
         return PlacementArguments(node, names, self.interface, self.ports)
 
     def select_hosts(self, nodes: int) -> list[str]:
-        """Return the first `nodes` hosts of the list or the file, as the user wrote them, such as `user@n1`.
+        """Return the first `nodes` hosts of `hosts` or `hostfile`, as the user wrote them, such as `user@n1`.
 
         Raises:
             Unavailable: There are fewer than `nodes` hosts, a host is invalid or named twice, or the file cannot be
@@ -86,7 +86,7 @@ class HostOptions(AgentOptions):
         return selected
 
     def list_hosts(self) -> list[str]:
-        """Return all hosts of the list or the file, as the user wrote them.
+        """Return all hosts of the option `hosts`, or else of the file `hostfile`, as the user wrote them.
 
         Raises:
             Unavailable: A host is invalid or named twice, or the file cannot be read.
@@ -131,9 +131,9 @@ class HostLauncher(CommandLauncher):
             raise SpecError(str(error)) from error
 
     def place_on(self, host: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options with this host in place of the list and the file."""
+        """Return the options with `host` as the only host, without a `hostfile`."""
         return {**{name: value for name, value in options.items() if name != "hostfile"}, "hosts": host}
 
     def explain_failures(self, job: Job, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield the stream's lines; if agent 0 does not start for lack of its Python, add an event that says so."""
+        """Yield the stream's lines. If agent 0 does not start because its Python is missing, add an event about it."""
         return explain_start_failure(lines, job.options.agent_python, node=0)

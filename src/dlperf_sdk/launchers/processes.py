@@ -27,7 +27,7 @@ _SETTLE = 5.0
 _POLL = 0.5
 """Seconds between two checks of the processes of the other nodes than the first."""
 _SPARE_DESCRIPTORS = 16
-"""Descriptors that the controller needs beside one per command: the stream, and what it stores meanwhile."""
+"""Descriptors that the controller needs in addition to one per command: for the stream and for files that it writes."""
 
 
 @contextmanager

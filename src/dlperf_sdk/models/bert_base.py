@@ -3,7 +3,7 @@
 NOTE on the variant. The network of Devlin et al., with the masked language model's decoder tied to the word
 embeddings, and only the predicted positions decoded (an implementation that decodes every position does more
 work: see the term `masked_lm.decoder` of the arithmetic). GELU is the exact one, with erf. Layer norm has
-epsilon 1e-12 and is applied behind the residual sum. What a plugin computes, for S tokens, P predictions, H
+epsilon 1e-12 and is applied after the residual sum. What a plugin computes, for S tokens, P predictions, H
 the hidden size:
 
 - x = dropout(norm(word[input_ids] + position[0..S) + segment[segment_ids])).

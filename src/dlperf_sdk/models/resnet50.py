@@ -6,8 +6,8 @@ stride (in the original, v1, the first 1×1 has it). Convolutions have no bias. 
 - conv1 7×7 / 2, 64 channels, padding 3 on all sides; batch norm; ReLU; max-pool 3×3 / 2, padding 1 on all
   sides.
 - Four stages of 3, 4, 6 and 3 bottlenecks of width 64, 128, 256 and 512: conv1 1×1, conv2 3×3 (padding 1 on
-  all sides, stride 2 in the first block of stages 2 to 4), conv3 1×1 to 4 × the width; batch norm behind
-  each, ReLU behind the first two; then the shortcut is added, then ReLU. The first block of a stage has a 1×1
+  all sides, stride 2 in the first block of stages 2 to 4), conv3 1×1 to 4 × the width; batch norm after
+  each, ReLU after the first two; then the shortcut is added, then ReLU. The first block of a stage has a 1×1
   convolution with batch norm in its shortcut (`downsample`), with the stride of its conv2.
 - The mean over all positions, then the linear layer `fc`.
 - Batch norm has epsilon 1e-5, divides by the biased variance (Σ (x - mean)² / n), and moves its running
@@ -81,7 +81,7 @@ class ResNet50Options:
 
 
 class _Layer(NamedTuple):
-    """A convolution and the batch norm behind it."""
+    """A convolution and the batch norm after it."""
 
     name: str
     norm: str

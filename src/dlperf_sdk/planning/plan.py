@@ -57,7 +57,7 @@ class Plan:
     deadlines: Mapping[str, float]
     samplers: tuple[str, ...]
     packages: tuple[str, ...]
-    """Packages in the bundle beside the packages of the references above."""
+    """Packages in the bundle, in addition to the packages of the references above."""
     environment: EnvironmentSpec
     required_programs: tuple[str, ...]
     """Programs that every node must have on the workers' PATH."""

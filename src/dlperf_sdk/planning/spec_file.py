@@ -1,7 +1,7 @@
 """Reject settings of a document that would decide which program is run here, or which file is read.
 
-People pass on spec files, campaign files, results and campaign directories, and whoever runs one need not have read
-it. A field or option that names a program, its flags or a file declares so in its metadata
+Users share spec files, campaign files, results and campaign directories, and may run one without having read it. A
+field or option that names a program, its flags or a file declares this in its metadata
 (`dlperf_sdk.spec.fields`): plugins for their options, `RunSpec` for its fields. Such a setting is taken from the
 command line and from Python, and from a document only if `--allow` names it. The checks are made on cases, after
 everything is merged.
@@ -135,14 +135,14 @@ def load_spec(
 def check_allowed(
     cases: Iterable[Mapping[str, Any]], source: str, allow: Collection[str], registry: Registry
 ) -> None:
-    """Check that run specs from a result or a campaign directory do not decide what is executed or read.
+    """Check that each setting that decides what is executed or read has been allowed by the user.
 
-    A data folder is not checked, although it is read: whatever is made from the data stays with this user. A field
-    `lock` lists distributions that would be installed; it needs to be allowed.
+    The settings come from a result or a campaign directory. A data folder is not checked: it is read, but the data
+    made from it stays with this user. The field `lock` lists distributions to install, so it must be allowed.
 
     Args:
         cases: The run specs, as plain values.
-        source: The subject of the message's first sentence, such as a file's name.
+        source: The subject of the error message's first sentence, such as a file's name.
         allow: Names of settings that the user has allowed.
         registry: The plugins that declare the options.
 
@@ -191,7 +191,7 @@ def tunes_only(name: str, tuning_variables: Collection[str]) -> bool:
 
     Args:
         name: The variable.
-        tuning_variables: Variables that the framework's plugin declares, beside the general ones of `TUNING`.
+        tuning_variables: Variables that the framework's plugin declares, in addition to those in `TUNING`.
     """
     return name in tuning_variables or TUNING.fullmatch(name) is not None
 

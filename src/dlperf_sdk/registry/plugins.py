@@ -194,19 +194,19 @@ class Registry:
         return manager.driver
 
     def framework(self, name: str) -> Framework:
-        """Return the framework of that name; raises as `load` does."""
+        """Return the framework with that name; raises as `load` does."""
         return cast("Framework", self.load("frameworks", name))
 
     def model(self, name: str) -> Model:
-        """Return the model of that name; raises as `load` does."""
+        """Return the model with that name; raises as `load` does."""
         return cast("Model", self.load("models", name))
 
     def topology(self, name: str) -> Topology:
-        """Return the launcher of that name; raises as `load` does."""
+        """Return the launcher with that name; raises as `load` does."""
         return cast("Topology", self.load("topologies", name))
 
     def collection(self, name: str) -> Collection:
-        """Return the collection of published figures of that name; raises as `load` does."""
+        """Return the collection of published figures with that name; raises as `load` does."""
         return cast("Collection", self.load("collections", name))
 
     def database(self, scheme: str) -> DatabaseType:
@@ -214,7 +214,7 @@ class Registry:
         return cast("DatabaseType", self.load("databases", scheme))
 
     def importer(self, name: str) -> Importer:
-        """Return the importer of that name; raises as `load` does."""
+        """Return the importer with that name; raises as `load` does."""
         return cast("Importer", self.load("importers", name))
 
     def measurers(self) -> tuple[Measurer, ...]:

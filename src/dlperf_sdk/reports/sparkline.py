@@ -9,7 +9,7 @@ from dlperf_sdk.worker.estimate import median
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _LEAST_SPAN = 0.05
-"""Span from the lowest to the highest block, relative to the largest value: noise of a percent is no mountain range."""
+"""Minimum span from the lowest to the highest block, relative to the largest value, so that noise stays flat."""
 
 
 def sparkline(values: Sequence[float], width: int) -> str:

@@ -123,7 +123,7 @@ def _open(place: str) -> sqlite3.Connection:
             _SqliteTables(index).create()
             index.execute(f"PRAGMA user_version = {VERSION}")
         elif objects != OBJECTS or _version(index) != VERSION:
-            raise sqlite3.DatabaseError("it is no index of this version")
+            raise sqlite3.DatabaseError("it is not an index of this version")
         index.execute("COMMIT")
     except sqlite3.Error:
         index.close()

@@ -251,7 +251,7 @@ def cell(kind: Any, value: Any) -> Value:
 
     Args:
         kind: Type of the column's cells: `str`, `int`, `float` or `bool`.
-        value: The value; None stays None. In a column of texts, a value that is no text, such as a list of what
+        value: The value; None stays None. In a column of texts, a value that is not text, such as a list of what
             ranks reported differently, becomes JSON. An empty text becomes None; control characters are replaced.
     """
     if value is None:

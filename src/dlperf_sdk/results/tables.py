@@ -75,7 +75,7 @@ class Tables(ABC):
 
     @abstractmethod
     def columns(self, table: str) -> dict[str, str]:
-        """Return name and SQL type of each column of a table, in order."""
+        """Return a mapping from the name of each column of a table to its SQL type, in the table's order."""
 
     def create(self) -> None:
         """Create all tables and their indexes. None of them may exist."""
@@ -128,7 +128,13 @@ class Tables(ABC):
         self.insert_rows("verdicts", [column.name for column in TABLES["verdicts"]], verdicts)
 
     def insert_rows(self, table: str, names: Iterable[str], values: Iterable[tuple[Any, ...]]) -> None:
-        """Insert rows into a table, with values for the columns of these names."""
+        """Insert rows into a table.
+
+        Args:
+            table: Name of the table.
+            names: Names of the columns to set.
+            values: The rows, each with one value per column of `names`.
+        """
         quoted = [f'"{name}"' for name in names]
         places = ", ".join([self.PLACE] * len(quoted))
         self._execute_many(

@@ -70,7 +70,7 @@ def deadlines(_: Any, attribute: Any, value: Any) -> None:
 
     Raises:
         UnknownName: there is no such phase.
-        SpecError: the value is no mapping, a key is no name, or a deadline is not above 0 and at most
+        SpecError: the value is not a mapping, a key is not a name, or a deadline is not above 0 and at most
             `MOST_SECONDS`.
     """
     for phase, seconds in _items(attribute, value, NAME, "a phase"):
@@ -109,7 +109,7 @@ def device_files(_: Any, attribute: Any, value: Any) -> None:
     """Validate a text of comma-separated paths below /dev.
 
     Raises:
-        SpecError: the value is no text, or a path is invalid.
+        SpecError: the value is not text, or a path is invalid.
     """
     if not isinstance(value, str) or not _DEVICE_FILES.fullmatch(value):
         raise SpecError(
@@ -122,7 +122,7 @@ def variables(_: Any, attribute: Any, value: Any) -> None:
     """Validate a mapping from environment variables to texts or None.
 
     Raises:
-        SpecError: the value is no mapping, a name is invalid, a value is no text or has a null character, or
+        SpecError: the value is not a mapping, a name is invalid, a value is not text or has a null character, or
             `OMP_NUM_THREADS` is not a whole number from 1.
     """
     for name, content in _items(attribute, value, _VARIABLE, "an environment variable"):
@@ -141,7 +141,7 @@ def options(_: Any, attribute: Any, value: Any) -> None:
     """Validate a mapping from option names to texts, finite numbers, booleans or None.
 
     Raises:
-        SpecError: the value is no mapping, or a name or a value is invalid.
+        SpecError: the value is not a mapping, or a name or a value is invalid.
     """
     for name, content in _items(attribute, value, _OPTION, "an option"):
         if content is None or isinstance(content, str):

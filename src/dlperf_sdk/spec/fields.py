@@ -93,7 +93,7 @@ def check_name(_: Any, attribute: Any, value: Any) -> None:
     """Validate a name that matches the pattern `NAME`.
 
     Raises:
-        SpecError: the value is no text, or does not match.
+        SpecError: the value is not text, or does not match.
     """
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise SpecError(
@@ -136,7 +136,7 @@ def check_boolean(_: Any, attribute: Any, value: Any) -> None:
     """Validate true or false.
 
     Raises:
-        SpecError: the value is no boolean; 0 and 1 are none.
+        SpecError: the value is not a boolean; 0 and 1 are not booleans.
     """
     if not isinstance(value, bool):
         raise SpecError(f"{attribute.name} is {format_value(value)}; it must be true or false.")
@@ -152,7 +152,7 @@ def check_fraction(_: Any, attribute: Any, value: Any) -> None:
     """Validate a number above 0 and at most 1.
 
     Raises:
-        SpecError: the value is no such number.
+        SpecError: the value is not such a number.
     """
     if not is_positive(value, 1):
         raise SpecError(
@@ -165,14 +165,14 @@ def check_text(_: Any, attribute: Any, value: Any) -> None:
     """Validate a text that is not empty and has no null character.
 
     Raises:
-        SpecError: the value is no such text.
+        SpecError: the value is not such a text.
     """
     if not isinstance(value, str) or not value or "\0" in value:
         raise SpecError(f"{attribute.name} is {format_value(value)}; it must be text.")
 
 
 def one_of(*choices: str) -> Validator:
-    """Return a validator of one of these names. The validator raises `UnknownName` for any other value."""
+    """Return a validator that accepts only the names in `choices`, and raises `UnknownName` for any other value."""
 
     @state_bounds(enum=list(choices))
     def check(_: Any, attribute: Any, value: Any) -> None:

@@ -320,7 +320,7 @@ class RunSpec:
         """Return the spec of a JSON document: the inverse of `to_dict`. Missing keys have their defaults.
 
         Raises:
-            UnknownName: a key is no field.
+            UnknownName: a key is not a field.
             DocumentError: the document is not plain JSON data, or breaks the schema `run-spec`.
             SpecError: a field has an impossible value.
         """

@@ -35,7 +35,7 @@ _MOST_NODES = 999_999
 
 
 def launcher_suffix(launcher: str) -> str:
-    """Return a launcher as it stands behind the numbers of a topology: `@slurm`, or empty for this machine."""
+    """Return a launcher as it is written after the numbers of a topology: `@slurm`, or empty for this machine."""
     return "" if launcher == LOCAL else f"@{launcher}"
 
 
@@ -44,7 +44,7 @@ class TopologySpec:
     """Nodes × devices per node, and the launcher that places them; written `2n8d` or `2n8d@slurm`.
 
     Raises:
-        SpecError: a number is not from 1 to 999999, or the launcher is no name.
+        SpecError: a number is not from 1 to 999999, or the launcher is not a name.
     """
 
     nodes: int = attrs.field(validator=whole_number(1, _MOST_NODES))
@@ -95,7 +95,7 @@ class DataSpec:
     """A data source, and its folder if it takes one; written `synthetic` or `images:FOLDER`.
 
     Raises:
-        SpecError: the source is no name, or the folder is an empty text.
+        SpecError: the source is not a name, or the folder is an empty text.
     """
 
     source: str = attrs.field(validator=check_name)

@@ -127,7 +127,7 @@ class ControllerHalf(FrameworkSubject):
                     "make the lock anew",
                 )
             assert list_minor_versions(spec), advice(
-                f"{name} takes Python {spec.python!r}, which is no CPython 3.7 or later.",
+                f"{name} takes Python {spec.python!r}, which is not CPython 3.7 or later.",
                 "no interpreter can be found for it",
                 "write a range such as '>=3.9,<3.13'",
             )

@@ -23,7 +23,7 @@ class Evidence(Training):
     """
 
     def test_deviation_depends_on_weights(self, cell: Cell) -> None:
-        """`deviation` is no finite number if all weights are NaN; a trainer that raises an error for them passes."""
+        """`deviation` is not a finite number if all weights are NaN; a trainer that raises an error for them passes."""
         finite = self._evidence(cell)["finite"]
         assert not finite, advice(
             f"{describe(self.spec_of(cell))}: all weights are NaN, and `deviation` is finite.",

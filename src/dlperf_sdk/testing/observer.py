@@ -1,4 +1,4 @@
-"""Test an observer: its hooks exist, and a run with it is no other than a run without it."""
+"""Test an observer: its hooks exist, and a run with it gives the same result as a run without it."""
 
 from __future__ import annotations
 

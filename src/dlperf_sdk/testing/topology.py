@@ -93,7 +93,7 @@ class TopologyConformance(Conformance):
         )
 
     def test_refusals_are_sentences(self) -> None:
-        """For 999 999 nodes, `unavailable_reason` returns None or a string of more than three words."""
+        """For a case on 999,999 nodes, `unavailable_reason` returns None or a string of more than three words."""
         reason = self.plugin.unavailable_reason(999_999, 8, "cpu")
         assert reason is None or len(reason.split()) > 3, reason
 

@@ -184,7 +184,7 @@ class BaseTrainer(TrainerHooks):
         return max((loader.prefetched for loader in self.loaders), default=0)
 
     def input_counts(self) -> Optional[InputCounts]:
-        """Return the counts of what queues this process's batches, summed; None without queues."""
+        """Return the sums of the counts of this process's queues; None without queues."""
         counts = [loader.counts for loader in self.loaders if loader.counts is not None]
         return InputCounts(*map(sum, zip(*counts))) if counts else None
 

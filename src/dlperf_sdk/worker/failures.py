@@ -62,8 +62,8 @@ def explain_worker_failure(
 
     1. The agent detected a failure: that failure.
     2. The record has a failure: that failure.
-    3. SIGKILL ended the trainer and the kernel killed for lack of memory; or the trainer ended with a signal or an
-       exit code other than 0, its memory is limited, and `log` reports a lack of memory: `out-of-memory`.
+    3. SIGKILL ended the trainer and the kernel killed a process because memory ran out; or the trainer ended with a
+       signal or an exit code other than 0, its memory is limited, and `log` reports a lack of memory: `out-of-memory`.
     4. A signal ended the trainer, or its exit code is not 0: `crashed`, even if the record reports success.
     5. The record is missing or reports no success: `invalid-record`.
 
@@ -75,7 +75,7 @@ def explain_worker_failure(
         record: The trainer's record; None if it left none that can be read.
         why_no_record: If `record` is None, the reason: a phrase that continues a sentence about the trainer.
         detected: The failure that the agent detected; None if it detected none.
-        kernel_killed: True if the kernel has killed a process for lack of memory during the attempt.
+        kernel_killed: True if the kernel has killed a process because memory ran out during the attempt.
         limit: Bytes that each trainer may allocate; None without a limit.
         log: The end of the trainer's log; only read if `limit` or `ulimit -v` limits its memory.
     """
@@ -139,7 +139,7 @@ def explain_service_failure(name: str, exit: Dict[str, Any], kernel_killed: bool
     Args:
         name: The service's name in messages.
         exit: How the service ended, as `WorkerProcess.exit` returns it.
-        kernel_killed: True if the kernel has killed a process for lack of memory during the attempt.
+        kernel_killed: True if the kernel has killed a process because memory ran out during the attempt.
     """
     if not exit["signal"] and not exit["code"]:
         return None

@@ -13,7 +13,7 @@ class Step(NamedTuple):
     """Return value of `Trainer.step`. The device may still be computing the step when it is returned."""
 
     loss: Any
-    """A handle for `Trainer.read_loss`. It stays valid until the loss is read, whatever later steps overwrite."""
+    """A handle for `Trainer.read_loss`. It stays valid until the loss is read: later steps must not overwrite it."""
     samples: int
     """Number of samples that this process's replicas took in this step."""
     labels: Any = None
@@ -22,12 +22,12 @@ class Step(NamedTuple):
 
 
 class InputCounts(NamedTuple):
-    """Counts of what the threads or sender processes that queue a process's batches have done so far."""
+    """Counts of the batches that threads or sender processes have queued for a process so far."""
 
     batches: int
     """Number of batches that were put into the queues; each is the batch of one replica."""
     seconds: float
-    """Seconds in which these batches were made, without the waits for room in a queue."""
+    """Seconds that it took to make these batches, without the waits for room in a queue."""
     depth: int
     """Number of batches in a queue after one was put in, summed over all batches."""
 
@@ -333,12 +333,12 @@ class Trainer:
         return 0
 
     def input_counts(self) -> Optional[InputCounts]:
-        """Return what the threads and senders that queue the batches of this process have done so far.
+        """Return the counts of the queues that feed this process, up to now.
 
         Called between steps, never inside the window.
 
         Returns:
-            The sums over all of them; None, the default, if there are none.
+            The sums over all threads and sender processes that queue batches; None, the default, if there are none.
         """
         return None
 

@@ -86,7 +86,7 @@ def decode(path: str) -> Any:
     """Return the JPEG at a path as a Pillow image: RGB, at full size.
 
     Raises:
-        OSError: The file cannot be read or is no JPEG. Pillow raises further types for a damaged file.
+        OSError: The file cannot be read or is not a JPEG. Pillow raises further types for a damaged file.
     """
     from PIL import Image
 

@@ -15,7 +15,7 @@ def _prctl(option: int, value: int) -> None:
     try:
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
     except (OSError, AttributeError):
-        pass  # not Linux: the lifeline on standard input still tells a worker that its agent has gone
+        pass  # not Linux: the lifeline on standard input still tells a worker that its agent is gone
 
 
 def die_with(parent: int) -> None:

@@ -12,7 +12,7 @@ from dlperf_sdk.worker.request import Request, resolve
 
 
 def _wait_for_go() -> None:
-    """Block until the agent says that every worker is ready; the end of the pipe means that the agent has gone."""
+    """Block until the agent says that every worker is ready; the end of the pipe means that the agent is gone."""
     if not os.read(0, 1):
         os._exit(1)
 

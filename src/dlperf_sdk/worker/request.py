@@ -109,7 +109,7 @@ class Request(NamedTuple):
     memory_limit: MemoryLimit = None
     """Bytes of host memory that each worker process may allocate; null for no limit."""
     required_programs: ProgramNames = ()
-    """Programs that must be on the workers' PATH on every node, beside the environment."""
+    """Programs that must be on the workers' PATH on every node, in addition to the environment."""
     first_attempt: AttemptNumber = 1
     """Number of the first repeat of this launch: a case may be measured in several."""
     batch_sender: Optional[ModuleAttribute] = None
@@ -152,7 +152,7 @@ class Request(NamedTuple):
             plain: The document of the schema `worker-request`. Every key must be present, also those with a default.
 
         Raises:
-            ValueError: The document is no object, has another major version, or has unknown or missing keys.
+            ValueError: The document is not an object, has another major version, or has unknown or missing keys.
         """
         if not isinstance(plain, dict):
             raise ValueError("the request is no JSON object")
@@ -169,7 +169,7 @@ class Request(NamedTuple):
         """Return the request of a document's text.
 
         Raises:
-            ValueError: The text is no JSON or is nested too deeply, or `from_dict` rejects the document.
+            ValueError: The text is not JSON or is nested too deeply, or `from_dict` rejects the document.
         """
         try:
             return cls.from_dict(json.loads(text))

@@ -19,7 +19,7 @@ INHERITED = (
     "XDG_CACHE_HOME",  # caches of compiled kernels
     "LD_LIBRARY_PATH",  # drivers and MPI where a site keeps them; module systems set it
 )
-"""Variables that a worker inherits, beside those that begin with one of `INHERITED_PREFIXES`.
+"""Variables that a worker inherits, in addition to those that begin with one of `INHERITED_PREFIXES`.
 
 Left out on purpose are all variables of a proxy, a package index or a certificate store (a worker does not need the
 network), `PYTHON*`, `LD_PRELOAD`, thread and device settings (the agent sets those), and credentials of any kind.

@@ -132,7 +132,7 @@ def unpack(document: bytes, source: str) -> Result:
     """Return the result of compressed JSON, which anybody with access to the database may have written.
 
     Raises:
-        DocumentError: it is no valid result, or too large.
+        DocumentError: it is not a valid result, or too large.
     """
     try:
         decompressor = zlib.decompressobj()

@@ -69,7 +69,7 @@ class Grid:
 
 
 def half_up(number: float, decimals: int) -> str:
-    """Return the text of a number ≥ 0 with so many decimals, a half rounded up.
+    """Return a number ≥ 0 as text, rounded half up to the given number of decimals.
 
     A number whose binary form is slightly below a half is rounded up as well.
     """

@@ -13,7 +13,7 @@ def protocol_deviations(figures: Figures, protocol: Protocol | None) -> tuple[Di
     """Return a disagreement for each document and each deviating value of the protocol; empty if no figure deviates.
 
     The values are the window (warm-up and measured steps) and the number of repeats. Each disagreement counts the
-    figures. A value that a document does not state is no deviation.
+    figures. A value that a document does not state is not a deviation.
 
     Args:
         figures: The figures.

@@ -16,9 +16,14 @@ INFO_LABELS = ("id", "status", "sdk_version")
 
 
 def write(run: TrackedRun, directory: Path) -> str:
-    """Write the file of a run's case, and return its path. A reader sees the old file or the whole new one.
+    """Write the metrics of a run into the text file of its case, and return the file's path.
 
-    All gauges have the label `case`, and help texts that are the same in all files, as node_exporter requires.
+    The file is replaced atomically. Every gauge has the label `case`. A gauge has the same help text in all files, as
+    node_exporter requires.
+
+    Args:
+        run: The run.
+        directory: The directory of the text files; it is created if needed.
     """
     client = import_library("prometheus_client")
     registry = client.CollectorRegistry()
@@ -53,6 +58,6 @@ def write(run: TrackedRun, directory: Path) -> str:
 
 
 def file_name(case: str) -> str:
-    """Return the name of a case's file: its words, and a hash that makes it unique."""
+    """Return the name of a case's file: the words of the case, and a hash that makes the name unique."""
     words = re.sub(r"[^0-9A-Za-z.=]+", "-", case)[:100].strip("-.")
     return f"dlperf-{words}-{hashlib.sha256(case.encode()).hexdigest()[:8]}.prom"

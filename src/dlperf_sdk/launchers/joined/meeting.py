@@ -1,7 +1,7 @@
 """How the processes of a job find each other: the job's secret, and the address of rank 0.
 
 Both are in a file that only its user can read, in a folder that all nodes share. Without such a folder, the user gives
-the secret in a variable, and the job tells the address.
+the secret in a variable, and the job's variables give the address.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ class Meeting:
 
 
 def meeting_file(folder: str, seat: Seat, environ: Mapping[str, str]) -> Path:
-    """Return the path of the job's file in a folder; it is the same for all processes of one job.
+    """Return the path of the file through which the processes of a job find each other.
+
+    All processes of a job get the same path. The file need not exist.
 
     Args:
-        folder: The folder; empty for the working directory.
+        folder: The folder of the file; empty for the working directory.
         seat: The process's seat.
-        environ: The variables of the process, which tell jobs apart.
+        environ: The variables of the process, which identify the job.
     """
     identity = [seat.kind.name, *(environ.get(name, "") for name in seat.kind.identity)]
     name = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:16]
@@ -69,7 +71,7 @@ def given_secret(environ: Mapping[str, str]) -> str | None:
 
 
 def open_meeting(path: Path, address: str, environ: Mapping[str, str]) -> Meeting:
-    """Return the meeting of a job whose rank 0 this process is; write its file, unless the user gave the secret.
+    """Create the meeting of a job in the process of rank 0. Write its file, unless the user gave the secret.
 
     Args:
         path: The job's file, as `meeting_file` returns it.
@@ -104,15 +106,15 @@ def close_meeting(path: Path, meeting: Meeting) -> None:
 
 
 def find_meeting(path: Path, address: str, environ: Mapping[str, str]) -> Meeting:
-    """Return the meeting of a job whose rank 0 is another process.
+    """Return the meeting of a job, in a process other than rank 0.
 
     Args:
         path: The job's file, as `meeting_file` returns it.
-        address: Rank 0's address, if the user or the job tells it; used if the secret is in the variable.
+        address: Rank 0's address, if the user or the job gives it; used if the secret is in the variable.
         environ: The variables of the process.
 
     Raises:
-        ValueError: The file is not there yet, or is not to be trusted; the message is a phrase.
+        ValueError: The file does not exist yet, or cannot be trusted; the message is a phrase.
         UsageError: The given secret is too short, or there is no address.
     """
     secret = given_secret(environ)
@@ -146,7 +148,7 @@ def _read(path: Path) -> Meeting:
 
 
 def address_of_controller(seat: Seat, option: str, environ: Mapping[str, str]) -> str:
-    """Return the name or address of rank 0's node as the user or the job tells it; empty if neither does.
+    """Return the name or address of rank 0's node, from the user or the job; empty if neither gives it.
 
     Args:
         seat: The seat of this process.
@@ -161,10 +163,10 @@ def address_of_controller(seat: Seat, option: str, environ: Mapping[str, str]) -
 
 
 def listening_address(seat: Seat, option: str, environ: Mapping[str, str]) -> str:
-    """Return the address of this node, that of rank 0, on which the other nodes reach it.
+    """Return the address at which the other nodes reach this node, the node of rank 0.
 
-    A node's own name often stands for its loopback address, which is of no use to the others. In that case it is
-    the first address of this node that is none. An address in digits is taken as it is.
+    A node's own name often stands for its loopback address, which other nodes cannot use. In that case, return the
+    first address of this node that is not a loopback address. An address in digits is returned unchanged.
 
     Args:
         seat: The seat of this process.

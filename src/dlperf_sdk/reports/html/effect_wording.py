@@ -17,7 +17,10 @@ _SHOWN = ("precision", "batch_size", "clip_norm", "hardware", "topology", "data"
 
 
 def name_effects(estimates: Sequence[Effect]) -> list[str]:
-    """Return a name for each effect: its levels, its models if there are several, and other factors that changed."""
+    """Return a name for each effect: its two levels, its models, and the confounded facts.
+
+    The models are left out if the effect has all models that occur in the list.
+    """
     bare = [" ÷ ".join(_level_names(estimate)) for estimate in estimates]
     models = {pair.a.facts.get("model") for estimate in estimates for pair in estimate.pairs}
     names = []
@@ -43,13 +46,13 @@ def _level_names(estimate: Effect) -> tuple[str, str]:
 
 
 def _models(estimate: Effect) -> str:
-    """Return the models of the pairs, of which effects of other units have none; of many models the unit."""
+    """Return the names of the models of the pairs; for more than `_MOST_MODELS`, return the unit of the cases."""
     models = dict.fromkeys(str(pair.a.facts.get("model")) for pair in estimate.pairs)
     return ", ".join(models) if len(models) <= _MOST_MODELS else estimate.pairs[0].a.unit
 
 
 def describe_ratio(estimate: Effect) -> str:
-    """Return the median ratio and, of several pairs, the lowest and the highest."""
+    """Return the median ratio and, if there are several pairs, the lowest and the highest ratio."""
     ratios = [pair.ratio for pair in estimate.pairs]
     extent = f"; pairs {min(ratios):.2f}× to {max(ratios):.2f}×" if len(ratios) > 1 else ""
     return f"{estimate.median:.2f}×{extent}"

@@ -16,7 +16,7 @@ PROOF_TIMEOUT = 10.0
 _PROOF_TIMEOUT_HERE = 1.0
 """The same for a peer that gets no thread of its own."""
 _SPARE_DESCRIPTORS = 256
-"""Descriptors that agent 0 needs beside one per node: unproven peers, its own workers, logs and samplers."""
+"""Descriptors that agent 0 needs in addition to one per node: unproven peers, its own workers, logs and samplers."""
 _RETRY = 0.02
 """Seconds before accepting again when the system had no descriptor or thread left."""
 

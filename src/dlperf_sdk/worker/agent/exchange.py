@@ -39,13 +39,13 @@ class Channel:
     def put_line(self, line: bytes) -> None:
         """Enqueue an encoded message after those before it; return at once.
 
-        Nothing is sent if the other side has gone.
+        Nothing is sent if the other side is gone.
         """
         self.waiting.append(memoryview(line))
         self._exchange.request_sending(self)
 
     def is_idle(self) -> bool:
-        """Return True if no message waits to be sent, or the other side has gone."""
+        """Return True if no message waits to be sent, or the other side is gone."""
         return not self.waiting or not self.is_open
 
 
@@ -117,7 +117,7 @@ class Exchange(threading.Thread):
             self._watch(self._sending.popleft(), selectors.EVENT_READ | selectors.EVENT_WRITE)
 
     def _read(self, channel: Channel) -> None:
-        """Pass on the lines that have arrived; close the channel behind the last, or at one that is no message."""
+        """Pass on the messages that have arrived. Close the channel at its end, or at a line that is not a message."""
         try:
             data = channel.link.socket.recv(_CHUNK)
         except BlockingIOError:

@@ -132,7 +132,7 @@ def _open_stream() -> Callable[[Dict[str, Any]], None]:
             while data:
                 data = data[os.write(stream, data) :]
         except OSError:
-            pass  # the controller has gone; the tether ends this process
+            pass  # the controller is gone; the tether ends this process
 
     return emit
 

@@ -39,7 +39,7 @@ class Link:
         """Send a message, and wait until the system has taken it.
 
         Returns:
-            False if the other side has gone.
+            False if the other side is gone.
 
         Raises:
             ValueError: The message contains a number that is not finite.
@@ -47,7 +47,7 @@ class Link:
         return self.send_line(encode(message))
 
     def send_line(self, line: bytes) -> bool:
-        """Send an encoded message, and wait until the system has taken it. Return False if the other side has gone."""
+        """Send an encoded message, and wait until the system has taken it. Return False if the other side is gone."""
         try:
             with self._lock:
                 self.socket.sendall(line)
@@ -85,7 +85,7 @@ def encode(message: Dict[str, Any]) -> bytes:
 
 
 def parse(line: bytes) -> Optional[Dict[str, Any]]:
-    """Return the message on a line; None if the line has no line feed, or is no JSON object."""
+    """Return the message on a line; None if the line has no line feed, or is not a JSON object."""
     try:
         message = json.loads(line.decode()) if line.endswith(b"\n") else None
     except (ValueError, RecursionError):
@@ -148,7 +148,7 @@ def connect(address: Any, secret: str, timeout: float) -> Link:
     if not _is_equal(proof, _proof(secret, "coordinator", challenge, answer, port)):
         link.close()
         raise ConnectionRefusedError(
-            "who listens on %s:%s is no coordinator of this run" % tuple(address[:2])
+            "the process that listens on %s:%s is not the coordinator of this run" % tuple(address[:2])
         )
     _keep(connection)
     return link

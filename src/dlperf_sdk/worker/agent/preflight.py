@@ -43,7 +43,7 @@ def check_node(
     Args:
         command: The command of the workers' interpreter.
         scratch: The directory for this node's temporary files.
-        programs: The programs that the case needs beside the environment.
+        programs: The programs that the case needs in addition to the environment.
         path: The workers' PATH; None for the default.
 
     Returns:

@@ -128,7 +128,7 @@ def _end(agents: List["subprocess.Popen[bytes]"]) -> None:
 
 
 def _report_event(line: bytes) -> Optional[Dict[str, Any]]:
-    """Print the events that users wait for; return the last one of a run. A line that is no event is left out."""
+    """Print the events that users wait for; return the last one of a run. A line that is not an event is left out."""
     try:
         event: Dict[str, Any] = json.loads(line.decode())
         if event["event"] == "parity-ended":

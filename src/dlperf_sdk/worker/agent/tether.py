@@ -18,7 +18,7 @@ _PART = 1 << 16
 
 
 def feed(pipes: Sequence[IO[bytes]], bundle: IO[bytes], stopped: threading.Event) -> None:
-    """Write the bundle and then heartbeats to agents, until `stopped` is set or all agents have gone.
+    """Write the bundle and then heartbeats to agents, until `stopped` is set or all agents are gone.
 
     Close the pipes and the bundle's file at the end. One call serves all nodes in one thread. A node that reads
     slowly does not delay the others.
@@ -63,7 +63,7 @@ def _feed(pipes: List[int], bundle: int, stopped: threading.Event) -> None:
 
 
 def _write(pipe: int, part: bytes) -> Optional[int]:
-    """Write what a pipe takes now, and return its length; None if its reader has gone."""
+    """Write what a pipe takes now, and return its length; None if its reader is gone."""
     try:
         return os.write(pipe, part)
     except BlockingIOError:

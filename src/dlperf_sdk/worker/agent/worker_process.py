@@ -77,7 +77,7 @@ class WorkerProcess:
         self.changed = time.monotonic()
 
     def release(self) -> None:
-        """Allow the worker to begin its window. A worker that has ended already is no error."""
+        """Allow the worker to begin its window. A worker that has ended already is not an error."""
         self._window_check.release(time.monotonic())
         try:
             self._stdin.write(b"g")

@@ -99,7 +99,7 @@ class JaxTrainer(ReplicaState):
         return state, loss[None]
 
     def _accumulate(self, weights, statistics, batch, key, scale):
-        """Return the mean of the micro-batches' losses and gradients, and the statistics behind the last one."""
+        """Return the mean of the micro-batches' losses and gradients, and the statistics after the last one."""
         count = self.request.accumulation
 
         def add(carried, piece):

@@ -96,7 +96,7 @@ class ResNet50Trainer(MegEngineTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network for the model's options, of which it needs `num_classes`."""
+        """Return the network for the model's options `num_classes`."""
         return ResNet50(options["num_classes"])
 
     def outputs(self, network, batch):

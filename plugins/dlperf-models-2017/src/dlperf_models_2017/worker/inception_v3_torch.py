@@ -118,7 +118,7 @@ class InceptionV3Trainer(TorchTrainer):
     """The trainer of Inception v3: images to classes, with the cross entropy of both heads as its loss."""
 
     def build(self, options):
-        """Return the network for the model's options, of which it needs `num_classes` and `auxiliary`."""
+        """Return the network for the model's options `num_classes` and `auxiliary`."""
         return InceptionV3(options["num_classes"], options["auxiliary"])
 
     def outputs(self, network, batch):

@@ -49,7 +49,7 @@ class Format:
             global_batch: Samples of all devices in an iteration, which converts steps or milliseconds to a rate.
 
         Raises:
-            ValueError: the stamp is no date, or the step took 0 milliseconds.
+            ValueError: the stamp is not a date, or the step took 0 milliseconds.
         """
         match = self.line.match(text) if self.holds in text else None
         if match is None:
