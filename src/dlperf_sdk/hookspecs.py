@@ -142,7 +142,7 @@ _HOOKS = tuple(name for name in vars(Hooks) if name.startswith("dlperf_"))
 def listeners(observers: Iterable[Any] = ()) -> dict[str, pluggy.PluginManager]:
     """Return a plugin manager for each given and each installed observer, under the observer's name in messages.
 
-    Each observer has a manager of its own: pluggy hashes and compares the objects of one manager, and an observer
+    Each observer has its own manager: pluggy hashes and compares the objects of one manager, and an observer
     may be any object. An installed observer that cannot be used is left out, and a `RuntimeWarning` names it.
 
     Raises:

@@ -33,7 +33,7 @@ class Span:
 class Attribution:
     """The time of one case's step, divided into what the step waits for.
 
-    Each run is an experiment of its own, so the three parts add up to the step only within their intervals. A part is
+    Each run is a separate experiment, so the three parts add up to the step only within their intervals. A part is
     None if a run is missing that it needs. A difference is not clipped: a small negative one is noise.
     """
 

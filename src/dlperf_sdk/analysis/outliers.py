@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dlperf_sdk.results.student_t import quantile
 
 MIN_VALUES = 3
-"""Fewest values among which an outlier can be found."""
+"""Minimum number of values among which an outlier can be found."""
 _MOST_OUTLIERS = 50
 
 

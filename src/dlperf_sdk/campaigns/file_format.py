@@ -128,7 +128,7 @@ class Order:
     seed: Seed = setting("seed")
     """Seed of the order inside a round."""
     interleave: bool = setting("interleave")
-    """One repeat of every case before the next repeat of any, each round in an order of its own; false: case after
+    """One repeat of every case before the next repeat of any, each round in its own order; false: case after
     case."""
 
 

@@ -1,6 +1,6 @@
 """Measurement of one case on each node of a fleet, several nodes at a time.
 
-Each node has a controller of its own, the process `fleet_node`: an ordinary run, whose result is in the store. So a
+Each node has its own controller, the process `fleet_node`: an ordinary run, whose result is in the store. So a
 node that fails, or a controller that is killed, ends no other node's run.
 """
 

@@ -22,7 +22,7 @@ from dlperf_sdk.progress.state import Advance, Course, course_of
 from dlperf_sdk.reports.numbers import duration, format_count, quantity
 
 NARROW = 80
-"""Width in columns below which the progress bar has a line of its own."""
+"""Width in columns below which the progress bar has its own line."""
 
 
 class CampaignLines:

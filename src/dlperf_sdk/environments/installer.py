@@ -59,7 +59,7 @@ def uv_binary() -> str:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End uv and its child processes: building a source distribution runs a Python of its own."""
+    """End uv and its child processes: building a source distribution runs its own Python."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):

@@ -49,7 +49,7 @@ class _Search:
             return None
         if first:
             versions.append(str(interpreter.version))
-        # Hardly any framework has wheels for free-threaded builds, which have an ABI of their own, or for
+        # Hardly any framework has wheels for free-threaded builds, which have their own ABI, or for
         # versions that are not released yet.
         usable = interpreter.implementation == "cpython" and not interpreter.free_threaded
         accepted = self.specifier.contains(interpreter.version, prereleases=False)

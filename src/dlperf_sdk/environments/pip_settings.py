@@ -28,9 +28,9 @@ _SECTIONS = ("global", "install")
 """Sections of a pip.conf that count for an installation; the later one wins."""
 
 _MOST_LINES = 2000
-"""Most lines of a configuration file: `configparser` takes time that is quadratic in the malformed ones."""
+"""Maximum number of lines of a configuration file: the time of `configparser` is quadratic in malformed lines."""
 _SHORTEST = 4
-"""Fewest characters of a secret that is masked outside of URLs: a shorter one would mask parts of ordinary words."""
+"""Minimum number of characters of a secret that is masked outside of URLs. A shorter one could occur inside words."""
 
 
 @frozen

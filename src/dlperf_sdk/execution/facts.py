@@ -84,7 +84,7 @@ def facts_of(
 
 
 _NO_FACTS = ("options", "labels")
-"""Fields without a fact of their own: each option is one, and labels describe the run, not the case."""
+"""Fields without their own fact: each option is one, and labels describe the run, not the case."""
 _CONFIRMED_BY_WORKERS = frozenset({"precision", "compiler", "layout"})
 """Fields that only a worker's record confirms: without one, `observed` stays None."""
 

@@ -1,4 +1,4 @@
-"""Take a profiler's trace of a case: an extra attempt in processes of its own, which is part of no metric."""
+"""Take a profiler's trace of a case: an extra attempt in separate processes, which is part of no metric."""
 
 from __future__ import annotations
 

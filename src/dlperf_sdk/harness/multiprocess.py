@@ -1,4 +1,4 @@
-"""The replicas of a case in processes of their own on this machine, for tests of worker halves.
+"""The replicas of a case in separate processes on this machine, for tests of worker halves.
 
 The file of such a test is also the program of its processes. `run_ranks` starts it once per rank, and it ends with
 

@@ -60,7 +60,7 @@ def contents(request: Request, packages: Iterable[str] = ()) -> dict[str, bytes]
 
     Args:
         request: The request.
-        packages: Top-level packages to include beside those that the request refers to.
+        packages: Top-level packages to include in addition to those that the request refers to.
 
     Raises:
         PluginError: A package is not installed as Python files.
@@ -112,7 +112,7 @@ def build(
     Args:
         request: The request.
         path: The file, which is replaced if it exists.
-        packages: Top-level packages to include beside those that the request refers to.
+        packages: Top-level packages to include in addition to those that the request refers to.
         case: Facts of the case (`launch.bundle_metadata`), from which `replay` makes a result of the stream; None to
             leave them out.
         parity: The request of a parity run that comes first, on the same agents; None without one.

@@ -12,7 +12,7 @@ STEPPED = ("warmup", "measure")
 AT_ONCE = 0.1
 """Seconds within which two reports count as delayed ones that arrived together."""
 SURE = 0.5
-"""Fewest seconds between two reports from which a pace is computed."""
+"""Minimum seconds between two reports from which a pace is computed."""
 
 TITLES = {
     "start": "starting the workers",

@@ -10,7 +10,7 @@ from dlperf_sdk.reports.numbers import common_scale
 from dlperf_sdk.reports.series import format_stated
 
 _OWN_ROWS = ("precision", "hardware")
-"""Facts whose cases have a row of their own in a report."""
+"""Facts whose cases have their own row in a report."""
 _MAX_EXCLUDED = 6
 
 
@@ -38,7 +38,7 @@ def format_excluded(ranking: Ranking, shown_elsewhere: Collection[Case] = ()) ->
 def format_faster(ranking: Ranking) -> str:
     """Return the cases that are faster than the first of a ranking, and the reasons why they are not comparable.
 
-    Cases of another precision or hardware, which have a row of their own, are left out. Empty without any.
+    Cases of another precision or hardware, which have their own row, are left out. Empty without any.
     """
     first = ranking.entries[0].throughput
     groups = []
@@ -56,7 +56,7 @@ def format_faster(ranking: Ranking) -> str:
 
 def _format_group(ranking: Ranking, group: Excluded) -> str:
     scale = common_scale([case.throughput for case in group.cases], "")
-    # Cases of another precision or hardware have a row of their own, so only the fastest is named.
+    # Cases of another precision or hardware have their own row, so only the fastest is named.
     selected = group.cases[:1] if _has_own_row(name for name, _ in group.differences) else group.cases
     named = ", ".join(
         f"{case.facts.get(ranking.factor)} {scale.format_alone(case.throughput)}" for case in selected

@@ -18,7 +18,7 @@ LEDE = (
     f"{RULE}"
 )
 _NAMED = ("topology", "model", "batch_size", "precision")
-"""Facts with a column of their own. Other facts are named if rankings differ in them."""
+"""Facts with their own column. Other facts are named if rankings differ in them."""
 
 
 def fastest_table(rankings: Sequence[Ranking]) -> Table:

@@ -121,7 +121,7 @@ _WRITERS: dict[type[Any], Callable[[Any], dict[str, Any]]] = {
     RunSpec: RunSpec.to_dict,
     Record: record_to_dict,
 }
-"""Documents inside documents, which have a version of their own."""
+"""Documents inside documents, which have their own version."""
 
 
 def _refuse_stored(number: int) -> Repeat:

@@ -30,7 +30,7 @@ class Check:
     passes_if: str
     """Condition for a pass, as a clause."""
     judge: Judgement | None
-    """Function that returns the verdict; None for `parity`, whose evidence is a run of its own."""
+    """Function that returns the verdict; None for `parity`, whose evidence is a separate run."""
 
 
 VERDICTS = Table(

@@ -35,8 +35,8 @@ class DataSource:
     """`module:function` of the service that sends one replica's batches to its trainer (`Process.feeds`); None if the
     trainers make or read their batches themselves."""
     requirements: tuple[str, ...] = ()
-    """Packages that the workers need beside the framework's own, as requirement specifiers; only the environments of
-    cases with this source have them."""
+    """Packages that the workers need in addition to the framework's own, as requirement specifiers. Only the
+    environments of cases with this source have them."""
 
     @property
     def takes_folder(self) -> bool:

@@ -1,4 +1,4 @@
-"""Values of a spec's fields with a textual form of their own: a topology and a data source."""
+"""Values of a spec's fields with their own textual form: a topology and a data source."""
 
 from __future__ import annotations
 

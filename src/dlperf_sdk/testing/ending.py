@@ -87,7 +87,7 @@ class Ending(Training):
     def test_no_files_or_processes_are_left(self) -> None:
         """A valid run of two replicas leaves no process, no file in TMPDIR, and no shared memory behind.
 
-        The strategy is one that keeps replicas equal, or else `independent`. Data sources have a test of their own,
+        The strategy is one that keeps replicas equal, or else `independent`. Data sources have their own test,
         `test_trains_from_data_source`.
         """
         supported = sorted(self.plugin.capabilities.strategies)

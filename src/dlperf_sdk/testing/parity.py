@@ -35,9 +35,9 @@ class Following(FrameworkSubject):
     def test_follows_other_references(self, model: str) -> None:
         """One replica in fp32 passes parity with each further case of the model's reference.
 
-        These cases cover what the case of ordinary runs does not, such as first gradients behind a gamma of zero. The
-        full-size case is not run here, but by `dlperf verify --case full`. The workers have as many threads as in
-        ordinary runs. Skipped if the reference has no further case.
+        These cases cover what the case of ordinary runs does not, such as first gradients of layers before a gamma of
+        zero. The full-size case is not run here, but by `dlperf verify --case full`. The workers have as many threads
+        as in ordinary runs. Skipped if the reference has no further case.
         """
         references = self.registry.model(model).references
         cases = (

@@ -38,7 +38,7 @@ class TopologyConformance(Conformance):
     """
 
     topology: ClassVar[str]
-    """The name of the launcher in the group `dlperf_sdk.topologies`, as users type it behind the `@`."""
+    """The name of the launcher in the group `dlperf_sdk.topologies`, as users type it after the `@`."""
     framework: ClassVar[str]
     """The framework of the case."""
     model: ClassVar[str]

@@ -52,7 +52,7 @@ _SIGNS = 2.0 * numpy.unpackbits(numpy.arange(256, dtype=numpy.uint8)[:, None], a
 def batch_of(request: "Request", replica: int) -> Dict[str, numpy.ndarray]:
     """Return the canonical batch of one replica: input name → C-contiguous (batch size, …) array.
 
-    Every replica has a shard of its own, so that replicas which are not synchronized get different weights. In the
+    Every replica has its own shard, so that replicas which are not synchronized get different weights. In the
     parity program, replica r has shard r mod `PARITY_SHARDS`: with two shards, one reference trajectory is valid for
     every even number of replicas.
 

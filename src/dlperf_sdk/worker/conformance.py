@@ -1,7 +1,7 @@
 """The programs of the conformance suite: questions to a worker that its record does not answer.
 
 `check` answers everything from one start: it measures first, in the untouched process, as the program `measure`
-does. The suite's questions and the parity run follow, each with a trainer of its own; their answers are among the
+does. The suite's questions and the parity run follow, each with its own trainer; their answers are among the
 record's facts. `answer` answers the questions alone; `exhaust` takes steps for which there is not enough memory.
 """
 
@@ -38,7 +38,7 @@ EXTRA_STEPS = 4
 NO_SETTING = "conformance"
 """A name of a precision, a compiler, a layout, a strategy and a data source that no plugin has."""
 TRIES = 3
-"""Most measurements of a time, since the machine may be busy meanwhile; the best one counts."""
+"""Maximum number of measurements of a time, since the machine may be busy meanwhile; the best one counts."""
 
 
 def check(task: Task) -> Dict[str, Any]:
@@ -118,7 +118,7 @@ def _answers(task: Task) -> Dict[str, Any]:
 def _ask(
     runtime: Runtime, trainer: Trainer, request: Request, cluster: Cluster, answers: Dict[str, Any]
 ) -> None:
-    """Go through a worker's life, and note each answer as soon as it is there."""
+    """Go through a worker's life, and note each answer as soon as it is known."""
     answers["asked"] = "is_out_of_memory"
     answers["clock"] = runtime.clock
     answers["out_of_memory"] = {

@@ -9,7 +9,7 @@ from typing import Any, Mapping
 Times = Mapping[str, Any]
 
 LEFT = 1.0
-"""Fewest steps, in time, that the device must have left when `step` returns, if steps are asynchronous."""
+"""Minimum work, in times of a step, that the device must have left when `step` returns, if steps are asynchronous."""
 DONE = 0.4
 """Largest fraction of a step's time that the device may still need when `step` has returned, if the clock is
 'blocking'. A step that waits only for its loss leaves the backward pass and the update, two thirds of its time."""

@@ -50,7 +50,7 @@ class Runtime:
     clock is enough (eager on a CPU, and nowhere else). `step` itself waits for nothing here either: `synchronize`
     waits for the rest.
     "event": `mark` records an event on the device, and `elapsed` reads the events after the window.
-    "lagged": after step i is enqueued, `wait` blocks until step i - 1 has finished; step i goes on meanwhile.
+    "lagged": after step i is enqueued, `wait` blocks until step i - 1 has finished; step i continues meanwhile.
     """
 
     strategies: Mapping[str, ProcessFunction] = {"independent": one_per_device}
@@ -143,7 +143,7 @@ class Runtime:
     def trace(self, path: str) -> ContextManager[None]:
         """Return a context in which the framework's own profiler records; it writes the file `path` on leaving.
 
-        The file is in Chrome's trace format (JSON), which Perfetto opens. Called in a process of its own, never in
+        The file is in Chrome's trace format (JSON), which Perfetto opens. Called in a separate process, never in
         one that is measured.
 
         Raises:

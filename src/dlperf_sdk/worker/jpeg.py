@@ -3,7 +3,7 @@
 Per image: decode at full size (JPEG's scaled decoding would be cheaper, and would give other pixels), convert to RGB
 (grayscale and CMYK as well), crop at random (`dlperf_sdk.worker.crop`), resize bilinearly with antialiasing, mirror
 half of the time, normalize. EXIF orientation is ignored, as is usual for ImageNet. Pillow decodes, as in torchvision
-and in Paddle's and OneFlow's own recipes; a framework with a decoder of its own overrides `read`.
+and in Paddle's and OneFlow's own recipes; a framework with its own decoder overrides `read`.
 """
 
 import os

@@ -1,6 +1,6 @@
 """The parity program: a few steps on the canonical batch, and evidence of them to compare with a reference.
 
-It runs in place of the measuring loop, in processes of its own, with the same trainer that is measured. Its result
+It runs in place of the measuring loop, in separate processes, with the same trainer that is measured. Its result
 is small, whatever the model: losses, and fingerprints (`canonical.fingerprint`) of each parameter's first update and
 of each running mean after it.
 """
@@ -15,7 +15,7 @@ from dlperf_sdk.worker.progress import Progress
 from dlperf_sdk.worker.request import Request
 
 MOST_SKIPPED = 20
-"""Most steps that a loss scaler may skip: by then it has come down by 2^-20."""
+"""Maximum number of steps that a loss scaler may skip: by then it has come down by 2^-20."""
 
 
 def follow(

@@ -56,7 +56,7 @@ def _take_with(trainer: Trainer) -> Any:
 class Communication(Part):
     """The exchange of gradients between the replicas, which are not computed.
 
-    Each replica fills its buffers with a value of its own: at first, right before the window, and before the audit
+    Each replica fills its buffers with its own value: at first, right before the window, and before the audit
     behind it. After the window the buffers must hold the mean.
     """
 

@@ -77,7 +77,7 @@ class Process(NamedTuple):
     """Services only: `module:function` to call, without arguments unless `feeds` is set."""
     feeds: Optional[int] = None
     """Senders of a data source only: global index of the replica whose batches the service sends. `target` gets the
-    request, the cluster and this process. The service has a core of its own, from the share of the replica's
+    request, the cluster and this process. The service has its own core, from the share of the replica's
     trainer."""
 
 

@@ -51,7 +51,7 @@ class GeneratorFeed(BatchFeed):
     def open(self, generate: Generator, request: Request) -> Iterable[Any]:
         """Start the framework's dataset; return an iterable of batches, as `BaseTrainer.receive` takes them.
 
-        Each of `workers` loaders has a generator of its own, and prefetches up to `PREFETCH` batches.
+        Each of `workers` loaders has its own generator, and prefetches up to `PREFETCH` batches.
 
         Args:
             generate: The generator function of one replica's batches.

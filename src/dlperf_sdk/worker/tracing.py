@@ -11,7 +11,7 @@ from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.unsupported import Unsupported
 
 MAX_BYTES = 32 * 1024 * 1024
-"""Most bytes of a compressed trace: the record that holds it must not exceed the size that agents read."""
+"""Maximum number of bytes of a compressed trace: the record that holds it must not exceed the size that agents read."""
 
 
 def follow(runtime: Runtime, trainer: Trainer, request: Request, progress: Progress) -> Dict[str, Any]:

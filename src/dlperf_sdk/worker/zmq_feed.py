@@ -11,7 +11,7 @@ from dlperf_sdk.worker.zmq_messages import LONGEST_HEADER, unpack
 
 
 class ZmqFeed(BatchFeed):
-    """A feed of the batches that a replica's sender makes in a process of its own.
+    """A feed of the batches that a replica's sender makes in a separate process.
 
     At most `PREFETCH` batches are requested and not yet taken. A thread of ZeroMQ receives them; no Python runs in it.
 

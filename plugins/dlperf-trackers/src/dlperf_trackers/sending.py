@@ -1,4 +1,4 @@
-"""`send`: a result goes to a tracker in a process of its own, within a time limit.
+"""`send`: a result goes to a tracker in a separate process, within a time limit.
 
 The library of a tracker may start threads and processes, write to standard output, wait for a server for minutes, or
 call functions when the interpreter exits. None of this reaches the process that measures.
@@ -34,7 +34,7 @@ class TrackerTimedOut(TrackerFailed):
 def send(
     result: Result, tracker: str | Destination, *, redact: bool = False, timeout: float = TIMEOUT
 ) -> None:
-    """Send a result to a tracker, in a process of its own.
+    """Send a result to a tracker, in a separate process.
 
         send(result, "mlflow")
         send(result, "prometheus:/var/lib/node_exporter")

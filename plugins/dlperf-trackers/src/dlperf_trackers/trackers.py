@@ -24,7 +24,7 @@ class Tracker:
     library: str
     """Module of its library."""
     needs_directory: bool
-    """True if the user names the directory that it writes to; False if the library has settings of its own."""
+    """True if the user names the directory that it writes to; False if the library has its own settings."""
     settings: str
     """Description of the settings, for messages and `dlperf-track --help`."""
 

@@ -96,7 +96,7 @@ class Crew:
         self._exchange = Exchange(self._receive, self._lose)
 
     def listen(self, listener: socket.socket, secret: str) -> None:
-        """Admit processes that prove the secret, from now on and in threads of their own."""
+        """Admit processes that prove the secret, from now on and in separate threads."""
         self._exchange.start()
         Admission(listener, secret, self.seat.nodes * self.seat.local_size, self._exchange.add).start()
         threading.Thread(target=self._beat, daemon=True).start()

@@ -27,7 +27,7 @@ from dlperf_sdk.worker.agent.placement import expand_hosts
 JOIN_VARIABLE = "DLPERF_JOIN_SECRET"
 """The variable with the secret, in place of the file."""
 SHORTEST_SECRET = 32
-"""Fewest characters of a secret that the user gives: it must not be found by trying."""
+"""Minimum number of characters of a secret that the user gives: it must not be found by trying."""
 _LONGEST_FILE = 4096
 
 

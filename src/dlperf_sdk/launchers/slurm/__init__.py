@@ -1,1 +1,1 @@
-"""Slurm: a step of an allocation, or a job of its own."""
+"""Slurm: a step of an allocation, or a separate job."""

@@ -1,4 +1,4 @@
-"""The launcher for Slurm, through its own commands: a step of the surrounding allocation, or a job of its own.
+"""The launcher for Slurm, through its own commands: a step of the surrounding allocation, or a separate job.
 
 Neither accounting nor a shared file system is needed. srun carries the bundle on its standard input; in a submitted
 job, srun runs on the node of the batch script.

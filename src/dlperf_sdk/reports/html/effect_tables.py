@@ -32,7 +32,7 @@ _OF_PAIRS = (
     "hardware",
     "data",
 )
-"""Facts of pairs with a column of their own, if they differ."""
+"""Facts of pairs with their own column, if they differ."""
 _SETTINGS = (
     "clip_norm",
     "compiler",

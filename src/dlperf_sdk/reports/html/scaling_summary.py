@@ -200,7 +200,7 @@ def _tabulate_series(rows: Sequence[_Row]) -> Sortable:
 def _names_without_workload(curves: Sequence[Series]) -> dict[int, str]:
     """Return the id of each series → its label among those of its model.
 
-    The workload and the framework's version, which have columns of their own, are not in it.
+    The workload and the framework's version, which have their own columns, are not in it.
     """
     names: dict[int, str] = {}
     by_model: dict[str, list[Series]] = {}

@@ -21,7 +21,7 @@ from dlperf_sdk.spec.values import TopologySpec
 
 _TITLE = "Sweeps"
 _MOST_MODELS = 4
-"""Maximum number of models that have a section of their own."""
+"""Maximum number of models that have their own section."""
 MEMORY = "peak-device-memory"
 
 

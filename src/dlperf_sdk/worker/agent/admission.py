@@ -10,7 +10,7 @@ from dlperf_sdk.worker.agent import link
 from dlperf_sdk.worker.agent.descriptors import raise_descriptor_limit
 
 MOST_UNPROVEN = 64
-"""Most connections that may be open at a time without proof of the secret; one more closes the oldest of them."""
+"""Maximum number of open connections without proof of the secret; one more closes the oldest of them."""
 PROOF_TIMEOUT = 10.0
 """Seconds for the whole exchange in which a peer proves that it holds the bundle's secret."""
 _PROOF_TIMEOUT_HERE = 1.0
@@ -24,7 +24,7 @@ _RETRY = 0.02
 class Admission(threading.Thread):
     """A thread that accepts connections until its listener is closed, and admits peers that hold the secret.
 
-    Each peer gets a thread of its own. If the system has no thread left, this thread admits the peer itself.
+    Each peer gets its own thread. If the system has no thread left, this thread admits the peer itself.
 
     Args:
         listener: The listening socket.

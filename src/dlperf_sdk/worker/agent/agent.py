@@ -31,7 +31,7 @@ CLOSE_LOOK = 0.02
 REPORT = 0.25
 """Seconds between two reports of a worker's steps, on up to `_FREQUENT_REPORTERS` nodes."""
 _FREQUENT_REPORTERS = 64
-"""Most nodes that may report so often. More nodes report less often, so that the coordinator gets as many reports."""
+"""Maximum number of nodes that report so often. More nodes report less often, so the rate of reports stays the same."""
 HEARTBEAT = 2.0
 
 

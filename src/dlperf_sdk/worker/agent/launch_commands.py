@@ -54,7 +54,7 @@ def orders_for(
 ) -> Tuple[List[Process], List[Dict[str, Any]]]:
     """Return this node's processes, and what the agent needs to start each.
 
-    Each process with processors of its own (`_processors`) has as many threads as these have cores.
+    Each process with its own processors (`_processors`) has as many threads as these have cores.
 
     Args:
         request: The case.

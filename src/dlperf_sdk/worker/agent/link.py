@@ -10,9 +10,9 @@ import time
 from typing import Any, Callable, Dict, Iterator, Optional
 
 LONGEST_LINE = 128 * 1024 * 1024
-"""Most bytes of a message; a peer that sends more is disconnected."""
+"""Maximum number of bytes of a message; a peer that sends more is disconnected."""
 LONGEST_PROOF = 1024
-"""Most bytes that a peer may send in one message before it has proved that it holds the secret."""
+"""Maximum number of bytes that a peer may send in one message before it has proved that it holds the secret."""
 SILENCE = 15.0
 """Seconds without a heartbeat after which the other side counts as lost. Each side sends one every two seconds."""
 _TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", 18)

@@ -6,7 +6,7 @@ from typing import Any, Mapping
 from dlperf_sdk.worker.request import Request
 
 SHORTEST = 8
-"""Fewest characters of a value that is replaced: a shorter one would also occur by chance."""
+"""Minimum number of characters of a value that is replaced: a shorter one would also occur by chance."""
 
 
 def secret_values(request: Request, environ: Mapping[str, str]) -> "dict[str, str]":

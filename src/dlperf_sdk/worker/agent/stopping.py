@@ -6,7 +6,7 @@ from typing import Any, Dict, List, NamedTuple
 from dlperf_sdk.worker import estimate
 
 SMALLEST_PILOT = 6
-"""Fewest repeats of an adaptive run that the others are planned from."""
+"""Minimum number of repeats of an adaptive run that the others are planned from."""
 
 
 class Decision(NamedTuple):

@@ -16,7 +16,7 @@ from dlperf_sdk.worker.writing import write_json
 
 LARGEST_RECORD = 64 * 1024 * 1024
 DEEPEST_RECORD = 32
-"""Most objects and arrays inside each other, so that every reader of the record can follow."""
+"""Maximum number of objects and arrays inside each other, so that every reader of the record can follow."""
 LONGEST_LOG = 256 * 1024
 
 
@@ -43,7 +43,7 @@ class WorkerProcess:
         self._window_check = WindowCheck()
 
     def start(self, command: List[str], environment: Dict[str, str], order: Dict[str, Any]) -> None:
-        """Create the worker's directory, and start the process in a session of its own.
+        """Create the worker's directory, and start the process in a separate session.
 
         Args:
             command: The command, to which `worker` and the directory are added.

@@ -1,4 +1,4 @@
-"""The exchange of gradients alone: the collectives that a step runs, as a program of their own."""
+"""The exchange of gradients alone: the collectives that a step runs, as a separate program."""
 
 import numpy as np
 

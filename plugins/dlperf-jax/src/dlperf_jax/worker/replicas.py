@@ -1,6 +1,6 @@
 """The replicas on the devices of a mesh, some of them this process's, and the programs that run on all.
 
-An array is either `COPIED`, so that each replica has a copy of its own, or `SPLIT` along the first axis, so that each
+An array is either `COPIED`, so that each replica has its own copy, or `SPLIT` along the first axis, so that each
 replica has its part. Copies can differ: only `Replicas.average` makes them equal.
 """
 

@@ -163,7 +163,7 @@ class JaxRuntime(Runtime):
 def _find_compilation_cache():
     """Return the folder of compiled programs in the user's cache: repeats are new processes, and compile the same.
 
-    XLA compiles for the very processor, so each kind has a folder of its own: a home may be shared by several.
+    XLA compiles for the very processor, so each kind has its own folder: a home may be shared by several.
     """
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         flags = next((line for line in file if line.startswith(("flags", "Features"))), "")

@@ -127,7 +127,7 @@ class JaxTrainer(ReplicaState):
         return loss * scale if is_scaled else loss, (loss, scope.statistics)
 
     def gradient_exchange(self):
-        """Return the average of arrays of the gradients' shapes and types, as a program of its own."""
+        """Return the average of arrays of the gradients' shapes and types, as a separate program."""
         weights = partial(self._store_weights, dtype=self.precision.weights)
         return TreeExchange(self.runtime, self.replicas, jax.eval_shape(weights, self.state["weights"]))
 

@@ -35,7 +35,7 @@ class ReplicaState(BaseTrainer):
     def moments(self, replica):
         """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
-        A name is NUMBER.MOMENT, with the number of the parameter in the optimizer; a graph has names of its own. The
+        A name is NUMBER.MOMENT, with the number of the parameter in the optimizer; a graph has its own names. The
         graph's count of updates is left out: OneFlow keeps it among the moments, but it reads as zero.
         """
         for name, values in moments(self.optimizer, self.graph):

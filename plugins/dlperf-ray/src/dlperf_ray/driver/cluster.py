@@ -9,7 +9,7 @@ import time
 PLACE = 0.8
 """Share of the deadline `start` until which the nodes must be free."""
 CONNECT = 30.0
-"""Most seconds to connect to the cluster."""
+"""Maximum seconds to connect to the cluster."""
 POLL = 0.5
 """Seconds between two looks at what else has happened, while Ray is waited for."""
 

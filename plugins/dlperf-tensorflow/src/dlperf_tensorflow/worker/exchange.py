@@ -1,4 +1,4 @@
-"""The exchange of gradients alone: the all-reduce of a step, in a graph of its own."""
+"""The exchange of gradients alone: the all-reduce of a step, in a separate graph."""
 
 import numpy as np
 import tensorflow as tf

@@ -122,7 +122,7 @@ class TensorFlowTrainer(ReplicaState):
         self.weights.round_masters(self.place_near)
 
     def gradient_exchange(self):
-        """Return the all-reduce of tensors of the gradients' shapes and types, in a graph of its own."""
+        """Return the all-reduce of tensors of the gradients' shapes and types, in a separate graph."""
         return AllReduceExchange(self.runtime, self.trained, self.place)
 
     def reset_optimizer(self):

@@ -22,7 +22,7 @@ from dlperf_torch.worker.levers import BatchNorm
 ROWS, CHANNELS = 64, 64
 """Size of a tile. In half precision a row of it has 128 bytes, which is a line of the cache."""
 STRIPS = 1024
-"""Most programs of a reduction: about eight for each of an H200's 132 multiprocessors."""
+"""Maximum number of programs of a reduction: about eight for each of an H200's 132 multiprocessors."""
 
 
 @triton.jit

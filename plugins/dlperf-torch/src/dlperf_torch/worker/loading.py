@@ -24,7 +24,7 @@ class GeneratorFeed(python_dataset.GeneratorFeed):
     """An endless iterator over the batches of a Python generator, in the form that `Loader` gives them."""
 
     def count_workers(self, request):
-        """Return the number of data-loading processes of each trainer; each has a generator of its own."""
+        """Return the number of data-loading processes of each trainer; each has its own generator."""
         return request.framework_options["loader_workers"]
 
     def open(self, generate, request):
