@@ -29,10 +29,10 @@ states:
 
 - the kind of the failure
 - the node that the failure names
-- the seconds from the fault to the end of the run; from the launch, if the fault is there before the agents. Those of
-  `joined` were recorded while other programs used the processors
+- the seconds from the fault to the end of the run, or from the launch if the fault exists before the agents start. The
+  seconds of `joined` were recorded while other programs used the processors
 - orphans: processes and files of the run that were left on the nodes
-- the finished repeats that were kept; 0 of 0 where the fault comes before the first repeat
+- the finished repeats that were kept; 0 of 0 if the fault occurs before the first repeat
 
 `make test-engines` causes each fault again and compares everything except the seconds with this page.
 `scripts/fault_matrix.py --record --numprocesses 3 --dist load` records all entries and generates the page.

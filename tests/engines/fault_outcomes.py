@@ -1,7 +1,7 @@
-"""The outcome of each fault through each launcher: recorded by the engines' tests, committed, shown in the docs.
+"""The outcome of each fault with each launcher: recorded by the engines' tests, committed, shown in the docs.
 
-`scripts/fault_matrix.py --record` records them. Otherwise a test compares what it observes with what is committed,
-except for the seconds, which its own limits bound.
+`scripts/fault_matrix.py --record` records the outcomes. Otherwise each test compares its outcome with the committed
+one, except for the seconds: these have limits in the test.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LAUNCHERS = {
 
 @frozen
 class Fault:
-    """A fault: the launchers to which it does not apply, each with the reason, and a note on its outcomes."""
+    """A fault: a mapping launcher → reason for the launchers to which it does not apply, and a note on its outcomes."""
 
     not_applicable: Mapping[str, str] = field(factory=dict)
     note: str = ""
@@ -40,31 +40,31 @@ _NO_SSH = dict.fromkeys(
     ("slurm-step", "slurm-job", "joined"), "Slurm's own daemons start the agents; no ssh connection is made."
 )
 _SILENT_SSH = (
-    "Half of the deadline `start`, which is 30 s in this test, is the time limit of each ssh connection. An ssh that "
+    "The time limit of each ssh connection is half of the deadline `start`, which is 30 s in this test. An ssh that "
     "mpirun starts names the host as ssh's own configuration does."
 )
 _OWN_NAMES = dict.fromkeys(
     ("slurm-step", "slurm-job", "joined"),
     "Slurm chooses the hosts among the nodes that it knows, and rejects other names.",
 )
-_FROM_OUTSIDE = "The whole run is ended from outside: no node is at fault."
+_FROM_OUTSIDE = "The whole run is ended from outside, so no node is at fault."
 
 FAULTS = {
     "a worker is killed": Fault(),
     "a worker hangs in a collective": Fault(
-        note="All ranks of a collective stop in the same step: the failure names the rank whose deadline passes first."
+        note="All ranks of a collective stop in the same step. The failure names the rank whose deadline passes first."
     ),
     "an agent is killed": Fault(
-        note="A killed agent cannot remove its folder in `/tmp`: the next agent on that node does, in the test as well."
+        note="A killed agent cannot remove its folder in `/tmp`. The next agent on that node removes it."
     ),
     "node 0, with the coordinator, is cut off the network": Fault(
-        note="The controller of `joined` is on node 0, and loses all other nodes: the failure names the first of them."
+        note="The controller of `joined` is on node 0, and loses all other nodes. The failure names the first of them."
     ),
     "node 1 is cut off the network": Fault(),
     "node 1 cannot connect to node 2": Fault(),
     "node 1 cannot connect to node 0": Fault(
-        note="The `srun` of a Slurm job runs on node 0 and cannot start the agent of node 1; elsewhere that agent "
-        "starts, and cannot join before the deadline `start`, 20 s in this test."
+        note="The `srun` of a Slurm job runs on node 0 and cannot start the agent of node 1. With the other launchers, "
+        "that agent starts, but cannot join before the deadline `start`, which is 20 s in this test."
     ),
     "node 1 lacks the environment": Fault(),
     "node 1 has another environment": Fault(),
@@ -78,17 +78,17 @@ FAULTS = {
     "the name of host 0 is unknown": Fault(_OWN_NAMES),
     "the name of host 1 is unknown": Fault(
         _OWN_NAMES,
-        "With ssh, the agent of node 0 looks for the way to host 1 first: the failure names the agent's node, and "
-        "its message the host.",
+        "With ssh, the agent of node 0 first looks for a route to host 1. So the failure names node 0, and its message "
+        "names host 1.",
     ),
     "the scheduler's time limit passes": Fault(
-        _NO_SCHEDULER, f"{_FROM_OUTSIDE} Slurm checks time limits every 30 s at least."
+        _NO_SCHEDULER, f"{_FROM_OUTSIDE} Slurm checks time limits only every 30 s."
     ),
     "the job or allocation is canceled": Fault(_NO_SCHEDULER, _FROM_OUTSIDE),
     "Ctrl-C": Fault(note=_FROM_OUTSIDE),
     "the controller is killed": Fault(
-        note="Nothing is left that could store a failure, and no node is at fault; the repeats that had finished are "
-        "in the directory of the run. A submitted Slurm job goes on, and `dlperf attach` stores its result."
+        note="No process is left that could store a failure, and no node is at fault. The finished repeats are in the "
+        "directory of the run. A submitted Slurm job continues, and `dlperf attach` stores its result."
     ),
 }
 

@@ -164,8 +164,8 @@ def obtain_with_lock(
 ) -> PreparedEnvironment | None:
     """Return a complete managed environment that has exactly the versions of a lock; None if there is none.
 
-    The interpreter of an environment whose marker fits is started to check its contents. The use of the returned
-    environment is recorded. Waits while another process makes or replaces such an environment.
+    If an environment's marker states these versions, its interpreter is started to check its contents. The use of the
+    returned environment is recorded. Waits while another process makes or replaces such an environment.
 
     Args:
         framework: The framework of the environment.

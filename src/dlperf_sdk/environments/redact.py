@@ -12,7 +12,7 @@ _MASK = "***"
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return a text in which `***` replaces the user part of every URL (`user:password`) and every given secret."""
+    """Return a text in which `***` replaces the `user:password` of every URL, and each of the given secrets."""
     text = _USER.sub(rf"\g<scheme>{_MASK}@", text)
     for secret in sorted(set(secrets), key=len, reverse=True):
         if secret:

@@ -210,7 +210,7 @@ class Registry:
         return cast("Collection", self.load("collections", name))
 
     def database(self, scheme: str) -> DatabaseType:
-        """Return the kind of database whose URLs have that scheme; raises as `load` does."""
+        """Return the kind of database whose URLs have this scheme; raises as `load` does."""
         return cast("DatabaseType", self.load("databases", scheme))
 
     def importer(self, name: str) -> Importer:

@@ -29,10 +29,10 @@ def page(collection: Collection) -> list[Block]:
 
 
 def disagreement_blocks(collection: Collection) -> list[Paragraph | Table]:
-    """Return a sentence on the figures that break the protocol, and a table of the printed cells that differ.
+    """Return a sentence on the figures that deviate from the protocol, and a table of the wrong printed cells.
 
-    The cells with the largest relative difference come first, those whose number is right last. Without any difference,
-    a paragraph states how many cells were checked.
+    The cells are sorted by relative difference, the largest first; cells without one wrong number come last. If no cell
+    is wrong, a paragraph states how many were checked.
     """
     disagreements = collection.disagreements()
     blocks: list[Paragraph | Table] = []

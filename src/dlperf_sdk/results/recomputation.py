@@ -1,4 +1,4 @@
-"""Metrics and verdicts of a stored result, compared with those that its records give when they are computed again."""
+"""Recompute the metrics and verdicts of a stored result from its records, and compare them with the stored ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dlperf_sdk.spec.strategy import STRATEGIES
 
 
 def compare_medians(stored: Iterable[Metric]) -> Iterator[str]:
-    """Yield a sentence for each value or interval end of a metric that its own repeats do not give.
+    """Recompute the metrics from their repeats, and yield a sentence for each value or interval end that differs.
 
     Metrics without repeats are not checked.
     """
@@ -34,10 +34,10 @@ def compare_medians(stored: Iterable[Metric]) -> Iterator[str]:
 
 
 def compare_throughput(result: Result, repeats: Sequence[Repeat]) -> Iterator[str]:
-    """Yield a sentence for each difference of a result's throughput, in all or per device, from that of its records.
+    """Recompute the throughput, in total and per device, from the records; yield a sentence for each difference.
 
     Args:
-        result: The result. A throughput that it lacks is not checked.
+        result: The result. A throughput that it does not have is not checked.
         repeats: The result's repeats with their records.
     """
     rates = [metrics.throughput(repeat) for repeat in repeats]

@@ -154,7 +154,7 @@ def nodes_from(count: int, devices: int, known: Mapping[str, Mapping[str, Any]])
     Args:
         count: Number of nodes.
         devices: Number of devices of each node.
-        known: By the node's number in digits, the known fields of `Node`, with lists in place of tuples.
+        known: Number of a node as text → the known fields of `Node`, with lists instead of tuples.
     """
     return tuple(_node_from(number, devices, known.get(str(number), {})) for number in range(count))
 

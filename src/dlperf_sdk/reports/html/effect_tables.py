@@ -50,11 +50,11 @@ _GROUP_ROWS = 10
 
 
 def tabulate_answers(named: Sequence[tuple[str, Effect]], precision_hint: str = "") -> Table:
-    """Return the answer for each effect in a row.
+    """Return a table with a row per effect: its name, ratio, interval, certainty, and the facts that its pairs share.
 
     Args:
         named: The effects with their names.
-        precision_hint: Text that is appended to what the pairs of a precision share if they are of one framework.
+        precision_hint: Text to append to the shared facts of an effect of the precision on one framework.
     """
     has_intervals = any(estimate.low is not None for _, estimate in named)
     rows: list[tuple[Cell | str, ...]] = []
