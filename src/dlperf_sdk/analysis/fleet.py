@@ -44,7 +44,7 @@ class NodeHealth:
 
     @property
     def is_flagged(self) -> bool:
-        """True if the node is slow, or computes wrongly or may."""
+        """True if the node is slow, or its results are or may be wrong."""
         is_slow = self.speed is not None and self.speed.outcome == node_speed.SLOW
         return is_slow or (self.numerics is not None and self.numerics.outcome in node_numerics.WRONG)
 
@@ -91,7 +91,7 @@ class Fleet:
 
     @property
     def flagged(self) -> tuple[NodeHealth, ...]:
-        """Nodes that are slow, or compute wrongly or may."""
+        """Nodes that are slow, or whose results are or may be wrong."""
         return tuple(node for node in self.nodes if node.is_flagged)
 
     @property

@@ -48,7 +48,7 @@ def require_one_series(all_cases: Sequence[Case]) -> dict[TopologySpec, Case]:
     """Return the cases of one series by topology.
 
     Raises:
-        AnalysisError: they are several, or one topology is there twice.
+        AnalysisError: The cases form several series, or two cases have the same topology.
     """
     if not all_cases:
         raise AnalysisError("There is nothing to predict from.")

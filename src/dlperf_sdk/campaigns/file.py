@@ -61,8 +61,8 @@ def load_campaign(source: str | Path) -> Campaign:
     """Load a campaign from a file or a preset, `preset:NAME`.
 
     Raises:
-        CampaignError: the file, or one that it extends, is invalid. The message has a line for each,
-            `FILE:LINE: …`.
+        CampaignError: The file, or one that it extends, is invalid. The message has a line `FILE:LINE: …` for each
+            mistake.
         DocumentError: a file cannot be read or parsed.
         UnknownName: there is no such preset; or the source has no suffix and is not a file.
     """

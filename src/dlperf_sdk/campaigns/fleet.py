@@ -101,13 +101,16 @@ def measured_nodes(specs: Mapping[str, RunSpec], store: ResultStore) -> set[str]
 def run_fleet(
     specs: Mapping[str, RunSpec], store: ResultStore, *, parallel: int, watch: Watch
 ) -> dict[str, str]:
-    """Measure the nodes whose case has not finished in the store yet, and return the reasons of those without a result.
+    """Measure the nodes whose case has not finished in the store yet.
 
     Args:
         specs: Name of a node → its case, as `plan_fleet` returns it.
         store: The store.
         parallel: Maximum number of nodes that are measured at the same time.
-        watch: Function that receives each node that has ended.
+        watch: Function that is called for each node that has ended.
+
+    Returns:
+        Name of each node that ended without a result → the reason.
 
     Raises:
         StoreError: the store cannot be written. Nothing was started.

@@ -17,7 +17,7 @@ from dlperf_sdk.spec.strategy import STRATEGIES
 
 
 def compare_medians(stored: Iterable[Metric]) -> Iterator[str]:
-    """Recompute the metrics from their repeats, and yield a sentence for each value or interval end that differs.
+    """Compute metrics again from their repeats, and yield a sentence for each value or interval end that differs.
 
     Metrics without repeats are not checked.
     """
@@ -34,7 +34,7 @@ def compare_medians(stored: Iterable[Metric]) -> Iterator[str]:
 
 
 def compare_throughput(result: Result, repeats: Sequence[Repeat]) -> Iterator[str]:
-    """Recompute the throughput, in total and per device, from the records; yield a sentence for each difference.
+    """Compute the throughput, in total and per device, from the records; yield a sentence for each difference.
 
     Args:
         result: The result. A throughput that it does not have is not checked.

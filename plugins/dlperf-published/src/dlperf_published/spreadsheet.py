@@ -43,8 +43,7 @@ def tables(figures: Figures) -> tuple[Grid, ...]:
 def effects(figures: Figures, factor: str) -> dict[int, Effect]:
     """Return the effect of a factor on the throughput, by the number of devices.
 
-    `factor` is `batch_size`, `data`, `model` or `hardware`. Each setting of the other factors counts as a unit of its
-    own.
+    `factor` is `batch_size`, `data`, `model` or `hardware`. Each setting of the other factors is a separate unit.
     """
     first, second = _levels(factor)
     return {

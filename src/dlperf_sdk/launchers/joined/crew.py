@@ -58,7 +58,7 @@ class Report:
 
 
 Receive = Callable[[Report | bytes], None]
-"""A function that gets reports, and lines that agents of other nodes than the first print, in any thread."""
+"""A function of a report, or of a line that an agent of another node than the first printed. Any thread calls it."""
 
 
 def _ignore(item: Report | bytes) -> None:
@@ -79,11 +79,11 @@ class Crew:
     hello: Mapping[str, Any]
     address: str
     exit_code: int = 0
-    """The exit code that the other processes are to have."""
+    """Exit code for the other processes of the job."""
     failure: Report | None = None
     """The first failure of the job itself, after which no case can be run."""
     _receiver: Receive = _ignore
-    """Gets each failure of the job, and what agents of the present launch print, in the exchange's thread."""
+    """Receiver of the current launch; see `launch`."""
     _members: dict[Place, Member] = field(factory=dict)
     _condition: threading.Condition = field(factory=threading.Condition)
     _launches: int = 0
@@ -136,7 +136,7 @@ class Crew:
             bundle: The bundle.
             commands: Number of each node → its agent's command.
             cpus: Number of each node → the processors on which its agent may run.
-            receiver: Gets failures of the job, failures of agents, and the lines of agents, from now on.
+            receiver: Called from now on with each failure of the job or of an agent, and with each line of an agent.
         """
         line = link.encode({"do": "bundle", "content": base64.b64encode(bundle.read_bytes()).decode()})
         with self._condition:

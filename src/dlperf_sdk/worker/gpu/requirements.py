@@ -38,7 +38,7 @@ def require_capability(name: str, capability: Tuple[int, ...], precision: Precis
         precision: The precision of the case.
 
     Raises:
-        Unsupported: the precision needs TF32 or bfloat16, and the GPU has neither.
+        Unsupported: The precision needs TF32 or bfloat16, and the GPU is older than Ampere.
     """
     if capability < AMPERE and (precision.tf32 or precision.products == "bfloat16"):
         raise Unsupported(

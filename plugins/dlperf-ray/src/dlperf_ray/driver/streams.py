@@ -31,13 +31,13 @@ class Output:
         self._rest = {}
 
     def add(self, node, data):
-        """Write the lines that are complete."""
+        """Take a part of a node's output (bytes), and write the lines that it completes."""
         *lines, self._rest[node] = (self._rest.get(node, b"") + data).split(b"\n")
         for line in lines:
             self._write(line)
 
     def event(self, **fields):
-        """Write an event."""
+        """Write an event with these fields, which must be JSON values."""
         self._write(json.dumps(fields).encode())
 
     def fail(self, kind, message, node=None):
