@@ -100,8 +100,9 @@ def test_ctrl_c_ends_the_nodes_and_keeps_finished_ones():
         [sys.executable, "-m", "dlperf_sdk", "fleet", *words, "--hosts", "n1,n2", "--parallel", "1"],
         stderr=subprocess.PIPE,
     )
-    deadline = time.monotonic() + 200
-    while len(list(Path("runs").glob("*/attempts/1"))) != 2 and time.monotonic() < deadline:
+    deadline = time.monotonic() + 100
+    while len(list(Path("runs").glob("*/plan.json"))) != 2:
+        assert time.monotonic() < deadline, "the second node was not begun"
         time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     _, diagnostics = process.communicate(timeout=100)
