@@ -320,10 +320,13 @@ def test_a_killed_controller_takes_everything_along(job):
     assert [attempt.status for attempt in recovered.attempts][:1] == ["ok"]
 
 
-@pytest.mark.parametrize("rank", [0, 1, 3])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("rank", "number"),
+    [(0, signal.SIGINT), (1, signal.SIGTERM), (3, signal.SIGINT)],
+    ids=["controller", "idle", "leader"],
+)
 def test_a_signal_to_any_rank_interrupts_the_run_in_all(job, rank, number):
-    """A scheduler signals one rank after another."""
+    """A scheduler signals one rank after another. All of them treat both signals alike."""
     job.start_case("stubborn-second", "2n2d@joined", repeats=2, per_node=2)
     job.until_measuring(2)
     job.processes[rank].send_signal(number)
