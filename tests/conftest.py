@@ -68,6 +68,16 @@ def planted_fault(record_property) -> None:
     record_property("planted_fault", True)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests that are allowed most time, so that no process is left alone with one at the end."""
+    items.sort(key=_allowed_time, reverse=True)
+
+
+def _allowed_time(item: pytest.Item) -> float:
+    limit = item.get_closest_marker("timeout")
+    return float(limit.args[0] if limit is not None else item.config.getini("timeout"))
+
+
 def pytest_terminal_summary(terminalreporter) -> None:
     """Print how many planted faults were detected, if any were tested."""
     tested = [
