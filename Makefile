@@ -26,7 +26,7 @@ WORKERS := $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors
 .PHONY: docs wheels demo test test-all parts setup lint schemas core torch torch-environment bench clean test-frameworks $(PARTS)
 
 demo: $(READY)
-	$(BIN)/dlperf run torch resnet50 --protocol quick --batch-size 8
+	$(BIN)/dlperf run torch resnet50 --protocol quick --batch-size 4 --set image_size=64
 
 # Lint, types, the core, torch's own tests, and its conformance with each declared value once. Downloading torch's
 # environment overlaps with the core's tests.

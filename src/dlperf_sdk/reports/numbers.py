@@ -107,7 +107,7 @@ def _decimals(size: float) -> int:
         return 0
     if size >= 1:
         return max(0, 3 - math.floor(math.log10(size)))
-    return min(9, 2 - math.floor(math.log10(size)))
+    return min(11, 2 - math.floor(math.log10(size)))
 
 
 def duration(seconds: float) -> str:

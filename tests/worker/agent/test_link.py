@@ -76,7 +76,7 @@ def test_the_same_secret_opens_it(listener):
 
 def test_another_secret_does_not(listener):
     thread, judgment = accepted(listener)
-    with pytest.raises(ConnectionRefusedError, match="no coordinator of this run"):
+    with pytest.raises(ConnectionRefusedError, match="is not the coordinator of this run"):
         link.connect(listener.getsockname(), "6" * 64, 5)
     join(thread)
     assert judgment == [None]
