@@ -23,7 +23,7 @@ PYTEST := $(BIN)/pytest
 # The core's tests wait now and then for deadlines and for other processes: one worker more than processors.
 WORKERS := $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors < 8 ? processors + 1 : 8)))
 
-.PHONY: docs wheels demo test test-all parts setup lint schemas core torch torch-environment bench clean test-frameworks $(PARTS)
+.PHONY: docs wheels demo test test-all parts setup lint schemas core torch torch-environment bench clean test-frameworks test-pairs $(PARTS)
 
 demo: $(READY)
 	$(BIN)/dlperf run torch resnet50 --protocol quick --batch-size 4 --set image_size=64
@@ -111,9 +111,15 @@ test-torch: torch-environment
 test-long: torch-environment
 	$(PYTEST) --numprocesses 2 --dist loadgroup -m long tests
 
-# One other framework: its own tests and its conformance, in its own environment.
+# One other framework, in its own environment: its own tests, and its conformance with each declared value once.
 $(filter-out test-torch,$(FRAMEWORKS:%=test-%)): test-%: $(READY)
-	$(BIN)/python scripts/test_frameworks.py $*
+	$(BIN)/python scripts/test_frameworks.py $* -m 'not pairwise'
+
+# The combinations in the conformance of the other frameworks: half an hour to an hour, which `test-all` leaves out.
+test-pairs: $(READY)
+	set -e; for framework in $(filter-out torch,$(FRAMEWORKS)); do \
+	  $(PYTEST) --numprocesses 2 --dist loadgroup -m pairwise -c plugins/dlperf-$$framework/pyproject.toml \
+	  plugins/dlperf-$$framework/tests/test_conformance.py; done
 
 # All frameworks from one interpreter that has none of them.
 test-together: $(READY)
