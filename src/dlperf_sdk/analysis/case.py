@@ -28,6 +28,10 @@ IDENTIFYING_CONTEXT = (
 """Facts in context that nevertheless make two measurements different ones."""
 
 
+LOADER_FACTS = ("input_pipeline", "loader_workers")
+"""Facts of what feeds the framework with data. A slow loader hides how fast the framework is."""
+
+
 FRAMEWORK_FACTS = ("framework_version", "layout")
 """Facts that belong to the framework: its version, and the layout unless the case requested one."""
 

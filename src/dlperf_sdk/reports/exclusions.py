@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from attrs import evolve
+
 from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.analysis.ranking import Excluded, Ranking
 from dlperf_sdk.reports.numbers import common_scale
 from dlperf_sdk.reports.series import format_stated
+from dlperf_sdk.spec.precision import PRECISIONS
 
 _OWN_ROWS = ("precision", "hardware")
 """Facts whose cases have their own row in a report."""
@@ -17,8 +20,9 @@ _MAX_EXCLUDED = 6
 def format_excluded(ranking: Ranking, shown_elsewhere: Collection[Case] = ()) -> str:
     """Return the cases that are not comparable with a ranking, in groups with the facts in which they differ, as text.
 
-    A group that differs in precision or hardware is left out if it differs in a further fact as well. At most six
-    groups are described, followed by the number of the remaining ones.
+    A group in a precision of another number format is left out: nobody takes it for comparable. So is a group that
+    differs in precision or hardware and in a further fact. At most six groups are described, followed by the number of
+    the remaining ones.
 
     Args:
         ranking: The ranking.
@@ -29,6 +33,7 @@ def format_excluded(ranking: Ranking, shown_elsewhere: Collection[Case] = ()) ->
         for group in ranking.excluded
         if (len(group.differences) == 1 or not _has_own_row(name for name, _ in group.differences))
         and not any(group.cases[0] is case for case in shown_elsewhere)
+        and not _has_another_format(ranking, group)
     ]
     texts = [_format_group(ranking, group) for group in groups[:_MAX_EXCLUDED]]
     remaining = len(groups) - len(texts)
@@ -36,22 +41,26 @@ def format_excluded(ranking: Ranking, shown_elsewhere: Collection[Case] = ()) ->
 
 
 def format_faster(ranking: Ranking) -> str:
-    """Return the cases that are faster than the first of a ranking, and the reasons why they are not comparable.
+    """Return the fastest case of all that a ranking leaves out, and the reason, if it is faster than the first.
 
     Cases of another precision or hardware, which have their own row, are left out. Empty without any.
     """
-    first = ranking.entries[0].throughput
-    groups = []
-    for group in ranking.excluded:
-        faster = [case for case in group.cases if case.throughput > first]
-        if faster and not _has_own_row(name for name, _ in group.differences):
-            scale = common_scale([case.throughput for case in faster], "")
-            named = ", ".join(
-                f"{case.facts.get(ranking.factor)} {scale.format_alone(case.throughput)}" for case in faster
-            )
-            reasons = ", ".join(format_stated(*difference) for difference in group.differences)
-            groups.append(f"{named}, because {reasons}")
-    return f"faster but not comparable: {'; '.join(groups)}" if groups else ""
+    groups = [
+        group for group in ranking.excluded if not _has_own_row(name for name, _ in group.differences)
+    ]
+    # The groups are in the order of their fastest cases.
+    if not groups or groups[0].cases[0].throughput <= ranking.entries[0].throughput:
+        return ""
+    return f"faster, not comparable: {_format_group(ranking, evolve(groups[0], cases=groups[0].cases[:1]))}"
+
+
+def _has_another_format(ranking: Ranking, group: Excluded) -> bool:
+    """Return True if the operands of a group's matrix products have another number format than the ranking's."""
+    precisions = [str(value) for name, value in group.differences if name == "precision"]
+    return any(
+        PRECISIONS[precision].format != PRECISIONS[str(ranking.facts["precision"])].format
+        for precision in precisions
+    )
 
 
 def _format_group(ranking: Ranking, group: Excluded) -> str:

@@ -11,26 +11,28 @@ from dlperf_sdk.analysis.comparison import RESERVED_FACTS, Comparison
 from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Cell, Table
 from dlperf_sdk.reports.numbers import format_count
-from dlperf_sdk.reports.wording import format_name, join_names
+from dlperf_sdk.reports.wording import format_name, format_value, join_names
 from dlperf_sdk.spec.compiler import COMPILERS
 
 RULE = (
     "Comparable are cases of equal workload (model, batch size, clipping of gradients), precision, topology, data and "
     "hardware: only these are ranked. A difference in "
-    f"{join_names([*map(format_name, RESERVED_FACTS), 'protocol'])} is a reservation, which the text names. All other "
-    "cases are not comparable, and are not ranked."
+    f"{join_names([*map(format_name, RESERVED_FACTS), 'compiler', 'protocol'])} is a reservation, which the text names. "
+    "All other cases are not comparable, and are not ranked."
 )
 """The rule that decides what a report ranks."""
 _TERMS = {
     "clip norm not stated": "the source does not say whether gradients were clipped",
+    "compiler differs": "only one of the first two was compiled",
     "estimator differs": "the sources compute the throughput in different ways",
     "loss scale differs": "the loss of AMP is scaled in different ways",
     "layout differs": "images lie in memory in different orders",
     "protocol differs": "the first two were measured with other numbers of steps or repeats",
+    "protocol not stated": "the source of one of the first two leaves out a number of steps or repeats",
     "not measured": "it may have been faster, so the lead is over the measured ones only",
 }
 """What a cell says → its explanation."""
-_VALUES = re.compile(r"(?<=differs) \([^)]*\)")
+_VALUES = re.compile(r"(differs|protocol not stated) \([^)]*\)")
 
 
 def lead(ranking: Ranking) -> Cell:
@@ -53,16 +55,24 @@ def lead(ranking: Ranking) -> Cell:
 def lead_without_values(ranking: Ranking) -> Cell:
     """Return the cell of `lead` with the names, but without the values, of the facts in which the two cases differ."""
     text = lead(ranking)
-    return Cell(_VALUES.sub("", text.text), text.tone)
+    return Cell(_VALUES.sub(r"\1", text.text), text.tone)
 
 
 def list_reservations(compared: Comparison) -> list[str]:
-    """Return the differences between two ranked cases, such as `estimator differs (elapsed, mean-of-rates)`."""
-    differences = [_format_reason(reason) for reason in compared.reasons]
+    """Return what makes a comparison of two ranked cases uncertain, such as `compiler differs (none, xla)`.
+
+    These are the differences in reserved facts, in the compiler and in the protocol, and the numbers of the protocol
+    that a source does not state.
+    """
+    compilers = [factor for factor in compared.factors if factor.startswith("compiler: ")]
+    differences = [_format_reason(reason) for reason in (*compared.reasons, *compilers)]
     protocol = compared.a.protocol.differences(compared.b.protocol)
     if protocol:
         values = "; ".join(f"{name} {first}, {second}" for name, (first, second) in protocol.items())
         differences.append(f"protocol differs ({values})")
+    unstated = dict.fromkeys((*compared.a.protocol.unstated, *compared.b.protocol.unstated))
+    if unstated:
+        differences.append(f"protocol not stated ({join_names(unstated)})")
     return differences
 
 
@@ -75,7 +85,8 @@ def format_ratio(compared: Comparison) -> str:
 
 def _format_reason(reason: str) -> str:
     name, _, values = reason.partition(": ")
-    return f"{format_name(name)} differs ({values.replace(' against ', ', ')})"
+    in_words = ", ".join(format_value(name, value) for value in values.split(" against "))
+    return f"{format_name(name)} differs ({in_words})"
 
 
 def describe_compiler(ranking: Ranking, case: Case) -> str:

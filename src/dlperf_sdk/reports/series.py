@@ -8,6 +8,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from dlperf_sdk.analysis.case import Case, key
+from dlperf_sdk.reports.wording import format_name, format_value
 from dlperf_sdk.spec.compiler import NONE
 from dlperf_sdk.spec.strategy import NO_STRATEGY
 from dlperf_sdk.worker.estimate import median, median_interval
@@ -157,18 +158,22 @@ def _identity(case: Case, names: Iterable[str]) -> tuple[str, ...]:
 def format_fact(name: str, value: Any) -> str:
     """Format a fact for a label.
 
-    A text stands alone, an implementation in parentheses, and any other value behind the fact's name.
+    A text stands alone, an implementation in parentheses, a loss scale before its name, and any other value behind the
+    fact's name.
     """
     if name == "implementation":
         return f"({value})"
+    if name == "loss_scale":
+        return f"{'no' if value == 'none' else value} loss scale"
     if isinstance(value, str):
-        return value
-    return f"{name.replace('_', ' ')} {key(value)}"
+        return format_value(name, value)
+    words = format_value(name, key(value))
+    return f"{format_name(name)} {words}" if words == key(value) else words
 
 
 def format_stated(name: str, value: Any) -> str:
     """Format a fact as `format_fact`; None, for a fact that the source does not state, as `clip norm not stated`."""
-    return f"{name.replace('_', ' ')} not stated" if value is None else format_fact(name, value)
+    return f"{format_name(name)} not stated" if value is None else format_fact(name, value)
 
 
 def labels(cases: Sequence[Case], excluded: Sequence[str] = ()) -> list[str]:

@@ -1,4 +1,4 @@
-"""Names of facts in words, and lists of names in sentences."""
+"""Names and values of facts in words, and lists of names in sentences."""
 
 from __future__ import annotations
 
@@ -6,6 +6,22 @@ from collections.abc import Iterable
 
 MOST_NAMES = 6
 """Maximum number of names that a sentence lists."""
+
+
+_VALUES = {
+    "clip_norm": {"0.0": "no clipping"},
+    "estimator": {
+        "elapsed": "samples over elapsed time",
+        "mean-of-rates": "mean of logged rates",
+        "sum-of-step-times": "samples over summed step times",
+    },
+}
+"""Fact → its value as text → that value in words."""
+
+
+def format_value(fact: str, value: str) -> str:
+    """Return a value of a fact in words: `no clipping` for a `clip_norm` of 0.0. Most values are words already."""
+    return _VALUES.get(fact, {}).get(value, value)
 
 
 def format_name(fact: str) -> str:

@@ -18,7 +18,7 @@ def blocks_of(page: Page) -> list[Block]:
     blocks.append(
         Labels(
             tuple(
-                (tile.label, f"{tile.value} ({tile.aside})" if tile.aside else tile.value)
+                (tile.label, f"{tile.value} ({tile.text})" if tile.text else tile.value)
                 for tile in page.tiles
             )
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.analysis.case import LOADER_FACTS, Case, key
 from dlperf_sdk.analysis.comparison import Comparison, compare
 from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table, Tone
@@ -13,10 +13,11 @@ from dlperf_sdk.reports.fastest import describe_shared_facts
 from dlperf_sdk.reports.html.page import Item, Section, Sortable
 from dlperf_sdk.reports.leads import format_ratio, list_reservations
 from dlperf_sdk.reports.numbers import format_count, quantity
+from dlperf_sdk.reports.series import format_fact
 from dlperf_sdk.spec.compiler import COMPILERS
 
 TITLE = "Framework pairs"
-_PAGE_ROWS = 6
+_PAGE_ROWS = 20
 _MOST_PAIRS = 2000
 """Maximum number of pairs that are listed."""
 
@@ -29,6 +30,7 @@ def section(cases: Sequence[Case], rankings: Sequence[Ranking]) -> Section:
         rankings: Their rankings.
     """
     pairs = [(ranking, pair) for ranking in rankings for pair in _pairs(ranking)]
+    pairs.sort(key=lambda entry: _order(entry[1]))
     if len(pairs) <= len(rankings):
         return Section(TITLE, ())
     settings = {id(ranking): describe_shared_facts(ranking, rankings) for ranking in rankings}
@@ -54,7 +56,8 @@ def section(cases: Sequence[Case], rankings: Sequence[Ranking]) -> Section:
         items.append(Paragraph(alone, "quiet"))
     lede = (
         "Each implementation with its fastest case, beside every other one that is comparable. Search for two names or "
-        "filter. A ratio with ≈ has no interval."
+        "filter. The highest throughputs come first, and two versions of one framework last. A ratio with ≈ has no "
+        "interval."
     )
     return Section(TITLE, tuple(items), lede)
 
@@ -66,6 +69,12 @@ def _pairs(ranking: Ranking) -> Iterator[Comparison]:
         fastest.setdefault(_name(case), case)
     for first, second in combinations(fastest.values(), 2):
         yield compare(first, second, footnoted=True)
+
+
+def _order(pair: Comparison) -> tuple[bool, float, float]:
+    """Sort key: pairs of one framework last, else the highest throughputs first."""
+    is_of_one = key(pair.a.facts.get("framework")) == key(pair.b.facts.get("framework"))
+    return is_of_one, -pair.a.throughput, -pair.b.throughput
 
 
 def _facts(ranking: Ranking) -> tuple[str, ...]:
@@ -81,7 +90,10 @@ def _frameworks(pair: Comparison) -> str:
 def _row(pair: Comparison) -> tuple[Cell | str, ...]:
     tone: Tone = "quiet" if pair.low is None else "plain"
     return (
-        *(f"{_describe(case)}: {quantity(case.throughput, case.unit)}" for case in (pair.a, pair.b)),
+        *(
+            f"{_describe(case, other)}: {quantity(case.throughput, case.unit)}"
+            for case, other in ((pair.a, pair.b), (pair.b, pair.a))
+        ),
         Cell(format_ratio(pair), tone),
         Cell(", ".join(list_reservations(pair)), "doubt"),
     )
@@ -95,9 +107,16 @@ def _name(case: Case) -> str:
     return " ".join(filter(None, parts))
 
 
-def _describe(case: Case) -> str:
+def _describe(case: Case, other: Case) -> str:
+    """Return the name of a case, its compiler if it has one, and its loader's settings that the other case lacks."""
+    settings = [
+        format_fact(name, case.facts[name])
+        for name in LOADER_FACTS
+        if name in case.facts and key(case.facts[name]) != key(other.facts.get(name))
+    ]
     compiler = case.facts.get("compiler")
-    return _name(case) + ("" if compiler in (None, COMPILERS.default) else f" with {compiler}")
+    compiled = "" if compiler in (None, COMPILERS.default) else f" with {compiler}"
+    return ", ".join([f"{_name(case)}{compiled}", *settings])
 
 
 def _describe_unpaired(cases: Sequence[Case], pairs: Sequence[Comparison]) -> str:

@@ -11,6 +11,10 @@ from attrs import frozen
 from dlperf_sdk.reports.blocks import Block, Cell, Table, Tone
 
 
+NOT_COMPARABLE = "What is not comparable"
+"""Title of the section that says which differences prevent a comparison, and why."""
+
+
 @frozen
 class Tile:
     """A headline number at the top of the report."""
@@ -21,6 +25,14 @@ class Tile:
     tone: Tone = "plain"
     section: str = ""
     """Title of the section that has the details, which the tile links to; empty without one."""
+    excluded: str = ""
+    """Cases that are not comparable, with the facts in which they differ. The section `NOT_COMPARABLE` has the reasons."""
+
+    @property
+    def text(self) -> str:
+        """All that stands below the number."""
+        excluded = f"Not comparable: {self.excluded}." if self.excluded else ""
+        return " ".join(filter(None, (self.aside, excluded)))
 
 
 @frozen

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dlperf_sdk.errors import UsageError
 from dlperf_sdk.reports.blocks import Heading, Labels, Notes, Paragraph, Table
 from dlperf_sdk.reports.html import embed
-from dlperf_sdk.reports.html.page import Abreast, Choice, Folded, Page, Plot, Sortable
+from dlperf_sdk.reports.html.page import NOT_COMPARABLE, Abreast, Choice, Folded, Page, Plot, Sortable
 from dlperf_sdk.reports.html.palette import Palette
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def document(page: Page, plot_library: str = "") -> str:
         .render(
             page=page,
             aliases=dict(page.aliases),
+            reasons=NOT_COMPARABLE,
             policy=embed.policy(embedded, from_files=bool(plotted and plot_library)),
             # Files of this package, which the policy allows by their digests.
             style=Markup(_file("style.css")),  # noqa: S704

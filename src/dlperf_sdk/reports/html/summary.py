@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlperf_sdk.analysis.ranking import Ranking
-from dlperf_sdk.reports.blocks import Cell
+from dlperf_sdk.reports.blocks import Cell, Tone
 from dlperf_sdk.reports.exclusions import format_excluded
 from dlperf_sdk.reports.fastest import TITLE, describe_shared_facts, list_unmeasured
 from dlperf_sdk.reports.html.page import Tile
@@ -111,17 +111,18 @@ def _fastest_tile(equal: Sequence[Ranking], rankings: Sequence[Ranking]) -> Tile
     if not is_firm:
         text += " No interval: perhaps noise."
     excluded = format_excluded(ordered[0], [ranking.entries[0] for ranking in ordered])
-    if excluded:
-        text += f" Not comparable: {excluded}."
-    return Tile(f"Fastest: {' · '.join(case)}", value, text, "plain" if is_firm else "quiet", TITLE)
+    tone: Tone = "plain" if is_firm else "quiet"
+    return Tile(f"Fastest: {' · '.join(case)}", value, text, tone, TITLE, excluded)
 
 
 def _answer(ranking: Ranking, rankings: Sequence[Ranking]) -> str:
-    """Return the fastest case with its version, its throughput, its lead, and who was not measured."""
+    """Return the fastest case, its throughput, its lead over the second, and who was not measured."""
     first = ranking.entries[0]
     version = str(first.facts.get("framework_version", "")).partition("+")[0]
     name = " ".join(filter(None, (str(first.facts.get(ranking.factor)), version)))
     name += describe_compiler(ranking, first)
     unmeasured = list_unmeasured(ranking, rankings)
     missing = f", {', '.join(unmeasured)} not measured" if unmeasured else ""
-    return f"{name} at {quantity(first.throughput, first.unit)}, {lead_without_values(ranking).text}{missing}"
+    ratio, separator, reservations = lead_without_values(ranking).text.partition("; ")
+    values = [quantity(case.throughput, case.unit) for case in ranking.entries[:2]]
+    return f"{name} at {values[0]}, {ratio} at {values[1]}{separator}{reservations}{missing}"
