@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from dlperf_sdk.analysis.case import key
+from dlperf_sdk.analysis.case import LOADER_FACTS, key
 from dlperf_sdk.analysis.scaling import Scaled, Scaling, efficiency, speedup
-from dlperf_sdk.reports.series import Merged, Workload, labels
+from dlperf_sdk.reports.series import Merged, Workload, format_fact, labels
 from dlperf_sdk.spec.strategy import NO_STRATEGY
+
+_STARVED = 0.95
+"""Share of the throughput with another loader, below which a series is limited by its own."""
 
 
 @frozen
@@ -57,6 +60,29 @@ def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
     largest = [max(group, key=size_of).case for group in by_strategy]
     names = labels(largest, ("topology", "batch_size"))
     return [Series(name, _points(group, kind)) for name, group in zip(names, by_strategy, strict=True)]
+
+
+def find_loader_limits(curves: Sequence[Series]) -> dict[int, str]:
+    """Return the id of each series that its loader limits → the faster loader and its efficiency, as text.
+
+    The two series differ in facts of the loader only, and are compared on their largest topology.
+    """
+    groups: dict[tuple[str, ...], list[Series]] = {}
+    for curve in curves:
+        case = curve.points[-1].merged.case
+        names = sorted(case.identifying_facts() - set(LOADER_FACTS))
+        facts = (f"{name}={key(case.facts.get(name))}" for name in names)
+        groups.setdefault((str(case.topology), *facts), []).append(curve)
+    limits = {}
+    for members in groups.values():
+        best = max((curve.points[-1] for curve in members), key=lambda point: point.merged.case.throughput)
+        case = best.merged.case
+        loader = ", ".join(format_fact(name, case.facts[name]) for name in LOADER_FACTS if name in case.facts)
+        for curve in members:
+            if curve.points[-1].merged.case.throughput < _STARVED * case.throughput:
+                value = best.efficiency.value
+                limits[id(curve)] = loader if value is None else f"{value:.1%} with {loader}"
+    return limits
 
 
 def _by_strategy(group: Sequence[Merged]) -> list[list[Merged]]:

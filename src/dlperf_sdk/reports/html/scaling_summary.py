@@ -8,13 +8,14 @@ from itertools import pairwise
 
 from attrs import frozen
 
-from dlperf_sdk.reports.blocks import Column, Table
+from dlperf_sdk.reports.blocks import Column, Paragraph, Table
 from dlperf_sdk.reports.html.page import Item, Sortable
-from dlperf_sdk.reports.html.scaling_series import Point, Series
+from dlperf_sdk.reports.html.scaling_series import Point, Series, find_loader_limits
 from dlperf_sdk.reports.series import Workload, labels
 from dlperf_sdk.spec.values import TopologySpec
 
-_PAGE_ROWS = 6
+_PAGE_ROWS = 20
+_LIMITED = "limited by its loader"
 _GOOD_EFFICIENCY = 0.9
 """Efficiency below which a series is said to scale badly."""
 
@@ -35,11 +36,13 @@ class _Row:
     efficiency: float
     """Efficiency at the largest topology."""
     below: str
-    """First topology with an efficiency below 90 %, or `never`."""
+    """First topology with an efficiency below 90 %, with the smaller ones that were not measured; or `never`."""
     drop: float
     """Steepest drop of the efficiency between two topologies, per doubling of the devices; 0 without any."""
     step: str
     """The two topologies of the steepest drop."""
+    limit: str
+    """Efficiency of the same case with a faster loader, as text; empty if no loader is known to be faster."""
 
     @property
     def order(self) -> tuple[int, float]:
@@ -52,25 +55,30 @@ def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tup
 
     Both name the first topology with an efficiency below 90 %, and the steepest drop of the efficiency between two
     topologies, in percentage points per doubling of the devices. Series with fewer than two efficiencies are left out.
-    The result is empty with fewer than two series.
+    A series that its loader limits is not named as the worst: a sentence lists these. The result is empty with fewer
+    than two series.
 
     Args:
         workloads: Workloads with their series.
     """
-    names = _names_without_workload([curve for _, series in workloads for curve in series])
+    curves = [curve for _, series in workloads for curve in series]
+    names, limits = _names_without_workload(curves), find_loader_limits(curves)
     rows = [
         row
         for workload, series in workloads
         for curve in series
-        if (row := _summarize(workload, curve, names[id(curve)]))
+        if (row := _summarize(workload, curve, names[id(curve)], limits.get(id(curve), "")))
     ]
     if len(rows) < 2:
         return ()
     rows.sort(key=lambda row: row.order)
-    return _tabulate_extremes(rows), _tabulate_series(rows)
+    limited = "; ".join(f"{_describe(row)}: {row.efficiency:.1%} ({row.limit})" for row in rows if row.limit)
+    sentence = f"Not named as the worst, because the data loader limits it: {limited}."
+    items = (Paragraph(sentence, "doubt"),) if limited else ()
+    return _tabulate_extremes([row for row in rows if not row.limit] or rows), *items, _tabulate_series(rows)
 
 
-def _summarize(workload: Workload, curve: Series, name: str) -> _Row | None:
+def _summarize(workload: Workload, curve: Series, name: str, limit: str) -> _Row | None:
     """Return the row of a series; None if it has fewer than two efficiencies."""
     values = [(point, point.efficiency.value) for point in curve.points if point.efficiency.value]
     if len(values) < 2:
@@ -90,10 +98,36 @@ def _summarize(workload: Workload, curve: Series, name: str) -> _Row | None:
         topology=last.merged.case.topology,
         speedup=last.speedup.value or 0.0,
         efficiency=value,
-        below=next((_place(point) for point, share in values if share < _GOOD_EFFICIENCY), "never"),
+        below=_find_below(values),
         drop=max(0.0, -drop),
         step=step if drop < 0 else "no drop",
+        limit=limit,
     )
+
+
+def _find_below(values: Sequence[tuple[Point, float]]) -> str:
+    """Return the first topology below 90 %, such as `1n8d`, or `by 1n4d (1n2d not measured)` after a gap."""
+    previous: TopologySpec | None = None
+    for point, share in values:
+        topology = point.merged.case.topology
+        if share < _GOOD_EFFICIENCY:
+            between = _list_between(previous, topology) if previous else []
+            return f"by {topology} ({', '.join(between)} not measured)" if between else str(topology)
+        previous = topology
+    return "never"
+
+
+def _list_between(smaller: TopologySpec, larger: TopologySpec) -> list[str]:
+    """Return the topologies on the way from one to another: first the devices of a node double, then the nodes."""
+    nodes, devices, between = smaller.nodes, smaller.devices_per_node, []
+    while True:
+        if devices < larger.devices_per_node:
+            devices *= 2
+        else:
+            nodes *= 2
+        if nodes * devices >= larger.devices:
+            return between
+        between.append(f"{nodes}n{devices}d")
 
 
 def _place(point: Point) -> str:
@@ -138,7 +172,7 @@ def _tabulate_extremes(rows: Sequence[_Row]) -> Table:
         Column("topology", whole=True, key=True),
         Column("scales worst"),
         Column("efficiency", right=True),
-        Column("first below 90 %", whole=True),
+        Column("first below 90 %"),
         Column("steepest drop"),
         Column("scales best"),
         Column("its efficiency", right=True),
@@ -167,9 +201,10 @@ def _tabulate_series(rows: Sequence[_Row]) -> Sortable:
         Column("topology", whole=True, key=True),
         Column("speedup", right=True),
         Column("efficiency", right=True),
-        Column("first below 90 %", whole=True),
+        Column("first below 90 %"),
         Column("steepest drop, points per doubling", right=True),
         Column("where", whole=True),
+        Column(_LIMITED),
     )
     cells = [
         (
@@ -184,17 +219,22 @@ def _tabulate_series(rows: Sequence[_Row]) -> Sortable:
             row.below,
             f"{100 * row.drop:.1f}" if row.drop else "",
             row.step,
+            f"yes: {row.limit}" if row.limit else "not known",
         )
         for row in rows
     ]
-    has_versions = any(row.version for row in rows)
-    visible = [index for index, column in enumerate(columns) if column.title != "version" or has_versions]
+    absent = {
+        *(() if any(row.version for row in rows) else ("version",)),
+        *(() if any(row.limit for row in rows) else (_LIMITED,)),
+    }
+    visible = [index for index, column in enumerate(columns) if column.title not in absent]
     table = Table(
         tuple(columns[index] for index in visible),
         tuple(tuple(row[index] for index in visible) for row in cells),
         "Efficiency of each series at its largest topology",
     )
-    return Sortable(table, ("model", "precision", "workload", "topology", "first below 90 %"), _PAGE_ROWS)
+    filters = ("model", "precision", "workload", "topology", "first below 90 %", _LIMITED)
+    return Sortable(table, filters, _PAGE_ROWS)
 
 
 def _names_without_workload(curves: Sequence[Series]) -> dict[int, str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dlperf_sdk.reports.blocks import Cell, Column, Table
 from dlperf_sdk.reports.html.forecast import Forecast
-from dlperf_sdk.reports.html.scaling_series import Series, size_of
+from dlperf_sdk.reports.html.scaling_series import Series, find_loader_limits, size_of
 from dlperf_sdk.reports.numbers import Scale, format_count, quantity
 
 
@@ -117,7 +117,9 @@ def describe_efficiency(series: Sequence[Series], drawn: Sequence[Series]) -> st
         point.merged.case.topology for point in first.points if size_of(point.merged) == max(shared)
     )
     of_all = "" if len(drawn) == len(series) else f" of all {len(series)}"
+    limit = find_loader_limits(series).get(id(last))
+    limited = f" (its loader limits it: {limit})" if limit else ""
     return (
         f"{text} On {topology} the best{of_all} is {first.name}{_mark_of_another_plot(first, drawn)} with {best:.1%}, "
-        f"the worst {last.name}{_mark_of_another_plot(last, drawn)} with {worst:.1%}."
+        f"the worst {last.name}{_mark_of_another_plot(last, drawn)} with {worst:.1%}{limited}."
     )
