@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dlperf_sdk.analysis.case import key
+from dlperf_sdk.analysis.case import Case, key
 from dlperf_sdk.analysis.effects import Effect, Pair
 from dlperf_sdk.reports.blocks import Cell, Column, Table
 from dlperf_sdk.reports.html.effect_wording import (
-    describe_certainty,
+    describe_evidence,
     describe_ratio,
     describe_shared_facts,
     describe_significance,
+    describe_unpaired,
 )
 from dlperf_sdk.reports.html.page import Folded, Sortable
 from dlperf_sdk.reports.series import format_fact
@@ -49,12 +50,15 @@ _PAGE_ROWS = 20
 _GROUP_ROWS = 10
 
 
-def tabulate_answers(named: Sequence[tuple[str, Effect]], precision_hint: str = "") -> Table:
-    """Return a table with a row per effect: its name, ratio, interval, certainty, and the facts that its pairs share.
+def tabulate_answers(
+    named: Sequence[tuple[str, Effect]], cases: Sequence[Case], precision_hint: str = ""
+) -> Table:
+    """Return the answer for each effect in a row.
 
     Args:
         named: The effects with their names.
-        precision_hint: Text to append to the shared facts of an effect of the precision on one framework.
+        cases: All cases of the report.
+        precision_hint: Text that follows the frameworks without a pair in the effect of a precision.
     """
     has_intervals = any(estimate.low is not None for _, estimate in named)
     rows: list[tuple[Cell | str, ...]] = []
@@ -62,21 +66,23 @@ def tabulate_answers(named: Sequence[tuple[str, Effect]], precision_hint: str = 
         interval = ""
         if estimate.low is not None and estimate.high is not None:
             interval = f"{estimate.low:.2f} – {estimate.high:.2f}"
+        unpaired = describe_unpaired(estimate, cases)
+        if unpaired and estimate.factor == "precision":
+            unpaired += precision_hint
         rows.append(
             (
                 name,
                 describe_ratio(estimate),
                 *([interval] if has_intervals else []),
-                describe_certainty(estimate, has_intervals),
-                describe_shared_facts(estimate)
-                + (precision_hint if estimate.factor == "precision" and len(estimate.units) == 1 else ""),
+                describe_evidence(estimate, has_intervals, unpaired),
+                describe_shared_facts(estimate),
             )
         )
     columns = (
         Column("effect", key=True),
         Column("ratio", whole=True),
         *([Column("95 % interval", right=True)] if has_intervals else []),
-        Column("how certain"),
+        Column("rests on"),
         Column("all pairs are of"),
     )
     used = [index for index in range(len(columns)) if any(row[index] not in ("", Cell("")) for row in rows)]

@@ -1,13 +1,14 @@
-"""Names of effects, and what the report says about one: its sentence, its certainty, what its pairs share."""
+"""Names of effects, and what the report says about one: its sentence, its evidence, what its pairs share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlperf_sdk.analysis.case import key
+from dlperf_sdk.analysis.case import Case, key
 from dlperf_sdk.analysis.effects import Effect
 from dlperf_sdk.reports.blocks import Cell
 from dlperf_sdk.reports.series import format_fact
+from dlperf_sdk.reports.wording import format_value
 
 _MOST_MODELS = 2
 """Maximum number of models in the name of an effect."""
@@ -42,7 +43,7 @@ def _level_names(estimate: Effect) -> tuple[str, str]:
         return (f"no {factor}" if first == "none" else first), (
             f"no {factor}" if second == "none" else second
         )
-    return first, key(estimate.levels[1])
+    return first, format_value(estimate.factor, key(estimate.levels[1]))
 
 
 def _models(estimate: Effect) -> str:
@@ -58,24 +59,63 @@ def describe_ratio(estimate: Effect) -> str:
     return f"{estimate.median:.2f}×{extent}"
 
 
-def describe_certainty(estimate: Effect, has_intervals: bool) -> Cell:
-    """Return how many pairs of an effect agree and, if any effect has an interval, the significance."""
+def describe_evidence(estimate: Effect, has_intervals: bool, unpaired: str) -> Cell:
+    """Return what an effect rests on: its frameworks, its pairs and, if any effect has an interval, its significance.
+
+    Args:
+        estimate: The effect.
+        has_intervals: True if any effect of the report has an interval.
+        unpaired: The text of `describe_unpaired`.
+    """
     significance = describe_significance(estimate)
     ratios = [pair.ratio for pair in estimate.pairs]
-    if len(ratios) == 1:
-        return significance if has_intervals else Cell("a single pair", "quiet")
     count, side = max((sum(r > 1 for r in ratios), "faster"), (sum(r < 1 for r in ratios), "slower"))
-    agreement = f"{count} of {len(ratios)} pairs {side}"
+    agreement = f"all {side}" if count == len(ratios) else f"{count} of them {side}"
     if f"{estimate.median:.2f}" == "1.00":
-        topologies = sorted(
-            {pair.a.topology for pair in estimate.pairs}, key=lambda place: (place.devices, place.nodes)
-        )
-        places = " to ".join(dict.fromkeys(str(topology) for topology in (topologies[0], topologies[-1])))
-        agreement = f"{len(ratios)} pairs on {places} without a common direction"
-    # A single framework is named among what all pairs share.
-    is_shared = len(estimate.units) == 1 and estimate.unit in estimate.holding
-    text = agreement if is_shared else f"{agreement}, {_describe_units(estimate)}"
-    return Cell(f"{text}; {significance.text}" if has_intervals else text, significance.tone)
+        agreement = "without a common direction"
+    topologies = sorted(
+        {pair.a.topology for pair in estimate.pairs}, key=lambda place: (place.devices, place.nodes)
+    )
+    places = " to ".join(dict.fromkeys(str(topology) for topology in (topologies[0], topologies[-1])))
+    pairs = f"{len(ratios)} pairs on {places}, {agreement}" if len(ratios) > 1 else "a single pair"
+    text = f"{pairs}, {_describe_units(estimate)}"
+    if len(estimate.units) == 1:
+        text = f"{next(iter(estimate.units))} alone: {pairs}" + "; they count as one" * (len(ratios) > 1)
+    parts = (text, significance.text if has_intervals else "", unpaired)
+    return Cell("; ".join(filter(None, parts)), significance.tone)
+
+
+def describe_unpaired(estimate: Effect, cases: Sequence[Case]) -> str:
+    """Return the frameworks that were measured with both levels, but are in no pair of the effect, with the reason.
+
+    It is empty for effects of batch sizes or frameworks.
+
+    Args:
+        estimate: The effect.
+        cases: All cases of the report.
+    """
+    if estimate.factor in ("batch_size", "framework"):
+        return ""
+    models = {key(pair.a.facts.get("model")) for pair in estimate.pairs}
+    batches: dict[str, tuple[set[int], ...]] = {}
+    for case in cases:
+        framework = str(case.facts.get("framework"))
+        if framework not in estimate.units and key(case.facts.get("model")) in models:
+            for sizes, level in zip(
+                batches.setdefault(framework, (set(), set())), estimate.levels, strict=True
+            ):
+                if key(case.facts.get(estimate.factor)) == key(level):
+                    sizes.add(case.batch_size)
+    texts = [
+        f"{framework} ({'other settings' if first & second else _describe_batches(first, second)})"
+        for framework, (first, second) in batches.items()
+        if first and second
+    ]
+    return f"no pair: {', '.join(texts)}" if texts else ""
+
+
+def _describe_batches(*sides: set[int]) -> str:
+    return f"batch {' ÷ '.join(', '.join(map(str, sorted(sizes))) for sizes in sides)}"
 
 
 def describe_shared_facts(estimate: Effect) -> str:

@@ -21,7 +21,7 @@ from dlperf_sdk.reports.html.effect_tables import (
 )
 from dlperf_sdk.reports.html.effect_wording import describe_effect, name_effects
 from dlperf_sdk.reports.html.own_batch_sizes import precisions_at_own_batch_sizes
-from dlperf_sdk.reports.html.page import Item, Plot, Section
+from dlperf_sdk.reports.html.page import Plot, Section
 from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import format_fact
 from dlperf_sdk.spec.compiler import COMPILERS
@@ -83,10 +83,17 @@ def section(cases: Sequence[Case], estimates: Sequence[Effect]) -> Section:
         "quiet",
     )
     own_batch_sizes = precisions_at_own_batch_sizes(cases)
-    hint = "; other batch sizes: folded below" if own_batch_sizes else ""
-    answers, *details = _items(estimates, hint)
-    *tables, plot, pairs = details
-    return Section(title, (answers, *tables, *own_batch_sizes, method, plot, pairs), lede)
+    hint = ": folded below" if own_batch_sizes else ""
+    named = _name(estimates)
+    items = (
+        tabulate_answers(named, cases, hint),
+        *tabulate_by_topology(named),
+        *own_batch_sizes,
+        method,
+        _plot(named),
+        tabulate_pairs(named),
+    )
+    return Section(title, items, lede)
 
 
 def _describe_multiplicity(tested: int) -> str:
@@ -150,13 +157,17 @@ def _size_key(level: tuple[str, Any]) -> tuple[float, str]:
     return (value if is_number else math.inf, "" if is_number else name)
 
 
-def _items(estimates: Sequence[Effect], precision_hint: str) -> tuple[Item, ...]:
-    # Batch sizes, which have sweeps as well, come last.
-    named = sorted(
+def _name(estimates: Sequence[Effect]) -> list[tuple[str, Effect]]:
+    """Return the effects with their names. Batch sizes, which have sweeps as well, come last."""
+    return sorted(
         zip(name_effects(estimates), estimates, strict=True),
         key=lambda entry: entry[1].factor == "batch_size",
     )
-    minimum = sorted((len(estimate.pairs) for estimate in estimates), reverse=True)[:MAX_EFFECTS][-1]
+
+
+def _plot(named: Sequence[tuple[str, Effect]]) -> Plot:
+    """Return the plot of the effects with most pairs."""
+    minimum = sorted((len(estimate.pairs) for _, estimate in named), reverse=True)[:MAX_EFFECTS][-1]
     drawn = [(name, estimate) for name, estimate in named if len(estimate.pairs) >= minimum][:MAX_EFFECTS]
     rows: list[dict[str, Any]] = []
     summaries = []
@@ -178,17 +189,11 @@ def _items(estimates: Sequence[Effect], precision_hint: str) -> tuple[Item, ...]
     caption = describe_effect(largest)
     if len(drawn) > 1:
         caption = f"{format_count(len(drawn), 'effect')} in {format_count(len(rows), 'pair')}. The largest: {caption}"
-    if len(estimates) > len(drawn):
-        caption += f" {len(estimates) - len(drawn)} more with fewer pairs are in the table only."
-    plot = Plot(
+    if len(named) > len(drawn):
+        caption += f" {len(named) - len(drawn)} more with fewer pairs are in the table only."
+    return Plot(
         "Paired ratios of throughputs: a ring per pair, a diamond for their median",
         caption,
         partial(case_charts.ratios, rows, summaries),
         tabulate_medians(named),
-    )
-    return (
-        tabulate_answers(named, precision_hint),
-        *tabulate_by_topology(named),
-        plot,
-        tabulate_pairs(named),
     )

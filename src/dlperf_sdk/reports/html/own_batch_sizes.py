@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlperf_sdk.analysis.case import Case, key
-from dlperf_sdk.reports.blocks import Column, Table
+from dlperf_sdk.reports.blocks import Column, Paragraph, Table
 from dlperf_sdk.reports.html.page import Folded, Sortable
 from dlperf_sdk.reports.numbers import quantity
 from dlperf_sdk.reports.series import format_stated
 from dlperf_sdk.reports.wording import join_names
+from dlperf_sdk.spec.compiler import COMPILERS
 from dlperf_sdk.spec.precision import PRECISIONS
 
 _VARYING = {"batch_size", "loss_scale", "precision"}
@@ -40,7 +41,8 @@ def precisions_at_own_batch_sizes(cases: Sequence[Case]) -> tuple[Folded, ...]:
     pairs.sort(
         key=lambda pair: (pair[0].topology.devices, str(pair[0].facts.get("model")), pair[0].framework)
     )
-    rows = [_row(case, base) for case, base in pairs]
+    compilers = {key(case.facts.get("compiler")) for case in cases}
+    rows = [_row(case, base, len(compilers) > 1) for case, base in pairs]
     if not rows:
         return ()
     columns = (
@@ -48,22 +50,27 @@ def precisions_at_own_batch_sizes(cases: Sequence[Case]) -> tuple[Folded, ...]:
         Column("model", key=True),
         Column("topology", key=True),
         Column("settings", key=True),
-        Column("fastest of the precision"),
-        Column(f"fastest of {PRECISIONS.default}"),
+        Column("the precision at its fastest batch size"),
+        Column(f"{PRECISIONS.default} at its fastest batch size"),
         Column("ratio", right=True),
     )
     precisions = join_names(sorted({str(case.facts.get("precision")) for case, _ in pairs}))
     title = f"{precisions} against {PRECISIONS.default} at other batch sizes: the effect of both together"
     table = Sortable(Table(columns, tuple(rows)), ("framework", "model", "topology"), _PAGE_ROWS)
-    return (Folded(title, (table,)),)
+    compiled = Paragraph(
+        "Both sides of a row have the same settings, the compiler included. With another compiler a precision may be "
+        "faster than here.",
+        "quiet",
+    )
+    return (Folded(title, (table, compiled)),)
 
 
-def _row(case: Case, base: Case) -> tuple[str, ...]:
-    settings = [
-        format_stated(name, case.facts[name])
-        for name in ("implementation", "clip_norm", "compiler", "input_pipeline", "loader_workers")
-        if case.facts.get(name) not in (None, "none")
-    ]
+def _row(case: Case, base: Case, names_compiler: bool) -> tuple[str, ...]:
+    names = ("implementation", "clip_norm", "input_pipeline", "loader_workers")
+    settings = [format_stated(name, case.facts[name]) for name in names if case.facts.get(name) is not None]
+    compiler = case.facts.get("compiler")
+    if names_compiler and compiler is not None:
+        settings.append("no compiler" if compiler == COMPILERS.default else str(compiler))
     return (
         case.framework,
         str(case.facts.get("model")),
