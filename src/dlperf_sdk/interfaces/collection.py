@@ -120,6 +120,8 @@ class Disagreement:
     """The printed number over the computed one, minus 1; None if no single number is wrong."""
     figures: int = 0
     """Number of figures that break the protocol; 0 for a cell."""
+    is_rounding: bool = False
+    """True if the printed number is at most one unit of its last digit away from the computed one, rounded like it."""
 
 
 class Collection(ABC):

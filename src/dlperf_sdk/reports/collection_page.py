@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,30 +25,44 @@ def page(collection: Collection) -> list[Block]:
         Heading(collection.title, Cell(format_count(len(collection.figures), "figure"), "quiet")),
         Paragraph(collection.description),
         *collection.tables(),
-        *disagreement_blocks(collection),
+        *deviation_blocks(collection),
+        disagreement_block(collection),
     ]
 
 
-def disagreement_blocks(collection: Collection) -> list[Paragraph | Table]:
-    """Return a sentence on the figures that deviate from the protocol, and a table of the wrong printed cells.
+def deviation_blocks(collection: Collection) -> tuple[Paragraph, ...]:
+    """Return a sentence on the figures that break the prescribed protocol, with their number for each way.
+
+    The result is empty if no figure breaks the protocol.
+    """
+    deviations = [disagreement for disagreement in collection.disagreements() if disagreement.figures]
+    if not deviations:
+        return ()
+    counts = Counter[tuple[str, str]]()
+    for deviation in deviations:
+        counts[deviation.printed, deviation.computed] += deviation.figures
+    ways = ", ".join(
+        f"{used} instead of {prescribed}: {count:,}" for (prescribed, used), count in counts.items()
+    )
+    text = f"{collection.title}: {deviations[0].reason} ({ways}; a figure may deviate in both)."
+    return (Paragraph(text, "doubt"),)
+
+
+def disagreement_block(collection: Collection) -> Paragraph | Table:
+    """Return a table of the printed cells that differ, or a sentence that all agree.
 
     The cells are sorted by relative difference, the largest first; cells without one wrong number come last. If no cell
     is wrong, a paragraph states how many were checked.
     """
-    disagreements = collection.disagreements()
-    blocks: list[Paragraph | Table] = []
-    deviations = describe_protocol(disagreements)
-    if deviations:
-        blocks.append(Paragraph(f"{collection.title}: {deviations}.", "doubt"))
-    cells = group_cells(disagreements)
+    cells = group_cells(collection.disagreements())
+    checked = format_count(collection.count_printed_cells(), "printed cell")
     if not cells:
-        checked = format_count(collection.count_printed_cells(), "printed cell")
-        blocks.append(Paragraph(f"{collection.title}: all of {checked} agree with the figures.", "good"))
-        return blocks
+        return Paragraph(f"{collection.title}: all of {checked} agree with the figures.", "good")
     rows = [
         (
             members[0].cell,
             f"{members[0].document}:{members[0].line}",
+            _kind(members),
             "–" if members[0].difference is None else f"{abs(members[0].difference):.2%}",
             members[0].printed,
             members[0].computed,
@@ -58,14 +73,29 @@ def disagreement_blocks(collection: Collection) -> list[Paragraph | Table]:
     columns = (
         Column("cell", key=True),
         Column("document and line", key=True),
+        Column(KIND, whole=True),
         Column("difference", right=True),
         Column("printed", right=True),
         Column("from the figures", right=True),
         Column("what is wrong"),
     )
-    checked = format_count(collection.count_printed_cells(), "printed cell")
-    title = f"{collection.title}: {count_disagreements(cells)} disagree with the figures, in {checked}"
-    return [*blocks, Table(columns, tuple(rows), title)]
+    rounded = describe_rounding(cells)
+    title = f"{collection.title}: {count_disagreements(cells)} disagree with the figures{rounded}, in {checked}"
+    return Table(columns, tuple(rows), title)
+
+
+KIND = "kind"
+"""Title of the column that tells wrong numbers, wrong labels and rounding apart."""
+_NUMBER, _LABEL, _ROUNDING = "number", "label", "last digit"
+
+
+def _kind(members: Sequence[Disagreement]) -> str:
+    """Return what is wrong in a cell: its number, else the label above it, else only the rounding of its number."""
+    kinds = {
+        _LABEL if member.difference is None else _ROUNDING if member.is_rounding else _NUMBER
+        for member in members
+    }
+    return next(kind for kind in (_NUMBER, _LABEL, _ROUNDING) if kind in kinds)
 
 
 def count_disagreements(cells: Sequence[Sequence[Disagreement]]) -> str:
@@ -74,9 +104,14 @@ def count_disagreements(cells: Sequence[Sequence[Disagreement]]) -> str:
     Args:
         cells: The disagreements of each cell, from `group_cells`.
     """
-    numbers = sum(members[0].difference is not None for members in cells)
-    counts = ((numbers, "number"), (len(cells) - numbers, "label"))
-    return " and ".join(format_count(count, noun) for count, noun in counts if count)
+    kinds = Counter(map(_kind, cells))
+    return " and ".join(format_count(kinds[kind], kind) for kind in (_NUMBER, _LABEL) if kinds[kind])
+
+
+def describe_rounding(cells: Sequence[Sequence[Disagreement]]) -> str:
+    """Return how many cells differ in the last digit only, such as `; 4 more differ in the last digit`; else nothing."""
+    rounded = Counter(map(_kind, cells))[_ROUNDING]
+    return f"; {rounded} more {'differs' if rounded == 1 else 'differ'} in the last digit" if rounded else ""
 
 
 def group_cells(disagreements: Sequence[Disagreement]) -> list[list[Disagreement]]:
@@ -96,24 +131,6 @@ def group_cells(disagreements: Sequence[Disagreement]) -> list[list[Disagreement
 
 def _descending(disagreement: Disagreement) -> float:
     return 0.0 if disagreement.difference is None else -abs(disagreement.difference)
-
-
-def describe_protocol(disagreements: Sequence[Disagreement]) -> str:
-    """Return a clause on the figures that break the prescribed protocol: how they were measured, and their numbers.
-
-    It is empty if no figure breaks the protocol.
-    """
-    deviations = [disagreement for disagreement in disagreements if disagreement.figures]
-    if not deviations:
-        return ""
-    counts: dict[tuple[str, str], int] = {}
-    for deviation in deviations:
-        way = (deviation.printed, deviation.computed)
-        counts[way] = counts.get(way, 0) + deviation.figures
-    ways = ", ".join(
-        f"{used} instead of {prescribed}: {count:,}" for (prescribed, used), count in counts.items()
-    )
-    return f"{deviations[0].reason} ({ways}; a figure may deviate in both)"
 
 
 def to_csv(collection: Collection) -> str:

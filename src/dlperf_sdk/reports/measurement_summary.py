@@ -98,8 +98,8 @@ def describe_protocols(figures: Sequence[PublishedFigure], prescribed: Protocol)
     ]
     text = (
         f"The source prescribes {StatedProtocol.from_protocol(prescribed)}. Of {format_count(len(figures), 'figure')}, "
-        f"{outcomes[AS_PRESCRIBED]} were measured as prescribed, {outcomes[DEVIATES]} deviate, and "
-        f"{outcomes[NOT_STATED]} do not state their protocol in full."
+        f"{outcomes[AS_PRESCRIBED]} were measured as prescribed. The other {len(figures) - outcomes[AS_PRESCRIBED]}: "
+        f"{outcomes[DEVIATES]} deviate, and {outcomes[NOT_STATED]} do not state their protocol in full."
     )
     if not incomplete:
         return text

@@ -34,16 +34,33 @@ class Mismatch:
     """Explanation of the difference, a clause without a full stop."""
     difference: float | None = None
     """The printed number over the computed one, minus 1; None if the number is right."""
+    is_rounding: bool = False
+    """True if the printed number is at most one unit of its last digit away from the computed one, rounded like it."""
+    figure: PublishedFigure | None = None
+    """The figure of a printed speedup; None for a cell of a table with several figures."""
 
     def to_disagreement(self) -> Disagreement:
         """Return the mismatch as a `Disagreement`.
 
-        Its `cell` is the row and the column, or `speedup` for the printed speedup of a single figure.
+        Its `cell` is the row and the column, or the case for the printed speedup of a single figure.
         """
-        cell = self.cell
-        place = "speedup" if cell.row.endswith(f":{cell.line}") else f"{cell.row}, {cell.column}"
+        cell, figure = self.cell, self.figure
+        place = f"{cell.row}, {cell.column}"
+        if figure is not None:
+            version = figure.framework_version.partition("+")[0]
+            place = (
+                f"speedup of {figure.framework} {version} {figure.model} {figure.topology} {figure.precision}, "
+                f"batch {figure.batch_size}"
+            )
         return Disagreement(
-            cell.document, cell.line, place, cell.text, self.computed, self.reason, self.difference
+            cell.document,
+            cell.line,
+            place,
+            cell.text,
+            self.computed,
+            self.reason,
+            self.difference,
+            is_rounding=self.is_rounding,
         )
 
 
@@ -89,12 +106,20 @@ def mismatches(figures: Figures) -> tuple[Mismatch, ...]:
     They are in the order of the documents' tables; speedups of single figures come last.
     """
     by_name = {grid.name: grid for grid in grids(figures)}
+    by_source = {str(figure.source): figure for figure in figures}
     result: list[Mismatch] = []
     for cell in cells(figures):
         square = by_name[cell.table].square(cell.row, cell.column)
         result += [
-            Mismatch(cell, square.text if square else "–", reason, difference)
-            for reason, difference in dict.fromkeys(_reasons(cell, square, figures))
+            Mismatch(
+                cell,
+                square.text if square else "–",
+                reason,
+                difference,
+                is_rounding,
+                by_source.get(cell.row) if cell.table == "speedup" else None,
+            )
+            for reason, difference, is_rounding in dict.fromkeys(_reasons(cell, square, figures))
         ]
     return tuple(result)
 
@@ -113,26 +138,31 @@ def agrees(number: float, decimals: int, value: Value) -> bool:
     return abs(number - value.number) <= 0.5 * 10.0**-decimals + 1e-9
 
 
-def _reasons(cell: Printed, square: Square | None, figures: Figures) -> Iterator[tuple[str, float | None]]:
-    """Yield each reason why a printed cell is wrong, with the relative difference of a wrong number."""
+def _reasons(
+    cell: Printed, square: Square | None, figures: Figures
+) -> Iterator[tuple[str, float | None, bool]]:
+    """Yield each reason why a printed cell is wrong, with a wrong number's relative difference, and if it is rounding."""
     if square is not None and square.words:
         if cell.text != square.words:
-            yield f"{cell.text} is printed, where the figures are of {square.words}", None
+            yield f"{cell.text} is printed, where the figures are of {square.words}", None, False
         return
     values = square.values if square else ()
     printed_numbers = numbers(cell.text)
     if len(printed_numbers) != len(values):
-        yield f"{len(printed_numbers)} printed, {len(values)} in the figures", None
+        yield f"{len(printed_numbers)} printed, {len(values)} in the figures", None, False
         return
     for (number, decimals), value in zip(printed_numbers, values, strict=True):
         if not agrees(number, decimals, value):
             difference = number / value.number - 1 if value.number else None
-            yield f"{number:.{decimals}f} is printed{_describe_origin(number, value, figures)}", difference
+            is_rounding = abs(number - round(value.number, decimals)) <= 10.0**-decimals + 1e-9
+            reason = f"{number:.{decimals}f} is printed{_describe_origin(number, value, figures)}"
+            yield reason, difference, is_rounding
         claims = square.claims if square else {}
         for name, claimed in claims.items():
             real = {figure.value(name) for figure in value.figures} - {claimed}
             for actual in real:
-                yield f"{name.replace('_', ' ')} is {actual}, under a heading that says {claimed}", None
+                reason = f"{name.replace('_', ' ')} is {actual}, under a heading that says {claimed}"
+                yield reason, None, False
 
 
 def _describe_origin(number: float, value: Value, figures: Figures) -> str:

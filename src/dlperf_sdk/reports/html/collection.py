@@ -9,7 +9,7 @@ from dlperf_sdk.analysis.case import cases
 from dlperf_sdk.analysis.ranking import rankings
 from dlperf_sdk.interfaces.collection import Collection
 from dlperf_sdk.reports.blocks import Paragraph, Table
-from dlperf_sdk.reports.collection_page import disagreement_blocks
+from dlperf_sdk.reports.collection_page import KIND, deviation_blocks, disagreement_block
 from dlperf_sdk.reports.html import (
     differences,
     effects,
@@ -31,7 +31,7 @@ from dlperf_sdk.reports.html.page import Page, Section, Sortable
 from dlperf_sdk.reports.measurement_summary import describe_protocols, summary_table
 from dlperf_sdk.reports.series import merge, workloads
 
-_PAGE_ROWS = 6
+_PAGE_ROWS = 20
 FACTORS = ("compiler", "precision", "clip_norm", "data", "input_pipeline", "hardware", "batch_size")
 
 
@@ -41,6 +41,7 @@ def page(collection: Collection) -> Page:
     by_workload = workloads(merged)
     distinct = [run.case for run in merged]
     ranked, estimates = rankings(distinct), effects.estimate_effects(distinct, FACTORS)
+    disagreements = disagreement_block(collection)
     sections = (
         leaders.section(ranked),
         framework_pairs.section(distinct, ranked),
@@ -50,9 +51,10 @@ def page(collection: Collection) -> Page:
         _summary(collection),
         Section(
             DISAGREEMENTS_TITLE,
-            tuple(
-                Sortable(block, page_rows=_PAGE_ROWS) if isinstance(block, Table) else block
-                for block in disagreement_blocks(collection)
+            (
+                Sortable(disagreements, (KIND,), _PAGE_ROWS)
+                if isinstance(disagreements, Table)
+                else disagreements,
             ),
         ),
         every_figure.section(collection),
@@ -82,4 +84,5 @@ def _summary(collection: Collection) -> Section:
     table = Sortable(summary_table(figures, prescribed), filters, _PAGE_ROWS)
     if prescribed is None:
         return Section(SUMMARY_TITLE, (table,))
-    return Section(SUMMARY_TITLE, (Paragraph(describe_protocols(figures, prescribed), "doubt"), table))
+    text = Paragraph(describe_protocols(figures, prescribed), "doubt")
+    return Section(SUMMARY_TITLE, (text, *deviation_blocks(collection), table))

@@ -12,7 +12,11 @@ from dlperf_sdk.analysis.scaling import efficiency
 from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.interfaces.collection import Collection
 from dlperf_sdk.reports.blocks import Tone
-from dlperf_sdk.reports.collection_page import count_disagreements, group_cells
+from dlperf_sdk.reports.collection_page import (
+    count_disagreements,
+    describe_rounding,
+    group_cells,
+)
 from dlperf_sdk.reports.html.page import Tile
 from dlperf_sdk.reports.html.summary import fastest_tiles
 from dlperf_sdk.reports.measurement_summary import sort_topologies
@@ -65,7 +69,7 @@ def _protocol_tile(collection: Collection) -> tuple[Tile, ...]:
 
 def _disagreements_tile(collection: Collection) -> Tile:
     cells = group_cells(collection.disagreements())
-    text = f"of {format_count(collection.count_printed_cells(), 'printed cell')}"
+    text = f"of {format_count(collection.count_printed_cells(), 'printed cell')}{describe_rounding(cells)}"
     if cells and cells[0][0].difference is not None:
         largest = cells[0][0]
         text += (
