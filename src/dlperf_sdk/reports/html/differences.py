@@ -9,17 +9,25 @@ from dlperf_sdk.analysis.case import Case, key
 from dlperf_sdk.analysis.comparison import RESERVED_FACTS, Comparison, compare
 from dlperf_sdk.analysis.effects import Effect
 from dlperf_sdk.reports.blocks import Cell, Column, Table, Tone
-from dlperf_sdk.reports.html.page import Item, Section, Sortable
+from dlperf_sdk.reports.html.page import NOT_COMPARABLE, Item, Section, Sortable
 from dlperf_sdk.reports.leads import RULE
 from dlperf_sdk.reports.numbers import format_count
-from dlperf_sdk.reports.series import Workload
+from dlperf_sdk.reports.series import Workload, format_stated
 from dlperf_sdk.reports.sweeps import swept_size
-from dlperf_sdk.reports.wording import format_name
+from dlperf_sdk.reports.wording import format_name, format_value
+from dlperf_sdk.spec.precision import PRECISIONS
 
 _MAX_PAIRS = 300
 """Maximum number of pairs that are compared."""
 
 
+_OTHER_WORK = "It is part of the workload: another value is other work."
+_REASONS = {
+    "model": "Each is other work, and so are variants of one network, such as v1.5 (resnet50) and v1b.",
+    "clip_norm": "Clipping computes the norm of all gradients in each step. Where the source does not state it, "
+    "gradients may or may not have been clipped.",
+}
+"""Fact → why its values are never ranked together. A precision has its own description instead."""
 _TONES: dict[str, Tone] = {
     "not comparable": "bad",
     "only in Effects": "doubt",
@@ -32,8 +40,8 @@ _TONES: dict[str, Tone] = {
 def section(workloads: Sequence[Workload], estimates: Sequence[Effect] = ()) -> Section:
     """Return the section on differences between cases; it has no items if the cases do not differ.
 
-    One table has the reasons why pairs of workloads are not comparable. Another has the differences between cases
-    of one workload on the same topology, each with the number of pairs.
+    One table has the facts whose values are never ranked together. Another has the differences between cases of one
+    workload on the same topology, each with the number of pairs.
 
     Args:
         workloads: The workloads.
@@ -41,42 +49,39 @@ def section(workloads: Sequence[Workload], estimates: Sequence[Effect] = ()) -> 
     """
     items = [
         item
-        for item in (_between_workloads_table(workloads), _within_workloads_table(workloads, estimates))
+        for item in (_never_ranked_table(workloads), _within_workloads_table(workloads, estimates))
         if item is not None
     ]
     lede = (
         f"{RULE} The effect of a setting is estimated from pairs that differ in this setting. A footnote names a "
         "further difference. Different models are never compared."
     )
-    return Section("What is not comparable", tuple(items), lede)
+    return Section(NOT_COMPARABLE, tuple(items), lede)
 
 
-def _between_workloads_table(workloads: Sequence[Workload]) -> Item | None:
-    """Return a table of why pairs of workloads cannot be compared, by the first case of each.
+def _never_ranked_table(workloads: Sequence[Workload]) -> Table | None:
+    """Return a table of the facts whose values are never ranked together, with the reasons; None if none differs.
 
-    None if there are fewer than two workloads.
+    Sizes are left out: they have sweeps.
     """
-    pairs = islice(combinations(workloads, 2), _MAX_PAIRS)
+    cases = [case for workload in workloads for case in workload.cases]
+    names = dict.fromkeys(
+        ("precision", "model", *(name for workload in workloads for name in workload.facts))
+    )
     rows = []
-    for first, second in pairs:
-        # Nobody compares two models, or two sizes of a sweep.
-        if swept_size(_differing(first, second)) or "model" in _differing(first, second):
+    for name in names:
+        values = {key(case.facts.get(name)): case.facts.get(name) for case in cases}
+        if len(values) == 1 or swept_size({name}):
             continue
-        reasons = compare(first.merged[0].case, second.merged[0].case, footnoted=True).reasons
-        relevant = [reason for reason in reasons if _fact(reason) in {*first.facts, *second.facts, "unit"}]
-        unstated = sorted(set(first.facts) ^ set(second.facts))
-        relevant = [_in_order(reason) for reason in relevant]
-        relevant += [f"{format_name(name)}: stated by one of them only" for name in unstated]
-        rows.append((first.title, second.title, "; ".join(relevant)))
+        if name == "precision":
+            rows += [(name, str(value), PRECISIONS[value].help) for value in values.values() if value]
+        else:
+            texts = [format_stated(name, value) for value in values.values()]
+            rows.append((format_name(name), ", ".join(texts), _REASONS.get(name, _OTHER_WORK)))
     if not rows:
         return None
-    columns = (Column("workload"), Column("and"), Column("because"))
-    return Sortable(Table(columns, tuple(rows), "Workloads that are never in one plot"))
-
-
-def _differing(first: Workload, second: Workload) -> set[str]:
-    names = {*first.facts, *second.facts}
-    return {name for name in names if key(first.facts.get(name)) != key(second.facts.get(name))}
+    columns = (Column("fact", whole=True), Column("values"), Column("why"))
+    return Table(columns, tuple(rows), "Never ranked together, though each is a valid measurement")
 
 
 def _within_workloads_table(workloads: Sequence[Workload], estimates: Sequence[Effect]) -> Item | None:
@@ -131,7 +136,8 @@ def _pair_cases(cases: Iterable[Case]) -> Iterator[Comparison]:
 def _in_order(difference: str) -> str:
     """Return a difference with its two values in order, so that both directions are one row."""
     name, _, values = difference.partition(": ")
-    return f"{format_name(name)}: {' against '.join(sorted(values.split(' against ')))}"
+    in_words = sorted(format_value(name, value) for value in values.split(" against "))
+    return f"{format_name(name)}: {' against '.join(in_words)}"
 
 
 def _fact(reason: str) -> str:
