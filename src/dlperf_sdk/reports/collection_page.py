@@ -80,7 +80,9 @@ def disagreement_block(collection: Collection) -> Paragraph | Table:
         Column("what is wrong"),
     )
     rounded = describe_rounding(cells)
-    title = f"{collection.title}: {count_disagreements(cells)} disagree with the figures{rounded}, in {checked}"
+    title = (
+        f"{collection.title}: {count_disagreements(cells)} disagree with the figures{rounded}, in {checked}"
+    )
     return Table(columns, tuple(rows), title)
 
 
@@ -109,7 +111,7 @@ def count_disagreements(cells: Sequence[Sequence[Disagreement]]) -> str:
 
 
 def describe_rounding(cells: Sequence[Sequence[Disagreement]]) -> str:
-    """Return how many cells differ in the last digit only, such as `; 4 more differ in the last digit`; else nothing."""
+    """Return how many cells differ in the last digit only, such as `; 4 more differ in the last digit`."""
     rounded = Counter(map(_kind, cells))[_ROUNDING]
     return f"; {rounded} more {'differs' if rounded == 1 else 'differ'} in the last digit" if rounded else ""
 

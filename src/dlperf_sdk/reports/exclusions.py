@@ -45,9 +45,7 @@ def format_faster(ranking: Ranking) -> str:
 
     Cases of another precision or hardware, which have their own row, are left out. Empty without any.
     """
-    groups = [
-        group for group in ranking.excluded if not _has_own_row(name for name, _ in group.differences)
-    ]
+    groups = [group for group in ranking.excluded if not _has_own_row(name for name, _ in group.differences)]
     # The groups are in the order of their fastest cases.
     if not groups or groups[0].cases[0].throughput <= ranking.entries[0].throughput:
         return ""

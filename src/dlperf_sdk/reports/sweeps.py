@@ -13,6 +13,8 @@ _FOLLOWING = {"sequence_length": ("predictions_per_sequence",)}
 """A swept size → facts that change with it."""
 SWEPT = ("batch_size", "image_size", "sequence_length")
 """Facts that count as sizes."""
+SIZES = frozenset({*SWEPT, *(fact for following in _FOLLOWING.values() for fact in following)})
+"""Sizes, and the facts that change with them."""
 
 
 @frozen

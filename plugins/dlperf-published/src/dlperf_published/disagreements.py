@@ -141,7 +141,7 @@ def agrees(number: float, decimals: int, value: Value) -> bool:
 def _reasons(
     cell: Printed, square: Square | None, figures: Figures
 ) -> Iterator[tuple[str, float | None, bool]]:
-    """Yield each reason why a printed cell is wrong, with a wrong number's relative difference, and if it is rounding."""
+    """Yield each reason why a printed cell is wrong, a wrong number's relative difference, and if it is rounding."""
     if square is not None and square.words:
         if cell.text != square.words:
             yield f"{cell.text} is printed, where the figures are of {square.words}", None, False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations, islice
+from typing import Any
 
 from dlperf_sdk.analysis.case import Case, key
 from dlperf_sdk.analysis.comparison import RESERVED_FACTS, Comparison, compare
@@ -13,7 +14,7 @@ from dlperf_sdk.reports.html.page import NOT_COMPARABLE, Item, Section, Sortable
 from dlperf_sdk.reports.leads import RULE
 from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import Workload, format_stated
-from dlperf_sdk.reports.sweeps import swept_size
+from dlperf_sdk.reports.sweeps import SIZES
 from dlperf_sdk.reports.wording import format_name, format_value
 from dlperf_sdk.spec.precision import PRECISIONS
 
@@ -64,18 +65,19 @@ def _never_ranked_table(workloads: Sequence[Workload]) -> Table | None:
 
     Sizes are left out: they have sweeps.
     """
-    cases = [case for workload in workloads for case in workload.cases]
-    names = dict.fromkeys(
-        ("precision", "model", *(name for workload in workloads for name in workload.facts))
-    )
-    rows = []
-    for name in names:
-        values = {key(case.facts.get(name)): case.facts.get(name) for case in cases}
-        if len(values) == 1 or swept_size({name}):
-            continue
+    by_model: dict[str, list[Case]] = {}
+    for workload in workloads:
+        by_model.setdefault(str(workload.facts.get("model")), []).extend(workload.cases)
+    rows = [("model", ", ".join(by_model), _REASONS["model"])] if len(by_model) > 1 else []
+    names = dict.fromkeys(("precision", *(name for workload in workloads for name in workload.facts)))
+    for name in (name for name in names if name not in {"model", *SIZES}):
+        values: dict[str, Any] = {}
+        for members in by_model.values():
+            of_model = {key(case.facts.get(name)): case.facts.get(name) for case in members}
+            values |= of_model if len(of_model) > 1 else {}
         if name == "precision":
             rows += [(name, str(value), PRECISIONS[value].help) for value in values.values() if value]
-        else:
+        elif values:
             texts = [format_stated(name, value) for value in values.values()]
             rows.append((format_name(name), ", ".join(texts), _REASONS.get(name, _OTHER_WORK)))
     if not rows:

@@ -10,7 +10,6 @@ from attrs import frozen
 
 from dlperf_sdk.reports.blocks import Block, Cell, Table, Tone
 
-
 NOT_COMPARABLE = "What is not comparable"
 """Title of the section that says which differences prevent a comparison, and why."""
 
@@ -26,7 +25,7 @@ class Tile:
     section: str = ""
     """Title of the section that has the details, which the tile links to; empty without one."""
     excluded: str = ""
-    """Cases that are not comparable, with the facts in which they differ. The section `NOT_COMPARABLE` has the reasons."""
+    """Cases that are not comparable, with the facts in which they differ; `NOT_COMPARABLE` has the reasons."""
 
     @property
     def text(self) -> str:
