@@ -52,7 +52,9 @@ def fastest_table(rankings: Sequence[Ranking]) -> Table:
         Column("the others"),
         Column("not comparable"),
     )
-    return Table(columns, tuple(rows), f"The fastest of {format_count(len(rankings), 'comparison')}")
+    return Table(
+        columns, tuple(rows), f"{format_count(len(rankings), 'comparison')}, with the fastest of each"
+    )
 
 
 def overview_table(rankings: Sequence[Ranking]) -> Table:

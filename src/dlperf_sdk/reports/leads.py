@@ -17,8 +17,8 @@ from dlperf_sdk.spec.compiler import COMPILERS
 RULE = (
     "Comparable are cases of equal workload (model, batch size, clipping of gradients), precision, topology, data and "
     "hardware: only these are ranked. A difference in "
-    f"{', '.join(map(format_name, RESERVED_FACTS))}, compiler or protocol is a reservation, which the text names, and so "
-    "is a protocol that is not stated. All other cases are not comparable, and are not ranked."
+    f"{', '.join(map(format_name, RESERVED_FACTS))}, compiler or protocol is a reservation, which the text names; "
+    "so is a protocol that is not stated. All other cases are not comparable, and are not ranked."
 )
 """The rule that decides what a report ranks."""
 _TERMS = {

@@ -15,7 +15,7 @@ from dlperf_sdk.reports.html.page import Item, Section, Sortable
 from dlperf_sdk.reports.measurement_summary import describe_check, short_version
 from dlperf_sdk.reports.missing_intervals import spread
 from dlperf_sdk.reports.series import format_fact
-from dlperf_sdk.reports.wording import format_name
+from dlperf_sdk.reports.wording import format_name, format_value
 from dlperf_sdk.spec.protocol import Protocol
 
 PROTOCOL_CHECK = "protocol check"
@@ -26,13 +26,13 @@ _COLUMNS = (
     Column("batch", right=True, key=True),
     *(Column(name, key=True) for name in ("precision", "compiler", "data", "hardware", "settings")),
     Column("throughput", right=True),
+    Column("notes"),
     Column("spread", right=True),
     Column("speedup", right=True),
     Column("efficiency", right=True),
     Column("protocol"),
     Column(PROTOCOL_CHECK),
     Column("source"),
-    Column("notes"),
     *(Column(name, whole=True) for name in ("implementation", "strategy", "estimator")),
     Column("printed speedup", right=True),
 )
@@ -132,15 +132,15 @@ def _row(
         figure.hardware,
         details,
         f"{f'{figure.throughput:,}'.removesuffix('.0')} {figure.unit}",
+        " ".join(f"[{notes.index(footnote) + 1}]" for footnote in figure.footnotes),
         none if deviation is None else f"{deviation:.1%}",
         none if faster is None else f"{faster:.2f}",
         none if scaled is None else f"{scaled:.1%}",
         str(figure.protocol),
         describe_check(figure.protocol, prescribed)[0] if prescribed else "",
         str(figure.source),
-        " ".join(f"[{notes.index(footnote) + 1}]" for footnote in figure.footnotes),
         figure.implementation,
         figure.strategy,
-        figure.estimator,
+        format_value("estimator", figure.estimator),
         "" if figure.printed_speedup is None else f"{figure.printed_speedup:g}",
     )

@@ -37,7 +37,8 @@ class Value:
 def plots(values: Sequence[Value], name: str, unit: str, title: str, at_most: int) -> list[Plot]:
     """Return plots of the values, the largest first in each.
 
-    More than `MAX_VALUES` values are divided by facet, and a facet that is still larger into pages.
+    More than `MAX_VALUES` values are divided by facet, and a facet that is still larger into pages. Values that are
+    alone in their facet share one plot.
 
     Args:
         values: The values, at least one.
@@ -51,6 +52,10 @@ def plots(values: Sequence[Value], name: str, unit: str, title: str, at_most: in
     facets: dict[str, list[Value]] = {}
     for value in values:
         facets.setdefault(value.facet, []).append(value)
+    alone = [members[0] for members in facets.values() if len(members) == 1]
+    facets = {facet: members for facet, members in facets.items() if len(members) > 1}
+    if alone:
+        facets["others"] = alone
     pages = []
     for facet, members in facets.items():
         ordered = sorted(members, key=lambda value: -value.value)

@@ -121,6 +121,12 @@
       show();
     };
 
+    // An invisible row with the longest cell of each column keeps the widths the same on all pages.
+    table.createTFoot().append(make("tr", {}, ...cells.map((column, at) => {
+      const [said, tone] = column.reduce((longest, cell) => (cell[0].length > longest[0].length ? cell : longest), ["", ""]);
+      return make("td", { className: `${tone} ${kinds[at]}`, textContent: said });
+    })));
+
     const status = make("p", { role: "status" });
     const back = make("button", { type: "button", textContent: "Previous" });
     const on = make("button", { type: "button", textContent: "Next" });
@@ -136,6 +142,8 @@
       table.tBodies[0].replaceChildren(...shown);
       const many = (count) => count.toLocaleString("en");
       const of = state.found.length === rows.length ? many(rows.length) : `${many(state.found.length)} found of ${many(rows.length)}`;
+      if (title.startsWith(`${many(rows.length)} `))
+        table.caption.textContent = state.found.length === rows.length ? title : `${many(state.found.length)} of ${title}`;
       status.textContent = state.found.length ? `Rows ${many(state.from + 1)} to ${many(to)} of ${of}` : "No row matches the search and the filters.";
       back.disabled = state.from === 0;
       on.disabled = to >= state.found.length;
