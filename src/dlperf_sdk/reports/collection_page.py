@@ -75,8 +75,8 @@ def disagreement_block(collection: Collection) -> Paragraph | Table:
         Column("document and line", key=True),
         Column(KIND, whole=True),
         Column("difference", right=True),
-        Column("printed", right=True),
-        Column("from the figures", right=True),
+        Column("printed"),
+        Column("from the figures"),
         Column("what is wrong"),
     )
     rounded = describe_rounding(cells)

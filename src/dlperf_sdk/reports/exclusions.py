@@ -49,7 +49,7 @@ def format_faster(ranking: Ranking) -> str:
     # The groups are in the order of their fastest cases.
     if not groups or groups[0].cases[0].throughput <= ranking.entries[0].throughput:
         return ""
-    return f"faster, not comparable: {_format_group(ranking, evolve(groups[0], cases=groups[0].cases[:1]))}"
+    return f"faster: {_format_group(ranking, evolve(groups[0], cases=groups[0].cases[:1]))}"
 
 
 def _has_another_format(ranking: Ranking, group: Excluded) -> bool:

@@ -21,10 +21,15 @@ RULE = (
     "so is a protocol that is not stated. All other cases are not comparable, and are not ranked."
 )
 """The rule that decides what a report ranks."""
+ESTIMATORS = (
+    "the sources compute the throughput in different ways (samples over the elapsed time, the mean of the steps' "
+    "rates, which is too high where steps vary, or samples over the summed step times)"
+)
 _TERMS = {
+    "faster": "not comparable, for the reason in parentheses",
     "clip norm not stated": "the source does not say whether gradients were clipped",
     "compiler differs": "only one of the first two was compiled",
-    "estimator differs": "the sources compute the throughput in different ways",
+    "estimator differs": ESTIMATORS,
     "loss scale differs": "the loss of AMP is scaled in different ways",
     "layout differs": "images lie in memory in different orders",
     "protocol differs": "the first two were measured with other numbers of steps or repeats",
@@ -67,12 +72,14 @@ def list_reservations(compared: Comparison) -> list[str]:
     compilers = [factor for factor in compared.factors if factor.startswith("compiler: ")]
     differences = [_format_reason(reason) for reason in (*compared.reasons, *compilers)]
     protocol = compared.a.protocol.differences(compared.b.protocol)
-    if protocol:
-        values = "; ".join(f"{name} {first}, {second}" for name, (first, second) in protocol.items())
-        differences.append(f"protocol differs ({values})")
-    unstated = dict.fromkeys((*compared.a.protocol.unstated, *compared.b.protocol.unstated))
-    if unstated:
-        differences.append(f"protocol not stated ({join_names(unstated)})")
+    unstated = join_names(dict.fromkeys((*compared.a.protocol.unstated, *compared.b.protocol.unstated)))
+    values = [f"{name} {first}, {second}" for name, (first, second) in protocol.items()]
+    if values and unstated:
+        values.append(f"{unstated} not stated")
+    if values:
+        differences.append(f"protocol differs ({'; '.join(values)})")
+    elif unstated:
+        differences.append(f"protocol not stated ({unstated})")
     return differences
 
 

@@ -11,9 +11,9 @@ MOST_NAMES = 6
 _VALUES = {
     "clip_norm": {"0.0": "no clipping"},
     "estimator": {
-        "elapsed": "samples over elapsed time",
-        "mean-of-rates": "mean of logged rates",
-        "sum-of-step-times": "samples over summed step times",
+        "elapsed": "elapsed time",
+        "mean-of-rates": "mean of rates",
+        "sum-of-step-times": "summed step times",
     },
 }
 """Fact → its value as text → that value in words."""

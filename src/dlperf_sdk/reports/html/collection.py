@@ -47,7 +47,7 @@ def page(collection: Collection) -> Page:
         framework_pairs.section(distinct, ranked),
         scaling.section(by_workload),
         effects.section(distinct, estimates),
-        *sweeps.sections(merged),
+        *(evolve(section, folded=True) for section in sweeps.sections(merged)),
         _summary(collection),
         Section(
             DISAGREEMENTS_TITLE,
@@ -56,6 +56,7 @@ def page(collection: Collection) -> Page:
                 if isinstance(disagreements, Table)
                 else disagreements,
             ),
+            folded=isinstance(disagreements, Table),
         ),
         every_figure.section(collection),
         intervals.section(merged, ranked),

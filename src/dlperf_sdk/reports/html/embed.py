@@ -18,6 +18,8 @@ LONGEST_PROSE = 2000
 """Maximum number of characters of running text."""
 
 _LONG_WORD = 48
+_PROSE = 80
+"""Number of characters from which a cell of a sortable table gets a wide column."""
 
 # Characters that could end the element or begin another, or that JavaScript refuses.
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&'\u2028\u2029"}
@@ -58,9 +60,11 @@ def _digest(script: str) -> str:
 
 
 def classes(cell: Cell) -> str:
-    """Return the CSS classes of a cell, separated by spaces: its tone and, if it has a very long word, `long`."""
+    """Return the CSS classes of a cell: its tone, and `long` for a very long word or `prose` for a long text."""
     longest = max(map(len, cell.text.split()), default=0)
-    return f"{cell.tone} long" if longest > _LONG_WORD else cell.tone
+    if longest > _LONG_WORD:
+        return f"{cell.tone} long"
+    return f"{cell.tone} prose" if len(cell.text) > _PROSE else cell.tone
 
 
 def filters(sortable: Sortable) -> list[int]:

@@ -11,7 +11,7 @@ from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table, Tone
 from dlperf_sdk.reports.fastest import describe_shared_facts
 from dlperf_sdk.reports.html.page import Item, Section, Sortable
-from dlperf_sdk.reports.leads import format_ratio, list_reservations
+from dlperf_sdk.reports.leads import ESTIMATORS, format_ratio, list_reservations
 from dlperf_sdk.reports.numbers import format_count, quantity
 from dlperf_sdk.reports.series import format_fact
 from dlperf_sdk.spec.compiler import COMPILERS
@@ -54,6 +54,7 @@ def section(cases: Sequence[Case], rankings: Sequence[Ranking]) -> Section:
     alone = _describe_unpaired(cases, [pair for _, pair in pairs])
     if alone:
         items.append(Paragraph(alone, "quiet"))
+    items.append(Paragraph(f"Estimator differs: {ESTIMATORS}.", "quiet"))
     lede = (
         "Each implementation with its fastest case, beside every other one that is comparable. Search for two names or "
         "filter. The highest throughputs come first, and two versions of one framework last. A ratio with ≈ has no "

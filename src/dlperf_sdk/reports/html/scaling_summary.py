@@ -9,7 +9,7 @@ from itertools import pairwise
 from attrs import frozen
 
 from dlperf_sdk.reports.blocks import Column, Paragraph, Table
-from dlperf_sdk.reports.html.page import Item, Sortable
+from dlperf_sdk.reports.html.page import Folded, Item, Sortable
 from dlperf_sdk.reports.html.scaling_series import Point, Series, find_loader_limits
 from dlperf_sdk.reports.series import Workload, labels
 from dlperf_sdk.spec.values import TopologySpec
@@ -75,7 +75,7 @@ def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tup
     limited = "; ".join(f"{_describe(row)}: {row.efficiency:.1%} ({row.limit})" for row in rows if row.limit)
     sentence = f"Not named as the worst, because the data loader limits it: {limited}."
     items = (Paragraph(sentence, "doubt"),) if limited else ()
-    return _tabulate_extremes([row for row in rows if not row.limit] or rows), *items, _tabulate_series(rows)
+    return _tabulate_extremes([row for row in rows if not row.limit] or rows), *items, _fold_series(rows)
 
 
 def _summarize(workload: Workload, curve: Series, name: str, limit: str) -> _Row | None:
@@ -191,7 +191,7 @@ def _format_drop(row: _Row) -> str:
     return f"{row.step}: {100 * row.drop:.1f} points per doubling" if row.drop else row.step
 
 
-def _tabulate_series(rows: Sequence[_Row]) -> Sortable:
+def _fold_series(rows: Sequence[_Row]) -> Folded:
     columns = (
         Column("model", key=True),
         Column("precision", key=True),
@@ -234,7 +234,7 @@ def _tabulate_series(rows: Sequence[_Row]) -> Sortable:
         "Efficiency of each series at its largest topology",
     )
     filters = ("model", "precision", "workload", "topology", "first below 90 %", _LIMITED)
-    return Sortable(table, filters, _PAGE_ROWS)
+    return Folded("Every series", (Sortable(table, filters, _PAGE_ROWS),))
 
 
 def _names_without_workload(curves: Sequence[Series]) -> dict[int, str]:
