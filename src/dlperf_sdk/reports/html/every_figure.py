@@ -16,6 +16,7 @@ from dlperf_sdk.reports.measurement_summary import describe_check, short_version
 from dlperf_sdk.reports.missing_intervals import spread
 from dlperf_sdk.reports.series import format_fact
 from dlperf_sdk.reports.wording import format_name, format_value
+from dlperf_sdk.spec.compiler import COMPILERS
 from dlperf_sdk.spec.protocol import Protocol
 
 PROTOCOL_CHECK = "protocol check"
@@ -24,9 +25,8 @@ _ALWAYS = ("model", "topology", "batch", "throughput", "source")
 _COLUMNS = (
     *(Column(name, key=True) for name in ("framework", "version", "model", "topology")),
     Column("batch", right=True, key=True),
-    *(Column(name, key=True) for name in ("precision", "compiler", "data", "hardware", "settings")),
+    *(Column(name, key=True) for name in ("precision", "data", "hardware", "settings and notes")),
     Column("throughput", right=True),
-    Column("notes"),
     Column("spread", right=True),
     Column("speedup", right=True),
     Column("efficiency", right=True),
@@ -43,7 +43,6 @@ _FILTERS = (
     "topology",
     "batch",
     "precision",
-    "compiler",
     "data",
     "hardware",
     PROTOCOL_CHECK,
@@ -116,10 +115,13 @@ def _row(
 ) -> tuple[Cell | str, ...]:
     faster, scaled = speedup(figure, candidates).value, efficiency(figure, candidates).value
     none, deviation = Cell("–", "quiet"), spread(figure.repeats)
-    details = ", ".join(
+    details = [
         f"{format_name(name)} {value}" if isinstance(value, str) else format_fact(name, value)
         for name, value in sorted(figure.options.items())
-    )
+    ]
+    if figure.compiler != COMPILERS.default:
+        details.insert(0, figure.compiler)
+    marks = [f"[{notes.index(footnote) + 1}]" for footnote in figure.footnotes]
     return (
         figure.framework,
         short_version(figure),
@@ -127,12 +129,10 @@ def _row(
         str(figure.topology),
         str(figure.batch_size),
         figure.precision,
-        figure.compiler,
         figure.data,
         figure.hardware,
-        details,
+        " ".join([", ".join(details), *marks]).lstrip(),
         f"{f'{figure.throughput:,}'.removesuffix('.0')} {figure.unit}",
-        " ".join(f"[{notes.index(footnote) + 1}]" for footnote in figure.footnotes),
         none if deviation is None else f"{deviation:.1%}",
         none if faster is None else f"{faster:.2f}",
         none if scaled is None else f"{scaled:.1%}",

@@ -123,8 +123,8 @@
 
     // An invisible row with the longest cell of each column, within limits, keeps the widths the same on all pages.
     table.createTFoot().append(make("tr", {}, ...cells.map((column, at) => {
-      const longest = column.reduce((text, [said]) => (said.length > text.length ? said : text), "");
-      return make("td", { className: kinds[at], textContent: longest.slice(0, right[at] ? 18 : 30) });
+      const [said, tone] = column.reduce((longest, cell) => (cell[0].length > longest[0].length ? cell : longest), ["", ""]);
+      return make("td", { className: `${tone} ${kinds[at]}`, textContent: said.slice(0, right[at] ? 18 : 30) });
     })));
 
     const status = make("p", { role: "status" });

@@ -1,0 +1,231 @@
+"""What misled a reader of the report on published figures: each answer must say what it rests on."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import pytest
+
+from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.analysis.comparison import compare
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.reports import collection_page, html
+from dlperf_sdk.reports.blocks import Paragraph, Table
+from dlperf_sdk.reports.html import collection, own_batch_sizes, spread
+from dlperf_sdk.reports.html.page import NOT_COMPARABLE, Folded, Sortable
+from dlperf_sdk.reports.leads import list_reservations
+from dlperf_sdk.spec.precision import PRECISIONS
+
+
+@cache
+def figures():
+    return Registry().collection("dlperf-v1.0").figures
+
+
+@cache
+def page():
+    return collection.page(Registry().collection("dlperf-v1.0"))
+
+
+def section(title):
+    return next(part for part in page().sections if part.title == title)
+
+
+def rows_of(item):
+    table = item.table if isinstance(item, Sortable) else item
+    titles = [column.title for column in table.columns]
+    return [dict(zip(titles, (cell.text for cell in row), strict=True)) for row in table.rows]
+
+
+def case(**conditions):
+    return Case.from_source(figures().get(**conditions))
+
+
+# -- pairs
+
+
+def test_the_first_pair_of_a_framework_has_its_leading_figure():
+    rows = rows_of(section("Framework pairs").items[0])
+    for names in ("oneflow", "mxnet"):
+        first = next(row for row in rows if names in row["frameworks"])
+        assert "0.1.9" not in first["faster"] and first["topology"] == "4n8d"
+    of_two = [" and " in row["frameworks"] for row in rows]
+    assert of_two == sorted(of_two, reverse=True) and not all(of_two)
+    rates = [float(re.search(r": ([0-9,.]+)", row["faster"])[1].replace(",", "")) for row in rows]
+    pairs = of_two.count(True)
+    assert rates[:pairs] == sorted(rates[:pairs], reverse=True)
+
+
+def test_a_pair_names_the_loader_where_it_differs():
+    rows = rows_of(section("Framework pairs").items[0])
+    mxnet = [row for row in rows if row["model"] == "resnet50" and "mxnet" in row["slower"]]
+    assert mxnet and {"dali" in row["slower"] for row in mxnet if "oneflow" in row["faster"]} == {True}
+    # Both sides of this pair read with DALI.
+    of_both = [row for row in mxnet if "NVIDIADeepLearningExamples" in row["faster"]]
+    assert not any("dali" in row["faster"] or "dali" in row["slower"] for row in of_both)
+
+
+def test_a_compiler_that_differs_and_a_protocol_that_is_not_stated_are_reservations():
+    conditions = {"model": "bert-base", "topology": "4n8d", "precision": "amp-fp16", "batch_size": 64}
+    torch = case(framework="torch", **conditions, loss_scale="dynamic")
+    tensorflow = case(framework="tensorflow", compiler="xla", **conditions)
+    assert list_reservations(compare(torch, tensorflow, footnoted=True)) == [
+        "compiler differs (none, xla)",
+        "protocol not stated (warm-up steps and repeats)",
+    ]
+    whole = case(framework="oneflow", release="v1.0", model="resnet50", topology="1n1d", precision="amp-fp16")
+    assert list_reservations(compare(whole, whole, footnoted=True)) == []
+
+
+# -- tiles
+
+
+def test_a_tile_names_the_second_figure_and_only_what_may_be_taken_for_comparable():
+    fp32, bert, amp, *_ = page().tiles
+    assert "≈1.09× mxnet at 3,671 seq/s" in bert.aside
+    # Nobody ranks mixed precision among fp32; fp16 beside amp-fp16 needs a reason.
+    assert fp32.excluded == ""
+    assert amp.excluded == "mxnet 30,714 (fp16)"
+
+
+def test_a_tile_links_to_the_reason_why_cases_are_not_comparable():
+    titles = [part.title for part in page().sections]
+    document = html.report_on_collection(Registry().collection("dlperf-v1.0"))
+    link = f'<a href="#section-{titles.index(NOT_COMPARABLE) + 1}">Not comparable</a>: mxnet 30,714 (fp16).'
+    assert link in document
+    (blocks,) = [tile.text for tile in page().tiles if "30,714" in tile.text]
+    assert blocks.endswith("Not comparable: mxnet 30,714 (fp16).")
+
+
+def test_each_fact_that_is_never_ranked_together_has_a_reason():
+    table = section(NOT_COMPARABLE).items[0]
+    assert isinstance(table, Table)
+    rows = {(row["fact"], row["values"]): row["why"] for row in rows_of(table)}
+    for precision in ("fp16", "amp-fp16", "fp32"):
+        assert rows["precision", precision] == PRECISIONS[precision].help
+    (models,) = (why for (fact, values), why in rows.items() if fact == "model" and "resnet50-v1b" in values)
+    assert "v1.5 (resnet50) and v1b" in models
+    ((values, clipping),) = ((values, why) for (fact, values), why in rows.items() if fact == "clip norm")
+    assert set(values.split(", ")) == {"clip norm not stated", "no clipping", "clip norm 1.0"}
+    assert "may or may not have been clipped" in clipping
+
+
+# -- scaling
+
+
+def test_a_gap_before_the_first_topology_below_90_percent_is_named():
+    extremes, _, series = section("Scaling").items[:3]
+    below = {(row["model"], row["precision"]): row["first below 90 %"] for row in rows_of(extremes)}
+    assert below["resnet50", "amp-fp16"] == "by 1n4d (1n2d not measured)"
+    assert below["resnet50-v1b", "amp-fp16"] == "1n2d"
+    (table,) = series.items
+    assert "by 1n8d (1n2d, 1n4d not measured)" in {row["first below 90 %"] for row in rows_of(table)}
+
+
+def test_a_starved_loader_is_not_what_scales_worst():
+    extremes, sentence, series = section("Scaling").items[:3]
+    (fp32,) = (row for row in rows_of(extremes) if (row["model"], row["precision"]) == ("resnet50", "fp32"))
+    assert fp32["scales worst"].startswith("tensorflow") and fp32["efficiency"] == "82.0%"
+    assert isinstance(sentence, Paragraph) and "loader limits" in sentence.text
+    assert "loader workers 8 1.6.0, batch 128: 42.0% (89.4% with dali, loader workers 48)" in sentence.text
+    (table,) = series.items
+    limited = [row for row in rows_of(table) if row["limited by its loader"].startswith("yes")]
+    assert {row["efficiency"] for row in limited} == {"42.0%", "77.7%"}
+    assert "limited by its loader" in table.filters
+    (choice,) = (item for item in section("Scaling").items if hasattr(item, "options"))
+    captions = [plot.description for plots in choice.options[0].items[:2] for plot in plots.items]
+    assert any("with 42.0% (its loader limits it: 89.4%" in caption for caption in captions)
+
+
+# -- effects
+
+
+def test_an_effect_says_which_frameworks_it_rests_on_and_which_have_no_pair():
+    rows = {row["effect"]: row["rests on"] for row in rows_of(section("Effects").items[0])}
+    assert rows["xla ÷ no compiler, resnet50"] == (
+        "tensorflow alone: 5 pairs on 1n1d to 4n8d, all faster; they count as one"
+    )
+    amp = rows["amp-fp16 ÷ fp32, resnet50"]
+    assert amp.startswith(
+        "tensorflow alone: 6 pairs on 1n1d to 4n8d, all faster; they count as one; no pair: "
+    )
+    assert "torch (batch 256 ÷ 128)" in amp and amp.endswith("paddle (batch 196, 224 ÷ 128): folded below")
+    assert "paddle (other settings)" in rows["amp-fp16 ÷ fp32, bert-base"]
+    # Without another framework that has both levels, none lacks a pair.
+    assert "no pair" not in rows["clip norm 1.0 ÷ no clipping, bert-base"]
+
+
+def test_a_precision_at_its_own_batch_size_names_the_compiler_of_both_sides():
+    (fold,) = own_batch_sizes.precisions_at_own_batch_sizes(
+        [Case.from_source(figure) for figure in figures()]
+    )
+    table, explanation = fold.items
+    assert not any("fastest of the precision" in column.title for column in table.table.columns)
+    row = next(
+        row for row in rows_of(table) if "183.2 seq/s" in row["the precision at its fastest batch size"]
+    )
+    assert row["settings"].endswith("no compiler")
+    assert "the compiler included" in explanation.text
+
+
+# -- disagreements and protocol
+
+
+def test_rounding_is_told_from_disagreement():
+    source = Registry().collection("dlperf-v1.0")
+    table = collection_page.disagreement_block(source)
+    assert "7 numbers and 58 labels disagree with the figures; 4 more differ in the last digit" in table.title
+    rows = rows_of(table)
+    rounded = {(row["printed"], row["from the figures"]) for row in rows if row["kind"] == "last digit"}
+    assert rounded == {("10.2", "10.28"), ("10.75", "10.74"), ("29.75", "29.74"), ("25.59", "25.58")}
+    assert ("27.33", "number") in {(row["printed"], row["kind"]) for row in rows}
+    *_, tile = page().tiles
+    assert tile.value == "7 numbers and 58 labels" and "4 more differ in the last digit" in tile.aside
+    values = collection_page.to_dict(source)["disagreements"]
+    assert sum(item["is_rounding"] for item in values) == 5
+
+
+def test_a_printed_speedup_has_its_case():
+    cells = [
+        row["cell"]
+        for row in rows_of(collection_page.disagreement_block(Registry().collection("dlperf-v1.0")))
+    ]
+    assert "speedup of mxnet 1.6.0 bert-base 4n8d amp-fp16, batch 128" in cells
+    assert "speedup" not in cells
+
+
+def test_the_ways_to_deviate_stand_with_the_protocol_and_its_sum():
+    summary, ways, table = section("Coverage and protocol").items
+    assert "55 were measured as prescribed. The other 268: 169 deviate, and 99 do not state" in summary.text
+    assert "19 + 100 steps instead of 20 + 100 steps: 40" in ways.text
+    assert [type(item) for item in section("Source disagreements").items] == [Sortable]
+    assert table.page_rows == 20
+
+
+# -- words
+
+
+def test_codes_of_the_sources_are_written_in_words():
+    document = html.report_on_collection(Registry().collection("dlperf-v1.0"))
+    for code in ("clip norm 0.0", "mean-of-rates", "sum-of-step-times"):
+        assert code not in document
+    series = next(item for item in section("Scaling").items if isinstance(item, Folded))
+    (table,) = series.items
+    assert any("static loss scale" in row["case"] for row in rows_of(table))
+
+
+def test_notes_stand_before_the_throughput():
+    table = section("Every figure").items[0].table
+    titles = [column.title for column in table.columns]
+    at = titles.index("settings and notes")
+    assert at < titles.index("throughput")
+    assert any(row[at].text.endswith("[1]") for row in table.rows)
+
+
+@pytest.mark.parametrize("alone", [1, 3])
+def test_values_that_are_alone_in_their_facet_share_a_plot(alone):
+    values = [spread.Value(f"case {n}", "4n8d", "torch", float(n + 1)) for n in range(spread.MAX_VALUES)]
+    values += [spread.Value(f"alone {n}", f"facet {n}", "torch", 1.0) for n in range(alone)]
+    plots = spread.plots(values, "throughput", "img/s", "Throughput", 9)
+    assert [len(plot.numbers.rows) for plot in plots] == [spread.MAX_VALUES, alone]
