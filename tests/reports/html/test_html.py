@@ -783,7 +783,8 @@ def test_the_first_screen_answers_which_framework_is_fastest():
     )
     assert (
         xla[columns.index("4n8d")].text
-        == "tensorflow 1.15.2 with xla: 29,172, ≈2.74× paddle; loss scale differs, compiler differs, protocol not stated"
+        == "tensorflow 1.15.2 with xla: 29,172, ≈2.74× paddle; loss scale differs, compiler differs, protocol not "
+        "stated"
     )
     assert "Estimator differs: the sources compute the throughput in different ways" in terms.text
     assert "Clip norm not stated: the source does not say whether gradients were clipped." in terms.text
@@ -926,7 +927,7 @@ def test_an_effect_names_what_changed_along_with_the_setting():
 
 def test_the_precision_of_a_framework_with_other_batch_sizes_is_compared_and_marked():
     folds = [item for item in section(page_of("dlperf-v1.0"), "Effects").items if isinstance(item, Folded)]
-    (own,) = folds[0].items
+    own, _ = folds[0].items
     assert (
         folds[0].title == "amp-fp16 and fp16 against fp32 at other batch sizes: the effect of both together"
     )
@@ -1033,7 +1034,7 @@ def test_labels_of_throughputs_leave_out_what_all_cases_share():
 
 
 def test_what_is_not_comparable_has_no_row_in_both_directions():
-    (within,) = section(page_of("tensorpack"), "What is not comparable").items
+    *_, within = section(page_of("tensorpack"), "What is not comparable").items
     differences = [row[2].text for row in within.table.rows if row[2].text.startswith("data: ")]
     assert differences == ["data: synthetic against synthetic-host"]
 

@@ -10,6 +10,8 @@ from dlperf_published.grid import Grid, Square
 from dlperf_published.observations import DOES_NOT, HOLDS, PARTLY, Observation, observations
 from dlperf_sdk.interfaces.collection import Figures
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Notes, Paragraph, Table, Tone
+from dlperf_sdk.reports.series import format_fact
+from dlperf_sdk.reports.wording import format_value
 
 _TONES: Mapping[str, Tone] = {HOLDS: "good", PARTLY: "doubt", DOES_NOT: "bad"}
 _WIDEST = 5
@@ -137,7 +139,7 @@ def _figures(grid: Grid, marks: Mapping[tuple[str, str], str]) -> Table:
             (figure,) = value.figures
             names = [figure.framework, figure.framework_version, figure.implementation, figure.model]
             names += [figure.precision, *([figure.compiler] if figure.compiler != "none" else [])]
-            names += [f"{name.replace('_', ' ')} {value}" for name, value in sorted(figure.options.items())]
+            names += [format_fact(*option) for option in sorted(figure.options.items())]
             mark = marks.get((row, "speedup"), "")
             rows.append(
                 (
@@ -176,7 +178,9 @@ def _describe_differences(grid: Grid) -> list[str]:
     for name in _MIXED:
         values = list(dict.fromkeys(figure.value(name) for figure in figures))
         if len(values) > 1:
-            content = ", ".join("not stated" if value is None else str(value) for value in values)
+            content = ", ".join(
+                "not stated" if value is None else format_value(name, str(value)) for value in values
+            )
             notes.append(f"The figures of this table do not share one {name.replace('_', ' ')}: {content}.")
     return notes
 
