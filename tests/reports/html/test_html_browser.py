@@ -212,8 +212,8 @@ QUESTIONS = {
     "why fp16 is not ranked with amp-fp16": (
         "What is not comparable",
         "tr",
-        "^\\s*precision\\s*fp16",
-        "float16 weights, activations and gradients",
+        "^\\s*precision\\s*fp32, amp-fp16, fp16",
+        "fp16 also stores weights, activations and gradients",
     ),
     "which frameworks have no pair for AMP": ("Effects", "tr", "fp32, resnet50", "torch (batch 256 ÷ 128)"),
     "what gains what from AMP": ("Effects", "tr", "fp32, bert-base", "oneflow 2.68×, mxnet 2.72×"),

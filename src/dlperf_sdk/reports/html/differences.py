@@ -16,7 +16,6 @@ from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import Workload, format_stated
 from dlperf_sdk.reports.sweeps import SIZES
 from dlperf_sdk.reports.wording import format_name, format_value
-from dlperf_sdk.spec.precision import PRECISIONS
 
 _MAX_PAIRS = 300
 """Maximum number of pairs that are compared."""
@@ -24,11 +23,13 @@ _MAX_PAIRS = 300
 
 _OTHER_WORK = "It is part of the workload: another value is other work."
 _REASONS = {
+    "precision": "Each rounds other values. Mixed precision (amp) has short numbers in products only; fp16 also stores "
+    "weights, activations and gradients as float16, which is less work.",
     "model": "Each is other work, and so are variants of one network, such as v1.5 (resnet50) and v1b.",
     "clip_norm": "Clipping computes the norm of all gradients in each step. Where the source does not state it, "
     "gradients may or may not have been clipped.",
 }
-"""Fact → why its values are never ranked together. A precision has its own description instead."""
+"""Fact → why its values are never ranked together."""
 _TONES: dict[str, Tone] = {
     "not comparable": "bad",
     "only in Effects": "doubt",
@@ -75,9 +76,7 @@ def _never_ranked_table(workloads: Sequence[Workload]) -> Table | None:
         for members in by_model.values():
             of_model = {key(case.facts.get(name)): case.facts.get(name) for case in members}
             values |= of_model if len(of_model) > 1 else {}
-        if name == "precision":
-            rows += [(name, str(value), PRECISIONS[value].help) for value in values.values() if value]
-        elif values:
+        if values:
             texts = [format_stated(name, value) for value in values.values()]
             rows.append((format_name(name), ", ".join(texts), _REASONS.get(name, _OTHER_WORK)))
     if not rows:
