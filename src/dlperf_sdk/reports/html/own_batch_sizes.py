@@ -41,8 +41,7 @@ def precisions_at_own_batch_sizes(cases: Sequence[Case]) -> tuple[Folded, ...]:
     pairs.sort(
         key=lambda pair: (pair[0].topology.devices, str(pair[0].facts.get("model")), pair[0].framework)
     )
-    compilers = {key(case.facts.get("compiler")) for case in cases}
-    rows = [_row(case, base, len(compilers) > 1) for case, base in pairs]
+    rows = [_row(case, base) for case, base in pairs]
     if not rows:
         return ()
     columns = (
@@ -65,12 +64,11 @@ def precisions_at_own_batch_sizes(cases: Sequence[Case]) -> tuple[Folded, ...]:
     return (Folded(title, (table, compiled)),)
 
 
-def _row(case: Case, base: Case, names_compiler: bool) -> tuple[str, ...]:
+def _row(case: Case, base: Case) -> tuple[str, ...]:
     names = ("implementation", "clip_norm", "input_pipeline", "loader_workers")
     settings = [format_stated(name, case.facts[name]) for name in names if case.facts.get(name) is not None]
-    compiler = case.facts.get("compiler")
-    if names_compiler and compiler is not None:
-        settings.append("no compiler" if compiler == COMPILERS.default else str(compiler))
+    compiler = case.facts.get("compiler", COMPILERS.default)
+    settings.append("no compiler" if compiler == COMPILERS.default else str(compiler))
     return (
         case.framework,
         str(case.facts.get("model")),
