@@ -817,9 +817,8 @@ def test_the_first_screen_answers_which_framework_is_fastest():
     assert fastest[1].value == "oneflow"
     # The newer release, with its true second; the older one, whose source does not state the norm, is the other answer.
     assert fastest[1].aside == (
-        "no clipping: oneflow 0.2.0 at 4,019 seq/s, ≈1.09× mxnet at 3,671 seq/s; estimator differs, protocol differs; "
-        "clip norm not stated: oneflow 0.1.9 at 3,715 seq/s, ≈1.29× torch at 2,886 seq/s; protocol differs. No "
-        "interval: perhaps noise."
+        "no clipping: oneflow 0.2.0 at 4,019 seq/s, ≈1.09× mxnet at 3,671; estimator differs, protocol differs; clip norm "
+        "not stated: oneflow 0.1.9 at 3,715 seq/s, ≈1.29× torch at 2,886; protocol differs. No interval: perhaps noise."
     )
     assert fastest[1].excluded == "oneflow 3,690 (clip norm 1.0)"
 

@@ -10,7 +10,7 @@ from dlperf_sdk.reports.exclusions import format_excluded
 from dlperf_sdk.reports.fastest import TITLE, describe_shared_facts, list_unmeasured
 from dlperf_sdk.reports.html.page import Tile
 from dlperf_sdk.reports.leads import describe_compiler, lead_without_values
-from dlperf_sdk.reports.numbers import format_count, quantity
+from dlperf_sdk.reports.numbers import common_scale, format_count, quantity
 from dlperf_sdk.reports.wording import join_names
 from dlperf_sdk.results.result import Result
 
@@ -124,5 +124,6 @@ def _answer(ranking: Ranking, rankings: Sequence[Ranking]) -> str:
     unmeasured = list_unmeasured(ranking, rankings)
     missing = f", {', '.join(unmeasured)} not measured" if unmeasured else ""
     ratio, separator, reservations = lead_without_values(ranking).text.partition("; ")
-    values = [quantity(case.throughput, case.unit) for case in ranking.entries[:2]]
-    return f"{name} at {values[0]}, {ratio} at {values[1]}{separator}{reservations}{missing}"
+    second = common_scale([ranking.entries[1].throughput], "").format_alone(ranking.entries[1].throughput)
+    value = quantity(first.throughput, first.unit)
+    return f"{name} at {value}, {ratio} at {second}{separator}{reservations}{missing}"

@@ -121,10 +121,10 @@
       show();
     };
 
-    // An invisible row with the longest cell of each column, within limits, keeps the widths the same on all pages.
+    // An invisible row with the longest cell of each column keeps the widths the same on all pages.
     table.createTFoot().append(make("tr", {}, ...cells.map((column, at) => {
       const [said, tone] = column.reduce((longest, cell) => (cell[0].length > longest[0].length ? cell : longest), ["", ""]);
-      return make("td", { className: `${tone} ${kinds[at]}`, textContent: said.slice(0, right[at] ? 18 : 30) });
+      return make("td", { className: `${tone} ${kinds[at]}`, textContent: said });
     })));
 
     const status = make("p", { role: "status" });
