@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dlperf_sdk.analysis.case import Case, key
+from dlperf_sdk.analysis.case import key
 from dlperf_sdk.analysis.effects import Effect, Pair
 from dlperf_sdk.reports.blocks import Cell, Column, Table
 from dlperf_sdk.reports.html.effect_wording import (
@@ -13,7 +13,6 @@ from dlperf_sdk.reports.html.effect_wording import (
     describe_ratio,
     describe_shared_facts,
     describe_significance,
-    describe_unpaired,
 )
 from dlperf_sdk.reports.html.page import Folded, Sortable
 from dlperf_sdk.reports.series import format_fact
@@ -50,15 +49,11 @@ _PAGE_ROWS = 20
 _GROUP_ROWS = 10
 
 
-def tabulate_answers(
-    named: Sequence[tuple[str, Effect]], cases: Sequence[Case], precision_hint: str = ""
-) -> Table:
+def tabulate_answers(named: Sequence[tuple[str, Effect]]) -> Table:
     """Return the answer for each effect in a row.
 
     Args:
         named: The effects with their names.
-        cases: All cases of the report.
-        precision_hint: Text that follows the frameworks without a pair in the effect of a precision.
     """
     has_intervals = any(estimate.low is not None for _, estimate in named)
     rows: list[tuple[Cell | str, ...]] = []
@@ -66,15 +61,12 @@ def tabulate_answers(
         interval = ""
         if estimate.low is not None and estimate.high is not None:
             interval = f"{estimate.low:.2f} – {estimate.high:.2f}"
-        unpaired = describe_unpaired(estimate, cases)
-        if unpaired and estimate.factor == "precision":
-            unpaired += precision_hint
         rows.append(
             (
                 name,
                 describe_ratio(estimate),
                 *([interval] if has_intervals else []),
-                describe_evidence(estimate, has_intervals, unpaired),
+                describe_evidence(estimate, has_intervals),
                 describe_shared_facts(estimate),
             )
         )

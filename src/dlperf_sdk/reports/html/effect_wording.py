@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from dlperf_sdk.analysis.case import Case, key
 from dlperf_sdk.analysis.effects import Effect
@@ -59,30 +60,26 @@ def describe_ratio(estimate: Effect) -> str:
     return f"{estimate.median:.2f}×{extent}"
 
 
-def describe_evidence(estimate: Effect, has_intervals: bool, unpaired: str) -> Cell:
-    """Return what an effect rests on: its frameworks, its pairs and, if any effect has an interval, its significance.
-
-    Args:
-        estimate: The effect.
-        has_intervals: True if any effect of the report has an interval.
-        unpaired: The text of `describe_unpaired`.
-    """
+def describe_evidence(estimate: Effect, has_intervals: bool) -> Cell:
+    """Return what an effect rests on: frameworks, pairs and, if any effect has an interval, the significance."""
     significance = describe_significance(estimate)
     ratios = [pair.ratio for pair in estimate.pairs]
     count, side = max((sum(r > 1 for r in ratios), "faster"), (sum(r < 1 for r in ratios), "slower"))
-    agreement = f"all {side}" if count == len(ratios) else f"{count} of them {side}"
+    agreement = f"pairs, {'all' if count == len(ratios) else f'{count} of them'} {side}"
     if f"{estimate.median:.2f}" == "1.00":
-        agreement = "without a common direction"
-    topologies = sorted(
-        {pair.a.topology for pair in estimate.pairs}, key=lambda place: (place.devices, place.nodes)
-    )
-    places = " to ".join(dict.fromkeys(str(topology) for topology in (topologies[0], topologies[-1])))
-    pairs = f"{len(ratios)} pairs on {places}, {agreement}" if len(ratios) > 1 else "a single pair"
-    text = f"{pairs}, {_describe_units(estimate)}"
+        topologies = sorted(
+            {pair.a.topology for pair in estimate.pairs}, key=lambda place: (place.devices, place.nodes)
+        )
+        places = " to ".join(dict.fromkeys(str(topology) for topology in (topologies[0], topologies[-1])))
+        agreement = f"pairs on {places} without a common direction"
+    text = f"{len(ratios)} {agreement}, {_describe_units(estimate)}"
     if len(estimate.units) == 1:
-        text = f"{next(iter(estimate.units))} alone: {pairs}" + "; they count as one" * (len(ratios) > 1)
-    parts = (text, significance.text if has_intervals else "", unpaired)
-    return Cell("; ".join(filter(None, parts)), significance.tone)
+        version = _find_shared(estimate).get("framework_version")
+        name = " ".join(filter(None, (next(iter(estimate.units)), version)))
+        text = f"{name} alone: " + (
+            f"{len(ratios)} alike {agreement}" if len(ratios) > 1 else "a single pair"
+        )
+    return Cell(f"{text}; {significance.text}" if has_intervals else text, significance.tone)
 
 
 def describe_unpaired(estimate: Effect, cases: Sequence[Case]) -> str:
@@ -111,7 +108,7 @@ def describe_unpaired(estimate: Effect, cases: Sequence[Case]) -> str:
         for framework, (first, second) in batches.items()
         if first and second
     ]
-    return f"no pair: {', '.join(texts)}" if texts else ""
+    return ", ".join(texts)
 
 
 def _describe_batches(*sides: set[int]) -> str:
@@ -119,16 +116,18 @@ def _describe_batches(*sides: set[int]) -> str:
 
 
 def describe_shared_facts(estimate: Effect) -> str:
-    """Return the facts that are equal in all pairs and differ among the cases, as text."""
+    """Return the facts that are equal in all pairs and differ among the cases, except for the framework, as text."""
+    shared = _find_shared(estimate)
+    return ", ".join(format_fact(name, shared[name]) for name in _SHOWN if shared.get(name) is not None)
+
+
+def _find_shared(estimate: Effect) -> dict[str, Any]:
     shared = {}
-    for name in ("framework", "framework_version", *_SHOWN):
+    for name in ("framework_version", *_SHOWN):
         values = {key(pair.shared.get(name)): pair.shared.get(name) for pair in estimate.pairs}
         if name in estimate.holding and len(values) == 1:
             (shared[name],) = values.values()
-    version = shared.pop("framework_version", None)
-    if "framework" in shared and version:
-        shared["framework"] = f"{shared['framework']} {version}"
-    return ", ".join(format_fact(name, value) for name, value in shared.items() if value is not None)
+    return shared
 
 
 def describe_effect(estimate: Effect) -> str:

@@ -19,7 +19,7 @@ from dlperf_sdk.reports.html.effect_tables import (
     tabulate_medians,
     tabulate_pairs,
 )
-from dlperf_sdk.reports.html.effect_wording import describe_effect, name_effects
+from dlperf_sdk.reports.html.effect_wording import describe_effect, describe_unpaired, name_effects
 from dlperf_sdk.reports.html.own_batch_sizes import precisions_at_own_batch_sizes
 from dlperf_sdk.reports.html.page import Plot, Section
 from dlperf_sdk.reports.numbers import format_count
@@ -83,10 +83,11 @@ def section(cases: Sequence[Case], estimates: Sequence[Effect]) -> Section:
         "quiet",
     )
     own_batch_sizes = precisions_at_own_batch_sizes(cases)
-    hint = ": folded below" if own_batch_sizes else ""
     named = _name(estimates)
+    unpaired = [f"{name}: {text}" for name, effect in named if (text := describe_unpaired(effect, cases))]
     items = (
-        tabulate_answers(named, cases, hint),
+        tabulate_answers(named),
+        *([Paragraph(f"Measured, but in no pair: {'; '.join(unpaired)}.", "quiet")] if unpaired else []),
         *tabulate_by_topology(named),
         *own_batch_sizes,
         method,
