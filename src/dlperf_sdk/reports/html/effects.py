@@ -21,7 +21,7 @@ from dlperf_sdk.reports.html.effect_tables import (
 )
 from dlperf_sdk.reports.html.effect_wording import describe_effect, describe_unpaired, name_effects
 from dlperf_sdk.reports.html.own_batch_sizes import precisions_at_own_batch_sizes
-from dlperf_sdk.reports.html.page import Plot, Section
+from dlperf_sdk.reports.html.page import Item, Plot, Section
 from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import format_fact
 from dlperf_sdk.spec.compiler import COMPILERS
@@ -85,7 +85,7 @@ def section(cases: Sequence[Case], estimates: Sequence[Effect]) -> Section:
     own_batch_sizes = precisions_at_own_batch_sizes(cases)
     named = _name(estimates)
     unpaired = [f"{name}: {text}" for name, effect in named if (text := describe_unpaired(effect, cases))]
-    items = (
+    items: tuple[Item, ...] = (
         tabulate_answers(named),
         *([Paragraph(f"Measured, but in no pair: {'; '.join(unpaired)}.", "quiet")] if unpaired else []),
         *tabulate_by_topology(named),

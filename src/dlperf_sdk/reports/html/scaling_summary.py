@@ -117,7 +117,8 @@ def _find_below(values: Sequence[tuple[Point, float]]) -> str:
 
 def _list_between(smaller: TopologySpec, larger: TopologySpec) -> list[str]:
     """Return the topologies on the way from one to another: first the devices of a node double, then the nodes."""
-    nodes, devices, between = smaller.nodes, smaller.devices_per_node, []
+    nodes, devices = smaller.nodes, smaller.devices_per_node
+    between: list[str] = []
     while True:
         if devices < larger.devices_per_node:
             devices *= 2
