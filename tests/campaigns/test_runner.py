@@ -741,7 +741,7 @@ def test_torch_and_numpy_killed_ten_times(tmp_path):
             {**faulty, "options": {"fault": "hang-step"}, "deadlines": {"step": 2.0}},
             {**toy, "precision": "amp-bf16"},
             torch,
-            {**torch, "precision": "amp-bf16"},
+            {**torch, "batch_size": 4},
         ],
     )
     assert len(matrix) >= 24
