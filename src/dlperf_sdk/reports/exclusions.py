@@ -54,8 +54,8 @@ def format_faster(ranking: Ranking) -> str:
 
 def _has_another_format(ranking: Ranking, group: Excluded) -> bool:
     """Return True if the operands of a group's matrix products have another number format than the ranking's."""
-    own, other = ranking.facts.get("precision"), group.cases[0].facts.get("precision")
-    return bool(own and other and PRECISIONS[own].format != PRECISIONS[other].format)
+    ranked, excluded = ranking.facts.get("precision"), group.cases[0].facts.get("precision")
+    return bool(ranked and excluded and PRECISIONS[ranked].format != PRECISIONS[excluded].format)
 
 
 def _format_group(ranking: Ranking, group: Excluded) -> str:

@@ -107,10 +107,10 @@ def _summarize(workload: Workload, curve: Series, name: str, limit: str) -> _Row
 
 def _find_below(values: Sequence[tuple[Point, float]]) -> str:
     """Return the first topology below 90 %, such as `1n8d`, or `by 1n4d (1n2d not measured)` after a gap."""
-    at = next((at for at, (_, share) in enumerate(values) if share < _GOOD_EFFICIENCY), None)
-    if at is None:
+    index = next((i for i, (_, share) in enumerate(values) if share < _GOOD_EFFICIENCY), None)
+    if index is None:
         return "never"
-    topologies = [point.merged.case.topology for point, _ in values[max(0, at - 1) : at + 1]]
+    topologies = [point.merged.case.topology for point, _ in values[max(0, index - 1) : index + 1]]
     between = _list_between(topologies[0], topologies[-1])
     return f"by {topologies[-1]} ({', '.join(between)} not measured)" if between else str(topologies[-1])
 
