@@ -1,4 +1,4 @@
-"""What the feeds of all frameworks share: where the sockets of loader processes lie, and that they go."""
+"""What loaders share: where the sockets of loader processes lie, and that they go."""
 
 import subprocess
 import sys
@@ -6,14 +6,14 @@ import sys
 PROGRAM = """
 import multiprocessing, os, signal
 from multiprocessing.connection import Listener
-from dlperf_sdk.worker.loading import BatchFeed
+from dlperf_sdk.worker.loading import share_folder_of_sockets
 
 def load(listening):
     listener = Listener(family="AF_UNIX")
     listening.set()
     signal.pause()
 
-feed = BatchFeed(1, {})
+share_folder_of_sockets()
 context = multiprocessing.get_context("fork")
 listening = context.Event()
 loader = context.Process(target=load, args=(listening,), daemon=True)

@@ -76,6 +76,14 @@ class TokenArrays(Dataset):
         return {name: self.arrays[name][samples].astype(dtype) for name, dtype in self.dtypes.items()}
 
 
+def share_folder_of_sockets() -> None:
+    """Have the loader processes of this process make their sockets in its folder, which it removes at its end.
+
+    Otherwise each makes its own folder in TMPDIR, and a process that is killed leaves it there.
+    """
+    multiprocessing.util.get_temp_dir()
+
+
 def tie_to_this_process() -> Callable[[int], None]:
     """Return a function for a loader process to call at its start, with its number: it then ends with this process."""
     return functools.partial(_die_with, os.getpid())
@@ -108,9 +116,6 @@ class BatchFeed:
 
     def __init__(self, prefetched: int, facts: Dict[str, Any]) -> None:
         self.prefetched, self.facts = prefetched, facts
-        # Loaders' processes inherit this folder for their sockets. Without it each makes its own, and one that is
-        # killed leaves it in TMPDIR.
-        multiprocessing.util.get_temp_dir()
 
     @property
     def counts(self) -> Optional[InputCounts]:

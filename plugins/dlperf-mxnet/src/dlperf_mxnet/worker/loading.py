@@ -15,6 +15,7 @@ class Loader(loading.Loader):
 
     def open(self, dataset, draws, request):
         """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process."""
+        loading.share_folder_of_sockets()
         return DataLoader(
             dataset,
             batch_sampler=([keys] for keys in draws),

@@ -44,6 +44,7 @@ class _Generated(IterableDataset):
 
 def _start(feed, dataset, sampler, request):
     """Return a DataLoader for a feed, with the feed's number of processes."""
+    loading.share_folder_of_sockets()
     return DataLoader(
         dataset,
         batch_size=None,
