@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which background jobs ignore
 RAY_PYTHON = os.environ.get("DLPERF_TEST_RAY", "")
 
 
