@@ -31,6 +31,7 @@ LEVELS = (
 """A folder, or a module of the root, imports from the levels above it in this list, and nothing else."""
 LEVEL = {unit: level for level, units in enumerate(LEVELS) for unit in units}
 MOST_ROOT_MODULES = 8
+MOST_TRAINER_LINES = 180
 
 TESTS = Path(__file__).resolve().parent
 NOT_MIRRORED = ("benchmarks", "engines", "faults", "mutated_inputs", "plugins", "scripts")
@@ -184,3 +185,11 @@ def test_modules_for_framework_interpreters_need_python_310_only() -> None:
         imported = {source for source, _ in names} | {f"{source}.{name}" for source, name in names}
         left += [other for other in imported if other in MODULES and other not in observed]
     assert "dlperf_sdk.documents.json_values" in observed
+
+
+def test_each_framework_adds_little_to_the_base_trainer() -> None:
+    """What all frameworks do alike belongs in `dlperf_sdk.worker.base_trainer`."""
+    files = sorted(PACKAGE.parents[1].glob("plugins/*/src/*/worker/training.py"))
+    assert files
+    lines = {path.parts[-3]: len(path.read_text(encoding="utf-8").splitlines()) for path in files}
+    assert {name: count for name, count in lines.items() if count > MOST_TRAINER_LINES} == {}

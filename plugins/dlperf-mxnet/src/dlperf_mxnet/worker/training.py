@@ -112,17 +112,10 @@ class MXNetTrainer(ReplicaState):
                 parameter.zero_grad()
 
     def backward(self, piece, parts, is_last):
-        """Run forward and backward pass on one micro-batch of every replica.
+        """Compute the gradients of one micro-batch of every replica; return each replica's loss divided by `parts`.
 
-        The gradients are added to those of the step's other micro-batches.
-
-        Args:
-            piece: The micro-batch of each replica.
-            parts: Number of micro-batches of the step.
-            is_last: Not used: gradients are exchanged in `update`.
-
-        Returns:
-            The loss of each replica, divided by `parts`.
+        The gradients are added to those of the step's other micro-batches. `is_last` is not used: `update` exchanges
+        gradients.
         """
         with autograd.record():
             losses = [self.loss(self.outputs(self.network, shard), shard) for shard in piece]
