@@ -36,7 +36,6 @@ def threads(imported, cores):
     return int(item), ours, int(alive)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc, which only Linux has")
 def test_each_device_has_its_share_of_the_cores():
     item, ours, alive = threads("after", cores=2)
     assert (item, ours) == (1, "None"), "what is left of the variable would be read again in the loaders"

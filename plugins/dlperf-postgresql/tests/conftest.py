@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from dlperf_postgresql.database import PostgresqlDatabase
-from server import PASSWORD, Server, find_programs, install
+from server import PASSWORD, Server, can_install, find_programs, install
 
 from dlperf_sdk.results.store import ResultStore
 
@@ -17,9 +17,11 @@ def pytest_configure(config):
 @pytest.fixture(scope="session")
 def server():
     programs = find_programs()
+    if programs is None and can_install():
+        pytest.fail("apt-get could not install the package postgresql; install it by hand")
     if programs is None:
         pytest.skip(
-            "no PostgreSQL server: the package postgresql is not installed, and apt-get cannot install it"
+            "no PostgreSQL server: the package postgresql is not installed, and only root can install it"
         )
     started = Server(programs)
     yield started

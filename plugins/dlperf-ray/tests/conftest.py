@@ -54,9 +54,15 @@ class Cluster:
 
 
 @pytest.fixture(scope="session")
-def cluster():
+def ray_python():
+    """The Python that has Ray. The core's tests have none: Ray has an environment of its own."""
     if not RAY_PYTHON:
         pytest.skip("no Ray: make test-ray")
+    return RAY_PYTHON
+
+
+@pytest.fixture(scope="session")
+def cluster(ray_python):
     created = Cluster(2)
     yield created
     created.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import RAY_PYTHON, Cluster, processes_of, until_ended
+from conftest import Cluster, processes_of, until_ended
 
 from dlperf_sdk import run
 from dlperf_sdk.hookspecs import hookimpl
@@ -55,24 +55,20 @@ def slow_run(options, watch, **fields):
     )
 
 
-def test_a_cluster_that_refuses_connections_is_named():
-    if not RAY_PYTHON:
-        pytest.skip("no Ray: make test-ray")
+def test_a_cluster_that_refuses_connections_is_named(ray_python):
     with socket.socket() as closed:  # bound, but not listening
         closed.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{closed.getsockname()[1]}"
-        options = {"address": address, "ray_python": RAY_PYTHON}
+        options = {"address": address, "ray_python": ray_python}
         result = run("numpy", "linear", topology="2n1d@ray", options=options, **TOY)
     assert (result.status, result.failure.phase) == ("unavailable", "start")
     assert address in result.failure.message and "refused" in result.failure.message
     assert "--set address=" in result.failure.message
 
 
-def test_a_port_that_never_answers_ends_within_the_deadline():
-    if not RAY_PYTHON:
-        pytest.skip("no Ray: make test-ray")
+def test_a_port_that_never_answers_ends_within_the_deadline(ray_python):
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        options = {"address": f"127.0.0.1:{silent.getsockname()[1]}", "ray_python": RAY_PYTHON}
+        options = {"address": f"127.0.0.1:{silent.getsockname()[1]}", "ray_python": ray_python}
         result = run(
             "numpy", "linear", topology="2n1d@ray", options=options, **TOY, deadlines={"start": 15.0}
         )
@@ -119,9 +115,8 @@ def test_a_killed_actor_is_a_lost_node(cluster, node):
     assert cluster.free_cpus() == 2
 
 
+@pytest.mark.usefixtures("ray_python")
 def test_a_killed_ray_node_is_a_lost_node():
-    if not RAY_PYTHON:
-        pytest.skip("no Ray: make test-ray")
     own = Cluster(2)
     try:
         placed = {}

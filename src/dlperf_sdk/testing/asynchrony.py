@@ -12,9 +12,11 @@ from dlperf_sdk.testing.subject import describe
 from dlperf_sdk.testing.training import Training
 from dlperf_sdk.worker.enqueue_times import Times, is_asynchronous, was_done_at_once, was_waited_for
 
-SKIP_REASON = "the clock is not 'blocking': `test_synchronize_waits` looks at what goes on behind the host"
-"""Reason of a skip in tests of the clock "blocking"."""
-BLOCKING = "the clock is 'blocking': a step is done when `step` returns, so there is nothing to see"
+NOT_BLOCKING = (
+    "the clock is not 'blocking': `test_synchronize_waits` tests work that continues after `step` returns"
+)
+"""Reason of a skip in the test of the clock "blocking"."""
+BLOCKING = "the clock is 'blocking': no work continues after `step` returns"
 """Reason of a skip in tests of the clocks "event" and "lagged"."""
 
 
@@ -41,7 +43,7 @@ class Asynchrony(Training):
         """On a device other than a CPU, the clock of no rank is "blocking". Skipped on a CPU."""
         device = device_of(self.device, self.plugin)
         if device == "cpu":
-            pytest.skip("on a CPU steps may be the host's own work")
+            pytest.skip("on a CPU the host may do the work of a step itself, so the clock may be 'blocking'")
         spec = self.spec_of(any_cell)
         waits = [rank for rank, answer in enumerate(self._values_of(spec)) if answer["clock"] == "blocking"]
         assert not waits, advice(
@@ -101,7 +103,7 @@ class Asynchrony(Training):
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]
         if answer["clock"] != "blocking":
-            pytest.skip(SKIP_REASON)
+            pytest.skip(NOT_BLOCKING)
         times = answer["asynchrony"]
         assert any(was_done_at_once(times_of_rank) for times_of_rank in times), advice(
             f"{describe(spec)}: the clock is 'blocking', and when `step` returned much was left to do: "
