@@ -323,14 +323,14 @@ def _resolve_path_lists(text: _Text, axes: Mapping[str, Any], *place: str | int)
 
 def _name_frameworks(axes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the axes with the names of all installed frameworks in place of `ALL`."""
-    named = {
-        "framework": [
-            name
-            for value in axes.get("framework", ())
-            for name in (Registry().names("frameworks") if value == ALL else (value,))
-        ]
+    values = axes.get("framework", ())
+    if ALL not in values:
+        return dict(axes)
+    names = Registry().names("frameworks")
+    return {
+        **axes,
+        "framework": [name for value in values for name in (names if value == ALL else (value,))],
     }
-    return {**axes, **(named if named["framework"] else {})}
 
 
 def _settings(document: Mapping[str, Any], base: Settings) -> Settings:
