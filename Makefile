@@ -115,7 +115,7 @@ test-long: torch-environment
 $(filter-out test-torch,$(FRAMEWORKS:%=test-%)): test-%: $(READY)
 	$(BIN)/python scripts/test_frameworks.py $* -m 'not pairwise'
 
-# The combinations in the conformance of the other frameworks: half an hour to an hour, which `test-all` leaves out.
+# The combinations in the conformance of the other frameworks, which `test-all` leaves out: with them CI takes too long.
 test-pairs: $(READY)
 	set -e; for framework in $(filter-out torch,$(FRAMEWORKS)); do \
 	  $(PYTEST) --numprocesses 2 --dist loadgroup -m pairwise -c plugins/dlperf-$$framework/pyproject.toml \
