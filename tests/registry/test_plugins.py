@@ -323,6 +323,7 @@ def test_a_third_partys_importer_makes_results_that_its_figures_are_compared_wit
         (["report", "--published", "dlperf-v1.0"], "collections"),
         (["report", "--compare-published", "dlperf-v1.0"], "collections"),
         (["import", "dllogger", "run.log"], "importers"),
+        (["plan", "preset:dlperf-v1"], "presets"),
     ],
 )
 def test_without_our_distribution_the_error_names_it(third_party, words, group, monkeypatch, capsys):

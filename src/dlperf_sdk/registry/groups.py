@@ -48,7 +48,7 @@ GROUPS: dict[str, Group] = {
         Group("collections", "collection", "collection:Collection", "dlperf-published"),
         Group("importers", "importer", "importer:Importer", "dlperf-published"),
         Group("databases", "database", "database:DatabaseType", "dlperf-postgresql", is_optional=True),
-        Group("presets", "preset", None),
+        Group("presets", "preset", None, "dlperf-published"),
         Group("observers", "observer", None, is_optional=True),
     )
 }
