@@ -18,7 +18,7 @@ from dlperf_sdk.parity.record import records_from
 from dlperf_sdk.parity.reference import Mistake, Trajectory, load
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.spec.precision import PRECISIONS
-from dlperf_sdk.testing.subject import COMPILED, FrameworkSubject, reference_case
+from dlperf_sdk.testing.subject import TINY, FrameworkSubject
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACES = (ROOT / "src", ROOT / "plugins")
@@ -56,25 +56,34 @@ def test_a_case_is_of_its_model(name: str, case: str) -> None:
     assert not actual.options.get("dropout")
 
 
-def test_reference_case_of_compiled_cells_is_trained() -> None:
+def test_tiny_case_is_what_the_suite_trains() -> None:
     """The same batches of the same network: what was compiled for one is the other's. Decay is the optimizer's."""
-    case = load(BertBase.references).cases[COMPILED]
+    case = load(BertBase.references).cases[TINY]
     trained = attrs.asdict(BertBase.Options(**SMALL["bert-base"]))
     assert {**case.options, "weight_decay": trained["weight_decay"]} == trained
     assert case.batch_size == FrameworkSubject.batch_size
 
 
+class _Torch(FrameworkSubject):
+    framework = "torch"
+    device = "cpu"
+
+
 @pytest.mark.parametrize(
-    ("model", "compiler", "case"),
+    ("model", "fields", "case"),
     [
-        ("bert-base", "graph", COMPILED),
-        ("bert-base", "none", REFERENCE_CASE),
-        ("resnet50", "graph", REFERENCE_CASE),
-        ("resnet50", "none", REFERENCE_CASE),
+        ("bert-base", {}, REFERENCE_CASE),
+        ("bert-base", {"compiler": "inductor"}, TINY),
+        ("bert-base", {"precision": "amp-bf16"}, TINY),
+        ("bert-base", {"topology": "1n2d"}, TINY),
+        ("resnet50", {"precision": "amp-bf16"}, REFERENCE_CASE),
     ],
 )
-def test_only_compiled_cells_use_the_tiny_case(model: str, compiler: str, case: str) -> None:
-    assert reference_case(MODELS[model].references, compiler) == case
+def test_the_plainest_case_is_compared_as_ordinary_runs_are(
+    model: str, fields: dict[str, Any], case: str
+) -> None:
+    subject = _Torch()
+    assert subject.reference_case(subject.spec(model, **fields)) == case
 
 
 @pytest.mark.parametrize(("name", "case", "mistake"), MISTAKES)

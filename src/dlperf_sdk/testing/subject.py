@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import pytest
@@ -17,7 +16,6 @@ from dlperf_sdk.parity.evidence import REFERENCE_CASE
 from dlperf_sdk.parity.reference import load
 from dlperf_sdk.results.records import Failure
 from dlperf_sdk.results.result import FAIL, INTEGRITY, Parity, Result, Verdict
-from dlperf_sdk.spec.compiler import NONE
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
@@ -28,11 +26,11 @@ from dlperf_sdk.worker.unsupported import Unsupported
 
 UNSUPPORTED = f"{Unsupported.__module__}.{Unsupported.__qualname__}: "
 """Text before the message, in a traceback of a worker that raised `Unsupported`."""
-COMPILED = "tiny"
-"""The case of a model's reference that cells with a compiler are compared with, if the reference has it.
+TINY = "tiny"
+"""The case of a model's reference that all but the model's plainest case are compared with, if the reference has it.
 
 The suite trains the same small network on a batch of the same size, so that what a compiler made for the run serves
-the parity run as well: compiling takes up to a minute. Other cells are compared with the case of ordinary runs.
+the parity run as well: compiling takes up to a minute. The plainest case is compared with the case of ordinary runs.
 """
 TO_BE_FILLED_IN = "FILL IN"
 """Begin of the messages of NotImplementedError in the gaps that `dlperf new-plugin` leaves in a plugin."""
@@ -103,8 +101,7 @@ class FrameworkSubject(FrameworkChoice):
         case = self._begin_case(spec, ())
         if case.plan is None or any(process.role == SERVICE for process in case.plan.placeholder_processes()):
             return None
-        name = reference_case(self.registry.model(spec.model).references, spec.compiler)
-        result, answers, parity = check_case(case, case.plan, name)
+        result, answers, parity = check_case(case, case.plan, self.reference_case(spec))
         if result.failure is not None:
             return result if result.status == "unsupported" else None
         if answers and not any(answer.failed for answer in answers):
@@ -143,14 +140,19 @@ class FrameworkSubject(FrameworkChoice):
             self.skip_if_unfinished(self._unsupported.get(key))
             self._skip_unfinished("parity", spec)
             case = self._begin_case(spec, ())
-            references = self.registry.model(spec.model).references
-            case.prepare(reference_case=reference_case(references, spec.compiler))
+            case.prepare(reference_case=self.reference_case(spec))
             if case.parity is None:
                 self.skip_if_unfinished(case.failure)
                 pytest.fail(f"{describe(spec)} could not be prepared: {case.failure}")
             self._parities[key] = case.parity
             self._note_unfinished("parity", spec, case.parity.traceback)
         return self._parities[key]
+
+    def reference_case(self, spec: RunSpec) -> str:
+        """Return the name of the reference's case to compare a run of `spec` with: `TINY` or `REFERENCE_CASE`."""
+        references = self.registry.model(spec.model).references
+        has_tiny = references is not None and TINY in load(references).cases
+        return TINY if has_tiny and spec != self.spec(spec.model) else REFERENCE_CASE
 
     def _begin_case(self, spec: RunSpec, observers: Sequence[Any]) -> Case:
         refused = self.refusal(spec)
@@ -237,19 +239,6 @@ class FrameworkSubject(FrameworkChoice):
 
 def _key(spec: RunSpec) -> str:
     return json.dumps(spec.to_dict(), sort_keys=True)
-
-
-def reference_case(references: Path | None, compiler: str) -> str:
-    """Return the name of the reference's case to compare a run with this compiler with.
-
-    It is `COMPILED` if there is a compiler and the reference has a case of that name, else `REFERENCE_CASE`.
-
-    Args:
-        references: The model's file of references; None if it has none.
-        compiler: The name of the compiler, or `none`.
-    """
-    compiled = compiler != NONE and references is not None and COMPILED in load(references).cases
-    return COMPILED if compiled else REFERENCE_CASE
 
 
 def verdict(result: Result, name: str) -> Verdict:
