@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,8 +16,9 @@ import pytest
 from data_samples import image_folder, text_folder
 from processes import processes_with
 
-from dlperf_sdk import ResultStore, hookimpl, run, verify
+from dlperf_sdk import ResultStore, environments, hookimpl, run, verify
 from dlperf_sdk.harness.in_process import SMALL as PLAIN
+from dlperf_sdk.registry.plugins import Registry
 
 pytestmark = pytest.mark.framework
 
@@ -167,3 +169,59 @@ def test_interrupted_run_leaves_nothing(tmp_path):
     run_id = ResultStore(tmp_path).ids()[0]
     assert ResultStore(tmp_path).load(run_id).status == "interrupted"
     assert not processes_with(run_id)
+
+
+@pytest.fixture(scope="module")
+def torchrun():
+    """The command `torchrun` of the managed environment."""
+    spec = Registry().framework("torch").environment("cpu", "all_reduce", "resnet50")
+    prepared = environments.prepare("torch", spec, "cpu", on_progress=lambda text: None)
+    return [*prepared.command, "-m", "torch.distributed.run"]
+
+
+def run_in_torchrun(torchrun, folder, *words):
+    """Run the toy framework in a job of two nodes with two processes each; return exit codes and the result."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = ("--master-addr", "127.0.0.1", "--master-port", str(probe.getsockname()[1]))
+    case = ("numpy", "linear", "--topology", "2n2d@joined", "--batch-size", "4", "--warmup", "1", *words)
+    program = ("--no-python", sys.executable, "-m", "dlperf_sdk", "run", *case, "--python", sys.executable)
+    nodes = [
+        subprocess.Popen(
+            [
+                *torchrun,
+                "--nnodes",
+                "2",
+                "--node-rank",
+                str(node),
+                "--nproc-per-node",
+                "2",
+                *address,
+                *program,
+            ]
+            + ["--repeats", "1", "--output", str(folder / "store")],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for node in range(2)
+    ]
+    outputs = [process.communicate(timeout=120)[0] for process in nodes]
+    store = ResultStore(folder / "store")
+    (run_id,) = store.ids() or pytest.fail("\n".join(outputs))
+    return [process.returncode for process in nodes], store.load(run_id)
+
+
+def test_a_case_joins_a_job_of_torchrun(torchrun, tmp_path):
+    codes, result = run_in_torchrun(torchrun, tmp_path, "--steps", "5")
+    assert (codes, result.status) == ([0, 0], "ok"), result.failure
+    assert len(result.repeats[0].records) == 4
+    assert not processes_with(result.id)
+
+
+def test_a_failure_in_a_job_of_torchrun_ends_the_job(torchrun, tmp_path):
+    codes, result = run_in_torchrun(torchrun, tmp_path, "--steps", "5", "--memory-limit", "50000000")
+    assert result.status == "out-of-memory", result.failure
+    assert all(codes)
+    assert not processes_with(result.id)
