@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -11,16 +12,23 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from data_samples import image_folder, text_folder
 from processes import processes_with
 
 from dlperf_sdk import ResultStore, environments, hookimpl, run, verify
+from dlperf_sdk.data import prepare
 from dlperf_sdk.harness.in_process import SMALL as PLAIN
+from dlperf_sdk.interfaces.model import entry_to_dict
+from dlperf_sdk.models.resnet50 import ResNet50, ResNet50Options
 from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.spec.data_source import DATA_SOURCES
+from dlperf_sdk.spec.values import DataSpec
 
 pytestmark = pytest.mark.framework
+TESTS = Path(__file__).parent
 
 # What each precision, compiler, strategy and data source does is conformance's to ask: here is what a user does,
 # dropout and all.
@@ -171,12 +179,61 @@ def test_interrupted_run_leaves_nothing(tmp_path):
     assert not processes_with(run_id)
 
 
+def environment_of(*packages):
+    """The managed environment, with these packages in addition."""
+    spec = Registry().framework("torch").environment("cpu", "all_reduce", "resnet50").including(packages)
+    return environments.prepare("torch", spec, "cpu", on_progress=lambda text: None)
+
+
+def request_of_images(folder):
+    """The fields of a request for a folder of images at 48 pixels, in batches of 5, for two replicas."""
+    options = ResNet50Options(image_size=48, num_classes=10)
+    inputs = [entry_to_dict(entry) for entry in ResNet50().inputs(options)]
+    data = prepare(DataSpec("images-dali", str(folder)), {"num_classes": 10}, inputs)
+    places = {"nodes": 1, "devices_per_node": 2, "batch_size": 5, "seed": 3}
+    return {"data": data, "inputs": inputs, "framework_options": {"loader_workers": 2}, **places}
+
+
+def dali_batches(request):
+    """What `dali_batches.py` prints for a request."""
+    prepared = environment_of(*DATA_SOURCES["images-dali"].requirements)
+    program = [str(TESTS / "worker" / "dali_batches.py"), str(TESTS.parent / "src"), json.dumps(request)]
+    with environments.use_environment(prepared):
+        ended = subprocess.run([*prepared.command, *program], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def test_dali_has_the_pixels_of_pillow(tmp_path):
+    """The same crops and reflections of the same samples: the libraries differ in rounding, and at an image's edge."""
+    image_folder(tmp_path)
+    answers = dali_batches(request_of_images(tmp_path))
+    assert len(answers["mean"]) == 10, answers
+    assert max(answers["largest"]) < 3.5 and max(answers["mean"]) < 0.5, answers
+    assert all(answers["labels"])
+    assert answers["facts"]["decoder"].startswith("DALI 2.")
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ("header", r"n01/one\.JPEG cannot be decoded: .* Replace or remove it"),
+        ("pixels", "DALI cannot decode an image. Run the case with `images`"),
+    ],
+)
+def test_damaged_image_is_an_error_of_dali(tmp_path, part, message):
+    image_folder(tmp_path)
+    request, path = request_of_images(tmp_path), tmp_path / "n01" / "one.JPEG"
+    content = path.read_bytes()
+    path.write_bytes(content[: 20 if part == "header" else content.index(b"\xff\xda") + 14])
+    answers = dali_batches(request)
+    assert re.search(message, answers["error"]), answers
+
+
 @pytest.fixture(scope="module")
 def torchrun():
     """The command `torchrun` of the managed environment."""
-    spec = Registry().framework("torch").environment("cpu", "all_reduce", "resnet50")
-    prepared = environments.prepare("torch", spec, "cpu", on_progress=lambda text: None)
-    return [*prepared.command, "-m", "torch.distributed.run"]
+    return [*environment_of().command, "-m", "torch.distributed.run"]
 
 
 def run_in_torchrun(torchrun, folder, *words):

@@ -79,6 +79,7 @@ BESIDE = {
     "loading.py": {"numpy"},
     "python_dataset.py": {"numpy"},
     "python_queue.py": {"numpy"},
+    "dali_feed.py": {"numpy", "PIL", "nvidia.dali"},
     "zmq_feed.py": {"numpy", "zmq"},
     "zmq_messages.py": {"numpy"},
     "zmq_sender.py": {"numpy", "zmq"},

@@ -71,6 +71,12 @@ class DataSource:
             raise SpecError(f"data is '{self.name}:{path}'; {self.name} takes no folder: write {self.name}.")
 
 
+# What DALI depends on is named as well: otherwise an environment for CPUs refuses CUDA's libraries.
+_DALI = (
+    "nvidia-dali-cuda120>=2.4,<3",
+    *(f"nvidia-{library}-cu12" for library in ("libnvcomp", "nvimgcodec", "nvjpeg", "nvjpeg2k", "nvtiff")),
+)
+
 DATA_SOURCES = Table(
     "data source",
     (
@@ -99,14 +105,21 @@ DATA_SOURCES = Table(
             )
             for name, transport in (("zmq", "a Unix domain socket (IPC)"), ("zmq-tcp", "TCP"))
         ),
-        DataSource(
-            name="images",
-            help="JPEG files, one folder per class: decoded, cropped and mirrored at random, and normalized, in "
-            "parallel loaders.",
-            inputs=frozenset({"image", "label"}),
-            model_option="num_classes",
-            preparation="dlperf_sdk.data.images:prepare_images",
-            sample_folder="dlperf_sdk.testing.samples:write_images",
+        *(
+            DataSource(
+                name=name,
+                help="JPEG files, one folder per class: decoded, cropped and mirrored at random, and normalized, "
+                f"{decoder}.",
+                inputs=frozenset({"image", "label"}),
+                model_option="num_classes",
+                preparation="dlperf_sdk.data.images:prepare_images",
+                sample_folder="dlperf_sdk.testing.samples:write_images",
+                requirements=requirements,
+            )
+            for name, decoder, requirements in (
+                ("images", "in the framework's parallel loaders", ()),
+                ("images-dali", "by NVIDIA DALI on the host's processors", _DALI),
+            )
         ),
         DataSource(
             name="text",

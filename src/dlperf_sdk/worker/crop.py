@@ -1,4 +1,4 @@
-"""The random crop of ResNet's training recipe, the same for every framework. Decoding and resizing are not part of it.
+"""The random crop and reflection of ResNet's training recipe, the same for every framework and decoder.
 
 C. Szegedy et al., Going Deeper with Convolutions, CVPR 2015, section 6: 8 to 100 % of the area, at an aspect ratio
 from 3/4 to 4/3.
@@ -40,3 +40,19 @@ def crop_box(width: int, height: int, chance: Random) -> Tuple[int, int, int, in
     w, h = min(width, round(height * high)), min(height, round(width / low))
     left, top = (width - w) // 2, (height - h) // 2
     return left, top, left + w, top + h
+
+
+def is_mirrored(chance: Random) -> bool:
+    """Return True in half of the cases: the crop is to be mirrored. It is drawn after the crop."""
+    return chance.random() < 0.5
+
+
+def generator_of(seed: int, replica: int, draw: int) -> Random:
+    """Return the generator of one sample's crop and reflection.
+
+    Args:
+        seed: The request's seed.
+        replica: The replica's global index.
+        draw: Number of samples that the replica has taken before (`data.draws`).
+    """
+    return Random("augment/%d/%d/%d" % (seed, replica, draw))  # noqa: S311 (no secret)

@@ -58,6 +58,12 @@ def _data_error(path: str, problem: str) -> DataError:
     )
 
 
+def undecodable(path: str, error: Exception) -> DataError:
+    """Return the error for an image that cannot be decoded, with the last line of the decoder's message."""
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
+    return DataError("The image %s cannot be decoded: %s. Replace or remove it." % (path, reason))
+
+
 def _check(path: str, expected: str) -> None:
     try:
         actual = checksum(path)

@@ -12,8 +12,8 @@ from typing import Any, Dict
 
 import numpy
 
-from dlperf_sdk.worker.crop import MEAN, STD, crop_box
-from dlperf_sdk.worker.data import DataError, read_images
+from dlperf_sdk.worker.crop import MEAN, STD, crop_box, generator_of, is_mirrored
+from dlperf_sdk.worker.data import read_images, undecodable
 from dlperf_sdk.worker.loading import Dataset, Keys, lay_out
 from dlperf_sdk.worker.request import Request
 
@@ -48,16 +48,10 @@ class JpegImages(Dataset):
         pixels = numpy.empty((len(keys), self.height, self.width, 3), numpy.uint8)
         for place, (draw, sample) in zip(pixels, keys):
             path = os.path.join(self.images.root, self.images.paths[sample])
-            chance = random.Random(  # noqa: S311 (no secret)
-                "augment/%d/%d/%d" % (self.request.seed, self.replica, draw)
-            )
             try:
-                place[...] = self.read(path, chance)
+                place[...] = self.read(path, generator_of(self.request.seed, self.replica, draw))
             except Exception as error:  # Pillow raises a dozen types for a broken file
-                reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-                raise DataError(
-                    "The image %s cannot be decoded: %s. Replace or remove it." % (path, reason)
-                ) from None
+                raise undecodable(path, error) from None
         labels = [self.images.labels[sample] for _, sample in keys]
         batch = {"image": normalize(pixels), "label": numpy.array(labels, numpy.int64)}
         return lay_out(batch, self.layout)
@@ -110,7 +104,7 @@ def augment(image: Any, width: int, height: int, chance: random.Random) -> Any:
 
     cropped = image.crop(crop_box(image.width, image.height, chance))
     resized = cropped.resize((width, height), Image.Resampling.BILINEAR)
-    return resized.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if chance.random() < 0.5 else resized
+    return resized.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if is_mirrored(chance) else resized
 
 
 def normalize(pixels: numpy.ndarray) -> numpy.ndarray:

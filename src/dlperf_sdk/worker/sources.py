@@ -82,6 +82,16 @@ def images(trainer: "BaseTrainer") -> Iterator[Any]:
     return trainer.load(JpegImages)
 
 
+def images_dali(trainer: "BaseTrainer") -> Iterator[Any]:
+    """Start a pipeline of DALI per replica for a trainer's JPEGs; return their batches, copied to the devices."""
+    from dlperf_sdk.worker.dali_feed import DaliImages
+
+    trainer.loaders = [
+        DaliImages(trainer.request, replica, trainer.layout) for replica in trainer.process.replicas
+    ]
+    return map(trainer.place, zip(*trainer.loaders))
+
+
 def text(trainer: "BaseTrainer") -> Iterator[Any]:
     """Start a trainer's loaders of prepared token arrays, and return their batches as `BaseTrainer.load` does."""
     from dlperf_sdk.worker.loading import TokenArrays
@@ -97,6 +107,7 @@ SOURCES: Dict[str, Source] = {
     "zmq": Source(zmq, of_canonical_batch),
     "zmq-tcp": Source(zmq, of_canonical_batch),
     "images": Source(images, of_images),
+    "images-dali": Source(images_dali, of_images),
     "text": Source(text, of_text),
 }
 """Name in `dlperf_sdk.spec.data_source` → the data source."""

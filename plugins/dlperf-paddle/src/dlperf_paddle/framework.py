@@ -70,7 +70,7 @@ class Paddle(Framework):
         compilers={"none", "graph", "cinn"},
         strategies=STRATEGIES,
         layouts={"auto", "nchw", "nhwc"},
-        data={"synthetic", "synthetic-host", "images", "text"},
+        data={"synthetic", "synthetic-host", "images", "images-dali", "text"},
         accumulation=True,
     )
     unsupported: ClassVar[Mapping[str, str]] = {

@@ -41,6 +41,7 @@ class Torch(Framework):
             "zmq",
             "zmq-tcp",
             "images",
+            "images-dali",
             "text",
         },
         parts={"communication"},

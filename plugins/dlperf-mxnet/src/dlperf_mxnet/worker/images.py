@@ -5,7 +5,7 @@ Images are resized bilinearly without antialiasing, as in MXNet's recipes; the r
 
 import mxnet as mx
 
-from dlperf_sdk.worker.crop import crop_box
+from dlperf_sdk.worker.crop import crop_box, is_mirrored
 from dlperf_sdk.worker.jpeg import JpegImages
 
 _COLOR, _IGNORE_ORIENTATION = 1, 128
@@ -56,4 +56,4 @@ def augment(image, width, height, chance):
     left, top, right, bottom = crop_box(image.shape[1], image.shape[0], chance)
     size = (width, height)
     pixels = mx.image.fixed_crop(image, left, top, right - left, bottom - top, size, _BILINEAR).asnumpy()
-    return pixels[:, ::-1] if chance.random() < 0.5 else pixels
+    return pixels[:, ::-1] if is_mirrored(chance) else pixels
