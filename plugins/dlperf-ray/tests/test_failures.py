@@ -103,6 +103,38 @@ def test_an_agents_python_that_is_missing_is_named_with_its_node(cluster):
 
 
 @pytest.mark.parametrize("node", [0, 1])
+def test_an_agents_python_that_exits_is_named_with_its_node(cluster, tmp_path, node):
+    python = tmp_path / "python3"
+    python.write_text(
+        f'#!/bin/sh\n[ "$DLPERF_RAY_NODE" = {node} ] && {{ echo broken >&2; exit 3; }}\nexec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    options = {**cluster.options, "agent_python": str(python)}
+    result = run("numpy", "linear", topology="2n1d@ray", options=options, **TOY, deadlines={"start": 30.0})
+    assert result.status in ("unavailable", "lost-node")
+    assert (result.failure.phase, result.failure.node) == ("start", node), result.failure
+    assert "broken" in result.failure.message
+    assert cluster.free_cpus() == 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "nodes"),
+    [("sigkill-second", "crashed", {1}), ("hang-step-second", "timeout", {0, 1})],
+)
+def test_a_worker_that_fails_is_named_with_its_node(cluster, fault, status, nodes):
+    """All ranks of a collective stop in the same step: the one whose deadline passes first is named."""
+    watch = Watch(None)
+    options = {**cluster.options, "fault": fault, "rank": 1}
+    fields = {**TOY, "repeats": 2, "topology": "2n1d@ray", "deadlines": {"step": 4.0}, "options": options}
+    result = run("faulty", "linear", observers=[watch], **fields)
+    assert (result.status, result.failure.phase) == (status, "measure"), result.failure
+    assert result.failure.node == result.failure.rank and result.failure.node in nodes
+    assert len(result.repeats) == 1
+    until_ended(watch.run_id)
+    assert cluster.free_cpus() == 2
+
+
+@pytest.mark.parametrize("node", [0, 1])
 def test_a_killed_actor_is_a_lost_node(cluster, node):
     def kill_actor(run_id):
         psutil.Process(agents_of(run_id)[node].ppid()).kill()
