@@ -1,10 +1,14 @@
 """The program `dlperf`, and `python -m dlperf_sdk`, where the script is not on the PATH."""
 
+import signal
 import sys
 
 
 def main() -> int:
-    """Run the command line, and return the exit code: 130 if Ctrl-C is pressed while the program is still loading."""
+    """Run the command line, and return the exit code: 130 if Ctrl-C is pressed while the program is still loading.
+
+    After that, signals that would end the program are ignored: its exit code is decided.
+    """
     try:
         from dlperf_sdk import cli
 
@@ -12,6 +16,9 @@ def main() -> int:
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return 130
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from test_runner import events_of_resuming, small
 from dlperf_sdk import campaign, hookimpl, resume
 from dlperf_sdk.campaigns.campaign_directory import open_campaign
 from dlperf_sdk.campaigns.case_steps import read_environment
+from dlperf_sdk.campaigns.journal import lock
 from dlperf_sdk.campaigns.status import status
 from dlperf_sdk.errors import DocumentError, PluginError, SpecError, StoreError, Unavailable
 from dlperf_sdk.execution import case
@@ -269,6 +270,15 @@ def test_a_journal_that_is_a_pipe_is_refused(copy):
     os.mkfifo(copy / "journal.jsonl")
     with pytest.raises(StoreError, match="is not a file"):
         status(open_campaign(copy))
+
+
+@pytest.mark.timeout(60)  # whoever opens the pipe waits for a writer
+def test_a_lock_that_is_a_pipe_is_refused(copy):
+    (copy / "lock").unlink(missing_ok=True)
+    os.mkfifo(copy / "lock")
+    assert status(open_campaign(copy)).state != "running"
+    with pytest.raises(StoreError, match="lock is not a file, but a pipe or a device"), lock(copy / "lock"):
+        raise AssertionError
 
 
 @pytest.mark.parametrize(

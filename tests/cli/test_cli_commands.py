@@ -667,7 +667,7 @@ def test_report_on_an_empty_directory(dlperf, tmp_path):
     (tmp_path / "empty").mkdir()
     code, out, err = dlperf("report", "empty")
     assert (code, out) == (2, "")
-    assert "empty holds no runs" in err
+    assert "There are no results in empty yet" in err
 
 
 def test_report_continues_after_a_corrupt_result(dlperf, stored, tmp_path):

@@ -2,6 +2,8 @@
 
 import json
 import os
+import resource
+import stat
 import subprocess
 from pathlib import Path
 
@@ -112,6 +114,23 @@ def test_spec_that_is_not_a_file_is_refused(suffix, here, tmp_path):
     for command, path in [*requested, ("validate", pipe)]:
         done = subprocess.CompletedProcess((), *here(command, str(path)))
         assert ("larger than" if path == large else "is not a file") in paragraph(done, 2)
+
+
+@pytest.mark.timeout(60)  # whoever opens the pipe waits for a reader
+def test_an_output_that_is_a_pipe_is_not_replaced(here, tmp_path):
+    os.mkfifo(tmp_path / "pipe.html")
+    for command in (("report", "--published", "dlperf-v1.0"), ("bundle", "numpy", "linear")):
+        done = subprocess.CompletedProcess((), *here(*command, "--output", str(tmp_path / "pipe.html")))
+        assert "pipe.html is not a regular file" in paragraph(done, 2)
+    assert stat.S_ISFIFO((tmp_path / "pipe.html").stat().st_mode)
+
+
+def test_a_bundle_that_cannot_be_written_is_a_typed_error():
+    limit = resource.RLIMIT_FSIZE, (1000, 1000)
+    done = dlperf(
+        "bundle", "numpy", "linear", "--output", "b.pyz", preexec_fn=lambda: resource.setrlimit(*limit)
+    )
+    assert "b.pyz cannot be written: File too large; raise `ulimit -f`." in paragraph(done, 2)
 
 
 # -- variables

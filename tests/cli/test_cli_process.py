@@ -18,7 +18,7 @@ from processes import processes_with
 
 from dlperf_sdk.results.store import ResultStore
 
-PROGRAM = [sys.executable, "-c", "import sys; from dlperf_sdk.cli import main; sys.exit(main())"]
+PROGRAM = [sys.executable, "-m", "dlperf_sdk"]
 CASE = ["run", "numpy", "linear", "--batch-size", "4", "--warmup", "1", "--steps", "5", "--repeats", "1"]
 LONG = [
     "run",
@@ -265,6 +265,19 @@ def test_an_interrupted_run_keeps_its_repeats_and_leaves_no_process(number):
     assert result.status == "interrupted"
     assert len(result.repeats) >= 1
     assert result.metric("throughput") is not None
+    assert gone(directory.name)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_second_signal_does_not_change_the_exit_code(number):
+    program, directory = started(*LONG, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    program.send_signal(number)
+    for line in program.stderr:
+        if line.startswith("Interrupted."):
+            break
+    program.send_signal(number)
+    program.communicate(timeout=60)
+    assert program.returncode == 130
     assert gone(directory.name)
 
 

@@ -106,7 +106,7 @@ def test_empty_directory_is_reported(dlperf, tmp_path, words):
     (tmp_path / "empty").mkdir()
     code, out, err = dlperf(*words, "empty")
     assert (code, out) == (2, "")
-    assert "empty holds no runs" in " ".join(err.split())
+    assert "There are no results in empty yet" in " ".join(err.split())
 
 
 def test_thousands_of_results_of_which_many_failed():

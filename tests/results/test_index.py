@@ -41,6 +41,16 @@ def ids(store):
     return [id for (id,) in query(store, ALL).rows]
 
 
+def test_a_query_of_a_store_without_results_says_so(store, tmp_path):
+    store.directory.mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"There are no results in .*results yet: `dlperf run"):
+        query(store, "select throughput from results")
+    (store.directory / "a-sweep").mkdir()
+    (store.directory / "a-sweep" / "campaign.json").write_text("{}")
+    with pytest.raises(StoreError, match=r"but in campaigns below it \(1 found\)\. .* such as .*/a-sweep\."):
+        query(store, "select throughput from results")
+
+
 def test_results_repeats_and_verdicts_can_be_queried(store):
     put(store, "a")
     put(store, "b", fields={"framework": "mxnet", "batch_size": 64})

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import socket
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -125,6 +126,8 @@ def lock(path: Path) -> Iterator[None]:
     with explain_os_errors(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise StoreError(f"{path} is not a file, but a pipe or a device. Remove it.")
         if not _try_lock(descriptor):
             raise StoreError(
                 f"{path.parent} is being carried out by another controller ({read_holder(path) or 'unknown'}). "
@@ -153,7 +156,8 @@ def _try_lock(descriptor: int) -> bool:
 def is_locked(path: Path) -> bool:
     """Return True if a process holds the exclusive lock of this file now; False if the file cannot be opened."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        # Opening a named pipe would wait for its writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:

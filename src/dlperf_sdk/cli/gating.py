@@ -203,9 +203,8 @@ def results_in(path: Path, unreadable: list[str]) -> Iterator[Result]:
         StoreError: the path is neither a directory nor a file, or a directory cannot be read.
         DocumentError: the path is a single result that cannot be read.
     """
-    from dlperf_sdk.cli.lookup import runs_in
     from dlperf_sdk.results.recovery import Unreadable
-    from dlperf_sdk.results.store import ResultStore
+    from dlperf_sdk.results.store import ResultStore, runs_in
 
     if path.is_file() or (path / "result.json").is_file():
         yield ResultStore(path.parent).load(path.resolve())

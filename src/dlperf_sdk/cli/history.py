@@ -57,14 +57,13 @@ def history(
     from dlperf_sdk.analysis.history import load_histories
     from dlperf_sdk.exchange.databases import open_store
     from dlperf_sdk.reports import history as blocks
+    from dlperf_sdk.results.store import explain_absence
 
     with closing(open_store(store)) as results:
         matches = _select(load_histories(results, order), words)
     histories = [history for history in matches if history.runs]
     if not histories:
-        raise StoreError(
-            f"There are no results in {results.location} yet: `dlperf run FRAMEWORK MODEL` makes one."
-        )
+        raise StoreError(explain_absence(results.location))
     if output is not None:
         if len(histories) > 1:
             raise UsageError(

@@ -37,7 +37,7 @@ def find(selection: tuple[str, ...], directory: Path) -> Matches:
     Raises:
         StoreError: the directory or one of the words is a URL.
     """
-    from dlperf_sdk.results.store import ResultStore, refuse_url
+    from dlperf_sdk.results.store import ResultStore, explain_absence, refuse_url, runs_in
 
     refuse_url(str(directory), *selection)
     matches = Matches()
@@ -54,14 +54,11 @@ def find(selection: tuple[str, ...], directory: Path) -> Matches:
                 if not ids and store.directory != path:
                     raise StoreError(f"The campaign in {path} has begun no run yet.")
                 if not ids:
-                    raise StoreError(f"{path} holds no runs. `dlperf run … --output {path}` puts one there.")
+                    raise StoreError(explain_absence(path))
                 for run_id in ids:
                     _take(matches, store, run_id, store.directory / run_id)
             elif name == str(directory):
-                raise StoreError(
-                    f"There are no results in {directory} yet: `dlperf run FRAMEWORK MODEL` makes one; --store "
-                    "names another directory."
-                )
+                raise StoreError(explain_absence(directory))
             elif (directory / name).is_dir() and "/" not in name:
                 _take(matches, ResultStore(directory), name, directory / name)
             elif "/" in name or path.suffix == ".json":
@@ -71,11 +68,6 @@ def find(selection: tuple[str, ...], directory: Path) -> Matches:
         except DlperfError as error:
             matches.errors.append(str(error))
     return matches
-
-
-def runs_in(path: Path) -> Path:
-    """Return the directory that contains the runs: `runs` in a campaign's directory, else the given directory."""
-    return path / "runs" if (path / "campaign.json").is_file() else path
 
 
 def is_run(path: Path) -> bool:

@@ -40,8 +40,10 @@ def write_file(file: Path, data: bytes, common: Common) -> None:
         StoreError: the file cannot be written.
         UsageError: standard output cannot be written.
     """
-    from dlperf_sdk.results.files import directory_of, explain_os_errors, write_whole
+    from dlperf_sdk.results.files import check_replaceable, directory_of, explain_os_errors, write_whole
 
+    with explain_os_errors(file, "-o"):
+        check_replaceable(file)
     with explain_os_errors(file, "-o"), directory_of(file.absolute().parent, ()) as directory:
         # The file is made to be shared, unlike a run's own files: the umask decides who may read it.
         write_whole(directory, file.name, data, mode=0o666)

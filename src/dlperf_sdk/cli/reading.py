@@ -91,10 +91,10 @@ def _check_written(path: Path, kind: str, document: Mapping[str, Any]) -> None:
 
 def _directory(path: Path, common: Common) -> int:
     """Validate the run, or all runs, in a directory."""
-    from dlperf_sdk.cli.lookup import is_run, runs_in
+    from dlperf_sdk.cli.lookup import is_run
     from dlperf_sdk.registry.plugins import Registry
     from dlperf_sdk.results.consistency import check_directory
-    from dlperf_sdk.results.store import ResultStore
+    from dlperf_sdk.results.store import ResultStore, runs_in
 
     measurers = Registry().measurers()
     folder = runs_in(path)

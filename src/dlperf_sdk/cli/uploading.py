@@ -9,10 +9,10 @@ from typing import Annotated
 import attrs
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.lookup import runs_in
 from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say
 from dlperf_sdk.folders import RESULTS
 from dlperf_sdk.reports.numbers import format_count
+from dlperf_sdk.results.store import runs_in
 
 
 @command

@@ -137,7 +137,14 @@ def _json(text: str) -> Any:
         if isinstance(error, _DuplicateKey):
             key, line = source_positions.find_repeated_key(text)
             raise _Misread("JSON", f"the key {format_value(key)} is there twice", line) from None
-        raise _Misread("JSON", str(error), source_positions.line_of_invalid_number(text)) from None
+        raise _Misread(
+            "JSON", _without_advice(error), source_positions.line_of_invalid_number(text)
+        ) from None
+
+
+def _without_advice(error: ValueError) -> str:
+    """Return the error's message, without Python's advice to raise its limit of digits."""
+    return str(error).partition("; use sys.set_int_max_str_digits")[0]
 
 
 def _toml(text: str) -> Any:
@@ -150,7 +157,7 @@ def _toml(text: str) -> Any:
     try:
         return tomllib.loads(text)
     except ValueError as error:
-        reason, last = str(error), text.count("\n") + 1
+        reason, last = _without_advice(error), text.count("\n") + 1
         match = re.search(r" \(at line ([0-9]+), (column [0-9]+)\)$", reason)
         if match is None:  # at the end of the document, or a number with too many digits
             raise _Misread("TOML", reason, last) from None

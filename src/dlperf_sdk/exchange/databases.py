@@ -11,7 +11,7 @@ from attrs import define, field
 from dlperf_sdk.documents.credentials import is_url
 from dlperf_sdk.errors import DlperfError, DocumentError, UsageError
 from dlperf_sdk.results.index import Index, list_files
-from dlperf_sdk.results.store import ResultStore
+from dlperf_sdk.results.store import ResultStore, runs_in
 
 if TYPE_CHECKING:
     from dlperf_sdk.interfaces.database import ResultDatabase, Store
@@ -30,13 +30,17 @@ class Uploaded:
 
 
 def open_store(place: str | Path, registry: Registry | None = None) -> Store:
-    """Return the store in a directory, or the database at a URL such as `postgresql://HOST/DATABASE`.
+    """Return the store in a directory, which may be a campaign's, or the database at a URL such as `postgresql://HOST/DATABASE`.
 
     Raises:
         UsageError: the URL is not valid, or no plugin has its scheme; also any subclass.
         PluginError: the plugin does not work.
     """
-    return open_database(str(place), registry) if is_url(str(place)) else Index(ResultStore(place))
+    return (
+        open_database(str(place), registry)
+        if is_url(str(place))
+        else Index(ResultStore(runs_in(Path(place))))
+    )
 
 
 def open_database(url: str, registry: Registry | None = None) -> ResultDatabase:

@@ -29,6 +29,7 @@ from dlperf_sdk.planning.secret_variables import redact_variables, secret_names
 from dlperf_sdk.planning.spec_file import declaration_lookup, list_restricted_settings
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.convert import parity_from_dict, to_plain
+from dlperf_sdk.results.files import check_replaceable, explain_os_errors
 from dlperf_sdk.results.result import Environment, Result
 from dlperf_sdk.results.store import ResultStore, campaign_of, new_run_id
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -180,7 +181,7 @@ def pack(spec: RunSpec, path: Path, registry: Registry | None = None) -> bundle.
         UsageError: The case is invalid, its data lies in a folder of this machine, or it names a container.
         PluginError: A plugin does not work.
         RunFailed: The case cannot be run.
-        OSError: The file cannot be written.
+        StoreError: The file cannot be written, or is not a regular file.
     """
     if spec.data.path is not None:
         raise UsageError(
@@ -202,7 +203,9 @@ def pack(spec: RunSpec, path: Path, registry: Registry | None = None) -> bundle.
     parity = plan_parity_run(planned, prepared, variables, plugins, use_cache=False)
     first, known = (parity.request, None) if isinstance(parity, ParityRun) else (None, parity)
     request = planned.request(new_run_id(spec, datetime.now(UTC)), prepared.command, variables, samples)
-    return bundle.build(request, path, planned.packages, bundle_metadata(planned, known), first)
+    with explain_os_errors(path):
+        check_replaceable(path)
+        return bundle.build(request, path, planned.packages, bundle_metadata(planned, known), first)
 
 
 def find_job(text: str, registry: Registry | None = None) -> AttachedJob:

@@ -59,9 +59,11 @@ def failure_from(plain: Mapping[str, Any]) -> Failure:
             missing.
 
     Raises:
-        DocumentError: a field has an impossible value.
+        DocumentError: the failure is not an object, or a field has an impossible value.
         KeyError: `kind` or `message` is missing.
     """
+    if not isinstance(plain, Mapping):
+        raise DocumentError(f"The failure is {format_value(plain)}; expected an object.")
     kind = plain["kind"] if plain["kind"] in FAILURES else "crashed"
     known = {key: plain.get(key) for key in ("phase", "node", "rank", "type", "traceback")}
     schema.check("result", {"kind": kind, "message": plain["message"], **known}, "failure")
@@ -72,7 +74,7 @@ def nodes_from(event: Mapping[str, Any], count: int) -> tuple[Mapping[str, Any],
     """Return the description of each node in an event `agents-ready`, by node index.
 
     Raises:
-        DocumentError: the event's `nodes` is not a list of `count` objects.
+        DocumentError: the event's `nodes` is not a list of `count` objects, or a value in one is impossible.
         KeyError: the event has no `nodes`.
     """
     nodes = event["nodes"]
@@ -82,7 +84,46 @@ def nodes_from(event: Mapping[str, Any], count: int) -> tuple[Mapping[str, Any],
         raise DocumentError(
             f"The nodes describe themselves as {format_value(nodes)}; expected {count} objects."
         )
+    for node in nodes:
+        _check_facts(node, "node")
+        for name, kind in _NODE_FACTS.items():
+            if not isinstance(node.get(name), kind | None):
+                raise DocumentError(f"The {name} of a node is {format_value(node[name])}.")
+        if not isinstance(node.get("cpu", {}).get("model"), str | None):
+            raise DocumentError(f"The model of a node's cpu is {format_value(node['cpu']['model'])}.")
     return tuple(nodes)
+
+
+_NODE_FACTS: Mapping[str, type] = {
+    "host": str,
+    "kernel": str,
+    "architecture": str,
+    "memory": int,
+    "cpu": Mapping,
+    "load": list,
+}
+"""Facts of a node's description that are used → their types. A node may lack each of them."""
+_LARGEST_FACT = 2.0**63
+"""No amount of anything on a node is larger, be it bytes, hertz or seconds."""
+
+
+def _check_facts(value: Any, name: str) -> None:
+    """Check all values in a node's description: printable texts, numbers from 0 to 2^63.
+
+    Raises:
+        DocumentError: a value is impossible.
+    """
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            _check_facts(item, key)
+    elif isinstance(value, list):
+        for item in value:
+            _check_facts(item, name)
+    elif isinstance(value, str):
+        if not value.isprintable():
+            raise DocumentError(f"The {name} of a node is not printable: {format_value(value)}.")
+    elif isinstance(value, int | float) and not 0 <= value <= _LARGEST_FACT:  # false for NaN
+        raise DocumentError(f"The {name} of a node is {format_value(value)}.")
 
 
 def text_from(event: Mapping[str, Any]) -> str:

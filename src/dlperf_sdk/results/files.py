@@ -38,6 +38,19 @@ def explain_os_errors(path: Path, option: str = "--output") -> Iterator[None]:
         raise StoreError(f"{path} cannot be written: {error.strerror or error}; {advice}.") from error
 
 
+def check_replaceable(path: Path) -> None:
+    """Check that a path is free, or that of a regular file: a pipe or a device must not be replaced by a file.
+
+    Raises:
+        StoreError: something else is there.
+    """
+    with suppress(FileNotFoundError, NotADirectoryError):
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise StoreError(
+                f"{path} is not a regular file, but a directory, a pipe or a device. Name another file with --output."
+            )
+
+
 @contextmanager
 def directory_of(root: Path, folder: tuple[str, ...]) -> Iterator[int]:
     """Return a context whose value is an open descriptor of a directory below `root`. Leaving the context closes it.

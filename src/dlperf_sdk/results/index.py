@@ -21,7 +21,7 @@ from dlperf_sdk.errors import DlperfError, StoreError
 from dlperf_sdk.folders import private_cache
 from dlperf_sdk.interfaces.database import Answer, Store, Version
 from dlperf_sdk.results.result import Result
-from dlperf_sdk.results.store import ResultStore, check_id
+from dlperf_sdk.results.store import ResultStore, check_id, explain_absence
 from dlperf_sdk.results.tables import FILES, OBJECTS, VERSION, Tables, explain_query, read_answer
 
 _BUSY_SECONDS = 60.0
@@ -55,6 +55,10 @@ class Index(Store):
             except (sqlite3.Error, sqlite3.Warning) as error:
                 if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
                     raise KeyboardInterrupt from error  # SQLite has taken the signal handler's exception for its own
+                if (
+                    index.execute("SELECT 1 FROM results LIMIT 1").fetchone() is None
+                ):  # nor any column of a metric
+                    raise StoreError(explain_absence(self.location)) from error
                 raise explain_query(str(error)) from error
 
     def describe_tables(self) -> Answer:

@@ -207,6 +207,25 @@ class ResultStore:
         return path
 
 
+def runs_in(path: Path) -> Path:
+    """Return the directory that contains the runs: `runs` in a campaign's directory, else the given directory."""
+    return path / "runs" if (path / "campaign.json").is_file() else path
+
+
+def explain_absence(directory: str | Path) -> str:
+    """Return a sentence for a store without results: how to make one, or which campaigns in it have results."""
+    campaigns = sorted(path.parent for path in Path(directory).glob("*/campaign.json") if path.is_file())
+    if not campaigns:
+        return (
+            f"There are no results in {directory} yet: `dlperf run … --output {directory}` adds one. --store names "
+            "another directory."
+        )
+    return (
+        f"There are no results in {directory} itself, but in campaigns below it ({len(campaigns)} found). Name one of "
+        f"them instead, such as {campaigns[-1]}."
+    )
+
+
 def refuse_url(*places: str) -> None:
     """Check that no text is a URL, whose password would be shown as a part of a path.
 

@@ -17,7 +17,7 @@ from dlperf_sdk.reports.html import measured, render
 from dlperf_sdk.reports.html.site_index import case_address, index_page
 from dlperf_sdk.results.files import explain_os_errors
 from dlperf_sdk.results.result import Result
-from dlperf_sdk.results.store import check_id
+from dlperf_sdk.results.store import check_id, explain_absence
 
 MARKER = ".dlperf-site"
 """File in the directory of a site, which tells that its pages may be replaced."""
@@ -57,9 +57,7 @@ def write_site(
     render.require()
     histories = load_histories(store)
     if not histories:
-        raise StoreError(
-            f"There are no results in {store.location} yet: `dlperf run FRAMEWORK MODEL` makes one."
-        )
+        raise StoreError(explain_absence(store.location))
     unreadable = [
         (str(name), str(reason).replace(f"{store.location}/", ""))
         for name, reason in store.query("SELECT id, error FROM unreadable").rows
