@@ -67,6 +67,8 @@ class Store(ABC):
     def load(self, run_id: str) -> Result:
         """Return the result of a run, with its records.
 
+        `run_id` is the name of the run.
+
         Raises:
             UnknownName, StoreError, DocumentError: there is no such result, or it cannot be read.
         """

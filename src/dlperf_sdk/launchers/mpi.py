@@ -31,7 +31,10 @@ class Mpi(HostLauncher):
     placement_variables = (_RANK,)
 
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Return a sentence if there is no mpirun here, or it is hydra's, which cannot carry the bundle; else None."""
+        """Return a sentence if there is no mpirun here, or it is hydra's, which cannot carry the bundle; else None.
+
+        The arguments are those of `Topology.unavailable_reason`.
+        """
         if not shutil.which("mpirun"):
             return "There is no mpirun here. Load or install OpenMPI, or choose another launcher."
         if is_hydra():

@@ -21,7 +21,10 @@ class Ssh(HostLauncher):
     name = "ssh"
 
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Return a sentence if there is no ssh on this machine; else None."""
+        """Return a sentence if there is no ssh on this machine; else None.
+
+        The arguments are those of `Topology.unavailable_reason`.
+        """
         if shutil.which("ssh"):
             return None
         return "There is no ssh here. Install it, or choose another launcher."

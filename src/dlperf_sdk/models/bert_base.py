@@ -120,7 +120,10 @@ class BertBase(Model):
     references = Path(__file__).with_name("references") / "bert_base.json"
 
     def parameters(self, options: BertBaseOptions) -> tuple[Parameter, ...]:
-        """Return the manifest: embeddings and linear layers have weight decay, layer norm and biases do not."""
+        """Return the manifest: embeddings and linear layers have weight decay, layer norm and biases do not.
+
+        `options` holds the model's options.
+        """
         hidden, intermediate = options.hidden_size, options.intermediate_size
         manifest = [
             Parameter("embeddings.word.weight", (options.vocabulary_size, hidden), _RANDOM),
@@ -155,11 +158,11 @@ class BertBase(Model):
         S is `sequence_length`, and P is `predictions_per_sequence`. The canonical batch has neither padding nor
         unused predictions; real text has both.
 
-        `input_ids` (S): word pieces. `segment_ids` (S): 0 for the first part, 1 for the second. `attention_mask`
-        (S): 1 for a token, 0 for padding. `masked_positions` (P): ascending indexes into the sequence. `masked_ids`
-        (P): the original tokens at these positions. `masked_weights` (P): 1, or 0 for an unused prediction, whose
-        position and id are 0. `next_sentence_label`, a scalar: 0 if the second part follows the first in its text,
-        else 1.
+        `input_ids` (S): word pieces. `segment_ids` (S): 0 for the first part, 1 for the second. `attention_mask` (S): 1
+        for a token, 0 for padding. `masked_positions` (P): ascending indexes into the sequence. `masked_ids` (P): the
+        original tokens at these positions. `masked_weights` (P): 1, or 0 for an unused prediction, whose position and
+        id are 0. `next_sentence_label`, a scalar: 0 if the second part follows the first in its text, else 1. `options`
+        holds the model's options.
         """
         tokens, predictions = (options.sequence_length,), (options.predictions_per_sequence,)
         token = {"kind": "integers", "low": 0, "high": options.vocabulary_size}
@@ -175,7 +178,10 @@ class BertBase(Model):
         )
 
     def flops(self, options: BertBaseOptions) -> tuple[Term, ...]:
-        """Return one term per group of matrix products; look-ups of embeddings do not count."""
+        """Return one term per group of matrix products; look-ups of embeddings do not count.
+
+        `options` holds the model's options.
+        """
         hidden, intermediate, vocabulary = (
             options.hidden_size,
             options.intermediate_size,

@@ -132,7 +132,7 @@ class ResNet50(Model):
     def parameters(self, options: ResNet50Options) -> tuple[Parameter, ...]:
         """Return the manifest; weight decay applies to convolutions and the weight of `fc` only.
 
-        The names are torchvision's.
+        The names are torchvision's. `options` holds the model's options.
         """
         manifest = []
         for layer in _layers(options):
@@ -153,7 +153,10 @@ class ResNet50(Model):
         )
 
     def inputs(self, options: ResNet50Options) -> tuple[Input, ...]:
-        """Return `image`, (3, height, width), normalized to mean 0 and standard deviation 1; and `label`, the class."""
+        """Return `image`, (3, height, width), normalized to mean 0 and standard deviation 1; and `label`, the class.
+
+        `options` holds the model's options.
+        """
         return (
             Input("image", (3, options.image_size, options.image_size), "float32", {"kind": "normal"}),
             Input(
@@ -166,7 +169,10 @@ class ResNet50(Model):
         )
 
     def flops(self, options: ResNet50Options) -> tuple[Term, ...]:
-        """Return one term per convolution, and one for `fc`. conv1 has 2 passes, since images need no gradient."""
+        """Return one term per convolution, and one for `fc`. conv1 has 2 passes, since images need no gradient.
+
+        `options` holds the model's options.
+        """
         terms = [
             Term(
                 f"{layer.name}: {layer.inputs}×{layer.kernel}×{layer.kernel}→{layer.outputs}"
@@ -184,7 +190,8 @@ class ResNet50(Model):
 
         Otherwise, for a global batch of B samples, the policy `warmup` ends at the rate 0.256 · B / 256. The policy
         `constant` has the same rate up to B = 256, and 0.256 above. Larger rates would need a warm-up of epochs, which
-        is far longer than a measurement.
+        is far longer than a measurement. `options` holds the model's options; `global_batch_size` is the number of
+        samples per step over all replicas.
         """
         full = 0.256 * global_batch_size / 256
         scaled_rate = 0.256 * min(global_batch_size, 256) / 256

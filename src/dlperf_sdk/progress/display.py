@@ -78,7 +78,10 @@ class Lines:
 
     @hookimpl
     def dlperf_run_started(self, run_id: str, plan: Any, directory: str | None) -> None:
-        """Print the case and its directory, and begin to track the run."""
+        """Print the case and its directory, and begin to track the run.
+
+        The arguments are those of the hook of this name in `dlperf_sdk.hookspecs.Hooks`.
+        """
         spec = plan.spec
         self.advance = Advance(course_of(plan))
         self.print(
@@ -91,7 +94,10 @@ class Lines:
 
     @hookimpl
     def dlperf_stage(self, stage: str, detail: str) -> None:
-        """Show a line of progress of a stage outside the repeats, and record the stage's time."""
+        """Show a line of progress of a stage outside the repeats, and record the stage's time.
+
+        The arguments are those of the hook of this name in `dlperf_sdk.hookspecs.Hooks`.
+        """
         self.stage = f"{stage}: {detail}"
         if self.advance is not None:
             self.advance.record_stage(stage, self.clock())
@@ -108,14 +114,20 @@ class Lines:
 
     @hookimpl
     def dlperf_repeat_started(self, attempt: int) -> None:
-        """Record the start of a repeat; nothing is printed."""
+        """Record the start of a repeat; nothing is printed.
+
+        The arguments are those of the hook of this name in `dlperf_sdk.hookspecs.Hooks`.
+        """
         self.stage = ""
         if self.advance is not None:
             self.advance.start_repeat(attempt, self.clock())
 
     @hookimpl
     def dlperf_worker_started(self, attempt: int, node: int, name: str, pid: int) -> None:
-        """Print the node, name and process id of a worker, if the display is verbose."""
+        """Print the node, name and process id of a worker, if the display is verbose.
+
+        The arguments are those of the hook of this name in `dlperf_sdk.hookspecs.Hooks`.
+        """
         if self.verbose:
             self.print(f"repeat {attempt}: node {node} started {name} as process {pid}", "dim")
 
@@ -166,7 +178,10 @@ class Lines:
 
     @hookimpl
     def dlperf_repeat_ended(self, attempt: int, status: str, throughput: float | None) -> None:
-        """Print the throughput of a repeat, or the kind of its failure, and its duration."""
+        """Print the throughput of a repeat, or the kind of its failure, and its duration.
+
+        The arguments are those of the hook of this name in `dlperf_sdk.hookspecs.Hooks`.
+        """
         advance = self.advance
         if advance is None:
             return
@@ -211,13 +226,16 @@ class LiveDisplay(Lines):
     def show_stage(self, stage: str, detail: str) -> None:
         """Print the stage as a permanent line if it is a note or the display is verbose.
 
-        The live part shows any other.
+        The live part shows any other. The arguments are those of `Lines.show_stage`.
         """
         if stage == "note" or self.verbose:
             super().show_stage(stage, detail)
 
     def show_step(self, before: str) -> None:
-        """Do nothing: the live part shows the step."""
+        """Do nothing: the live part shows the step.
+
+        `before` is the phase that was reported before.
+        """
 
     def render(self) -> RenderableType:
         """Return the live part: the stage, or the repeat and its phase with a progress bar for known steps."""

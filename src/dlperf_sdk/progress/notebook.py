@@ -35,14 +35,20 @@ class NotebookDisplay(Lines):
         self._draw()
 
     def show_stage(self, stage: str, detail: str) -> None:
-        """Add a note as a permanent line; show any other stage in the part that is redrawn."""
+        """Add a note as a permanent line; show any other stage in the part that is redrawn.
+
+        The arguments are those of `Lines.show_stage`.
+        """
         if stage == "note":
             super().show_stage(stage, detail)
         else:
             self._draw()
 
     def show_step(self, before: str) -> None:
-        """Update the cell, if `DRAW_INTERVAL` has passed since the last time."""
+        """Update the cell, if `DRAW_INTERVAL` has passed since the last time.
+
+        `before` is the phase that was reported before.
+        """
         if self.clock() - self._drawn_at >= DRAW_INTERVAL:
             self._draw()
 

@@ -61,33 +61,48 @@ class Caller:
 
     @hookimpl
     def dlperf_run_started(self, run_id: str, plan: Any) -> None:
-        """Begin to track the run; the function is not called."""
+        """Begin to track the run; the function is not called.
+
+        The arguments are those of the hook of this name in `dlperf_sdk.hookspecs.Hooks`.
+        """
         self.run_id, self.advance = run_id, Advance(course_of(plan))
 
     @hookimpl
     def dlperf_stage(self, stage: str, detail: str) -> None:
-        """Call the function for a line of progress of a stage outside the repeats."""
+        """Call the function for a line of progress of a stage outside the repeats.
+
+        The arguments are those of the hook of this name in `dlperf_sdk.hookspecs.Hooks`.
+        """
         if self.advance is not None:
             self.advance.record_stage(stage, self.clock())
             self._call(self.advance, stage, detail)
 
     @hookimpl
     def dlperf_repeat_started(self, attempt: int) -> None:
-        """Call the function for the start of a repeat."""
+        """Call the function for the start of a repeat.
+
+        The arguments are those of the hook of this name in `dlperf_sdk.hookspecs.Hooks`.
+        """
         if self.advance is not None:
             self.advance.start_repeat(attempt, self.clock())
             self._call(self.advance, self.advance.phase)
 
     @hookimpl
     def dlperf_step_progress(self, node: int, phase: str, step: int) -> None:
-        """Call the function for a report of node 0's first worker. Reports of other nodes are ignored."""
+        """Call the function for a report of node 0's first worker. Reports of other nodes are ignored.
+
+        The arguments are those of the hook of this name in `dlperf_sdk.hookspecs.Hooks`.
+        """
         if self.advance is not None and node == 0:  # synchronous workers advance together
             self.advance.record_step(phase, step, self.clock())
             self._call(self.advance, phase)
 
     @hookimpl
     def dlperf_repeat_ended(self, throughput: float | None) -> None:
-        """Call the function for the end of a repeat, with the stage `done`."""
+        """Call the function for the end of a repeat, with the stage `done`.
+
+        The arguments are those of the hook of this name in `dlperf_sdk.hookspecs.Hooks`.
+        """
         if self.advance is not None:
             self.advance.end_repeat(throughput, self.clock())
             self._call(self.advance, "done")

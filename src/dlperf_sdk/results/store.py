@@ -102,6 +102,8 @@ class ResultStore:
     def open_run(self, run_id: str) -> RunDirectory:
         """Create the directory of a new run, after a `probe` of the store, and return it.
 
+        `run_id` is the name of the run.
+
         Raises:
             StoreError: a run of this name exists, the name is invalid, or the directory cannot be created.
         """
@@ -119,6 +121,8 @@ class ResultStore:
 
     def reopen_run(self, run_id: str) -> RunDirectory:
         """Return the directory of an existing run, to add to it.
+
+        `run_id` is the name of the run.
 
         Raises:
             UnknownName: there is no run of this name.
@@ -190,7 +194,7 @@ class ResultStore:
     def recover(self, run_id: str) -> Recovered:
         """Return what is stored of a run so far: its spec, and its attempts that have ended.
 
-        Files that cannot be read are listed in the value.
+        Files that cannot be read are listed in the value. `run_id` is the name of the run.
 
         Raises:
             UnknownName: there is no run of this name.

@@ -68,6 +68,8 @@ def _items(attribute: Any, value: Any, names: re.Pattern[str], subject: str) -> 
 def deadlines(_: Any, attribute: Any, value: Any) -> None:
     """Validate a mapping from phases to seconds.
 
+    `attribute` is the attrs field, which messages name; `value` is the value to check.
+
     Raises:
         UnknownName: there is no such phase.
         SpecError: the value is not a mapping, a key is not a name, or a deadline is not above 0 and at most
@@ -90,6 +92,8 @@ def deadlines(_: Any, attribute: Any, value: Any) -> None:
 def container(_: Any, attribute: Any, value: Any) -> None:
     """Validate a container: `RUNNER:IMAGE`, or `RUNNER:/FOLDER` for a root file system.
 
+    `attribute` is the attrs field, which messages name; `value` is the value to check.
+
     Raises:
         SpecError: the value has another form.
         UnknownName: the runner is none of `CONTAINER_RUNNERS`.
@@ -108,6 +112,8 @@ def container(_: Any, attribute: Any, value: Any) -> None:
 def device_files(_: Any, attribute: Any, value: Any) -> None:
     """Validate a text of comma-separated paths below /dev.
 
+    `attribute` is the attrs field, which messages name; `value` is the value to check.
+
     Raises:
         SpecError: the value is not text, or a path is invalid.
     """
@@ -120,6 +126,8 @@ def device_files(_: Any, attribute: Any, value: Any) -> None:
 
 def variables(_: Any, attribute: Any, value: Any) -> None:
     """Validate a mapping from environment variables to texts or None.
+
+    `attribute` is the attrs field, which messages name; `value` is the value to check.
 
     Raises:
         SpecError: the value is not a mapping, a name is invalid, a value is not text or has a null character, or
@@ -140,6 +148,8 @@ def variables(_: Any, attribute: Any, value: Any) -> None:
 def options(_: Any, attribute: Any, value: Any) -> None:
     """Validate a mapping from option names to texts, finite numbers, booleans or None.
 
+    `attribute` is the attrs field, which messages name; `value` is the value to check.
+
     Raises:
         SpecError: the value is not a mapping, or a name or a value is invalid.
     """
@@ -155,6 +165,8 @@ def options(_: Any, attribute: Any, value: Any) -> None:
 
 def labels(_: Any, attribute: Any, value: Any) -> None:
     """Validate the mapping of label names to texts.
+
+    `attribute` is the attrs field, which messages name; `value` is the value to check.
 
     Raises:
         SpecError: a name or a value is invalid.
@@ -176,6 +188,8 @@ def labels(_: Any, attribute: Any, value: Any) -> None:
 )
 def batch_size(instance: Any, attribute: Any, value: Any) -> None:
     """Validate a batch size: a whole number from 1 to `MOST_SAMPLES`, or the text `max`.
+
+    `attribute` is the attrs field, which messages name; `value` is the value to check.
 
     Raises:
         SpecError: the value is neither such a number nor `max`.

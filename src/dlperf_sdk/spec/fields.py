@@ -92,6 +92,8 @@ def context(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
 def check_name(_: Any, attribute: Any, value: Any) -> None:
     """Validate a name that matches the pattern `NAME`.
 
+    `attribute` is the attrs field, which messages name; `value` is the value to check.
+
     Raises:
         SpecError: the value is not text, or does not match.
     """
@@ -135,6 +137,8 @@ def number(*, upper: float = math.inf) -> Validator:
 def check_boolean(_: Any, attribute: Any, value: Any) -> None:
     """Validate true or false.
 
+    `attribute` is the attrs field, which messages name; `value` is the value to check.
+
     Raises:
         SpecError: the value is not a boolean; 0 and 1 are not booleans.
     """
@@ -151,6 +155,8 @@ def is_positive(value: Any, maximum: float) -> bool:
 def check_fraction(_: Any, attribute: Any, value: Any) -> None:
     """Validate a number above 0 and at most 1.
 
+    `attribute` is the attrs field, which messages name; `value` is the value to check.
+
     Raises:
         SpecError: the value is not such a number.
     """
@@ -163,6 +169,8 @@ def check_fraction(_: Any, attribute: Any, value: Any) -> None:
 @state_bounds(**keywords_of_type(PathText))
 def check_text(_: Any, attribute: Any, value: Any) -> None:
     """Validate a text that is not empty and has no null character.
+
+    `attribute` is the attrs field, which messages name; `value` is the value to check.
 
     Raises:
         SpecError: the value is not such a text.

@@ -84,7 +84,8 @@ class Process(NamedTuple):
 def one_per_device(cluster: Cluster) -> List[Process]:
     """Return a trainer per device, without launch variables.
 
-    This suits replicas that do not synchronize, or that need no variables to do so.
+    This suits replicas that do not synchronize, or that need no variables to do so. `cluster` describes the case's
+    nodes.
     """
     places = [
         (node, device) for node, facts in enumerate(cluster.nodes) for device in range(len(facts.devices))
@@ -96,7 +97,10 @@ def one_per_device(cluster: Cluster) -> List[Process]:
 
 
 def one_per_node(cluster: Cluster) -> List[Process]:
-    """Return a trainer per node, without launch variables. Each trainer owns all devices of its node."""
+    """Return a trainer per node, without launch variables. Each trainer owns all devices of its node.
+
+    `cluster` describes the case's nodes.
+    """
     counts = [len(node.devices) for node in cluster.nodes]
     return [
         Process(TRAINER, node, {}, tuple(range(count)), tuple(range(end - count, end)), node)

@@ -11,13 +11,17 @@ def processes(cluster: Cluster) -> List[Process]:
     With the strategy `all_reduce` and the option `one_process_per_node`, there is a trainer per node.
 
     With `all_reduce` and several trainers, each has the variables of `jax.distributed`, and on GPUs a variable with the
-    network interface for NCCL. On CPUs the worker itself gives gloo its node's address.
+    network interface for NCCL. On CPUs the worker itself gives gloo its node's address. `cluster` describes the case's
+    nodes.
     """
     return list_processes(cluster, STRATEGIES)
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device or per node, with the variables by which several find each other."""
+    """Return a trainer per device or per node, with the variables by which several find each other.
+
+    `cluster` describes the case's nodes.
+    """
     trainers = one_per_node(cluster) if cluster.options["one_process_per_node"] else one_per_device(cluster)
     if len(trainers) == 1:
         return trainers

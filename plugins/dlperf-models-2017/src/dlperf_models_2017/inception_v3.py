@@ -108,7 +108,10 @@ class InceptionV3(Model):
     references = Path(__file__).with_name("references") / "inception_v3.json"
 
     def parameters(self, options: InceptionV3Options) -> tuple[Parameter, ...]:
-        """Return the manifest; weight decay applies to convolutions and the weights of linear layers only."""
+        """Return the manifest; weight decay applies to convolutions and the weights of linear layers only.
+
+        `options` holds the model's options.
+        """
         manifest = []
         for name, convolution, inputs, _ in options.convolutions:
             shape = (convolution.outputs, inputs, convolution.height, convolution.width)
@@ -132,7 +135,10 @@ class InceptionV3(Model):
         return tuple(manifest)
 
     def inputs(self, options: InceptionV3Options) -> tuple[Input, ...]:
-        """Return `image`, (3, height, width), normalized to mean 0 and standard deviation 1; and `label`, the class."""
+        """Return `image`, (3, height, width), normalized to mean 0 and standard deviation 1; and `label`, the class.
+
+        `options` holds the model's options.
+        """
         return (
             Input("image", (3, options.image_size, options.image_size), "float32", {"kind": "normal"}),
             Input(
@@ -145,7 +151,10 @@ class InceptionV3(Model):
         )
 
     def flops(self, options: InceptionV3Options) -> tuple[Term, ...]:
-        """Return one term per convolution and linear layer. stem.0 has 2 passes, since images need no gradient."""
+        """Return one term per convolution and linear layer. stem.0 has 2 passes, since images need no gradient.
+
+        `options` holds the model's options.
+        """
         terms = []
         for name, (outputs, height, width, *_), inputs, size in options.convolutions:
             terms.append(
@@ -160,7 +169,10 @@ class InceptionV3(Model):
         return tuple(terms)
 
     def optimizer(self, options: InceptionV3Options, global_batch_size: int) -> Optimizer:
-        """Return SGD with momentum. The rate, 0.005, does not depend on the batch; `learning_rate` replaces it."""
+        """Return SGD with momentum. The rate, 0.005, does not depend on the batch; `learning_rate` replaces it.
+
+        `options` holds the model's options; `global_batch_size` is the number of samples per step over all replicas.
+        """
         rate = 0.005 if options.learning_rate is None else options.learning_rate
         return Optimizer(
             kind="sgd",

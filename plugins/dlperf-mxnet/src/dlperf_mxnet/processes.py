@@ -22,15 +22,18 @@ CPU_DEVICES = "DLPERF_MXNET_CPU_DEVICES"
 def processes(cluster: Cluster) -> List[Process]:
     """Return the processes of a case: a trainer per node, or per device with the strategy `independent`.
 
-    The trainer of a node owns all devices of the node, as MXNet's kvstore requires. With `parameter_server` and
-    several devices, the list begins with a scheduler on node 0 and a server on every node. These services and the
-    trainers find each other through the variables of ps-lite (`DMLC_*`).
+    The trainer of a node owns all devices of the node, as MXNet's kvstore requires. With `parameter_server` and several
+    devices, the list begins with a scheduler on node 0 and a server on every node. These services and the trainers find
+    each other through the variables of ps-lite (`DMLC_*`). `cluster` describes the case's nodes.
     """
     return list_processes(cluster, STRATEGIES)
 
 
 def whole_nodes(cluster: Cluster) -> List[Process]:
-    """Return a trainer per node, which owns all devices of its node."""
+    """Return a trainer per node, which owns all devices of its node.
+
+    `cluster` describes the case's nodes.
+    """
     trainers = one_per_node(cluster)
     if cluster.device != "cpu":
         return trainers
@@ -43,7 +46,10 @@ def whole_nodes(cluster: Cluster) -> List[Process]:
 
 
 def plan_with_servers(cluster: Cluster) -> List[Process]:
-    """Return a scheduler on node 0, a server on every node, and a trainer per node, with the variables of ps-lite."""
+    """Return a scheduler on node 0, a server on every node, and a trainer per node, with the variables of ps-lite.
+
+    `cluster` describes the case's nodes.
+    """
     trainers = whole_nodes(cluster)
     root = cluster.nodes[0]
     common = {

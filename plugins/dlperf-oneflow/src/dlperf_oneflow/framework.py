@@ -101,7 +101,8 @@ class OneFlow(Framework):
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return a sentence that says why OneFlow cannot run a combination of declared capabilities; None if it can.
 
-        The plugin refuses the compiler graph with accumulation.
+        The plugin refuses the compiler graph with accumulation. `spec` is the case; `options` holds the values of the
+        plugin's own options.
         """
         if spec.compiler == "graph" and spec.accumulation != 1:
             return (

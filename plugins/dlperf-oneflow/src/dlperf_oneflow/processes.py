@@ -13,12 +13,16 @@ def processes(cluster: Cluster) -> List[Process]:
     With the strategy `all_reduce` and several devices, each trainer has the variables that OneFlow reads when it is
     imported. LOCAL_RANK counts the ranks of a host, even if several nodes are on one host. On GPUs,
     CUDA_VISIBLE_DEVICES names all GPUs of the case on the host, since OneFlow takes the GPU with the index LOCAL_RANK.
+    `cluster` describes the case's nodes.
     """
     return list_processes(cluster, STRATEGIES)
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device, each with the variables by which it finds the others."""
+    """Return a trainer per device, each with the variables by which it finds the others.
+
+    `cluster` describes the case's nodes.
+    """
     trainers = one_per_device(cluster)
     counters: DefaultDict[str, Iterator[int]] = defaultdict(count)
     local_ranks = [next(counters[cluster.nodes[trainer.node].host]) for trainer in trainers]

@@ -107,6 +107,8 @@ class Paddle(Framework):
 
         - on a CPU, every precision but fp32, and the compiler cinn;
         - a changed `comm_buffer_mb` if no gradients are averaged.
+
+        `spec` is the case; `options` holds the values of the plugin's own options.
         """
         default = PaddleOptions().comm_buffer_mb
         if options.comm_buffer_mb != default and (

@@ -10,13 +10,17 @@ def processes(cluster: Cluster) -> List[Process]:
 
     With the strategy `all_reduce` and several devices, each trainer has the variables that
     `paddle.distributed.init_parallel_env` reads. Each trainer has one endpoint, and the master has another. The
-    variables name the backend, nccl or gloo, because Paddle would not choose gloo on a CPU.
+    variables name the backend, nccl or gloo, because Paddle would not choose gloo on a CPU. `cluster` describes the
+    case's nodes.
     """
     return list_processes(cluster, STRATEGIES)
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device, each with the variables by which it finds the others."""
+    """Return a trainer per device, each with the variables by which it finds the others.
+
+    `cluster` describes the case's nodes.
+    """
     trainers = one_per_device(cluster)
     ports = cluster.nodes[0].ports
     endpoints = [

@@ -24,13 +24,16 @@ def processes(cluster: Cluster) -> List[Process]:
     `parameter_server_async` and several devices, the processes are those of `plan_with_servers`.
 
     With `all_reduce` and several trainers, each has a TF_CONFIG with the addresses of all trainers, and on GPUs a
-    variable with the network interface for NCCL.
+    variable with the network interface for NCCL. `cluster` describes the case's nodes.
     """
     return list_processes(cluster, STRATEGIES)
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device or per node; several have a TF_CONFIG with the addresses of all."""
+    """Return a trainer per device or per node; several have a TF_CONFIG with the addresses of all.
+
+    `cluster` describes the case's nodes.
+    """
     whole_nodes = cluster.options["one_process_per_node"]
     trainers = one_per_node(cluster) if whole_nodes else one_per_device(cluster)
     if len(trainers) == 1:
@@ -52,7 +55,8 @@ def plan_with_servers(cluster: Cluster) -> List[Process]:
 
     The services are a parameter server per node, then a computing server per device. The trainer is on node 0 and has
     no device: it schedules functions on the computing servers, and writes the record of all replicas. A node's ports
-    are used in this order: one for each computing server, one for the parameter server, one for the trainer.
+    are used in this order: one for each computing server, one for the parameter server, one for the trainer. `cluster`
+    describes the case's nodes.
     """
     places = [(replica.node, replica.devices[0]) for replica in one_per_device(cluster)]
     counts = [len(facts.devices) for facts in cluster.nodes]

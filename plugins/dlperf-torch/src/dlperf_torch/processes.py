@@ -10,13 +10,17 @@ def processes(cluster: Cluster) -> List[Process]:
 
     With the strategy `all_reduce` and several devices, each trainer has the variables that `torch.distributed` reads
     (`env://`), and variables with the network interface for gloo and NCCL. Without these, gloo takes the address to
-    which the host's name resolves; in a container, the other nodes often cannot reach it.
+    which the host's name resolves; in a container, the other nodes often cannot reach it. `cluster` describes the
+    case's nodes.
     """
     return list_processes(cluster, STRATEGIES)
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device, each with the variables by which it finds the others."""
+    """Return a trainer per device, each with the variables by which it finds the others.
+
+    `cluster` describes the case's nodes.
+    """
     trainers = one_per_device(cluster)
 
     def variables(trainer: Process) -> Dict[str, str]:

@@ -81,7 +81,10 @@ class Joined(Topology):
     Options = JoinedOptions
 
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Return a sentence if this process belongs to no job, or to one that is too small; else None."""
+        """Return a sentence if this process belongs to no job, or to one that is too small; else None.
+
+        The arguments are those of `Topology.unavailable_reason`.
+        """
         if _crews:
             return _crews[0].seat.describe_shortage(nodes, devices_per_node)
         kind = find_job_kind(os.environ)

@@ -38,7 +38,10 @@ class Slurm(CommandLauncher):
     placement_variables = (_NODE, _NODES)
 
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Return a sentence if there is no srun here, or the surrounding allocation has too few nodes; else None."""
+        """Return a sentence if there is no srun here, or the surrounding allocation has too few nodes; else None.
+
+        The arguments are those of `Topology.unavailable_reason`.
+        """
         if not shutil.which("srun"):
             return (
                 "There is no srun here. Run on a machine that submits to Slurm, or choose another launcher."

@@ -121,22 +121,34 @@ class Nvml:
         return handle if code == _SUCCESS else None
 
     def uuid(self, device: Any) -> Optional[str]:
-        """Return the device's UUID, such as `GPU-…`; None if it cannot be read."""
+        """Return the device's UUID, such as `GPU-…`; None if it cannot be read.
+
+        `device` is NVML's handle of a GPU.
+        """
         return self._text("nvmlDeviceGetUUID", [c_void_p], [device])
 
     def name(self, device: Any) -> Optional[str]:
-        """Return the device's product name; None if it cannot be read."""
+        """Return the device's product name; None if it cannot be read.
+
+        `device` is NVML's handle of a GPU.
+        """
         return self._text("nvmlDeviceGetName", [c_void_p], [device])
 
     def pci_bus_id(self, device: Any) -> Optional[str]:
-        """Return the device's PCI address as sysfs writes it, such as `0000:3b:00.0`; None if it cannot be read."""
+        """Return the device's PCI address as sysfs writes it, such as `0000:3b:00.0`; None if it cannot be read.
+
+        `device` is NVML's handle of a GPU.
+        """
         pci = self._read("nvmlDeviceGetPciInfo_v3", _Pci, device)
         if pci is None:
             return None
         return "%04x:%02x:%02x.0" % (pci.domain, pci.bus, pci.device)
 
     def memory(self, device: Any) -> Optional[Memory]:
-        """Return the device's total and used memory in bytes; None if they cannot be read."""
+        """Return the device's total and used memory in bytes; None if they cannot be read.
+
+        `device` is NVML's handle of a GPU.
+        """
         newer = _MemoryV2()
         newer.version = ctypes.sizeof(_MemoryV2) | 2 << 24
         if self._call("nvmlDeviceGetMemoryInfo_v2", [c_void_p, c_void_p], device, byref(newer)) == _SUCCESS:
@@ -147,7 +159,7 @@ class Nvml:
     def energy(self, device: Any) -> Optional[float]:
         """Return the joules that the device has used since the driver was loaded; None if they cannot be read.
 
-        GPUs before Volta do not report it.
+        GPUs before Volta do not report it. `device` is NVML's handle of a GPU.
         """
         millijoules = self._read("nvmlDeviceGetTotalEnergyConsumption", c_ulonglong, device)
         return None if millijoules is None else millijoules.value / 1000.0
@@ -155,18 +167,25 @@ class Nvml:
     def power(self, device: Any) -> Optional[float]:
         """Return the power in watts; None if it cannot be read.
 
-        On Ampere and later GPUs, except the GA100, it is the mean over the last second.
+        On Ampere and later GPUs, except the GA100, it is the mean over the last second. `device` is NVML's handle of a
+        GPU.
         """
         milliwatts = self._read("nvmlDeviceGetPowerUsage", c_uint, device)
         return None if milliwatts is None else milliwatts.value / 1000.0
 
     def utilization(self, device: Any) -> Optional[float]:
-        """Return the percentage of the last sample period in which a kernel ran; None if it cannot be read."""
+        """Return the percentage of the last sample period in which a kernel ran; None if it cannot be read.
+
+        `device` is NVML's handle of a GPU.
+        """
         rates = self._read("nvmlDeviceGetUtilizationRates", _Utilization, device)
         return None if rates is None else float(rates.gpu)
 
     def clock(self, device: Any) -> Optional[float]:
-        """Return the streaming multiprocessors' clock in MHz; None if it cannot be read."""
+        """Return the streaming multiprocessors' clock in MHz; None if it cannot be read.
+
+        `device` is NVML's handle of a GPU.
+        """
         value = c_uint(0)
         code = self._call(
             "nvmlDeviceGetClockInfo", [c_void_p, c_int, c_void_p], device, _CLOCK_SM, byref(value)
@@ -174,7 +193,10 @@ class Nvml:
         return float(value.value) if code == _SUCCESS else None
 
     def temperature(self, device: Any) -> Optional[float]:
-        """Return the temperature in degrees Celsius; None if it cannot be read."""
+        """Return the temperature in degrees Celsius; None if it cannot be read.
+
+        `device` is NVML's handle of a GPU.
+        """
         value = c_uint(0)
         code = self._call(
             "nvmlDeviceGetTemperature", [c_void_p, c_int, c_void_p], device, _SENSOR_GPU, byref(value)
@@ -184,7 +206,7 @@ class Nvml:
     def throttle_reasons(self, device: Any) -> Optional[int]:
         """Return the bit mask of the reasons why clocks are lowered now; None if it cannot be read.
 
-        `POWER_CAP` and `SLOWDOWNS` select bits.
+        `POWER_CAP` and `SLOWDOWNS` select bits. `device` is NVML's handle of a GPU.
         """
         reasons = self._read("nvmlDeviceGetCurrentClocksThrottleReasons", c_ulonglong, device)
         return None if reasons is None else reasons.value
@@ -192,7 +214,7 @@ class Nvml:
     def processes(self, device: Any) -> Optional[List[Tuple[int, Optional[int]]]]:
         """Return process id and bytes in use of each process that computes on the device.
 
-        Bytes are None if the driver does not report them.
+        Bytes are None if the driver does not report them. `device` is NVML's handle of a GPU.
 
         Returns:
             The pairs; None if the list cannot be read.

@@ -21,7 +21,7 @@ gelu = partial(jax.nn.gelu, approximate=False)
 def layer_norm(scope, name, x):
     """Apply the layer norm with this name in the manifest to the last axis of x; return the result in x's type.
 
-    It is computed in float32.
+    It is computed in float32. `scope` holds the network's weights and running statistics.
     """
     values = x.astype(jnp.float32)
     centered = values - values.mean(-1, keepdims=True)
@@ -46,9 +46,9 @@ def embed(scope, input_ids, segment_ids):
 def attention(scope, name, x, mask, heads):
     """Return the block's output, (B, S, H), for x, (B, S, H).
 
-    The block is self-attention with `heads` heads, then dropout, the residual sum and layer norm. `name` is the
-    block's in the manifest. `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the
-    others.
+    The block is self-attention with `heads` heads, then dropout, the residual sum and layer norm. `name` is the block's
+    in the manifest. `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others.
+    `scope` holds the network's weights and running statistics.
     """
     query, key, value = (
         linear(scope, "%s.%s" % (name, part), x).reshape(*x.shape[:2], heads, -1)
@@ -65,7 +65,7 @@ def layer(scope, name, x, mask, heads):
 
     The layer is attention with `heads` heads, then the feed-forward block with its residual sum and layer norm. `name`
     is the layer's in the manifest, such as `encoder.0`. `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that
-    get attention, -∞ for the others.
+    get attention, -∞ for the others. `scope` holds the network's weights and running statistics.
     """
     x = attention(scope, name + ".attention", x, mask, heads)
     hidden = gelu(linear(scope, name + ".intermediate", x))
@@ -75,7 +75,8 @@ def layer(scope, name, x, mask, heads):
 def masked_lm(scope, x):
     """Return the logits of words, (B · P, V), of the head for masked language modelling, for x, (B · P, H).
 
-    The head is a linear layer, GELU, layer norm, and a decoder whose weight is that of the word embeddings.
+    The head is a linear layer, GELU, layer norm, and a decoder whose weight is that of the word embeddings. `scope`
+    holds the network's weights and running statistics.
     """
     x = layer_norm(scope, "masked_lm.norm", gelu(linear(scope, "masked_lm.transform", x)))
     words = scope["embeddings.word.weight"].astype(x.dtype)
@@ -85,9 +86,9 @@ def masked_lm(scope, x):
 def bert(scope, input_ids, segment_ids, attention_mask, masked_positions, heads, layers):
     """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
 
-    `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`,
-    (B, P), has the positions of the masked words in the sequence. `heads` is the number of attention heads, and
-    `layers` that of the layers of the encoder.
+    `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`, (B,
+    P), has the positions of the masked words in the sequence. `heads` is the number of attention heads, and `layers`
+    that of the layers of the encoder. `scope` holds the network's weights and running statistics.
     """
     x = embed(scope, input_ids, segment_ids)
     mask = jnp.where(attention_mask == 0, -jnp.inf, 0.0)[:, None, None, :]
@@ -118,7 +119,7 @@ class BertBaseTrainer(JaxTrainer):
 
         The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
         predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
-        `outputs` are the logits, (B · P, V) and (B, 2).
+        `outputs` are the logits, (B · P, V) and (B, 2). `batch` holds the model's inputs by name, on the device.
         """
         words, follows = outputs
         weights = batch["masked_weights"].reshape(-1)

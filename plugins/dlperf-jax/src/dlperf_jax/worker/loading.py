@@ -13,7 +13,10 @@ class Loader(loading.Loader):
     """
 
     def open(self, dataset, draws, request):
-        """Yield the dataset's batches in the order of `draws`, while threads make up to `self.prefetched` more."""
+        """Yield the dataset's batches in the order of `draws`, while threads make up to `self.prefetched` more.
+
+        `dataset` returns the batch of a list of keys, `draws` yields such lists, and `request` describes the case.
+        """
         pool, pending = ThreadPoolExecutor(self.workers), deque()
         try:
             for keys in draws:

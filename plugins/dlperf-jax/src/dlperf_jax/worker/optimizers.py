@@ -41,7 +41,7 @@ def scale_by_adam(beta1, beta2, epsilon):
 
     Its state is that of `optax.scale_by_adam`, and only the bias corrections 1 - βᵗ differ. optax computes βᵗ in
     float32, which puts them off by 1e-5 in the first steps, and BERT's loss after two steps by 6e-6. With the
-    corrections here, the loss is off by 1e-7.
+    corrections here, the loss is off by 1e-7. `beta1` and `beta2` are the decay rates of m and v; `epsilon` is ε.
     """
 
     def update(gradients, state, params=None):

@@ -18,7 +18,7 @@ def convolution(scope, name, x, stride=1):
     """Apply the convolution with this name in the manifest to x, (B, H, W, C); return its output.
 
     It has no bias. Zeros pad each side by half the kernel's size, rounded down. The kernel is HWIO, and is cast to x's
-    type.
+    type. `scope` holds the network's weights and running statistics.
     """
     kernel = scope[name + ".weight"].astype(x.dtype)
     pad = kernel.shape[0] // 2
@@ -46,7 +46,8 @@ def bottleneck(scope, name, x, stride, projects):
 
     The block has convolutions of 1×1, 3×3 and 1×1, each with batch norm, and the shortcut around them. `name` is the
     block's in the manifest, such as `layer1.0`; the weights give the channels. `stride` is the stride of the 3×3
-    convolution. If `projects`, the shortcut is a 1×1 convolution of this stride, with batch norm.
+    convolution. If `projects`, the shortcut is a 1×1 convolution of this stride, with batch norm. `scope` holds the
+    network's weights and running statistics.
     """
     shortcut = x
     if projects:
@@ -86,7 +87,10 @@ class ResNet50Trainer(JaxTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network, a function of a scope and images; the weights give the number of classes."""
+        """Return the network, a function of a scope and images; the weights give the number of classes.
+
+        `options` holds the values of the model's options by name.
+        """
         return resnet50
 
     def outputs(self, network, batch):

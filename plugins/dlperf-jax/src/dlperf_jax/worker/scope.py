@@ -61,7 +61,8 @@ class Scope:
 def linear(scope, name, x):
     """Return x · Wᵀ + b over the last axis, in x's type; W and b belong to the layer with this name in the manifest.
 
-    W is (out, in), as in the manifest; XLA needs no transposition for that.
+    W is (out, in), as in the manifest; XLA needs no transposition for that. `scope` holds the network's weights and
+    running statistics.
     """
     product = jnp.einsum("...i,oi->...o", x, scope[name + ".weight"].astype(x.dtype))
     return product + scope[name + ".bias"].astype(x.dtype)

@@ -23,12 +23,18 @@ class ReplicaState(BaseTrainer):
     """
 
     def assign(self, name, parameter, values):
-        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process."""
+        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process.
+
+        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it.
+        """
         values = values.transpose(2, 3, 1, 0) if values.ndim == 4 else values
         self.state["weights"][name] = self._place(values, COPIED)
 
     def read_parameter(self, name, replica):
-        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order."""
+        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order.
+
+        `name` is the parameter's name in the manifest; `replica` counts the replicas of this process from 0.
+        """
         values = self.replicas.read(self.state["weights"][name])[replica]
         return np.ascontiguousarray(values.transpose(3, 2, 0, 1)) if values.ndim == 4 else values
 

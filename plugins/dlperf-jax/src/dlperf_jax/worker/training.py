@@ -66,7 +66,10 @@ class JaxTrainer(ReplicaState):
     # The step: one program, micro-batches included.
 
     def train(self, batch, rate):
-        """Enqueue one step of all replicas, which the first call compiles; return the handle of their losses."""
+        """Enqueue one step of all replicas, which the first call compiles; return the handle of their losses.
+
+        `batch` is what `place` or `receive` returned; `rate` is the learning rate of the step.
+        """
         if self._step is None:
             self._step = self._traced.lower().compile()
         self.state, loss = self._step(self.state, batch, np.float32(rate))
@@ -160,7 +163,10 @@ class JaxTrainer(ReplicaState):
         return [part for result in results for part in self.replicas.read(result)]
 
     def widen(self, value):
-        """Return an output as a float64 NumPy array."""
+        """Return an output as a float64 NumPy array.
+
+        `value` is one of the arrays that `outputs_and_references` returned.
+        """
         return value.astype(np.float64)
 
     def observe_settings(self):

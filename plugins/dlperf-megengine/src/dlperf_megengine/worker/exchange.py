@@ -30,7 +30,10 @@ class HostExchange:
         self.count = 0
 
     def average(self, parameters):
-        """Replace the gradients by their averages over the replicas, and wait until they are known."""
+        """Replace the gradients by their averages over the replicas, and wait until they are known.
+
+        `parameters` holds MegEngine's parameters, in the same order on all replicas.
+        """
         gradients = [parameter.grad.numpy() for parameter in parameters]
         flat = np.concatenate([gradient.reshape(-1) for gradient in gradients])
         self._ring.sum(flat)
@@ -62,7 +65,10 @@ class NcclExchange:
         self.count = int(overlaps)
 
     def average(self, parameters):
-        """Enqueue the averages of gradients; do nothing if the callbacks did it."""
+        """Enqueue the averages of gradients; do nothing if the callbacks did it.
+
+        `parameters` holds MegEngine's parameters, in the same order on all replicas.
+        """
         if self.callbacks:
             return
         gradients = [parameter.grad for parameter in parameters]

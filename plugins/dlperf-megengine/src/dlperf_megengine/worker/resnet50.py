@@ -14,7 +14,8 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 def convolution(inputs, outputs, kernel, stride=1):
     """Return a `kernel` × `kernel` convolution from `inputs` to `outputs` channels, without bias.
 
-    Zeros pad each side by half the kernel's size, rounded down.
+    Zeros pad each side by half the kernel's size, rounded down. `stride` is the step of the kernel in both directions,
+    in pixels.
     """
     return M.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
 

@@ -16,11 +16,17 @@ class ReplicaState(BaseTrainer):
     """
 
     def assign(self, name, parameter, values):
-        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process."""
+        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process.
+
+        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it.
+        """
         parameter[...] = values.reshape(parameter.shape)
 
     def read_parameter(self, name, replica):
-        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order."""
+        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order.
+
+        `name` is the parameter's name in the manifest; `replica` counts the replicas of this process from 0.
+        """
         values = self.named[name].numpy()
         if values.ndim == 4 and values.shape[::2] == (1, 1):
             values = values.reshape(-1)

@@ -36,7 +36,8 @@ class MegEngineTrainer(ReplicaState):
     def place(self, batches):
         """Return this replica's batch of NumPy arrays as tensors on its device, by the input's name.
 
-        MegEngine has no 64-bit types: whole numbers become int32.
+        MegEngine has no 64-bit types: whole numbers become int32. `batches` has one batch per replica of this process:
+        the inputs by name, as NumPy arrays.
         """
         (batch,) = batches
         return {name: mge.Tensor(values) for name, values in batch.items()}
@@ -51,7 +52,8 @@ class MegEngineTrainer(ReplicaState):
         """Enqueue one step; return the handle of the loss.
 
         The handle is a pair of tensors with memory of their own: this replica's loss, and an element of the first
-        parameter after the update, for which `Runtime.wait` waits.
+        parameter after the update, for which `Runtime.wait` waits. `batch` is what `place` or `receive` returned;
+        `rate` is the learning rate of the step.
         """
         loss = super().train(batch, rate)
         # The first parameter gets its gradient last: when it is updated, the step is done.
@@ -67,7 +69,10 @@ class MegEngineTrainer(ReplicaState):
         self.optimizer.clear_grad()
 
     def backward(self, piece, parts, is_last):
-        """Add the gradients of one micro-batch to those of the step's others; return its loss divided by `parts`."""
+        """Add the gradients of one micro-batch to those of the step's others; return its loss divided by `parts`.
+
+        `piece` is a part that `micro_batches` returned; `is_last` is true for the last micro-batch of the step.
+        """
         with self.gradients:
             loss = self.loss(self.outputs(self.network, piece), piece)
             if parts > 1:
@@ -109,7 +114,10 @@ class MegEngineTrainer(ReplicaState):
             return outputs, list(self.outputs(self.network, batch))
 
     def widen(self, value):
-        """Return an output as a float64 NumPy array."""
+        """Return an output as a float64 NumPy array.
+
+        `value` is one of the arrays that `outputs_and_references` returned.
+        """
         return value.numpy().astype(np.float64)
 
     def note_output(self, output):

@@ -146,7 +146,10 @@ class InceptionV3Trainer(TensorFlowTrainer):
     """The trainer of Inception v3: images to classes, with the cross entropy of both heads as its loss."""
 
     def build(self, options):
-        """Return the network; the weights give the number of classes."""
+        """Return the network; the weights give the number of classes.
+
+        `options` holds the values of the model's options by name.
+        """
         return InceptionV3(self.weights, options["auxiliary"])
 
     def outputs(self, network, batch):

@@ -7,7 +7,10 @@ class ResNet50V1Trainer(ResNet50Trainer):
     """The trainer of ResNet-50 v1: that of ResNet-50 with another network."""
 
     def build(self, options):
-        """Return the network; conv1 of each bottleneck has the block's stride, and conv2 has stride 1."""
+        """Return the network; conv1 of each bottleneck has the block's stride, and conv2 has stride 1.
+
+        `options` holds the values of the model's options by name.
+        """
         network = super().build(options)
         for block in network.blocks:
             block.conv1.stride, block.conv2.stride = block.conv2.stride, 1

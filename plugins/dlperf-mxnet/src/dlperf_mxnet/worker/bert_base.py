@@ -36,7 +36,10 @@ class Embeddings(HybridBlock):
         self.dropout = nn.Dropout(dropout)
 
     def hybrid_forward(self, F, input_ids, segment_ids):
-        """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S)."""
+        """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S).
+
+        `F` is MXNet's module of operators, for arrays or for symbols.
+        """
         position = self.position(F.contrib.arange_like(input_ids, axis=1)).expand_dims(0)
         x = F.broadcast_add(self.word(input_ids) + self.segment(segment_ids), position)
         return self.dropout(self.norm(x))
@@ -59,7 +62,8 @@ class Attention(HybridBlock):
     def hybrid_forward(self, F, x, mask):
         """Return the block's output, (B, S, H), for x, (B, S, H).
 
-        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others.
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others. `F`
+        is MXNet's module of operators, for arrays or for symbols.
         """
         query, key, value = (self.split(projection(x)) for projection in (self.query, self.key, self.value))
         scores = F.batch_dot(query * self.scale, key, transpose_b=True)
@@ -89,7 +93,8 @@ class Layer(HybridBlock):
     def hybrid_forward(self, F, x, mask):
         """Return the layer's output, (B, S, H), for x, (B, S, H).
 
-        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others.
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others. `F`
+        is MXNet's module of operators, for arrays or for symbols.
         """
         x = self.attention(x, mask)
         return self.norm(x + self.dropout(self.output(self.gelu(self.intermediate(x)))))
@@ -113,7 +118,8 @@ class MaskedLM(HybridBlock):
     def hybrid_forward(self, F, x, decoder, bias):
         """Return the logits of words, (B · P, V), for x, (B · P, H).
 
-        gluon passes the weight of the decoder, (V, H), and its bias, (V,).
+        gluon passes the weight of the decoder, (V, H), and its bias, (V,). `F` is MXNet's module of operators, for
+        arrays or for symbols.
         """
         return F.FullyConnected(self.norm(self.gelu(self.transform(x))), decoder, bias, num_hidden=self.words)
 
@@ -136,7 +142,8 @@ class Bert(HybridBlock):
         """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
 
         `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`,
-        (B, P), has the positions of the masked words in the sequence.
+        (B, P), has the positions of the masked words in the sequence. `F` is MXNet's module of operators, for arrays or
+        for symbols.
         """
         x = self.embeddings(input_ids, segment_ids)
         mask = ((1 - attention_mask) * NO_ATTENTION).expand_dims(1).expand_dims(1)
@@ -147,7 +154,10 @@ class Bert(HybridBlock):
         return predicted, self.next_sentence(self.pooler(first))
 
     def gather_positions(self, F, x, positions):
-        """Return the vectors of x, (B, S, H), at `positions`, (B, P), of each sequence: (B · P, H)."""
+        """Return the vectors of x, (B, S, H), at `positions`, (B, P), of each sequence: (B · P, H).
+
+        `F` is MXNet's module of operators, for arrays or for symbols.
+        """
         first = F.contrib.arange_like(positions, axis=0, step=self.tokens).expand_dims(1)
         return F.take(x.reshape((-3, 0)), F.broadcast_add(positions, first).reshape((-1,)))
 
@@ -160,7 +170,8 @@ class Loss(HybridBlock):
 
         B is the number of sequences, P the number of masked positions per sequence, V the size of the vocabulary.
         `words`, (B · P, V), and `follows`, (B, 2), are the logits of masked words and of the next sentence;
-        `masked_ids` and `masked_weights` are (B, P), and `next_sentence_label` is (B,).
+        `masked_ids` and `masked_weights` are (B, P), and `next_sentence_label` is (B,). `F` is MXNet's module of
+        operators, for arrays or for symbols.
         """
         weights = masked_weights.reshape((-1,))
         per_token = F.pick(negative_log_softmax(F, words), masked_ids.reshape((-1,)))
@@ -198,7 +209,7 @@ class BertBaseTrainer(MXNetTrainer):
 
         The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
         predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
-        `outputs` are the logits, (B · P, V) and (B, 2).
+        `outputs` are the logits, (B · P, V) and (B, 2). `batch` holds the model's inputs by name, on the device.
         """
         return self.criterion(
             *outputs, batch["masked_ids"], batch["masked_weights"], batch["next_sentence_label"]

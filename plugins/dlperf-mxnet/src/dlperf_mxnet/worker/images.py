@@ -22,7 +22,10 @@ class OpenCVImages(JpegImages):
     """The images of a request's index as batches in the form of `JpegImages`, decoded by OpenCV."""
 
     def read(self, path, chance):
-        """Return one image's pixels, cropped, resized and mirrored: a NumPy array of (H, W, 3) bytes."""
+        """Return one image's pixels, cropped, resized and mirrored: a NumPy array of (H, W, 3) bytes.
+
+        `path` is the JPEG file; `chance` is the generator that draws the crop and the reflection.
+        """
         return augment(decode(path), self.width, self.height, chance)
 
     def name_decoder(self):

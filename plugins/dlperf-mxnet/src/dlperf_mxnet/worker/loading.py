@@ -14,7 +14,10 @@ class Loader(loading.Loader):
     """
 
     def open(self, dataset, draws, request):
-        """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process."""
+        """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process.
+
+        `dataset` returns the batch of a list of keys, `draws` yields such lists, and `request` describes the case.
+        """
         loading.share_folder_of_sockets()
         return DataLoader(
             dataset,

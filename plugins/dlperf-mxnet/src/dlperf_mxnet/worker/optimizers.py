@@ -102,7 +102,10 @@ class SGD(mx.optimizer.SGD):
         self._states = []
 
     def create_state(self, index, weight):
-        """Return the state -rate·v of one weight, zeros of its shape; None without momentum."""
+        """Return the state -rate·v of one weight, zeros of its shape; None without momentum.
+
+        `index` is the weight's number in gluon's Trainer.
+        """
         state = super().create_state(index, weight)
         if state is not None:
             self._states.append(state)
@@ -141,11 +144,17 @@ class AdamW(mx.optimizer.Optimizer):
         self._shrink[context] = mx.nd.minimum(self.clip_norm / norm, 1.0)
 
     def create_state(self, index, weight):
-        """Return the moments m and v of one weight, two arrays of zeros of its shape."""
+        """Return the moments m and v of one weight, two arrays of zeros of its shape.
+
+        `index` is the weight's number in gluon's Trainer.
+        """
         return tuple(mx.nd.zeros(weight.shape, weight.context, dtype=weight.dtype) for _ in range(2))
 
     def update(self, index, weight, grad, state):
-        """Update one weight and its state, in place, with its gradient; gluon's Trainer calls this."""
+        """Update one weight and its state, in place, with its gradient; gluon's Trainer calls this.
+
+        `index` is the weight's number in gluon's Trainer.
+        """
         self._update_count(index)
         t = self._index_update_count[index]
         first, second = 1 - self.beta1**t, (1 - self.beta2**t) ** 0.5

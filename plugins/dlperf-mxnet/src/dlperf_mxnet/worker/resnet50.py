@@ -13,7 +13,8 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 def convolution(inputs, outputs, kernel, stride, layout):
     """Return a `kernel` × `kernel` convolution from `inputs` to `outputs` channels, without bias.
 
-    Zeros pad each side by half the kernel's size, rounded down. `layout` is `NCHW` or `NHWC`.
+    Zeros pad each side by half the kernel's size, rounded down. `layout` is `NCHW` or `NHWC`. `stride` is the step of
+    the kernel in both directions, in pixels.
     """
     return nn.Conv2D(outputs, kernel, stride, kernel // 2, use_bias=False, in_channels=inputs, layout=layout)
 
@@ -34,7 +35,8 @@ def batch_norm(channels, layout):
 def relu(F, x):
     """Return max(x, 0) for each element of x, in oneDNN's memory layout.
 
-    `F.relu` does not use oneDNN: it would have to convert x from oneDNN's memory layout.
+    `F.relu` does not use oneDNN: it would have to convert x from oneDNN's memory layout. `F` is MXNet's module of
+    operators, for arrays or for symbols.
     """
     return F.Activation(x, act_type="relu")
 
@@ -62,7 +64,8 @@ class Bottleneck(HybridBlock):
     def hybrid_forward(self, F, x):
         """Return the block's output: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
 
-        That is the layout `NCHW`; in `NHWC`, channels are the last axis of both.
+        That is the layout `NCHW`; in `NHWC`, channels are the last axis of both. `F` is MXNet's module of operators,
+        for arrays or for symbols.
         """
         shortcut = x if self.downsample is None else self.downsample(x)
         x = relu(F, self.bn1(self.conv1(x)))
@@ -92,7 +95,10 @@ class ResNet50(HybridBlock):
         self.fc = nn.Dense(classes, in_units=channels)
 
     def hybrid_forward(self, F, x):
-        """Return the logits, (B, classes), of images: (B, 3, H, W) in the layout `NCHW`, (B, H, W, 3) in `NHWC`."""
+        """Return the logits, (B, classes), of images: (B, 3, H, W) in the layout `NCHW`, (B, H, W, 3) in `NHWC`.
+
+        `F` is MXNet's module of operators, for arrays or for symbols.
+        """
         x = relu(F, self.bn1(self.conv1(x)))
         x = self.pool(x)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
@@ -107,7 +113,10 @@ class Loss(HybridBlock):
         self.smoothing = smoothing
 
     def hybrid_forward(self, F, logits, label):
-        """Return the loss, (1,), of logits, (B, classes), and labels, the indices of the classes, (B,)."""
+        """Return the loss, (1,), of logits, (B, classes), and labels, the indices of the classes, (B,).
+
+        `F` is MXNet's module of operators, for arrays or for symbols.
+        """
         per_class = negative_log_softmax(F, logits)
         per_sample = (1 - self.smoothing) * F.pick(per_class, label) + self.smoothing * per_class.mean(axis=1)
         return per_sample.mean()

@@ -18,11 +18,17 @@ class ReplicaState(BaseTrainer):
     """
 
     def assign(self, name, parameter, values):
-        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process."""
+        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process.
+
+        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it.
+        """
         parameter.set_data(mx.nd.array(convert_to_network_layout(values, self.layout)))
 
     def read_parameter(self, name, replica):
-        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order."""
+        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order.
+
+        `name` is the parameter's name in the manifest; `replica` counts the replicas of this process from 0.
+        """
         return convert_to_manifest_layout(self.named[name].list_data()[replica].asnumpy(), self.layout)
 
     def running_means(self, replica):

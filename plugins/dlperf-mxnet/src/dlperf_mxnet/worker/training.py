@@ -64,14 +64,20 @@ class MXNetTrainer(ReplicaState):
         return [{name: values.astype(np.float32) for name, values in batch.items()} for batch in batches]
 
     def place(self, batches):
-        """Return each replica's batch of NumPy arrays as float32 arrays on its device, by the input's name."""
+        """Return each replica's batch of NumPy arrays as float32 arrays on its device, by the input's name.
+
+        `batches` has one batch per replica of this process: the inputs by name, as NumPy arrays.
+        """
         return [
             {name: mx.nd.array(values, ctx=context, dtype="float32") for name, values in batch.items()}
             for context, batch in zip(self.contexts, batches)
         ]
 
     def receive(self, batches):
-        """Return each replica's batch of the loader on its device; on a CPU, nothing is copied."""
+        """Return each replica's batch of the loader on its device; on a CPU, nothing is copied.
+
+        `batches` has one batch per replica of this process, from its loader.
+        """
         return [
             {name: values.as_in_context(context) for name, values in batch.items()}
             for context, batch in zip(self.contexts, batches)
@@ -82,7 +88,10 @@ class MXNetTrainer(ReplicaState):
         return [{name: values[start:stop] for name, values in shard.items()} for shard in batch]
 
     def labels(self, batch):
-        """Return each replica's labels, on its device; None if the model marks no input `is_label`."""
+        """Return each replica's labels, on its device; None if the model marks no input `is_label`.
+
+        `batch` is what `place` or `receive` returned.
+        """
         return None if self.label_name is None else [shard[self.label_name] for shard in batch]
 
     def read_labels(self, labels):
@@ -115,7 +124,7 @@ class MXNetTrainer(ReplicaState):
         """Compute the gradients of one micro-batch of every replica; return each replica's loss divided by `parts`.
 
         The gradients are added to those of the step's other micro-batches. `is_last` is not used: `update` exchanges
-        gradients.
+        gradients. `piece` is a part that `micro_batches` returned.
         """
         with autograd.record():
             losses = [self.loss(self.outputs(self.network, shard), shard) for shard in piece]
@@ -128,7 +137,10 @@ class MXNetTrainer(ReplicaState):
         return [loss.detach() / parts + 0.0 for loss in losses]
 
     def add_losses(self, loss, other):
-        """Return the sums of two micro-batches' losses, a list with an array per replica."""
+        """Return the sums of two micro-batches' losses, a list with an array per replica.
+
+        `loss` and `other` are handles that `backward` returned.
+        """
         return [value + addend for value, addend in zip(loss, other)]
 
     def update(self):
@@ -166,7 +178,10 @@ class MXNetTrainer(ReplicaState):
             return self.outputs(network, self.micro_batches(batch)[0][0])
 
     def widen(self, value):
-        """Return the output unchanged: it is a float64 NumPy array."""
+        """Return the output unchanged: it is a float64 NumPy array.
+
+        `value` is one of the arrays that `outputs_and_references` returned.
+        """
         return value
 
     def observe_settings(self):

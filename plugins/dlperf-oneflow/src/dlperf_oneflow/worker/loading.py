@@ -13,7 +13,10 @@ class Loader(loading.Loader):
     """An endless iterator over one replica's batches: dictionaries of NumPy arrays, by the input's name."""
 
     def open(self, dataset, draws, request):
-        """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process."""
+        """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process.
+
+        `dataset` returns the batch of a list of keys, `draws` yields such lists, and `request` describes the case.
+        """
         return DataLoader(
             dataset,
             batch_size=None,

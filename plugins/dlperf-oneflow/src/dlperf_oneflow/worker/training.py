@@ -58,6 +58,7 @@ class OneFlowTrainer(ReplicaState):
         """Return this replica's batch of NumPy arrays as tensors on its device, by the input's name.
 
         If a graph synchronizes the replicas, these are global tensors, and the batch is this replica's part of them.
+        `batches` has one batch per replica of this process: the inputs by name, as NumPy arrays.
         """
         (batch,) = batches
         placed = {name: flow.from_numpy(values).to(self.device) for name, values in batch.items()}
@@ -95,7 +96,10 @@ class OneFlowTrainer(ReplicaState):
         self.optimizer.zero_grad()
 
     def forward(self, piece):
-        """Return a micro-batch's loss in the request's precision: a scalar tensor for `backward()`."""
+        """Return a micro-batch's loss in the request's precision: a scalar tensor for `backward()`.
+
+        `piece` is a part that `micro_batches` returned.
+        """
         return self.loss(self.outputs(self.network, piece), piece)
 
     def update(self):
@@ -150,7 +154,10 @@ class OneFlowTrainer(ReplicaState):
                 return outputs, self.outputs(self.network, batch)
 
     def widen(self, value):
-        """Return this replica's part of an output as a float64 NumPy array."""
+        """Return this replica's part of an output as a float64 NumPy array.
+
+        `value` is one of the arrays that `outputs_and_references` returned.
+        """
         return to_local(value).detach().numpy().astype(np.float64)
 
     def observe_settings(self):

@@ -13,7 +13,8 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 def convolution(inputs, outputs, kernel, stride, layout):
     """Return a `kernel` × `kernel` convolution from `inputs` to `outputs` channels, without bias.
 
-    Zeros pad each side by half the kernel's size, rounded down. `layout` is `NCHW` or `NHWC`.
+    Zeros pad each side by half the kernel's size, rounded down. `layout` is `NCHW` or `NHWC`. `stride` is the step of
+    the kernel in both directions, in pixels.
     """
     return nn.Conv2D(
         inputs, outputs, kernel, stride, padding=kernel // 2, bias_attr=False, data_format=layout

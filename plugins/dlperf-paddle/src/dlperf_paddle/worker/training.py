@@ -76,7 +76,10 @@ class PaddleTrainer(ReplicaState):
         return {name: paddle.to_tensor(values) for name, values in batch.items()}
 
     def receive(self, batches):
-        """Return the loader's batch of this replica unchanged: it is on the device."""
+        """Return the loader's batch of this replica unchanged: it is on the device.
+
+        `batches` has one batch per replica of this process, from its loader.
+        """
         return batches[0]
 
     # The step.
@@ -94,7 +97,10 @@ class PaddleTrainer(ReplicaState):
         self.optimizer.clear_grad()
 
     def forward(self, piece):
-        """Return a micro-batch's loss in the request's precision: a scalar tensor for `backward()`."""
+        """Return a micro-batch's loss in the request's precision: a scalar tensor for `backward()`.
+
+        `piece` is a part that `micro_batches` returned.
+        """
         with self.autocast():
             outputs = self.outputs(self.trained, piece)
         return self.loss(outputs, piece)
@@ -162,7 +168,10 @@ class PaddleTrainer(ReplicaState):
         self.product_types.append(str(output.dtype).rpartition(".")[2])
 
     def widen(self, value):
-        """Return an output as a float64 tensor on its device."""
+        """Return an output as a float64 tensor on its device.
+
+        `value` is one of the arrays that `outputs_and_references` returned.
+        """
         return value.astype("float64")
 
     def observe_settings(self):

@@ -26,7 +26,8 @@ class Loader(loading.Loader):
         """Return the iterator of the dataset's pipeline over batches in the order of `draws`.
 
         The pipeline has its own pool of `self.workers` threads. If a batch fails, `next()` of this object raises a
-        DataError.
+        DataError. `dataset` returns the batch of a list of keys, `draws` yields such lists, and `request` describes the
+        case.
         """
         self._dataset, self._pending = dataset, deque()
 
@@ -60,7 +61,10 @@ class GeneratorFeed(python_dataset.GeneratorFeed):
     """An endless iterator over the batches of a Python generator: dictionaries of tensors on the host, by name."""
 
     def open(self, generate, request):
-        """Return the iterator of a `tf.data.Dataset` over the generator, which runs in a thread of this process."""
+        """Return the iterator of a `tf.data.Dataset` over the generator, which runs in a thread of this process.
+
+        `generate` is the generator function of one replica's batches, and `request` describes the case.
+        """
         signature = {
             name: tf.TensorSpec(values.shape, values.dtype) for name, values in next(generate()).items()
         }

@@ -153,7 +153,10 @@ class ResNet50Trainer(TensorFlowTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network; the weights give the number of classes."""
+        """Return the network; the weights give the number of classes.
+
+        `options` holds the values of the model's options by name.
+        """
         return ResNet50(self.weights)
 
     def outputs(self, network, batch):

@@ -10,11 +10,17 @@ class ReplicaState(BaseTrainer):
     """The part of TensorFlow's trainers that reads and sets the replicas' state, which `Weights` keeps."""
 
     def assign(self, name, parameter, values):
-        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process."""
+        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process.
+
+        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it.
+        """
         self.weights.assign(name, values)
 
     def read_parameter(self, name, replica):
-        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order."""
+        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order.
+
+        `name` is the parameter's name in the manifest; `replica` counts the replicas of this process from 0.
+        """
         return self.weights.read(name, replica)
 
     def running_means(self, replica):

@@ -83,7 +83,10 @@ class TensorFlowTrainer(ReplicaState):
     # The step: micro-batches are in the graph.
 
     def train(self, batch, rate):
-        """Run one step of all replicas of this process with a learning rate; return the handle of their losses."""
+        """Run one step of all replicas of this process with a learning rate; return the handle of their losses.
+
+        `batch` is what `place` or `receive` returned; `rate` is the learning rate of the step.
+        """
         return self._replicas.step(batch, rate)
 
     def _replica_step(self, batch, rate):
@@ -163,7 +166,10 @@ class TensorFlowTrainer(ReplicaState):
         return self.outputs(network, {name: value[0] for name, value in pieces.items()})
 
     def widen(self, value):
-        """Return an output as a float64 NumPy array."""
+        """Return an output as a float64 NumPy array.
+
+        `value` is one of the arrays that `outputs_and_references` returned.
+        """
         return value.numpy().astype("float64")
 
     def observe_settings(self):

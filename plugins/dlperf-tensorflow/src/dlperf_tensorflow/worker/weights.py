@@ -65,7 +65,10 @@ class Weights:
         return variable
 
     def assign(self, name, values):
-        """Set a parameter, and its narrower variable, to values in the manifest's layout, in every local replica."""
+        """Set a parameter, and its narrower variable, to values in the manifest's layout, in every local replica.
+
+        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it.
+        """
         axes = self._axes[name]
         for variable in (self.variables[name], self.trained[name]):
             for copy in self._strategy.experimental_local_results(variable):
@@ -96,7 +99,10 @@ class Weights:
         return copies[replica] if len(copies) > 1 else copies[0]
 
     def read(self, name, replica):
-        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order."""
+        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order.
+
+        `name` is the parameter's name in the manifest; `replica` counts the replicas of this process from 0.
+        """
         values = self.copy_of(self.variables[name], replica).numpy()
         axes = self._axes[name]
         return values if axes is None else np.ascontiguousarray(values.transpose(np.argsort(axes)))

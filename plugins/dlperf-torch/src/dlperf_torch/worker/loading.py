@@ -16,7 +16,10 @@ class Loader(loading.Loader):
     """
 
     def open(self, dataset, draws, request):
-        """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process."""
+        """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process.
+
+        `dataset` returns the batch of a list of keys, `draws` yields such lists, and `request` describes the case.
+        """
         return _start(self, dataset, draws, request)
 
 
@@ -24,11 +27,17 @@ class GeneratorFeed(python_dataset.GeneratorFeed):
     """An endless iterator over the batches of a Python generator, in the form that `Loader` gives them."""
 
     def count_workers(self, request):
-        """Return the number of data-loading processes of each trainer; each has its own generator."""
+        """Return the number of data-loading processes of each trainer; each has its own generator.
+
+        `request` describes the case.
+        """
         return request.framework_options["loader_workers"]
 
     def open(self, generate, request):
-        """Return a DataLoader over an `IterableDataset`; its processes end with this process."""
+        """Return a DataLoader over an `IterableDataset`; its processes end with this process.
+
+        `generate` is the generator function of one replica's batches, and `request` describes the case.
+        """
         return _start(self, _Generated(generate), None, request)
 
 

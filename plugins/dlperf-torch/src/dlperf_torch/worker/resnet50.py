@@ -16,7 +16,8 @@ from dlperf_torch.worker.training import TorchTrainer
 def convolution(inputs, outputs, kernel, stride=1):
     """Return a `kernel` × `kernel` convolution from `inputs` to `outputs` channels, without bias.
 
-    Zeros pad each side by half the kernel's size, rounded down.
+    Zeros pad each side by half the kernel's size, rounded down. `stride` is the step of the kernel in both directions,
+    in pixels.
     """
     return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
 

@@ -12,12 +12,18 @@ class ReplicaState(BaseTrainer):
     """The part of torch's trainers that reads and sets a replica's state. Parameters have the manifest's layout."""
 
     def assign(self, name, parameter, values):
-        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process."""
+        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process.
+
+        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it.
+        """
         with torch.no_grad():
             parameter.copy_(torch.from_numpy(values))
 
     def read_parameter(self, name, replica):
-        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order."""
+        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order.
+
+        `name` is the parameter's name in the manifest; `replica` counts the replicas of this process from 0.
+        """
         return self.named[name].detach().to("cpu", torch.float32).contiguous().numpy()
 
     def running_means(self, replica):

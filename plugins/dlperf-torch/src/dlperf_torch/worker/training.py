@@ -53,7 +53,10 @@ class TorchTrainer(ReplicaState):
         return [{name: torch.from_numpy(v).pin_memory() for name, v in batch.items()} for batch in batches]
 
     def place(self, batches):
-        """Return this replica's batch of arrays as tensors on its device; images are (B, C, H, W) in both layouts."""
+        """Return this replica's batch of arrays as tensors on its device; images are (B, C, H, W) in both layouts.
+
+        `batches` has one batch per replica of this process: the inputs by name, as NumPy arrays.
+        """
         (batch,) = batches
         placed = {n: torch.as_tensor(v).to(self.device, non_blocking=True) for n, v in batch.items()}
         if self.channels_last:
@@ -76,7 +79,10 @@ class TorchTrainer(ReplicaState):
         self.network.zero_grad(set_to_none=True)
 
     def forward(self, piece):
-        """Return a micro-batch's loss in the request's precision: a scalar tensor for `backward()`."""
+        """Return a micro-batch's loss in the request's precision: a scalar tensor for `backward()`.
+
+        `piece` is a part that `micro_batches` returned.
+        """
         with self.autocast():
             return self.criterion(self.outputs(self.trained, piece), piece)
 
@@ -153,7 +159,10 @@ class TorchTrainer(ReplicaState):
             self.image_layouts.add(evidence.layout_of(output))
 
     def widen(self, value):
-        """Return an output as a float64 tensor on its device."""
+        """Return an output as a float64 tensor on its device.
+
+        `value` is one of the arrays that `outputs_and_references` returned.
+        """
         return value.double()
 
     def observe_settings(self):
