@@ -126,13 +126,22 @@ class Hooks:
 
     @hookspec
     def dlperf_error(self, run_id: str, failure: Failure) -> None:
-        """Handle the failure of the case. Fires once, before `dlperf_result`."""
+        """Handle the failure of the case. Fires once, before `dlperf_result`.
+
+        Args:
+            run_id: The run.
+            failure: Kind, message, phase, node and rank of the failure.
+        """
 
     @hookspec
     def dlperf_result(self, run_id: str, result: Result) -> None:
         """Handle the complete result, also that of a failed case.
 
         Fires once, last; with a working store, it is on disk.
+
+        Args:
+            run_id: The run.
+            result: The result.
         """
 
 

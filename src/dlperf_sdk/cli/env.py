@@ -49,7 +49,11 @@ def create(
     ] = False,
     common: Common = AS_USUAL,
 ) -> int:
-    """Create a framework's environment before its first run."""
+    """Create a framework's environment before its first run.
+
+    Returns:
+        The exit code; 0 if the command succeeded.
+    """
     from dlperf_sdk import environments
     from dlperf_sdk.registry.capabilities import device_of
     from dlperf_sdk.registry.plugins import Registry
@@ -85,7 +89,11 @@ def create(
 @env.command(name="list")
 @command
 def list_environments(*, common: Common = AS_USUAL) -> int:
-    """List the managed environments with their sizes and the time of their last use."""
+    """List the managed environments with their sizes and the time of their last use.
+
+    Returns:
+        The exit code; 0 if the command succeeded.
+    """
     from dlperf_sdk import environments
 
     installed = environments.list_environments()
@@ -130,7 +138,11 @@ def remove(
     *,
     common: Common = AS_USUAL,
 ) -> int:
-    """Remove a managed environment that is not in use."""
+    """Remove a managed environment that is not in use.
+
+    Returns:
+        The exit code; 0 if the command succeeded.
+    """
     from dlperf_sdk import environments
 
     environments.remove(name)
@@ -152,6 +164,9 @@ def verify(
     """Compare the files of a managed environment with the hashes recorded when they were installed.
 
     The exit code is 3 if a file is damaged.
+
+    Returns:
+        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk import environments
 
@@ -174,7 +189,11 @@ def repair(
     *,
     common: Common = AS_USUAL,
 ) -> int:
-    """Install the distributions of damaged files again, in the same versions."""
+    """Install the distributions of damaged files again, in the same versions.
+
+    Returns:
+        The exit code; 0 if the command succeeded.
+    """
     from dlperf_sdk import environments
 
     repaired = environments.repair(name, lambda text: say(text, "dim"))

@@ -37,6 +37,9 @@ def bundle(
     """Write a case as one file, for a machine without dlperf.
 
     There: `python FILE run -o OUT`. Back here: `dlperf ingest OUT`.
+
+    Returns:
+        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk.execution import replay
 
@@ -57,7 +60,11 @@ def ingest(
     output_options: OutputOptions = DEFAULT_OUTPUT,
     common: Common = AS_USUAL,
 ) -> int:
-    """Import the output of a bundle, measured on a machine without dlperf, as a result."""
+    """Import the output of a bundle, measured on a machine without dlperf, as a result.
+
+    Returns:
+        The exit code; 0 if the command succeeded.
+    """
     from dlperf_sdk.execution import replay
 
     path = source / "events.jsonl" if source.is_dir() else source
@@ -101,7 +108,11 @@ def attach(
     output_options: OutputOptions = DEFAULT_OUTPUT,
     common: Common = AS_USUAL,
 ) -> int:
-    """Follow a submitted job whose controller was lost. Ctrl-C detaches; the job keeps running."""
+    """Follow a submitted job whose controller was lost. Ctrl-C detaches; the job keeps running.
+
+    Returns:
+        The exit code; 0 if the command succeeded.
+    """
     from dlperf_sdk.execution import replay
 
     attached = replay.find_job(job)

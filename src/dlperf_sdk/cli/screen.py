@@ -185,6 +185,9 @@ def complain(error: BaseException, common: Common, exit_code: int) -> int:
         error: The error.
         common: Options of every command.
         exit_code: The exit code.
+
+    Returns:
+        The exit code; 0 if the command succeeded.
     """
     if common.debug:
         with suppress(OSError):

@@ -99,8 +99,7 @@ def prepare_images(
 ) -> dict[str, Any]:
     """List the JPEGs of a folder, check each one once, and write the index; return the data's facts for the request.
 
-    An index in the cache shows that the same files, by size and time of modification, were checked before. Arguments
-    and errors are those of `data.prepare`.
+    An index in the cache shows that the same files, by size and time of modification, were checked before.
 
     Args:
         path: The folder.
@@ -111,6 +110,12 @@ def prepare_images(
 
     Returns:
         `path`, `index`, `checksum`, `samples`, `classes` (their number) and `bytes` (of all images).
+
+    Raises:
+        SpecError: The folder has more classes than the model.
+        Unavailable: The folder does not exist, cannot be read, or contains no images.
+        DocumentError: A file is not a complete JPEG, or a link leads out of the folder.
+        OSError: The index cannot be written.
     """
     limit = int(model_options["num_classes"])
     root = folder.resolve_folder(path, "images")

@@ -18,7 +18,7 @@ replaces them."""
 
 
 def is_url(text: str) -> bool:
-    """Return True if a text is a URL. It is one of a database where a store is named."""
+    """Return True if a text is a URL, such as that of a database, rather than a path."""
     return "://" in text
 
 

@@ -44,11 +44,13 @@ class Uploader:
 
     @hookimpl
     def dlperf_run_started(self, run_id: str) -> None:
+        """Add the run to the queue. If that fails, issue a warning."""
         with self._warn():
             self._add_to_queue(run_id)
 
     @hookimpl
     def dlperf_result(self, run_id: str) -> None:
+        """Add the run to the queue, and send the queue. If that fails, issue a warning."""
         with self._warn():
             self._add_to_queue(run_id)  # a case that was refused did not start
             self._send_queue()

@@ -86,7 +86,10 @@ class ResultDatabase(Store):
 
     @abstractmethod
     def versions(self, run_ids: Sequence[str]) -> Mapping[str, Version]:
-        """Return the version of each of these results that the database has.
+        """Return name → version of those of the runs that the database has.
+
+        Args:
+            run_ids: Names of the runs.
 
         Raises:
             StoreError: the database cannot be used.
@@ -97,6 +100,10 @@ class ResultDatabase(Store):
         """Write a result, completely or not at all; the database keeps the version that was changed last.
 
         After a lost connection, the upload is tried again with a new one.
+
+        Args:
+            result: The result.
+            version: The version of its file: when it was changed, and its size.
 
         Raises:
             DocumentError: the database cannot hold this result.
@@ -122,7 +129,8 @@ class DatabaseType(ABC):
     def open(self, url: str) -> ResultDatabase:
         """Return the database at a URL. It connects when it is first used.
 
-        The URL comes from the person who starts the command, never from a file.
+        Args:
+            url: The URL, which the person who starts the command has given, never a file.
 
         Raises:
             UsageError: the URL is not valid. The message does not contain it.

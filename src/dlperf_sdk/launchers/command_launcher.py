@@ -46,7 +46,10 @@ class CommandLauncher(Topology):
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
         """Run the commands on this machine; the context's value is agent 0's stream, line by line.
 
-        The agents end when the commands' standard input is closed. Raises as `Topology.launch` does.
+        The agents end when the commands' standard input is closed.
+
+        Raises:
+            Unavailable: the launcher cannot place the job.
         """
         with run_commands(self.agent_commands(job), job.bundle) as lines:
             yield self.explain_failures(job, lines)

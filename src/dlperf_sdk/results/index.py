@@ -46,6 +46,7 @@ class Index(Store):
         self.location = str(results.directory)
 
     def query(self, sql: str, largest: float = math.inf) -> Answer:
+        """Update the index, and run an SQL query on it; arguments and errors are those of `Store.query`."""
         with closing(_updated_index(self.results)) as index:
             index.set_authorizer(_allow_reading)
             index.set_progress_handler(lambda: None, _STEPS_BETWEEN_SIGNALS)
@@ -62,10 +63,12 @@ class Index(Store):
                 raise explain_query(str(error)) from error
 
     def describe_tables(self) -> Answer:
+        """Return a row for each column that a query can name; see `Store.describe_tables`."""
         with closing(_updated_index(self.results)) as index:
             return _SqliteTables(index).describe()
 
     def load(self, run_id: str) -> Result:
+        """Return the result of the run `run_id` from its directory; errors are those of `Store.load`."""
         check_id(run_id)
         return self.results.load(self.results.directory / run_id)
 

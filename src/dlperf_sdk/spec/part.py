@@ -34,7 +34,7 @@ class Part:
         return f"A step {self.step}."
 
     def explain_not_applicable(self, check: str) -> str:
-        """Return the sentence of a verdict that does not apply to this part."""
+        """Return the sentence of a verdict that does not apply to this part; `check` is the name of the verdict."""
         return f"The part {self.name} does not train, so there is nothing that {check} could check."
 
 

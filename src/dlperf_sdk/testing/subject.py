@@ -130,8 +130,8 @@ class FrameworkSubject(FrameworkChoice):
     def parity_of(self, spec: RunSpec) -> Parity:
         """Return the parity of a case. The case is run once, and all tests of the class share the parity.
 
-        Skips the test as `result_of` does, and if a worker refuses the case on this machine. Fails the test if the
-        case cannot be prepared.
+        Skips the test if this machine cannot run the case, if a worker refuses it, or if the plugin still has methods
+        to fill in. Fails the test if the case cannot be prepared.
         """
         key = _key(spec)
         if key in self._cells:

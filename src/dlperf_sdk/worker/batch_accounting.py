@@ -26,7 +26,14 @@ class Account:
         """Per replica, the indexes of the steps, from 0, whose labels were not those that were due."""
 
     def of_replica(self, index: int) -> Dict[str, Any]:
-        """Return `compared` and the replica's entry of `unexpected`; `index` counts the replicas of this process."""
+        """Return the result of one replica, as the record has it.
+
+        Args:
+            index: Index of the replica in this process, counted from 0.
+
+        Returns:
+            `compared`, the number of compared steps; and `unexpected`, the list of the steps with wrong labels.
+        """
         return {"compared": self.compared, "unexpected": self.unexpected[index]}
 
 

@@ -63,12 +63,12 @@ class ArrayExchange(GradientExchange):
         self._gradients = self._average(self._gradients)
 
     def fill(self, values: Sequence[float]) -> None:
-        """Set all elements to the value of this process's one replica."""
+        """Set all elements to `values[0]`, the value of this process's one replica."""
         self._gradients = self._like.copy()
         self._gradients.fill(values[0])
 
     def read(self, replica: int) -> Iterable[Buffer]:
-        """Yield the array."""
+        """Yield the array of this process's one replica; `replica` is not used."""
         yield Buffer("gradients", self._gradients, self._gradients.nbytes)
 
 
@@ -83,7 +83,7 @@ def value_of(replica: int, replicas: int) -> float:
 
 
 def mean_value(replicas: int) -> float:
-    """Return the value that all buffers have after an exchange: the mean of `value_of` over the replicas."""
+    """Return the value of all buffers after an exchange: the mean of `value_of` over `replicas` replicas."""
     return sum(value_of(replica, replicas) for replica in range(replicas)) / replicas
 
 

@@ -137,7 +137,7 @@ class Request(NamedTuple):
         """Return the case's nodes, with placeholders for everything that is not known.
 
         Args:
-            known: The known fields of nodes, as for `processes.nodes_from`.
+            known: Number of a node as text → the known fields of `Node`, with lists instead of tuples.
         """
         nodes = nodes_from(self.nodes, self.devices_per_node, known)
         return Cluster(nodes, self.device, self.strategy, self.framework_options)

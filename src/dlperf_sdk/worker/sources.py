@@ -76,7 +76,7 @@ def zmq(trainer: "BaseTrainer") -> Iterator[Any]:
 
 
 def images(trainer: "BaseTrainer") -> Iterator[Any]:
-    """Start a trainer's loaders of JPEGs, which Pillow decodes; return their batches as `BaseTrainer.load` does."""
+    """Start a trainer's loaders of JPEGs, which Pillow decodes; return the batches on the devices."""
     from dlperf_sdk.worker.jpeg import JpegImages
 
     return trainer.load(JpegImages)
@@ -93,7 +93,7 @@ def images_dali(trainer: "BaseTrainer") -> Iterator[Any]:
 
 
 def text(trainer: "BaseTrainer") -> Iterator[Any]:
-    """Start a trainer's loaders of prepared token arrays, and return their batches as `BaseTrainer.load` does."""
+    """Start a trainer's loaders of prepared token arrays; return the batches on the devices, without end."""
     from dlperf_sdk.worker.loading import TokenArrays
 
     return trainer.load(TokenArrays)

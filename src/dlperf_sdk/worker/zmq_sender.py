@@ -33,6 +33,7 @@ def send(request: Request, cluster: Cluster, process: Process) -> None:
 
     Raises:
         zmq.ZMQError: The address is in use.
+        ValueError: `process.feeds` is None.
     """
     import zmq
 
@@ -45,7 +46,7 @@ def send(request: Request, cluster: Cluster, process: Process) -> None:
 
 
 def open_socket(context: Any, address: str) -> Any:
-    """Return a bound socket of the type ROUTER.
+    """Return a socket of the type ROUTER of the ZeroMQ `context`, bound to `address`.
 
     Raises:
         zmq.ZMQError: The address is in use.

@@ -72,6 +72,7 @@ class Jax(Framework):
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return a sentence that says why JAX cannot run a combination of declared capabilities; None if it can.
 
-        The plugin refuses options that have no effect in the case (`explain_refused_option`).
+        `spec` is the case; `options` holds the values of the plugin's own options. The plugin refuses options that have
+        no effect in the case (`explain_refused_option`).
         """
         return explain_refused_option(options, spec)

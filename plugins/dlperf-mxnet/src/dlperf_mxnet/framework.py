@@ -111,7 +111,7 @@ class MXNet(Framework):
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return a sentence that says why MXNet cannot run a combination of declared capabilities; None if it can.
 
-        The plugin refuses:
+        `spec` is the case; `options` holds the values of the plugin's own options. The plugin refuses:
 
         - all_reduce over several nodes;
         - nhwc on a CPU;

@@ -55,6 +55,7 @@ class PostgresqlType(DatabaseType):
     name = "postgresql"
 
     def open(self, url: str) -> ResultDatabase:
+        """Return the database at a URL; see `DatabaseType.open`. Nothing is connected yet."""
         return PostgresqlDatabase(url)
 
 
@@ -71,12 +72,21 @@ class PostgresqlDatabase(ResultDatabase):
         self._connection: psycopg.Connection | None = None
 
     def query(self, sql: str, largest: float = math.inf) -> Answer:
+        """Run an SQL query in a read-only transaction; arguments and errors are those of `Store.query`."""
         return self._read(lambda connection: _select(connection, sql, largest))
 
     def describe_tables(self) -> Answer:
+        """Return a row for each column that a query can name; see `Store.describe_tables`."""
         return self._read(lambda connection: PostgresqlTables(connection).describe())
 
     def load(self, run_id: str) -> Result:
+        """Return the result of a run, with its records.
+
+        Raises:
+            UnknownName: the database has no result of the run `run_id`.
+            DocumentError: the result is damaged.
+            StoreError: the database cannot be used.
+        """
         rows = self._read(
             lambda connection: connection.execute(
                 "SELECT document FROM documents WHERE id = %s", [run_id]
@@ -87,6 +97,11 @@ class PostgresqlDatabase(ResultDatabase):
         return unpack(rows[0][0], f"The result {run_id} in {self.location}")
 
     def versions(self, run_ids: Sequence[str]) -> Mapping[str, Version]:
+        """Return name → version of those of the runs that the database has.
+
+        Raises:
+            StoreError: the database cannot be used.
+        """
         rows = self._write(
             lambda connection: connection.execute(
                 "SELECT id, modified, size FROM files WHERE id = ANY(%s)", [list(run_ids)]
@@ -95,6 +110,12 @@ class PostgresqlDatabase(ResultDatabase):
         return {id: Version(modified, size) for id, modified, size in rows}
 
     def upload(self, result: Result, version: Version) -> None:
+        """Write a result in one transaction, unless the database has the same or a later version of it.
+
+        Raises:
+            DocumentError: PostgreSQL cannot hold this result.
+            StoreError: the database cannot be used.
+        """
         document = pack(result)
         row = (result.id, version.modified, version.size)
 
@@ -119,9 +140,11 @@ class PostgresqlDatabase(ResultDatabase):
         self._write(replace)
 
     def upgrade(self) -> None:
+        """Build tables of an older version again from the complete results; see `ResultDatabase.upgrade`."""
         self._write(lambda connection: None, upgrade_older, _UPGRADE_SECONDS)
 
     def close(self) -> None:
+        """Close the connection, if there is one. The next use opens a new one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -30,6 +30,7 @@ class PostgresqlTables(Tables):
     ADD_COLUMN = "ADD COLUMN IF NOT EXISTS"
 
     def columns(self, table: str) -> dict[str, str]:
+        """Return column → SQL type of a table in the schema `dlperf`, in order; empty if there is no such table."""
         rows = self.connection.execute(
             "SELECT attname, upper(format_type(atttypid, NULL)) FROM pg_attribute "
             "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
@@ -38,6 +39,7 @@ class PostgresqlTables(Tables):
         return dict(rows.fetchall())
 
     def delete(self, ids: Iterable[str]) -> None:
+        """Delete all rows of the results with these names, and the complete results."""
         names = list(ids)
         super().delete(names)
         self.connection.execute("DELETE FROM documents WHERE id = ANY(%s)", [names])

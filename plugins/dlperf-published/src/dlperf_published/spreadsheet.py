@@ -41,9 +41,13 @@ def tables(figures: Figures) -> tuple[Grid, ...]:
 
 
 def effects(figures: Figures, factor: str) -> dict[int, Effect]:
-    """Return the effect of a factor on the throughput, by the number of devices.
+    """Return number of devices → effect of a factor on the throughput.
 
-    `factor` is `batch_size`, `data`, `model` or `hardware`. Each setting of the other factors is a separate unit.
+    Each setting of the other factors is a separate unit.
+
+    Args:
+        figures: The figures of the collection.
+        factor: `batch_size`, `data`, `model` or `hardware`.
     """
     first, second = _levels(factor)
     return {
@@ -58,7 +62,12 @@ def effects(figures: Figures, factor: str) -> dict[int, Effect]:
 
 
 def scaling_effects(figures: Figures, factor: str) -> dict[int, Effect]:
-    """Return the effect of a factor on the speedup over one device, by the number of devices; see `effects`."""
+    """Return number of devices → effect of a factor on the speedup over one device.
+
+    Args:
+        figures: The figures of the collection.
+        factor: `batch_size`, `data`, `model` or `hardware`.
+    """
     by_count = {}
     for count in DEVICES:
         scaled = [
@@ -77,9 +86,12 @@ def _levels(factor: str) -> tuple[Any, Any]:
 
 
 def columns(excluded_factor: str = "") -> list[tuple[str, dict[str, Any]]]:
-    """Return the title of each column, and the conditions that select its figures, in the source's order.
+    """Return (title, conditions) of each column, in the source's order: one per combination of the factors' values.
 
-    The columns are all combinations of the factors' values. `excluded_factor` is left out of them; empty for none.
+    The conditions select the figures of the column: name of a field or option → value.
+
+    Args:
+        excluded_factor: Name of a factor to leave out of the combinations; empty for none.
     """
     factors = {name: values for name, values in _FACTORS.items() if name != excluded_factor}
     return [

@@ -91,7 +91,7 @@ class TensorFlow(Framework):
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return a sentence that says why TensorFlow cannot run a combination of declared capabilities; None if it can.
 
-        The plugin refuses:
+        `spec` is the case; `options` holds the values of the plugin's own options. The plugin refuses:
 
         - nchw on a CPU;
         - GPUs, XLA, loss scaling, and data other than synthetic, if parameter servers are used;

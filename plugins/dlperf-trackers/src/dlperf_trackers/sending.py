@@ -49,7 +49,8 @@ def send(
 
     Raises:
         UsageError: the tracker is unknown or misses its directory or its library; also any subclass.
-        TrackerFailed: the tracker did not take the result. The message has no credentials.
+        TrackerFailed: the tracker did not take the result. The message has no credentials. After `timeout` seconds,
+            the error is its subclass TrackerTimedOut.
         DocumentError: the result's records cannot be read.
     """
     destination = parse_destination(tracker) if isinstance(tracker, str) else tracker

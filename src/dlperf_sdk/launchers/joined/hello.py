@@ -15,7 +15,7 @@ from dlperf_sdk.spec.run_spec import RunSpec
 
 
 def introduce(seat: Seat, cases: Sequence[RunSpec], secret: str) -> dict[str, Any]:
-    """Return the message with which this process introduces itself to rank 0.
+    """Return the message with which this process introduces itself to rank 0, as JSON values.
 
     Args:
         seat: This process's seat.
@@ -34,7 +34,7 @@ def introduce(seat: Seat, cases: Sequence[RunSpec], secret: str) -> dict[str, An
 
 
 def digest_cases(cases: Sequence[RunSpec], secret: str) -> Mapping[str, str]:
-    """Return a digest of the values that each field has in the cases.
+    """Return name of a field → digest of the values that the field has in the cases, 16 hexadecimal digits.
 
     The digests need the secret, so that someone who reads them on the network cannot find a value by trying.
 

@@ -86,9 +86,9 @@ def masked_lm(scope, x):
 def bert(scope, input_ids, segment_ids, attention_mask, masked_positions, heads, layers):
     """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
 
-    `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`, (B,
-    P), has the positions of the masked words in the sequence. `heads` is the number of attention heads, and `layers`
-    that of the layers of the encoder. `scope` holds the network's weights and running statistics.
+    `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`,
+    (B, P), has the positions of the masked words in the sequence. `heads` is the number of attention heads,
+    `layers` that of the layers of the encoder. `scope` holds the network's weights and running statistics.
     """
     x = embed(scope, input_ids, segment_ids)
     mask = jnp.where(attention_mask == 0, -jnp.inf, 0.0)[:, None, None, :]

@@ -130,7 +130,7 @@ class JaxTrainer(ReplicaState):
         return loss * scale if is_scaled else loss, (loss, scope.statistics)
 
     def gradient_exchange(self):
-        """Return the average of arrays of the gradients' shapes and types, as a separate program."""
+        """Return a program that averages arrays of the gradients' shapes and types over the replicas."""
         weights = partial(self._store_weights, dtype=self.precision.weights)
         return TreeExchange(self.runtime, self.replicas, jax.eval_shape(weights, self.state["weights"]))
 
@@ -142,6 +142,8 @@ class JaxTrainer(ReplicaState):
 
     def outputs_and_references(self):
         """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
+
+        Both are sequences of arrays: one per head of the model, or per head and replica.
 
         Both hold NumPy arrays of all replicas of this process. References are computed from the master weights, in
         float32 without TF32. The running statistics do not change.
@@ -170,7 +172,10 @@ class JaxTrainer(ReplicaState):
         return value.astype(np.float64)
 
     def observe_settings(self):
-        """Return precision, compiler, layout and strategy in effect, from the operations of the program in `step`."""
+        """Return the settings in effect, from the operations of the program in `step`.
+
+        The keys are `precision`, `compiler`, `layout` and `strategy`. The values are their names; None if unknown.
+        """
         products = list(evidence.find_products(self._traced.jaxpr))
         self.product_types = [operand.aval.dtype for product in products for operand in product.invars]
         tf32 = evidence.allows_tf32(products, self.request.device)

@@ -102,6 +102,8 @@ class MegEngineTrainer(ReplicaState):
     def outputs_and_references(self):
         """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
 
+        Both are sequences of arrays: one per head of the model, or per head and replica.
+
         Both come from the operations that `step` enqueues, since fp32 and eager are all that there is. Batch norm's
         running statistics are restored.
         """
@@ -125,7 +127,10 @@ class MegEngineTrainer(ReplicaState):
         self.product_types.append(np.dtype(output.dtype))
 
     def observe_settings(self):
-        """Return precision, compiler, layout and strategy in effect, from `deviation` and MegEngine's objects."""
+        """Return the settings in effect, from `deviation` and MegEngine's objects.
+
+        The keys are `precision`, `compiler`, `layout` and `strategy`. The values are their names; None if unknown.
+        """
         matrices = [parameter for parameter in self.trained if parameter.ndim > 1]
         exchange = self.runtime.exchange
         return {

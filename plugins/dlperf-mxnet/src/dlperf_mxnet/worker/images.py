@@ -14,7 +14,7 @@ _BILINEAR = 1
 
 
 def load_images(trainer):
-    """Start the trainer's loaders of JPEGs, which OpenCV decodes; return their batches as `BaseTrainer.load` does."""
+    """Start the trainer's loaders of JPEGs, which OpenCV decodes; return the batches on the devices."""
     return trainer.load(OpenCVImages)
 
 

@@ -163,6 +163,8 @@ class MXNetTrainer(ReplicaState):
     def outputs_and_references(self):
         """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
 
+        Both are sequences of arrays: one per head of the model, or per head and replica.
+
         Both are those of the process's first replica. Outputs come from the network that `step` calls. References were
         computed in the constructor, before mixed precision. Batch norm's running statistics are restored.
         """
@@ -185,7 +187,10 @@ class MXNetTrainer(ReplicaState):
         return value
 
     def observe_settings(self):
-        """Return precision, compiler, layout and strategy in effect, from `deviation` and MXNet's objects."""
+        """Return the settings in effect, from `deviation` and MXNet's objects.
+
+        The keys are `precision`, `compiler`, `layout` and `strategy`. The values are their names; None if unknown.
+        """
         return {
             "precision": self.name_precision(["float32"], tf32=False),
             "compiler": "graph" if self.network._active else "none",

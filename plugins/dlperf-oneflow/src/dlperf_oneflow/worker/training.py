@@ -139,6 +139,8 @@ class OneFlowTrainer(ReplicaState):
     def outputs_and_references(self):
         """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
 
+        Both are sequences of arrays: one per head of the model, or per head and replica.
+
         Outputs come from the network that `step` calls; if `step` uses a graph, they are computed in another graph
         with the same fusions. References are eager. The network's buffers are restored.
         """
@@ -161,7 +163,10 @@ class OneFlowTrainer(ReplicaState):
         return to_local(value).detach().numpy().astype(np.float64)
 
     def observe_settings(self):
-        """Return precision, compiler, layout and strategy in effect, from `deviation` and OneFlow's objects."""
+        """Return the settings in effect, from `deviation` and OneFlow's objects.
+
+        The keys are `precision`, `compiler`, `layout` and `strategy`. The values are their names; None if unknown.
+        """
         compiled = self.graph is not None and self.graph.is_compiled
         parameters = list(self.network.parameters())
         syncs_gradients = hasattr(self.network, "_buckets") or parameters[0].is_global or self._averaged

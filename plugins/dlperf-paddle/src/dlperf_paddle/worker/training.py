@@ -148,6 +148,8 @@ class PaddleTrainer(ReplicaState):
     def outputs_and_references(self):
         """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
 
+        Both are sequences of arrays: one per head of the model, or per head and replica.
+
         References are eager, from the same weights, without TF32. Batch norm's running statistics are restored.
         """
         batch = self.micro_batches(self.canonical_batch())[0]
@@ -175,7 +177,10 @@ class PaddleTrainer(ReplicaState):
         return value.astype("float64")
 
     def observe_settings(self):
-        """Return precision, compiler, layout and strategy in effect, from `deviation` and Paddle's objects."""
+        """Return the settings in effect, from `deviation` and Paddle's objects.
+
+        The keys are `precision`, `compiler`, `layout` and `strategy`. The values are their names; None if unknown.
+        """
         return {
             "precision": self.name_precision(["float32"], evidence.allows_tf32(self.request.device)),
             "compiler": evidence.compiler(self.network),

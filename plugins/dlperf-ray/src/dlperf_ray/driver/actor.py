@@ -19,7 +19,15 @@ class Agent:
         return ray.util.get_node_ip_address()
 
     def start(self, command, variables):
-        """Start the agent; return why it could not be started, or None."""
+        """Start the agent.
+
+        Args:
+            command: Program and arguments of the agent.
+            variables: Environment variables to add to those of this process.
+
+        Returns:
+            None, or a text with the reason why the agent could not be started.
+        """
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - open until the actor ends
         # Ray starts its workers with a lower priority. Only root may raise it.
         with contextlib.suppress(OSError):
@@ -39,13 +47,18 @@ class Agent:
         return None
 
     def feed(self, data):
-        """Write to the agent's standard input."""
+        """Write `data`, bytes, to the agent's standard input. Do nothing if the agent has ended."""
         with contextlib.suppress(OSError, ValueError):  # the agent has ended: `read` reports that
             self._process.stdin.write(data)
             self._process.stdin.flush()
 
     def read(self):
-        """Return what the agent has printed, at its end nothing; its exit code; the end of its standard error."""
+        """Wait until the agent prints something or ends.
+
+        Returns:
+            (output, exit code, errors). While the agent runs: the bytes that it printed, None, and an empty text. After
+            its end: empty bytes, its exit code, and the last 4000 bytes of its standard error as text.
+        """
         data = os.read(self._process.stdout.fileno(), PART)
         if data:
             return data, None, ""

@@ -15,7 +15,15 @@ POLL = 0.5
 
 
 def connect(settings, output):
-    """Connect to the cluster; return Ray, or None after a failure was written."""
+    """Connect to the cluster.
+
+    Args:
+        settings: The launcher's settings; `address` and `timeout`, in seconds, are used.
+        output: The stream to which a failure is written.
+
+    Returns:
+        The module `ray`, connected; None if a failure was written.
+    """
     address = settings["address"]
     try:
         import ray
@@ -55,7 +63,12 @@ def connect(settings, output):
 
 
 def shortage(ray, settings):
-    """Return what is free on each node and what is needed, in a sentence."""
+    """Return a sentence with the resources that the case needs and those that are free on each node.
+
+    Args:
+        ray: The module `ray`, connected.
+        settings: The launcher's settings; `nodes` and `bundle` (resource → amount per node) are used.
+    """
     from ray._private.state import available_resources_per_node
 
     free = available_resources_per_node()
@@ -75,7 +88,18 @@ def shortage(ray, settings):
 
 
 def place(ray, settings, deadline, source, output):
-    """Return a placement group that is ready; None after a failure was written, or if the input has ended."""
+    """Wait until the cluster has reserved the nodes of the case.
+
+    Args:
+        ray: The module `ray`, connected.
+        settings: The launcher's settings.
+        deadline: Time on the monotonic clock at which waiting ends with a failure.
+        source: The driver's input; waiting ends when it is closed.
+        output: The stream to which events and a failure are written.
+
+    Returns:
+        The placement group; None if a failure was written or the input is closed.
+    """
     bundle = {name: amount for name, amount in settings["bundle"].items() if amount} or {"CPU": 0.001}
     group = ray.util.placement_group(
         [bundle] * settings["nodes"], strategy="STRICT_SPREAD", name=f"dlperf-{settings['id']}"

@@ -45,7 +45,7 @@ class Run:
         self._failed = None
 
     def start(self, command):
-        """Start all agents; return False after a failure was written."""
+        """Start all agents with `command`, a list of program and arguments; return False if a failure was written."""
         hosts = self._get_all([actor.describe.remote() for actor in self._actors])
         if hosts is None:
             return False

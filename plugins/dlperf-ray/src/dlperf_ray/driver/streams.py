@@ -31,7 +31,7 @@ class Output:
         self._rest = {}
 
     def add(self, node, data):
-        """Take a part of a node's output (bytes), and write the lines that it completes."""
+        """Take `data`, a part of the output of node number `node` in bytes, and write the lines that it completes."""
         *lines, self._rest[node] = (self._rest.get(node, b"") + data).split(b"\n")
         for line in lines:
             self._write(line)
@@ -41,7 +41,13 @@ class Output:
         self._write(json.dumps(fields).encode())
 
     def fail(self, kind, message, node=None):
-        """Write the last event of a run whose agents could not be started, or have died."""
+        """Write the last event of a run whose agents could not be started, or have died.
+
+        Args:
+            kind: The kind of failure, such as `unavailable`.
+            message: What happened, and what to do next.
+            node: Number of the node on which it happened; None if unknown.
+        """
         failure = {"kind": kind, "message": message, "phase": None, "node": node, "rank": None}
         self.event(event="ended", status=kind, failure=failure)
 

@@ -19,7 +19,7 @@ ATTEMPTS = 10
 
 
 def load_images(trainer):
-    """Start the trainer's pipelines of JPEGs, and return their batches as `BaseTrainer.load` does."""
+    """Start the trainer's pipelines of JPEGs; return the batches on the devices."""
     return trainer.load(JpegPipeline)
 
 

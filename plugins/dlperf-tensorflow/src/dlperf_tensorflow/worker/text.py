@@ -6,7 +6,7 @@ from dlperf_sdk.worker.loading import TokenArrays
 
 
 def load_text(trainer):
-    """Start the trainer's pipelines of prepared token arrays; return their batches as `BaseTrainer.load` does."""
+    """Start the trainer's pipelines of prepared token arrays; return the batches on the devices."""
     return trainer.load(TokenPipeline)
 
 

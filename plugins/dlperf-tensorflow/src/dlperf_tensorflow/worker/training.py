@@ -147,6 +147,8 @@ class TensorFlowTrainer(ReplicaState):
     def outputs_and_references(self):
         """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
 
+        Both are sequences of arrays: one per head of the model, or per head and replica.
+
         Both hold all replicas of this process. Outputs are traced and compiled as in `step`. References are in float32
         without TF32; they are eager unless servers compute. Batch norm's running statistics are restored.
         """
@@ -173,7 +175,10 @@ class TensorFlowTrainer(ReplicaState):
         return value.numpy().astype("float64")
 
     def observe_settings(self):
-        """Return precision, compiler, layout and strategy in effect, from the operations of the graph in `step`."""
+        """Return the settings in effect, from the operations of the graph in `step`.
+
+        The keys are `precision`, `compiler`, `layout` and `strategy`. The values are their names; None if unknown.
+        """
         graph_evidence = evidence.GraphEvidence(self._replicas.graph(self.canonical_batch()))
         self.product_types = graph_evidence.product_types()
         return {

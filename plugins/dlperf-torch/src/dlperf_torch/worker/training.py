@@ -134,6 +134,8 @@ class TorchTrainer(ReplicaState):
     def outputs_and_references(self):
         """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
 
+        Both are sequences of arrays: one per head of the model, or per head and replica.
+
         References are eager, from the master weights, without TF32. Outputs are computed with gradients recorded. If
         the model has no dropout, `step` therefore reuses the compiled code. The network's buffers are restored.
         """
@@ -166,7 +168,11 @@ class TorchTrainer(ReplicaState):
         return value.double()
 
     def observe_settings(self):
-        """Return precision, compiler, layout, strategy and fused optimizer, from `deviation` and torch's objects."""
+        """Return the settings in effect, from `deviation` and torch's objects.
+
+        The keys are `precision`, `compiler`, `layout` and `strategy`, with names as values (None if unknown); and
+        `fused_optimizer`, with True or False.
+        """
         weights = evidence.weight_types(self.network)
         layouts = self.image_layouts or evidence.layouts_of_weights(self.network)
         return {
