@@ -262,7 +262,7 @@ def test_journal_line_that_is_not_json_is_reported(copy):
     journal = copy / "journal.jsonl"
     journal.write_bytes(b"\0\0{\n" + journal.read_bytes())
     (output,) = [entry["text"] for entry in events_of_resuming(copy) if entry["event"] == "problem"]
-    assert output.startswith(f"{journal}:1: The line is skipped: it is no JSON.")
+    assert output.startswith(f"{journal}:1: The line is skipped: it is not JSON.")
 
 
 def test_a_journal_that_is_a_pipe_is_refused(copy):
@@ -297,7 +297,7 @@ def test_a_lock_that_is_a_pipe_is_refused(copy):
 )
 def test_campaign_with_values_of_wrong_types_is_refused(copy, change):
     altered(copy / "campaign.json", lambda document: document.update(change))
-    with pytest.raises(DocumentError, match=r"campaign\.json does not say what a campaign consists of"):
+    with pytest.raises(DocumentError, match=r"campaign\.json does not describe a campaign"):
         open_campaign(copy)
 
 

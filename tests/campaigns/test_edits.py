@@ -24,8 +24,8 @@ axes: {{framework: [numpy], seed: [1, 2], precision: [fp32, amp-fp16]}}
 order: {{seed: 3}}
 """
 GOES_ON = (
-    "DIR goes on as it was resolved at its start; what is to be measured differently takes a campaign of its own "
-    "(`dlperf campaign run FILE`)."
+    "DIR continues with the cases that it started with. To measure other cases, start another campaign: "
+    "`dlperf campaign run FILE`."
 )
 
 

@@ -108,7 +108,7 @@ def test_directory_with_invalid_content_is_refused(tmp_path, cases):
     document = json.loads((tmp_path / "it" / "campaign.json").read_text())
     document["cases"] = json.loads(cases)
     (tmp_path / "it" / "campaign.json").write_text(json.dumps(document))
-    with pytest.raises(DocumentError, match=r"campaign\.json does not say"):
+    with pytest.raises(DocumentError, match=r"campaign\.json does not describe"):
         open_campaign(tmp_path / "it")
 
 

@@ -360,7 +360,7 @@ def test_changes_since_the_last_session_are_reported_and_recorded(tmp_path, done
     assert outcome.exit_code == 5
     changes = next(entry for entry in received if entry["event"] == "session")["changes"]
     assert any(change.startswith("dlperf-sdk: 0.0.1 before") for change in changes)
-    assert "The machine was started anew." in changes
+    assert "The machine was rebooted." in changes
     result = next(item for item in outcome.results() if item.status == "ok")
     assert any("dlperf-sdk: 0.0.1 before" in note for note in result.notes)
 

@@ -90,7 +90,7 @@ def test_import_refuses_unreadable_logs(dlperf, tmp_path):
     for words, output in (
         (["tf-cnn-benchmark", "run.log"], "Did you mean 'tf-cnn-benchmarks'"),
         (["dllogger"], "There is no log"),
-        (["dllogger", "run.log"], "does not say the topology"),
+        (["dllogger", "run.log"], "does not state the topology"),
         (["dlperf-log", "run.log"], "ends after line 1"),
         (["tf-cnn-benchmarks", "none.log"], "cannot be read"),
     ):

@@ -127,16 +127,21 @@ def test_worker_refuses_an_index_of_another_version_or_length(tmp_path):
 
 def test_more_classes_than_the_model_has_are_refused(tmp_path):
     data_samples.image_folder(tmp_path / "data")
-    with pytest.raises(SpecError, match=r"holds 3 classes, and the model tells 2 apart\. Set num_classes=3"):
+    with pytest.raises(
+        SpecError, match=r"holds 3 classes, and the model distinguishes 2\. Set num_classes=3"
+    ):
         images(tmp_path / "data", num_classes=2)
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\x89PNG\r\n\x1a\n" + bytes(64), "is not a JPEG, whatever its name says: it begins with 89 50 4e"),
+        (
+            b"\x89PNG\r\n\x1a\n" + bytes(64),
+            "is not a JPEG, although its name says so: it begins with 89 50 4e",
+        ),
         (b"", "begins with nothing"),
-        (data_samples.jpeg(data_samples.gradient(64, 64))[:400], "breaks off"),
+        (data_samples.jpeg(data_samples.gradient(64, 64))[:400], "is incomplete"),
     ],
 )
 def test_file_that_is_not_a_jpeg_is_named(tmp_path, content, message):
@@ -185,7 +190,7 @@ def test_links_inside_are_followed_and_links_outside_refused(tmp_path):
 def test_named_pipe_is_not_waited_on(tmp_path):
     data_samples.image_folder(tmp_path / "data")
     os.mkfifo(tmp_path / "data" / "n01" / "pipe.jpg")
-    with pytest.raises(DocumentError, match=r"pipe\.jpg is no regular file"):
+    with pytest.raises(DocumentError, match=r"pipe\.jpg is not a regular file"):
         images(tmp_path / "data")
 
 

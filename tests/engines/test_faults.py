@@ -439,7 +439,7 @@ def test_unknown_host_is_a_typed_failure(bench, launcher, monkeypatch):
             f"the name of host {node} is unknown", launcher, problem, started_at, name=f"{node}"
         )
         if (launcher, node) == ("ssh", 1):  # its first agent is there, and asks for the way to the second
-            assert "no way from here to 'nowhere'" in problem["message"], problem
+            assert "no route from this node to 'nowhere'" in problem["message"], problem
             continue
         assert (problem["kind"], problem["node"]) == ("lost-node", node), problem
         assert "Could not resolve hostname nowhere" in problem["message"]

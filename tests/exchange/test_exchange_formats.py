@@ -144,5 +144,5 @@ def test_an_imported_result_claims_no_samples():
 
 
 def test_invalid_date_is_reported():
-    with pytest.raises(UsageError, match="ran at 2025-99-99T00:00:00Z, which is no date"):
+    with pytest.raises(UsageError, match="ran at 2025-99-99T00:00:00Z, which is not a date"):
         to_mllog([a_result(started_at="2025-99-99T00:00:00Z")])

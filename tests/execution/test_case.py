@@ -100,7 +100,7 @@ def test_a_store_that_is_lost_is_the_failure_of_a_case_without_one(case: Case) -
 
 def test_more_repeats_are_taken_until_the_rule_is_met(case: Case) -> None:
     assert case.stopping() is None
-    with pytest.raises(InvalidRecord, match="no repeat has come back"):
+    with pytest.raises(InvalidRecord, match="no repeat was returned"):
         case.record_event({"event": "ended", "failure": None})
 
 

@@ -171,7 +171,7 @@ BY_CONFORMANCE = (
         "syntax-too-new",
         "the worker half uses newer syntax than its oldest declared Python has",
         "test_worker_half_parses_on_oldest_python",
-        "is no Python 3.7",
+        "is not valid Python 3.7",
     ),
     Fault(
         "syntax-too-new-in-relative-import",

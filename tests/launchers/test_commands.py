@@ -220,7 +220,7 @@ def test_run_names_of_campaigns_are_recognized(framework):
     ("hosts", "output_value"),
     [
         ("hosts=n1,-x", "'-x' is not a name or address of a host."),
-        ("hosts=n1,n[2-", "The hosts cannot be read: 'n1,n[2-' is no list of hosts."),
+        ("hosts=n1,n[2-", "The hosts cannot be read: 'n1,n[2-' is not a list of hosts."),
         ("hosts=n1,n1", "The host n1 is named twice"),
         ("hosts=n1", "The case needs 2 nodes, and the hosts given are n1."),
         (
@@ -230,7 +230,7 @@ def test_run_names_of_campaigns_are_recognized(framework):
         ("hostfile=/", "The hosts file / cannot be read: Is a directory."),
         ("hostfile=~nobody-of-that-name/hosts", "The hosts cannot be read: "),
         ("hostfile=FOLDER/odd", "/odd:3: '$(id)' is not a name or address of a host."),
-        ("hostfile=FOLDER/binary", "/binary is no text: "),
+        ("hostfile=FOLDER/binary", "/binary is not a text file: "),
     ],
 )
 def test_mistake_in_the_hosts_is_a_usage_error(tmp_path, capsys, command, hosts, output_value):
@@ -265,12 +265,12 @@ def test_flags_that_cannot_be_split_into_words_are_refused(tmp_path, capsys, lau
 
 
 def test_flags_that_are_not_text_are_refused():
-    with pytest.raises(TypeError, match="launcher_flags is None, not a text"):
+    with pytest.raises(TypeError, match="launcher_flags is None, not text"):
         HostOptions(launcher_flags=None)
 
 
 def test_invalid_job_number_is_never_passed_on():
-    with pytest.raises(Unavailable, match="no number of a Slurm job"):
+    with pytest.raises(Unavailable, match="not the number of a Slurm job"):
         jobs.query_job("7; rm -rf /")
 
 

@@ -289,7 +289,7 @@ def test_resume_executes_only_allowed_programs_of_a_directory(tmp_path, setting)
     if "." in setting:  # an option cannot be written in another way
         document["cases"][0]["spec"] |= {name: {}, setting: next(iter(value.values()))}
         (tmp_path / "campaign.json").write_text(json.dumps(document))
-        with pytest.raises(DlperfError, match="does not say what a campaign consists of"):
+        with pytest.raises(DlperfError, match="does not describe a campaign"):
             resume(tmp_path)
 
 

@@ -187,7 +187,7 @@ def test_unreadable_records_are_named(directory, name):
 def test_a_plan_that_does_not_say_its_processes_is_named(directory, processes):
     edit(directory / "plan.json", lambda document: document.update(processes=processes))
     (output,) = checked(directory)
-    assert output.startswith("plan.json does not say which processes there are, but: ")
+    assert output.startswith("plan.json does not list the processes, but: ")
 
 
 JSON = st.recursive(
@@ -340,4 +340,4 @@ def test_validate_an_empty_directory(dlperf, tmp_path):
     (tmp_path / "empty").mkdir()
     code, out, err = dlperf("validate", str(tmp_path / "empty"))
     assert (code, out) == (2, "")
-    assert "holds no runs" in " ".join(err.split())
+    assert "contains no runs" in " ".join(err.split())

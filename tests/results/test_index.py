@@ -196,7 +196,7 @@ def test_several_writers_make_one_index(store):
 
 
 def test_a_store_that_is_not_there_is_refused(store):
-    with pytest.raises(StoreError, match="is no directory"):
+    with pytest.raises(StoreError, match="is not a directory"):
         query(store, ALL)
 
 

@@ -469,7 +469,7 @@ def test_attempt_file_cannot_name_paths_outside(store):
     for name in ("../../spec.json", "/etc/passwd", 5, "rank-0.json/..", None):
         path.write_text(json.dumps({**json.loads(path.read_text()), "records": [name]}))
         (problem,) = store.recover("run-1").unreadable
-        assert "does not say which records" in str(problem.error)
+        assert "does not list its records" in str(problem.error)
 
 
 def test_links_are_not_written_through(store, tmp_path):

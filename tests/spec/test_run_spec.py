@@ -195,7 +195,7 @@ def test_impossible_variables(value):
 @pytest.mark.parametrize("value", ["0", "-1", "abc", "4,2", "", " 2", "1.5", "٣"])
 def test_impossible_numbers_of_threads(value):
     with pytest.raises(
-        SpecError, match="OMP_NUM_THREADS is .* no number of threads; give a whole number from 1"
+        SpecError, match="OMP_NUM_THREADS is .* not a number of threads; give a whole number from 1"
     ):
         spec(env={"OMP_NUM_THREADS": value})
 

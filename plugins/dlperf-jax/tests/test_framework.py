@@ -18,7 +18,7 @@ CASE = {"framework": "jax", "model": "resnet50", "device": "cpu"}
         ({}, False, None),
         ({"topology": "2n2d"}, True, None),
         ({"topology": "2n1d"}, True, "changes nothing"),
-        ({"topology": "1n2d", "strategy": "independent"}, True, "process of its own"),
+        ({"topology": "1n2d", "strategy": "independent"}, True, "its own process"),
         ({"topology": "1n2d", "strategy": "independent"}, False, None),
     ],
 )

@@ -126,7 +126,7 @@ def test_a_bad_log_of_tf_cnn_benchmarks_is_refused_by_its_line(log, change, outp
 
 
 def test_precision_must_be_stated(log):
-    with pytest.raises(UsageError, match="does not say the precision: add --set precision"):
+    with pytest.raises(UsageError, match="does not state the precision: add --set precision"):
         import_logs("tf-cnn-benchmarks", [log(log_samples.TF_CNN)])
 
 
@@ -206,7 +206,7 @@ def test_cases_that_differ_are_results_of_their_own(log):
 
 
 def test_meaning_of_fp16_in_dlperf_must_be_stated(log):
-    with pytest.raises(UsageError, match="does not say the precision"):
+    with pytest.raises(UsageError, match="does not state the precision"):
         import_logs("dlperf-log", [log(log_samples.pytorch(), "1n1g/rn50_b128_fp16_1.log")])
 
 
@@ -390,18 +390,18 @@ def test_dllogger_is_read(log):
             "line 3: the record has no timestamp",
         ),
         (lambda text: text.replace('"timestamp": "15', '"timestamp": "nan'), DocumentError, "line 3"),
-        (lambda text: "DLLL []\n", DocumentError, "line 1: this is no record"),
+        (lambda text: "DLLL []\n", DocumentError, "line 1: this is not a record"),
         (lambda text: 'DLLL {"a": NaN}\n', DocumentError, "line 1 "),
         (lambda text: "DLLL " + "[" * 5000 + "\n", DocumentError, "line 1 "),
         (
             lambda text: text.replace('"batch_size": 128', '"b": 128'),
             UsageError,
-            "does not say the batch size",
+            "does not state the batch size",
         ),
         (
             lambda text: text.replace('"world_size": 1', '"world_size": 8'),
             UsageError,
-            "does not say the topology",
+            "does not state the topology",
         ),
         (lambda text: "\n".join(text.splitlines()[:200]), DocumentError, "without iteration 119"),
         (lambda text: text * 2, DocumentError, "line 399: iteration 0 comes after iteration 130"),

@@ -152,7 +152,7 @@ FIGURE = published("tensorpack").figures[0].to_dict()
     ("change", "output"),
     [
         ({"throughput": 0}, "more than 0"),
-        ({"throughput": float("nan")}, "no number of JSON"),
+        ({"throughput": float("nan")}, "not a JSON number"),
         ({"topology": "0n8d"}, "topology"),
         ({"options": {"clip": 1}}, "'clip' is not a known key"),
         ({"schema_version": "2.0"}, "update it"),

@@ -79,7 +79,7 @@ def test_settings_that_parameter_servers_lack_are_refused(change, word):
         ({"one_process_per_node": True}, {"topology": "1n1d"}, "several devices"),
         ({"one_process_per_node": True}, {"topology": "2n1d"}, "several devices"),
         ({"one_process_per_node": True}, {"strategy": "independent"}, "choose all_reduce"),
-        ({"one_process_per_node": True}, {"strategy": "parameter_server_async"}, "server of its own"),
+        ({"one_process_per_node": True}, {"strategy": "parameter_server_async"}, "its own server"),
         ({"one_process_per_node": True}, {"compiler": "xla"}, "first CPU device"),
         ({"one_process_per_node": True}, {"compiler": "xla", "device": "cuda"}, None),
         ({"one_process_per_node": True}, {"topology": "2n2d"}, "one CPU device"),

@@ -58,7 +58,7 @@ def plant(tmp_path, monkeypatch):
     [
         ("mlfow", UnknownName, "Did you mean 'mlflow'"),
         ("prometheus", UsageError, "needs the directory that it writes to: prometheus:DIR"),
-        ("mlflow:http://x", UsageError, "takes nothing after its name. It reads MLFLOW_TRACKING_URI"),
+        ("mlflow:http://x", UsageError, "takes no value after its name. It reads MLFLOW_TRACKING_URI"),
     ],
 )
 def test_an_unusable_name_is_explained(result, text, error, message, capsys):

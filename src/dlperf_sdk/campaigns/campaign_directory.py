@@ -188,7 +188,7 @@ def open_campaign(path: Path) -> CampaignDirectory:
             tuple(map(_text, document["overridden"])),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DocumentError(f"{file} does not say what a campaign consists of: {error!r}.") from error
+        raise DocumentError(f"{file} does not describe a campaign: {error!r}.") from error
 
 
 def reopen_campaign(
@@ -238,5 +238,5 @@ def _settings(document: Mapping[str, Any]) -> Settings:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{format_value(value)} is not a text")
+        raise TypeError(f"{format_value(value)} is not text")
     return value

@@ -129,6 +129,6 @@ def _names(cases: Sequence[RunSpec]) -> str:
 
 def _advice(directory: CampaignDirectory) -> str:
     return (
-        f"{directory.path} goes on as it was resolved at its start; what is to be measured differently takes a "
-        "campaign of its own (`dlperf campaign run FILE`)."
+        f"{directory.path} continues with the cases that it started with. To measure other cases, start another "
+        "campaign: `dlperf campaign run FILE`."
     )

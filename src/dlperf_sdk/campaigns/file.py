@@ -206,7 +206,7 @@ def _preset(name: str) -> _File:
     if not isinstance(path, Path):
         raise PluginError(
             f"The preset {name!r} of {registry.distribution(PRESETS, name)} is {path!r}, not the Path of a campaign "
-            "file. Mend that distribution, or uninstall it."
+            "file. Repair that distribution, or uninstall it."
         )
     return _File(path, Path.cwd())
 

@@ -41,7 +41,7 @@ def describe_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[
         if old_value == new_value:
             continue
         if name == "machine.boot_id":
-            sentences.append("The machine was started anew.")
+            sentences.append("The machine was rebooted.")
         else:
             sentences.append(f"{name}: {_format_value(old_value)} before, {_format_value(new_value)} now.")
     return sentences

@@ -65,7 +65,7 @@ class Journal:
             if field is None:
                 entries.append(entry)
             elif line.strip():
-                reason = f"its field {field!r} is missing or malformed" if field else "it is no JSON"
+                reason = f"its field {field!r} is missing or malformed" if field else "it is not JSON"
                 damages.append(f"{self.path}:{number}: The line is skipped: {reason}.")
         return entries, damages
 

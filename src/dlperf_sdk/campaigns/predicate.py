@@ -149,7 +149,7 @@ def _read_conditions(
         return [_read_membership(name, kind, condition, values)]
     if not condition:
         raise SpecError(
-            f"{name} is asked to be {{}}; write a value, a list of them, or {', '.join(OPERATORS)}."
+            f"{name} is compared with {{}}; write a value, a list of them, or {', '.join(OPERATORS)}."
         )
     tests: list[Callable[[Any], bool]] = []
     for operator, value in condition.items():
@@ -170,7 +170,7 @@ def _read_membership(
 ) -> Callable[[Any], bool]:
     listed = list(allowed) if isinstance(allowed, list | tuple) else [allowed]
     if not listed:
-        raise SpecError(f"{name} is asked to be one of an empty list; write the values that are meant.")
+        raise SpecError(f"{name} is compared with an empty list; write one or more values.")
     for value in listed:
         _check_kind(name, kind, value)
         if kind == "a text" and isinstance(value, str):
@@ -205,4 +205,4 @@ def _check_kind(name: str, kind: str | None, value: Any) -> None:
     else:
         fits = isinstance(value, _WORDS[kind]) and not isinstance(value, bool)
     if not fits:
-        raise SpecError(f"A predicate asks for {name} {format_value(value)}; it must be {kind}.")
+        raise SpecError(f"A predicate compares {name} with {format_value(value)}; it must be {kind}.")

@@ -149,7 +149,7 @@ def _pythons() -> Iterator[Finding]:
                 required = framework.environment(device, STRATEGIES.default, model).python
             interpreter = interpreters.find(required, os.environ)
         except PluginError as error:
-            yield Finding(f"python for {name}", BROKEN, f"{name} does not say which", str(error))
+            yield Finding(f"python for {name}", BROKEN, f"{name} does not name its Python", str(error))
             continue
         except DlperfError as error:
             yield Finding(f"python for {name}", ADVICE, "none that it runs on", str(error))

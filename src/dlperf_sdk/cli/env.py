@@ -39,7 +39,7 @@ def create(
     ] = STRATEGIES.default,
     model: Annotated[str | None, Parameter(help="Model, if the environment depends on it.")] = None,
     data: Annotated[
-        str, Parameter(help="Data source, without a folder: some need packages of their own.", metavar="DATA")
+        str, Parameter(help="Data source, without a folder: some need additional packages.", metavar="DATA")
     ] = DATA_SOURCES.default,
     quiet: Annotated[
         bool,

@@ -95,7 +95,7 @@ def _write_output(data: bytes, file: Path | None, common: Common) -> None:
         write_text(data.decode())  # CSV's lines end in \r\n already; text mode leaves them on POSIX
         return
     if sys.stdout.isatty():
-        raise UsageError("Parquet is no text for a terminal: name a file with -o.")
+        raise UsageError("Parquet is a binary format: name a file with -o.")
     write_bytes(data)
 
 

@@ -175,7 +175,9 @@ def _results_in(store: ResultStore, failures: dict[str, str]) -> list[Result]:
     results: list[Result] = []
     entries = list(store)
     if not entries and not failures:
-        raise StoreError(f"{store.directory} holds no runs. `dlperf fleet … --output DIR` puts them there.")
+        raise StoreError(
+            f"{store.directory} contains no runs. `dlperf fleet … --output DIR` puts them there."
+        )
     for entry in entries:
         if not isinstance(entry, Unreadable):
             results.append(entry)

@@ -104,7 +104,7 @@ def _directory(path: Path, common: Common) -> int:
     runs = [folder / name for name in ResultStore(folder).ids() if is_run(folder / name)]
     runs = [path] if is_run(path) else runs
     if not runs:
-        raise StoreError(f"{path} holds no runs: neither a result.json, nor a directory that has one.")
+        raise StoreError(f"{path} contains no runs: neither a result.json, nor a directory that has one.")
     # Run → contradictions, and the reason if it could not be checked.
     paths: dict[Path, tuple[tuple[str, ...], str | None]] = {}
     for run in runs:
@@ -157,7 +157,9 @@ def kind_of(document: Mapping[str, Any]) -> str:
     kind = max(schema.NAMES, key=lambda name: len(known[name] & set(document)))
     keys = set(document) - {"schema_version"}
     if 2 * len(known[kind] & keys) <= len(keys):
-        raise DocumentError(f"This is none of our documents: it is neither {', nor '.join(schema.NAMES)}.")
+        raise DocumentError(
+            f"This is not a document of dlperf-sdk: it is neither {', nor '.join(schema.NAMES)}."
+        )
     return kind
 
 

@@ -249,7 +249,7 @@ def _usage_error_from(error: Exception) -> UsageError | None:
     try:
         os.getcwd()  # noqa: PTH109 - whether it is there, not what it is
     except OSError:
-        return UsageError("The folder that this was started in is not there any more: change to another one.")
+        return UsageError("The current directory no longer exists; change to another one.")
     if error.filename is None:
         return None
     return UsageError(f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}.")

@@ -29,7 +29,7 @@ def site(
         Parameter(
             metavar="N",
             validator=validators.Number(gte=0),
-            help="Newest runs of each case that get a report of their own; the runs on both sides of a change get one, "
+            help="Number of newest runs of each case that get a report; the runs on both sides of a change get one, "
             "too.",
         ),
     ] = 3,

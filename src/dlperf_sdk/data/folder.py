@@ -96,7 +96,9 @@ def files(root: Path, folder: Path, suffixes: tuple[str, ...]) -> list[File]:
         check_inside(root, entry)
         if not entry.is_file():
             # Reading a named pipe would block forever.
-            raise DocumentError(f"{entry.path} is no regular file. Remove it, or put the file itself there.")
+            raise DocumentError(
+                f"{entry.path} is not a regular file. Remove it, or replace it by the file itself."
+            )
         try:
             status = entry.stat()
         except OSError as error:

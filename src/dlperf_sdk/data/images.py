@@ -83,11 +83,13 @@ def check_jpeg(path: Path) -> None:
         ) from error
     if start != _START:
         raise DocumentError(
-            f"{path} is not a JPEG, whatever its name says: it begins with {start.hex(' ') or 'nothing'}, "
+            f"{path} is not a JPEG, although its name says so: it begins with {start.hex(' ') or 'nothing'}, "
             f"not {_START.hex(' ')}. Convert or remove it."
         )
     if not complete:
-        raise DocumentError(f"The JPEG {path} breaks off: its end is missing. Fetch it again, or remove it.")
+        raise DocumentError(
+            f"The JPEG {path} is incomplete: its end is missing. Download it again, or remove it."
+        )
 
 
 def prepare_images(
@@ -122,7 +124,7 @@ def prepare_images(
     parent, classes = scan(root)
     if len(classes) > limit:
         raise SpecError(
-            f"{parent} holds {len(classes)} classes, and the model tells {limit} apart. Set "
+            f"{parent} holds {len(classes)} classes, and the model distinguishes {limit}. Set "
             f"num_classes={len(classes)}, or name a folder with fewer."
         )
     listed = [

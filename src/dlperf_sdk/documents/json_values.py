@@ -84,7 +84,7 @@ def check_plain(value: Any, source: str) -> None:
                     deeper.extend(item)
             elif isinstance(item, float):
                 if not math.isfinite(item):
-                    raise DocumentError(f"{source} holds {item}, which is no number of JSON.")
+                    raise DocumentError(f"{source} holds {item}, which is not a JSON number.")
             elif isinstance(item, int):
                 if not -LARGEST_FLOAT <= item <= LARGEST_FLOAT:
                     raise DocumentError(f"{source} holds a whole number of {item.bit_length()} bits.")
@@ -103,7 +103,7 @@ _TEXT = {str}
 
 def _check_keys(item: dict[Any, Any], source: str) -> None:
     if not set(map(type, item)) <= _TEXT and not all(isinstance(key, str) for key in item):
-        raise DocumentError(f"{source} holds {format_value(item)}, with a key that is no text.")
+        raise DocumentError(f"{source} holds {format_value(item)}, with a key that is not text.")
 
 
 def _is_plain_list(items: list[Any]) -> bool:

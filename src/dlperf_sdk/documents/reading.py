@@ -64,7 +64,7 @@ def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
     except _Misread as error:
         raise DocumentError(f"{path}:{error.line}: This is not valid {error}.") from None
     if document is None:
-        raise DocumentError(f"{path}:1: There is nothing in it; it must hold names and their values.")
+        raise DocumentError(f"{path}:1: The document is empty; it must contain names and their values.")
     check_plain(document, str(path))
     if not isinstance(document, dict):
         raise DocumentError(
@@ -248,4 +248,4 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _reject_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")

@@ -118,7 +118,7 @@ def prepare(
     if isinstance(running, PreparedEnvironment):
         on_progress(f"using the running interpreter, Python {running.python}")
         return running
-    on_progress(f"an environment of its own, since {running}")
+    on_progress(f"a separate environment, since {running}")
     try:
         lock = None if spec.lock is None else spec.lock.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -154,7 +154,7 @@ def make_container_environment(
         )
         raise EnvironmentFailed(f"The container does not start with `{command_line}`: {message}") from error
     except (KeyError, TypeError) as error:
-        raise EnvironmentFailed(f"`{command_line}` is no Python: it printed an invalid answer.") from error
+        raise EnvironmentFailed(f"`{command_line}` is not Python: it printed an invalid answer.") from error
     if not probe.parse_python_specifier(spec.python).contains(facts.version, prereleases=True):
         raise EnvironmentFailed(
             f'{framework} requested "Python {spec.python}", and `{command_line}` is {facts.version}.'

@@ -88,7 +88,7 @@ def make_running_environment(
     path = Path(sys.executable) if sys.executable else None
     interpreter = probe.probe_interpreter(path, variables) if path else None
     if path is None or interpreter is None:
-        return "this interpreter cannot be started anew"
+        return "this interpreter cannot be started again"
     if not probe.parse_python_specifier(spec.python).contains(interpreter.version, prereleases=True):
         return f"this interpreter is Python {interpreter.version}, not {spec.python}"
     try:

@@ -89,7 +89,7 @@ def home() -> Path:
         ) from error
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or not writable:
         raise EnvironmentFailed(
-            f"The folder for managed environments, {folder}, is no folder of your own that you can write to. "
+            f"The folder for managed environments, {folder}, is not a folder that you own and can write to. "
             "Set DLPERF_CACHE_DIR to one."
         )
     if status.st_mode & 0o077:
@@ -98,7 +98,11 @@ def home() -> Path:
 
 
 def lock_file(name: str) -> Path:
-    """Return the path of the file whose lock guards the managed environment of this name. Raises as `home` does."""
+    """Return the path of the file whose lock guards the managed environment of this name.
+
+    Raises:
+        EnvironmentFailed: The folder for managed environments cannot be made or used.
+    """
     return home() / f"{name}.lock"
 
 
@@ -205,7 +209,7 @@ def _read_complete(folder: Path, on_progress: Progress | None) -> PreparedEnviro
         facts = None
     if facts is None or facts.lock != metadata.lock:
         if on_progress:
-            on_progress(f"{folder.name} is no longer what it was made as; making it anew")
+            on_progress(f"{folder.name} has changed since it was made; making it again")
         return None
     if on_progress:
         on_progress(f"reusing {folder.name}, made {metadata.created_at}")

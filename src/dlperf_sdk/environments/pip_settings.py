@@ -100,8 +100,8 @@ def read(environ: Mapping[str, str], prefix: Path, etc: Path = Path("/etc")) -> 
             continue
         except (configparser.Error, UnicodeDecodeError) as error:
             raise EnvironmentFailed(
-                f"pip's configuration file {path} cannot be read ({redact(str(error))}). Mend or remove it, "
-                "or set PIP_CONFIG_FILE=/dev/null to go without."
+                f"pip's configuration file {path} cannot be read ({redact(str(error))}). Correct or remove it, "
+                "or set PIP_CONFIG_FILE=/dev/null to ignore it."
             ) from error
         for section in _SECTIONS:
             if parser.has_section(section):

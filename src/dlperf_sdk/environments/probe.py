@@ -180,7 +180,9 @@ def parse_python_specifier(text: str) -> SpecifierSet:
     try:
         return SpecifierSet(text)
     except InvalidSpecifier as error:
-        raise PluginError(f"The plugin asks for Python {text!r}, which is no version specifier.") from error
+        raise PluginError(
+            f"The plugin asks for Python {text!r}, which is not a version specifier."
+        ) from error
 
 
 def parse_requirement(text: str) -> Requirement:
@@ -217,7 +219,7 @@ def list_unmet(requirements: tuple[str, ...], device: str, facts: Facts) -> list
             continue
         installed = present.get(canonicalize_name(required.name))
         if installed is None:
-            complaints.append(f'requested "{redact(text)}", found nothing of that name')
+            complaints.append(f'requested "{redact(text)}", none is installed')
         elif not _satisfies(installed, required.specifier):
             complaints.append(f'requested "{redact(text)}", found "{required.name} {installed}"')
         elif device != "cpu" and installed.endswith("+cpu"):

@@ -88,7 +88,7 @@ def read_csv(text: str) -> list[Row]:
             )
     except (csv.Error, ValueError) as error:
         raise DocumentError(
-            f"Line {reader.line_num} of the CSV is none of a table of results: {error}."
+            f"Line {reader.line_num} of the CSV is not a line of a table of results: {error}."
         ) from None
     return table_rows
 

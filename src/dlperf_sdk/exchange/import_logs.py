@@ -155,7 +155,7 @@ def _result(
     for name in _NEEDED:
         if name not in known:
             raise UsageError(
-                f"{logs[0].source.name} does not say the {name.replace('_', ' ')}: add --set {name}=…, as it was."
+                f"{logs[0].source.name} does not state the {name.replace('_', ' ')}: add --set {name}=…, as it was."
             )
     protocol = {name: known[name] for name in ("warmup", "steps") if name in known}
     spec = RunSpec(**{name: known[name] for name in _SPEC if name in known}, **protocol, repeats=len(logs))

@@ -109,4 +109,4 @@ def _milliseconds(result: Result, stamp: str) -> int:
     try:
         return round(datetime.fromisoformat(stamp).timestamp() * 1000)
     except ValueError as error:
-        raise UsageError(f"{result.id} says that it ran at {stamp}, which is no date: {error}.") from error
+        raise UsageError(f"{result.id} says that it ran at {stamp}, which is not a date: {error}.") from error

@@ -158,7 +158,7 @@ class Case(CaseRecord):
         """
         if self.directory is None or self._prepared is None or self.failure is not None:
             return
-        self.report("trace", f"{STEPS} steps in processes of their own")
+        self.report("trace", f"{STEPS} steps in separate processes")
         self.note(take_trace(self.id, self._prepared, self.registry, self.directory))
 
     def conclude(self, *, write: bool = True) -> Result:

@@ -167,7 +167,7 @@ class CaseRecord:
                     if event["failure"] is not None:
                         self.fail(self._add_advice(failure_from(event["failure"])))
                     elif self.failure is None and not self.repeats:
-                        raise InvalidRecord("Node 0 reports the end of the run, but no repeat has come back.")
+                        raise InvalidRecord("Node 0 reports the end of the run, but no repeat was returned.")
                 case _:
                     self.observers.forward(self.id, event)
         except (KeyError, TypeError, ValueError, AttributeError) as error:

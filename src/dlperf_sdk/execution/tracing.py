@@ -80,5 +80,5 @@ def read_traces(events: Generator[Mapping[str, Any], None, None]) -> dict[int, b
             if failure is not None:
                 raise FAILURES[failure.kind](failure.message)
     if not traces:
-        raise InvalidRecord("The attempt ended well, but no trace has come back.")
+        raise InvalidRecord("The attempt succeeded, but returned no trace.")
     return traces

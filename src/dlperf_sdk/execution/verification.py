@@ -118,7 +118,7 @@ def verify(
     """
     registry = registry or Registry()
     if not frameworks:
-        raise UsageError("Which frameworks? Name one or more, for example `dlperf verify torch`.")
+        raise UsageError("The framework is missing. Name one or more, for example `dlperf verify torch`.")
     if "options" in fields:
         raise UsageError("The reference's case sets the model's options; leave options out.")
     frameworks = tuple(dict.fromkeys(frameworks))

@@ -71,7 +71,7 @@ class Log:
                     self.line_count += 1
                     if len(line) > MAX_LINE_BYTES:
                         raise self.error_at(
-                            self.line_count, f"is longer than {MAX_LINE_BYTES} bytes: this is no log"
+                            self.line_count, f"is longer than {MAX_LINE_BYTES} bytes: this is not a log"
                         )
                     yield self.line_count, line.decode("utf-8", "replace").rstrip("\r\n")
         except (OSError, ValueError) as error:

@@ -80,7 +80,7 @@ class HostOptions(AgentOptions):
         duplicate = next((name for name, count in Counter(selected).items() if count > 1), None)
         if duplicate is not None:
             raise Unavailable(
-                f"The host {duplicate} is named twice, and each node is a machine of its own. Name each host once; "
+                f"The host {duplicate} is named twice, and each node must be a separate machine. Name each host once; "
                 "for several nodes on this one machine use the launcher 'local'."
             )
         return selected
@@ -104,7 +104,7 @@ class HostOptions(AgentOptions):
         except OSError as error:
             raise Unavailable(f"The hosts file {self.hostfile} cannot be read: {error.strerror}.") from error
         except UnicodeDecodeError as error:
-            raise Unavailable(f"The hosts file {self.hostfile} is no text: {error}.") from error
+            raise Unavailable(f"The hosts file {self.hostfile} is not a text file: {error}.") from error
         except (ValueError, RuntimeError) as error:  # no list of hosts, or `~user` of an unknown user
             raise Unavailable(f"The hosts cannot be read: {error}.") from error
         return [

@@ -17,7 +17,7 @@ def _validate_ports(_: Any, attribute: Any, value: str) -> None:
 
 def _validate_flags(_: Any, attribute: Any, value: str) -> None:
     if not isinstance(value, str):  # for None, shlex would read standard input
-        raise TypeError(f"{attribute.name} is {value!r}, not a text; leave the option out")
+        raise TypeError(f"{attribute.name} is {value!r}, not text; leave the option out")
     try:
         shlex.split(value)
     except ValueError as error:

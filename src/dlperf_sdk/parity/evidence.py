@@ -166,7 +166,7 @@ def evaluate_parity(run: ParityRun, attempt: Mapping[str, Any]) -> Parity:
         if not isinstance(documents, list):
             raise DocumentError("malformed event from node 0: `records` must be a list")
         if not documents:
-            raise DocumentError("the run ended well, but no record has come back")
+            raise DocumentError("the run succeeded, but returned no record")
         records = records_from(documents)
     except DocumentError as error:
         detail = f"A worker's parity record breaks the protocol: {error}"
@@ -203,7 +203,7 @@ def describe_parity_run(plan: Plan, registry: Registry) -> str:
     if isinstance(possible, Comparison):
         return f"none: {possible.detail}"
     return (
-        f"before the first repeat, a run of its own, or a kept one: case {REFERENCE_CASE}, {of_case.steps} steps of "
+        f"a separate run before the first repeat, or a cached one: case {REFERENCE_CASE}, {of_case.steps} steps of "
         f"{of_case.batch_size} samples per device, compared with float64"
     )
 

@@ -57,5 +57,5 @@ def records_from(documents: Sequence[Any]) -> tuple[ParityRecord, ...]:
         schema.check("parity-record", document)
         records.append(structure(document, ParityRecord))
     if len({record.rank for record in records}) < len(records):
-        raise DocumentError("Two parity records are of one rank.")
+        raise DocumentError("Two parity records have the same rank.")
     return tuple(sorted(records, key=lambda record: record.rank))

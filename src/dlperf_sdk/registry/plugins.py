@@ -194,31 +194,59 @@ class Registry:
         return manager.driver
 
     def framework(self, name: str) -> Framework:
-        """Return the framework with that name; raises as `load` does."""
+        """Return the framework with that name.
+
+        Raises:
+            UnknownName, DuplicatePlugin, PluginError: no plugin has this name, two have it, or it cannot be used.
+        """
         return cast("Framework", self.load("frameworks", name))
 
     def model(self, name: str) -> Model:
-        """Return the model with that name; raises as `load` does."""
+        """Return the model with that name.
+
+        Raises:
+            UnknownName, DuplicatePlugin, PluginError: no plugin has this name, two have it, or it cannot be used.
+        """
         return cast("Model", self.load("models", name))
 
     def topology(self, name: str) -> Topology:
-        """Return the launcher with that name; raises as `load` does."""
+        """Return the launcher with that name.
+
+        Raises:
+            UnknownName, DuplicatePlugin, PluginError: no plugin has this name, two have it, or it cannot be used.
+        """
         return cast("Topology", self.load("topologies", name))
 
     def collection(self, name: str) -> Collection:
-        """Return the collection of published figures with that name; raises as `load` does."""
+        """Return the collection of published figures with that name.
+
+        Raises:
+            UnknownName, DuplicatePlugin, PluginError: no plugin has this name, two have it, or it cannot be used.
+        """
         return cast("Collection", self.load("collections", name))
 
     def database(self, scheme: str) -> DatabaseType:
-        """Return the kind of database whose URLs have this scheme; raises as `load` does."""
+        """Return the kind of database whose URLs have this scheme.
+
+        Raises:
+            UnknownName, DuplicatePlugin, PluginError: no plugin has this name, two have it, or it cannot be used.
+        """
         return cast("DatabaseType", self.load("databases", scheme))
 
     def importer(self, name: str) -> Importer:
-        """Return the importer with that name; raises as `load` does."""
+        """Return the importer with that name.
+
+        Raises:
+            UnknownName, DuplicatePlugin, PluginError: no plugin has this name, two have it, or it cannot be used.
+        """
         return cast("Importer", self.load("importers", name))
 
     def measurers(self) -> tuple[Measurer, ...]:
-        """Return every installed measurer, sorted by name; raises as `load` does."""
+        """Return every installed measurer, sorted by name.
+
+        Raises:
+            DuplicatePlugin, PluginError: two measurers have the same name, or one cannot be used.
+        """
         return tuple(self.load("measurers", name) for name in self.names("measurers"))
 
     def distribution(self, group: str, name: str) -> str:
@@ -246,7 +274,7 @@ class Registry:
             last = traceback.extract_tb(error.__traceback__)[-1]
             raise PluginError(
                 f"{name}'s plugin ({self.distribution(group, name)}) cannot {action}: {type(error).__name__}: {error}, "
-                f"in {last.name} of {last.filename}, line {last.lineno}. Mend that distribution, or reinstall it."
+                f"in {last.name} of {last.filename}, line {last.lineno}. Repair that distribution, or reinstall it."
             ) from error
 
     def trainer(self, framework: Framework, model: Model) -> str | None:

@@ -163,7 +163,7 @@ def _ranks(plan: Mapping[str, Any], problems: list[str]) -> int | None:
     processes = plan.get("processes")
     if isinstance(processes, list) and all(isinstance(process, Mapping) for process in processes):
         return [process.get("role") for process in processes].count(TRAINER)
-    problems.append(f"plan.json does not say which processes there are, but: {format_value(processes)}.")
+    problems.append(f"plan.json does not list the processes, but: {format_value(processes)}.")
     return None
 
 

@@ -101,7 +101,7 @@ def _updated_index(store: ResultStore) -> sqlite3.Connection:
     """Open the store's index and bring it up to date; in memory where the cache cannot be written."""
     path = index_path(store)
     if not store.directory.is_dir():
-        raise StoreError(f"There are no results in {store.directory}: it is no directory.")
+        raise StoreError(f"There are no results in {store.directory}: it is not a directory.")
     for attempt in range(2):
         index: sqlite3.Connection | None = None
         try:

@@ -137,7 +137,7 @@ def finite_loss(repeats: tuple[Repeat, ...]) -> Verdict:
                 )
         count += len(losses)
     if not count:
-        return Verdict("finite-loss", INTEGRITY, INCONCLUSIVE, "There is no loss to look at.")
+        return Verdict("finite-loss", INTEGRITY, INCONCLUSIVE, "There is no loss to check.")
     skipped = sum(max(record.skipped_steps for record in repeat.records) for repeat in repeats)
     note = f" The loss scaler skipped {skipped} steps." if skipped else ""
     return Verdict("finite-loss", INTEGRITY, PASS, f"All {count} losses are finite.{note}")

@@ -89,7 +89,7 @@ def _attempt(folder: Path) -> Attempt:
     if not isinstance(names, list) or not all(
         re.fullmatch(r"[a-z]+-[0-9-]+\.json", str(name)) for name in names
     ):
-        raise DocumentError(f"{folder / 'attempt.json'} does not say which records belong to it.")
+        raise DocumentError(f"{folder / 'attempt.json'} does not list its records.")
     return attempt_from_dict({**event, "records": [_read(folder / name) for name in names]})
 
 

@@ -140,7 +140,7 @@ def variables(_: Any, attribute: Any, value: Any) -> None:
             )
         if name == THREADS and content is not None and not _COUNT.fullmatch(content):
             raise SpecError(
-                f"{THREADS} is {format_value(content)}, which is no number of threads; give a whole number "
+                f"{THREADS} is {format_value(content)}, which is not a number of threads; give a whole number "
                 "from 1, or leave it out: every worker has one thread for each of its cores then."
             )
 

@@ -98,7 +98,7 @@ DATA_SOURCES = Table(
         *(
             DataSource(
                 name=name,
-                help="Copies of the canonical batch, which another process with processors of its own sends through "
+                help="Copies of the canonical batch, which another process with its own processors sends through "
                 f"ZeroMQ over {transport}.",
                 sender="dlperf_sdk.worker.zmq_sender:send",
                 requirements=("pyzmq>=25.1,<28",),

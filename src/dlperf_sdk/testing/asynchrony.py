@@ -111,7 +111,7 @@ class Asynchrony(Training):
             "steps that go on behind the host are counted before they are done, and their times are those of "
             "enqueueing",
             "set the clock 'lagged' and implement `wait`, or 'event' with `mark` and `elapsed`, and `synchronize` for "
-            "both; on a CPU, too, a framework may hand its work to threads of its own",
+            "both; on a CPU, too, a framework may hand its work to its own threads",
         )
 
     def _times(self, spec: RunSpec) -> list[list[Times]]:

@@ -77,7 +77,7 @@ class Ending(Training):
             assert died or failure.kind == "out-of-memory", advice(
                 f"{describe(spec)}: a step found no memory, and `is_out_of_memory` did not know what came of it: "
                 f"{failure.type or failure.kind}: {failure.message}",
-                "the search for the largest batch size, and every campaign, tell what does not fit from what is broken",
+                "the search for the largest batch size and campaigns distinguish out of memory from other failures",
                 "look for this exception, or these words, in `Runtime.is_out_of_memory`; where the framework ends the "
                 "process without a word, or never returns, say so in `known_gaps`",
             )

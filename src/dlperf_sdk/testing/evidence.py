@@ -27,7 +27,7 @@ class Evidence(Training):
         finite = self._evidence(cell)["finite"]
         assert not finite, advice(
             f"{describe(self.spec_of(cell))}: all weights are NaN, and `deviation` is finite.",
-            "a constant, or a comparison of anything but the model's outputs, is no evidence for the precision",
+            "a constant, or a comparison of anything but the model's outputs, is not evidence for the precision",
             "compute both outputs of `deviation` from the trainer's own weights, in every call",
         )
 

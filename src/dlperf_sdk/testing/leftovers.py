@@ -42,7 +42,7 @@ def check_leftovers(run: Callable[[Mapping[str, str]], object]) -> None:
         )
     assert not list_live_processes(mark), advice(
         f"After the run these processes are still there: {list_live_processes(mark)}.",
-        "they take time and memory from whatever is measured next",
+        "they take time and memory from the next measurement",
         "end helpers (loaders, servers) in `Runtime.stop`, or start them so that they end with their parent",
     )
     assert not remaining, advice(

@@ -36,7 +36,7 @@ class Reports(Training):
         if device == "cpu":
             assert peak is None, advice(
                 f"`peak_memory()` gives {peak!r} on a CPU.",
-                "host memory is measured by the core, and what is not known is absent, never zero",
+                "host memory is measured by the core, and unknown values are absent, never zero",
                 "return None on a CPU",
             )
             return

@@ -130,7 +130,7 @@ class Training(FrameworkSubject):
             f"{describe(spec)}: read at once the losses of the first steps are {_join_losses(early)}, read again after "
             f"more steps {_join_losses(repeated)}, and in another run read after the window {_join_losses(late)}.",
             "losses are read when the clock has stopped: a handle must hold the loss of its own step until then",
-            "return a handle with memory of its own: copy what the next step overwrites, without waiting for it",
+            "return a handle with its own memory: copy what the next step overwrites, without waiting for it",
         )
 
     def test_window_continues_first_steps(self, cell: Cell) -> None:

@@ -47,7 +47,7 @@ class WorkerHalf(FrameworkSubject):
                 except SyntaxError as error:
                     raise AssertionError(
                         advice(
-                            f"{file}, line {error.lineno}, is no Python 3.{oldest}: {error.msg}.",
+                            f"{file}, line {error.lineno}, is not valid Python 3.{oldest}: {error.msg}.",
                             f"the plugin declares support of Python 3.{oldest} (and agents call `processes` on any "
                             "Python from 3.7 on): a worker there ends with a SyntaxError",
                             "write it in the older syntax, or raise the bound of `python` in `environment`",

@@ -84,7 +84,7 @@ def explain_worker_failure(
     ok = record is not None and record.get("status") == "ok"
     is_limited = limit is not None or memory.address_space_limit() is not None
     if record is not None and not ok:
-        why_no_record = "left a record that tells neither of success nor of how it failed"
+        why_no_record = "left a record that states neither success nor a failure"
     if detected is not None:
         failed = dict(detected)
     elif record is not None and record.get("status") == "failed" and isinstance(reported, dict):
@@ -107,7 +107,7 @@ def explain_worker_failure(
             % (name, phase, cause, _last_line(log)),
         )
     elif exit["signal"]:
-        message = "%s was ended by %s in phase '%s'. Its log tells how far it came; %s.%s"
+        message = "%s was ended by %s in phase '%s'. Its log shows how far it came; %s.%s"
         advice = _advice(exit["signal"])
         failed = failure("crashed", message % (name, exit["signal"], phase, advice, _limit_hint(limit)))
     elif exit["code"] and ok:
@@ -154,7 +154,7 @@ def explain_service_failure(name: str, exit: Dict[str, Any], kernel_killed: bool
         advice = _advice(exit["signal"])
     else:
         ending, advice = "left with exit code %d" % exit["code"], "the end of the log may say why"
-    message = "%s, which the trainers need, %s on node %d. Its log tells how far it came; %s."
+    message = "%s, which the trainers need, %s on node %d. Its log shows how far it came; %s."
     return failure("crashed", message % (name, ending, exit["node"], advice), None, exit["node"])
 
 

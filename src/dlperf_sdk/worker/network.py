@@ -27,7 +27,7 @@ def port_range(text: str) -> range:
     match = re.fullmatch("([0-9]{4,5})-([0-9]{4,5})", text)
     first, last = (int(match.group(1)), int(match.group(2))) if match else (0, 0)
     if not 1024 <= first <= last <= 65535:
-        raise ValueError("%.50r is no range of ports; write FIRST-LAST, within 1024-65535" % text)
+        raise ValueError("%.50r is not a range of ports; write FIRST-LAST, within 1024-65535" % text)
     return range(first, last + 1)
 
 
@@ -108,7 +108,7 @@ def address_towards(host: str) -> str:
         try:
             probe.connect((host, 9))  # nothing is sent: the kernel only chooses the way
         except OSError as error:
-            raise OSError("there is no way from here to %r: %s" % (host, error.strerror)) from error
+            raise OSError("there is no route from this node to %r: %s" % (host, error.strerror)) from error
         return str(probe.getsockname()[0])
 
 

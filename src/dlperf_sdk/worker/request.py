@@ -155,7 +155,7 @@ class Request(NamedTuple):
             ValueError: The document is not an object, has another major version, or has unknown or missing keys.
         """
         if not isinstance(plain, dict):
-            raise ValueError("the request is no JSON object")
+            raise ValueError("the request is not a JSON object")
         version = str(plain.get("schema_version"))
         if version.split(".", maxsplit=1)[0] != REQUEST_VERSION.split(".", maxsplit=1)[0]:
             raise ValueError("the request has version %s, this worker reads %s" % (version, REQUEST_VERSION))

@@ -75,7 +75,7 @@ def test_a_file_that_an_earlier_job_has_left_is_replaced_and_not_removed_by_it(p
 def test_a_file_that_others_can_read_or_write_is_not_trusted(path, mode):
     open_meeting(path, "10.0.0.1", {})
     path.chmod(mode)
-    with pytest.raises(ValueError, match="not a file of this user that nobody else can read or write"):
+    with pytest.raises(ValueError, match="must belong to this user, and no other user may read or write it"):
         find_meeting(path, "", {})
 
 
@@ -104,7 +104,7 @@ def test_a_link_and_a_pipe_are_not_followed(path, tmp_path):
 def test_a_damaged_file_is_refused(path, content):
     path.write_text(content)
     path.chmod(0o600)
-    with pytest.raises(ValueError, match="no file of a job"):
+    with pytest.raises(ValueError, match="not a job file"):
         find_meeting(path, "", {})
 
 

@@ -60,11 +60,11 @@ def last_event(process):
         (
             ("--node", "0", "--hosts", "a,no-such-host.invalid"),
             0,
-            "no way from here to 'no-such-host.invalid'",
+            "no route from this node to 'no-such-host.invalid'",
         ),
         (("--node", "$NODE", "--hosts", "a,b"), None, "node 7 is not among the 2 nodes, on a,b"),
         (("--node", "$ABSENT", "--hosts", "a,b"), None, "has not set the variable ABSENT"),
-        (("--node", "1", "--hosts", "a,b", "--ports", "9-1"), 1, "'9-1' is no range of ports"),
+        (("--node", "1", "--hosts", "a,b", "--ports", "9-1"), 1, "'9-1' is not a range of ports"),
     ],
 )
 def test_node_that_cannot_join_sends_the_reason_as_an_event(agent, tmp_path, words, node, why):
@@ -105,7 +105,7 @@ def test_a_range_of_ports():
     "text", ["40000", "80-90", "40001-40000", "40000-70000", "a-b", "40000-40001-", "-40000-40001"]
 )
 def test_invalid_port_range_is_refused(text):
-    with pytest.raises(ValueError, match="is no range of ports"):
+    with pytest.raises(ValueError, match="is not a range of ports"):
         network.port_range(text)
 
 

@@ -41,7 +41,7 @@ def explain_refused_option(options: JaxOptions, spec: RunSpec) -> str | None:
         )
     if spec.strategy != "all_reduce":
         return (
-            f"With {spec.strategy} every replica has a process of its own; leave one_process_per_node at false, or "
+            f"With {spec.strategy} every replica has its own process; leave one_process_per_node at false, or "
             "choose all_reduce."
         )
     return None

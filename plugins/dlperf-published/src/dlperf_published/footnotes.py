@@ -59,7 +59,7 @@ def _paddle(figures: Figures) -> tuple[str, str]:
     ]
     return PARTLY if right else DOES_NOT, (
         f"{_describe(plain)} without DALI, {_describe(dali)} with it: {dali.throughput / plain.throughput:.3f} times "
-        "as much, at another batch size. No figure has a larger batch size, and 28594 is no figure of the collection."
+        "as much, at another batch size. No figure has a larger batch size, and the collection does not have 28594."
     )
 
 

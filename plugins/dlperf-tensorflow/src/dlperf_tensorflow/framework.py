@@ -56,7 +56,7 @@ class TensorFlow(Framework):
             "parameter_server_async, or all_reduce."
         ),
         "horovod": (
-            "Horovod is a package of its own, which this plugin does not use; TensorFlow's own average of gradients, "
+            "Horovod is a separate package, which this plugin does not use; TensorFlow's own average of gradients, "
             "over NCCL or gRPC rings, is all_reduce."
         ),
         "graph": "A tf.function's graph is what runs under none already; choose none, or xla.",

@@ -62,12 +62,12 @@ def _one_process_per_node(spec: RunSpec) -> str | None:
         )
     if spec.strategy == "parameter_server_async":
         return (
-            "With parameter_server_async every device has a server of its own; leave one_process_per_node at false, "
+            "With parameter_server_async every device has its own server; leave one_process_per_node at false, "
             "or choose all_reduce."
         )
     if spec.strategy != "all_reduce":
         return (
-            f"With {spec.strategy} every replica has a process of its own; leave one_process_per_node at false, or "
+            f"With {spec.strategy} every replica has its own process; leave one_process_per_node at false, or "
             "choose all_reduce."
         )
     return _explain_cpu_limits(spec) if spec.device == "cpu" else None

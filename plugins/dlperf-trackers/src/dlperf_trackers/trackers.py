@@ -65,7 +65,7 @@ def parse_destination(text: str) -> Destination:
     if tracker.needs_directory and not directory:
         raise UsageError(f"{name} needs the directory that it writes to: {tracker.settings}.")
     if directory and not tracker.needs_directory:
-        raise UsageError(f"{name} takes nothing after its name. It reads {tracker.settings}.")
+        raise UsageError(f"{name} takes no value after its name. It reads {tracker.settings}.")
     spec = importlib.util.find_spec(tracker.library)
     if spec is None or spec.origin is None:  # a directory `wandb`, as W&B makes, is no library
         raise UsageError(

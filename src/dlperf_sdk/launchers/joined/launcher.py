@@ -64,7 +64,7 @@ class JoinedOptions(AgentOptions):
     address: str = attrs.field(
         default="",
         metadata={
-            "help": "Address of rank 0's node, as other nodes reach it; empty: as the job tells it.",
+            "help": "Address of rank 0's node, as other nodes reach it; empty: from the job's variables.",
             "executes": True,  # the other processes start what comes from there
         },
     )

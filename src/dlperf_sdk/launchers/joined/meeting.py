@@ -125,7 +125,7 @@ def find_meeting(path: Path, address: str, environ: Mapping[str, str]) -> Meetin
             raise ValueError(f"{path} cannot be read: {error.strerror}") from error
     if not address:
         raise UsageError(
-            f"The variable {JOIN_VARIABLE} is set, and this job does not tell the address of rank 0's node. Give it "
+            f"The variable {JOIN_VARIABLE} is set, and this job does not set the address of rank 0's node. Give it "
             "with --set address=HOST."
         )
     return Meeting(secret, address)
@@ -136,14 +136,14 @@ def _read(path: Path) -> Meeting:
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-            raise ValueError(f"{path} is not a file of this user that nobody else can read or write")
+            raise ValueError(f"{path} must belong to this user, and no other user may read or write it")
         try:
             document = json.loads(file.read(_LONGEST_FILE))
             secret, address = document["secret"], document["address"]
         except (ValueError, KeyError, TypeError, RecursionError):
-            raise ValueError(f"{path} is no file of a job of dlperf") from None
+            raise ValueError(f"{path} is not a job file of dlperf") from None
     if not (isinstance(secret, str) and isinstance(address, str) and len(secret) >= SHORTEST_SECRET):
-        raise ValueError(f"{path} is no file of a job of dlperf")
+        raise ValueError(f"{path} is not a job file of dlperf")
     return Meeting(secret, address)
 
 

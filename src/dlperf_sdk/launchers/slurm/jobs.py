@@ -89,7 +89,7 @@ def query_job(number: str) -> dict[str, str]:
         Unavailable: There is no such job, it ended too long ago, or Slurm does not answer.
     """
     if not re.fullmatch("[0-9]+(_[0-9]+)?", number):
-        raise Unavailable(f"{number[:50]!r} is no number of a Slurm job.")
+        raise Unavailable(f"{number[:50]!r} is not the number of a Slurm job.")
     command = ["scontrol", "--oneliner", "show", "job", number]
     try:
         output = run_slurm(command)

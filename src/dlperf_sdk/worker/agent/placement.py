@@ -88,7 +88,7 @@ def _split(hosts: str) -> List[str]:
             parts.append(hosts[start:index])
             start = index + 1
     if depth or not all(parts):
-        raise ValueError("%r is no list of hosts" % hosts[:100])
+        raise ValueError("%r is not a list of hosts" % hosts[:100])
     return parts
 
 
@@ -105,7 +105,7 @@ def _parse_name(part: str) -> List[_Piece]:
 def _parse_range(item: str) -> _Numbers:
     match = _RANGE.fullmatch(item)
     if not match:
-        raise ValueError("%r is no range of numbers" % item[:100])
+        raise ValueError("%r is not a range of numbers" % item[:100])
     first, last = match.group(1), match.group(2) or match.group(1)
     if int(last) < int(first):
         raise ValueError("%r counts backwards" % item[:100])

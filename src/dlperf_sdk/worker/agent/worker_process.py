@@ -177,7 +177,7 @@ class WorkerProcess:
             return None
         if not isinstance(record, dict) or not _is_within(record, DEEPEST_RECORD):
             self.why_no_record = (
-                "left a record that is no object, or nested more than %d deep" % DEEPEST_RECORD
+                "left a record that is not an object, or nested more than %d deep" % DEEPEST_RECORD
             )
             return None
         contradiction = self._window_check.find_contradiction(record.get("window"))
@@ -200,7 +200,7 @@ def _finite(text: str) -> float:
     """Return a number if it is finite: Python's reader also takes `NaN`, and `1e999` for an infinity."""
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError("%.40s is no finite number" % text)
+        raise ValueError("%.40s is not a finite number" % text)
     return number
 
 

@@ -52,7 +52,7 @@ class DlLogger(Importer):
             if not text.startswith(_PREFIX):
                 if _PREFIX in text:
                     raise log.error_at(
-                        line, "a record begins in the middle of the line: two writers run into each other"
+                        line, "a record begins in the middle of the line: two writers mixed their lines"
                     )
                 continue
             record = _record(log, line, text[len(_PREFIX) :])
@@ -74,7 +74,9 @@ class DlLogger(Importer):
         known = {**facts, **stated}
         for name in ("topology", "batch_size"):
             if name not in known:
-                raise UsageError(f"{log.path} does not say the {name.replace('_', ' ')}: add --set {name}=….")
+                raise UsageError(
+                    f"{log.path} does not state the {name.replace('_', ' ')}: add --set {name}=…."
+                )
         devices = TopologySpec.parse(known["topology"]).devices
         estimate = window.estimate(known["batch_size"] * devices)
         return Reading("DLLogger", facts, estimate.throughput, estimate.estimator, estimate.description)
@@ -84,9 +86,9 @@ def _record(log: Log, line: int, text: str) -> dict[str, Any]:
     try:
         record = parse_json(text.encode("utf-8", "replace"), f"{log.path}, line {line}")
     except DocumentError as error:
-        raise DocumentError(f"{error} The line is cut short, or two writers run into each other.") from None
+        raise DocumentError(f"{error} The line is cut short, or two writers mixed their lines.") from None
     if not isinstance(record, dict):
-        raise log.error_at(line, "this is no record of DLLogger")
+        raise log.error_at(line, "this is not a record of DLLogger")
     return record
 
 

@@ -99,7 +99,9 @@ class LogWindow:
         """
         for value in (tick.stamp, tick.seconds, tick.rate):
             if value is not None and not (math.isfinite(value) and value >= 0):
-                raise self.log.error_at(line, f"{value} is no time and no rate of iteration {tick.iteration}")
+                raise self.log.error_at(
+                    line, f"{value} is neither a time nor a rate of iteration {tick.iteration}"
+                )
         restarts = self._last is not None and tick.iteration <= self._last[1].iteration
         if restarts and (max(self.ranks) == 1 or (self.complete and tick.iteration <= self._first)):
             raise self._mixed_runs_error(line, tick)
