@@ -20,7 +20,7 @@ def test_the_page(block, tmp_path):
     [
         (["--only", "input"], "With the data source synthetic, a step takes no input"),
         (["--only", "communication"], "no collective synchronizes gradients"),
-        (["--only", "input", "--batch-size", "max"], "batch_size is max, which whole training steps find"),
+        (["--only", "input", "--batch-size", "max"], "batch_size is max, which needs whole training steps"),
         (["--only", "inptu"], "input"),
     ],
 )

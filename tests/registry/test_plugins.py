@@ -159,7 +159,7 @@ def test_two_distributions_of_one_name(install):
 @pytest.mark.parametrize("thing", ["class Launcher: pass", "Launcher = 3", "def Launcher(): ..."])
 def test_plugin_of_another_interface_is_refused(install, thing):
     install("dlperf-other", "other", thing)
-    with pytest.raises(PluginError, match=r"'other' of dlperf-other 1\.0 is no Topology"):
+    with pytest.raises(PluginError, match=r"'other' of dlperf-other 1\.0 does not implement Topology"):
         Registry().topology("other")
 
 

@@ -89,7 +89,7 @@ def _lines(path: Path) -> Iterator[bytes]:
                 check_memory(line, f"Line {number}")
                 if len(line) == LONGEST_LINE:
                     raise DocumentError(
-                        f"Line {number} has more than {LONGEST_LINE:,} bytes; no run writes such."
+                        f"Line {number} has more than {LONGEST_LINE:,} bytes, which no run writes."
                     )
                 if not line:
                     return

@@ -301,7 +301,7 @@ def _instance(group: str, row: Row, cls: Any) -> Any:
         return cls
     if not (isinstance(cls, type) and issubclass(cls, interface)):
         raise PluginError(
-            f"The {GROUPS[group].singular} plugin {row.name!r} of {row.distribution} is no "
+            f"The {GROUPS[group].singular} plugin {row.name!r} of {row.distribution} does not implement "
             f"{interface.__name__}: {row.target} must be a subclass of {interface.__module__}.{interface.__name__}."
         )
     try:

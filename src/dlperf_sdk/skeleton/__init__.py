@@ -82,7 +82,7 @@ def write(name: str, directory: Path) -> Skeleton:
             path.write_text(Template(text).substitute(substitutions), encoding="utf-8")
     except FileExistsError as error:
         raise UsageError(
-            f"{folder} is there already, and nothing is overwritten; choose another --directory."
+            f"{folder} already exists and is not overwritten; choose another --directory."
         ) from error
     except OSError as error:
         raise UsageError(f"{folder} cannot be made: {error.strerror}.") from error

@@ -215,7 +215,7 @@ class RunSpec:
             )
         if self.wants_max_batch and not self.is_whole_step:
             raise SpecError(
-                f"batch_size is max, which whole training steps find, and part is {self.part}; give a number."
+                f"batch_size is max, which needs whole training steps, and part is {self.part}; give a number."
             )
         self.resolved_protocol()
 

@@ -43,7 +43,7 @@ def crop_box(width: int, height: int, chance: Random) -> Tuple[int, int, int, in
 
 
 def is_mirrored(chance: Random) -> bool:
-    """Return True in half of the cases: the crop is to be mirrored. It is drawn after the crop."""
+    """Return True with probability ½: the crop is to be mirrored. `chance` has drawn the crop before."""
     return chance.random() < 0.5
 
 

@@ -89,7 +89,7 @@ def decode(path: str) -> Any:
 
 
 def augment(image: Any, width: int, height: int, chance: random.Random) -> Any:
-    """Return a random crop of a Pillow image, resized to `width` × `height` pixels and mirrored in half of the cases.
+    """Return a random crop of a Pillow image, resized to `width` × `height` pixels and mirrored with probability ½.
 
     Args:
         image: A Pillow image.

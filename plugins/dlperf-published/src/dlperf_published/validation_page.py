@@ -46,7 +46,11 @@ def trials() -> tuple[Trial, ...]:
 
 @cache
 def attainable() -> tuple[float, float]:
-    """Return `attainable_ninetieth` for two predictions of eight devices of a node: from two devices, and from four."""
+    """Return the smallest 90th percentiles of errors that predictions of eight devices of a node can reach.
+
+    Returns:
+        Two fractions: for predictions from two devices, and from four devices (`attainable_ninetieth`).
+    """
     return attainable_ninetieth(figures(), 2, 8), attainable_ninetieth(figures(), 4, 8)
 
 

@@ -45,7 +45,7 @@ def decode(path):
 
 
 def augment(image, width, height, chance):
-    """Return a random crop of an image, resized to `width` × `height` pixels and mirrored in half of the cases.
+    """Return a random crop of an image, resized to `width` × `height` pixels and mirrored with probability ½.
 
     Args:
         image: An MXNet array of (H, W, 3) bytes.

@@ -51,7 +51,7 @@ class AllReduceExchange(GradientExchange):
         )
 
     def read(self, replica):
-        """Yield the tensors of one replica, widened to float32."""
+        """Yield the tensors of one replica, widened to float32; `replica` counts those of this process from 0."""
         for name, gradient in self._gradients.items():
             value = self._strategy.experimental_local_results(gradient)[replica].numpy()
             yield Buffer("gradient %s" % name, value.astype(np.float32), value.nbytes)

@@ -84,7 +84,7 @@ class JpegPipeline:
 
 
 def augment(encoded, height, width, seed):
-    """Return a random crop of a JPEG, resized to (height, width, 3), and mirrored in half of the cases.
+    """Return a random crop of a JPEG, resized to (height, width, 3), and mirrored with probability ½.
 
     The result is float32, from 0 to 255.
 
