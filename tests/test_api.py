@@ -384,7 +384,7 @@ FAILURES = [
     ("odd-record", "invalid-record", "breaks the protocol"),
     ("odd-facts", "crashed", "not JSON serializable"),
     ("neither-record", "invalid-record", "states neither success nor a failure"),
-    ("odd-failure", "invalid-record", "rank-0 told of a failure of an unknown kind"),
+    ("odd-failure", "invalid-record", "rank-0 reported a failure of an unknown kind"),
 ]
 
 

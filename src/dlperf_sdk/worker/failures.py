@@ -128,7 +128,7 @@ def explain_worker_failure(
     else:
         return None
     if failed.get("kind") not in _CAUSES:
-        message = "%s told of a failure of an unknown kind, %.40r: its record breaks the protocol."
+        message = "%s reported a failure of an unknown kind, %.40r: its record breaks the protocol."
         failed = failure("invalid-record", message % (name, failed.get("kind")))
     return dict(failed, phase=failed.get("phase") or phase, node=exit["node"], rank=exit["rank"])
 

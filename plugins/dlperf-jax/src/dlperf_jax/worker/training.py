@@ -66,10 +66,7 @@ class JaxTrainer(ReplicaState):
     # The step: one program, micro-batches included.
 
     def train(self, batch, rate):
-        """Enqueue one step of all replicas, which the first call compiles; return the handle of their losses.
-
-        `batch` is what `place` or `receive` returned; `rate` is the learning rate of the step.
-        """
+        """Enqueue one step on `batch` with the learning rate `rate`; return the handle of the replicas' losses."""
         if self._step is None:
             self._step = self._traced.lower().compile()
         self.state, loss = self._step(self.state, batch, np.float32(rate))
@@ -141,9 +138,7 @@ class JaxTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
-
-        Both are sequences of arrays: one per head of the model, or per head and replica.
+        """Return two sequences of arrays, the logits of `step` and float32 references, for a canonical micro-batch.
 
         Both hold NumPy arrays of all replicas of this process. References are computed from the master weights, in
         float32 without TF32. The running statistics do not change.
@@ -165,17 +160,11 @@ class JaxTrainer(ReplicaState):
         return [part for result in results for part in self.replicas.read(result)]
 
     def widen(self, value):
-        """Return an output as a float64 NumPy array.
-
-        `value` is one of the arrays that `outputs_and_references` returned.
-        """
+        """Return `value`, one of the arrays of `outputs_and_references`, as a float64 NumPy array."""
         return value.astype(np.float64)
 
     def observe_settings(self):
-        """Return the settings in effect, from the operations of the program in `step`.
-
-        The keys are `precision`, `compiler`, `layout` and `strategy`. The values are their names; None if unknown.
-        """
+        """Return `precision`, `compiler`, `layout` and `strategy` in effect, by key, from the program in `step`."""
         products = list(evidence.find_products(self._traced.jaxpr))
         self.product_types = [operand.aval.dtype for product in products for operand in product.invars]
         tf32 = evidence.allows_tf32(products, self.request.device)

@@ -100,9 +100,7 @@ class MegEngineTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
-
-        Both are sequences of arrays: one per head of the model, or per head and replica.
+        """Return two sequences of arrays, the logits of `step` and float32 references, for a canonical micro-batch.
 
         Both come from the operations that `step` enqueues, since fp32 and eager are all that there is. Batch norm's
         running statistics are restored.
@@ -116,10 +114,7 @@ class MegEngineTrainer(ReplicaState):
             return outputs, list(self.outputs(self.network, batch))
 
     def widen(self, value):
-        """Return an output as a float64 NumPy array.
-
-        `value` is one of the arrays that `outputs_and_references` returned.
-        """
+        """Return `value`, one of the arrays of `outputs_and_references`, as a float64 NumPy array."""
         return value.numpy().astype(np.float64)
 
     def note_output(self, output):
@@ -127,10 +122,7 @@ class MegEngineTrainer(ReplicaState):
         self.product_types.append(np.dtype(output.dtype))
 
     def observe_settings(self):
-        """Return the settings in effect, from `deviation` and MegEngine's objects.
-
-        The keys are `precision`, `compiler`, `layout` and `strategy`. The values are their names; None if unknown.
-        """
+        """Return `precision`, `compiler`, `layout` and `strategy` in effect, by key, from MegEngine's objects."""
         matrices = [parameter for parameter in self.trained if parameter.ndim > 1]
         exchange = self.runtime.exchange
         return {

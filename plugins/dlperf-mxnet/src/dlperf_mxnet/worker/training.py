@@ -64,20 +64,14 @@ class MXNetTrainer(ReplicaState):
         return [{name: values.astype(np.float32) for name, values in batch.items()} for batch in batches]
 
     def place(self, batches):
-        """Return each replica's batch of NumPy arrays as float32 arrays on its device, by the input's name.
-
-        `batches` has one batch per replica of this process: the inputs by name, as NumPy arrays.
-        """
+        """Return `batches`, NumPy arrays by input name per replica, as float32 arrays on the replicas' devices."""
         return [
             {name: mx.nd.array(values, ctx=context, dtype="float32") for name, values in batch.items()}
             for context, batch in zip(self.contexts, batches)
         ]
 
     def receive(self, batches):
-        """Return each replica's batch of the loader on its device; on a CPU, nothing is copied.
-
-        `batches` has one batch per replica of this process, from its loader.
-        """
+        """Return `batches`, one batch per replica from its loader, on the devices; on a CPU, nothing is copied."""
         return [
             {name: values.as_in_context(context) for name, values in batch.items()}
             for context, batch in zip(self.contexts, batches)
@@ -88,10 +82,7 @@ class MXNetTrainer(ReplicaState):
         return [{name: values[start:stop] for name, values in shard.items()} for shard in batch]
 
     def labels(self, batch):
-        """Return each replica's labels, on its device; None if the model marks no input `is_label`.
-
-        `batch` is what `place` or `receive` returned.
-        """
+        """Return each replica's labels in `batch`, on its device; None if the model marks no input `is_label`."""
         return None if self.label_name is None else [shard[self.label_name] for shard in batch]
 
     def read_labels(self, labels):
@@ -137,10 +128,7 @@ class MXNetTrainer(ReplicaState):
         return [loss.detach() / parts + 0.0 for loss in losses]
 
     def add_losses(self, loss, other):
-        """Return the sums of two micro-batches' losses, a list with an array per replica.
-
-        `loss` and `other` are handles that `backward` returned.
-        """
+        """Return the sums of `loss` and `other`, what `backward` returned: a list with an array per replica."""
         return [value + addend for value, addend in zip(loss, other)]
 
     def update(self):
@@ -161,9 +149,7 @@ class MXNetTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
-
-        Both are sequences of arrays: one per head of the model, or per head and replica.
+        """Return two sequences of arrays, the logits of `step` and float32 references, for a canonical micro-batch.
 
         Both are those of the process's first replica. Outputs come from the network that `step` calls. References were
         computed in the constructor, before mixed precision. Batch norm's running statistics are restored.
@@ -180,17 +166,11 @@ class MXNetTrainer(ReplicaState):
             return self.outputs(network, self.micro_batches(batch)[0][0])
 
     def widen(self, value):
-        """Return the output unchanged: it is a float64 NumPy array.
-
-        `value` is one of the arrays that `outputs_and_references` returned.
-        """
+        """Return `value`, an array of `outputs_and_references`, unchanged: it is a float64 NumPy array."""
         return value
 
     def observe_settings(self):
-        """Return the settings in effect, from `deviation` and MXNet's objects.
-
-        The keys are `precision`, `compiler`, `layout` and `strategy`. The values are their names; None if unknown.
-        """
+        """Return `precision`, `compiler`, `layout` and `strategy` in effect, by key, as MXNet's objects show them."""
         return {
             "precision": self.name_precision(["float32"], tf32=False),
             "compiler": "graph" if self.network._active else "none",

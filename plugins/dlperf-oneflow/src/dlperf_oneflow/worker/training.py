@@ -96,10 +96,7 @@ class OneFlowTrainer(ReplicaState):
         self.optimizer.zero_grad()
 
     def forward(self, piece):
-        """Return a micro-batch's loss in the request's precision: a scalar tensor for `backward()`.
-
-        `piece` is a part that `micro_batches` returned.
-        """
+        """Return the loss of `piece`, a micro-batch, in the request's precision: a scalar tensor for `backward()`."""
         return self.loss(self.outputs(self.network, piece), piece)
 
     def update(self):
@@ -137,9 +134,7 @@ class OneFlowTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
-
-        Both are sequences of arrays: one per head of the model, or per head and replica.
+        """Return two sequences of arrays, the logits of `step` and float32 references, for a canonical micro-batch.
 
         Outputs come from the network that `step` calls; if `step` uses a graph, they are computed in another graph
         with the same fusions. References are eager. The network's buffers are restored.
@@ -156,17 +151,11 @@ class OneFlowTrainer(ReplicaState):
                 return outputs, self.outputs(self.network, batch)
 
     def widen(self, value):
-        """Return this replica's part of an output as a float64 NumPy array.
-
-        `value` is one of the arrays that `outputs_and_references` returned.
-        """
+        """Return this replica's part of `value`, an array of `outputs_and_references`, as a float64 NumPy array."""
         return to_local(value).detach().numpy().astype(np.float64)
 
     def observe_settings(self):
-        """Return the settings in effect, from `deviation` and OneFlow's objects.
-
-        The keys are `precision`, `compiler`, `layout` and `strategy`. The values are their names; None if unknown.
-        """
+        """Return `precision`, `compiler`, `layout` and `strategy` in effect, by key, as OneFlow's objects show them."""
         compiled = self.graph is not None and self.graph.is_compiled
         parameters = list(self.network.parameters())
         syncs_gradients = hasattr(self.network, "_buckets") or parameters[0].is_global or self._averaged

@@ -76,10 +76,7 @@ class PaddleTrainer(ReplicaState):
         return {name: paddle.to_tensor(values) for name, values in batch.items()}
 
     def receive(self, batches):
-        """Return the loader's batch of this replica unchanged: it is on the device.
-
-        `batches` has one batch per replica of this process, from its loader.
-        """
+        """Return the one batch in `batches`, from this replica's loader, unchanged: it is on the device."""
         return batches[0]
 
     # The step.
@@ -97,10 +94,7 @@ class PaddleTrainer(ReplicaState):
         self.optimizer.clear_grad()
 
     def forward(self, piece):
-        """Return a micro-batch's loss in the request's precision: a scalar tensor for `backward()`.
-
-        `piece` is a part that `micro_batches` returned.
-        """
+        """Return the loss of `piece`, a micro-batch, in the request's precision: a scalar tensor for `backward()`."""
         with self.autocast():
             outputs = self.outputs(self.trained, piece)
         return self.loss(outputs, piece)
@@ -146,9 +140,7 @@ class PaddleTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
-
-        Both are sequences of arrays: one per head of the model, or per head and replica.
+        """Return two sequences of arrays, the logits of `step` and float32 references, for a canonical micro-batch.
 
         References are eager, from the same weights, without TF32. Batch norm's running statistics are restored.
         """
@@ -170,17 +162,11 @@ class PaddleTrainer(ReplicaState):
         self.product_types.append(str(output.dtype).rpartition(".")[2])
 
     def widen(self, value):
-        """Return an output as a float64 tensor on its device.
-
-        `value` is one of the arrays that `outputs_and_references` returned.
-        """
+        """Return `value`, an array of `outputs_and_references`, as a float64 tensor on its device."""
         return value.astype("float64")
 
     def observe_settings(self):
-        """Return the settings in effect, from `deviation` and Paddle's objects.
-
-        The keys are `precision`, `compiler`, `layout` and `strategy`. The values are their names; None if unknown.
-        """
+        """Return `precision`, `compiler`, `layout` and `strategy` in effect, by key, as Paddle's objects show them."""
         return {
             "precision": self.name_precision(["float32"], evidence.allows_tf32(self.request.device)),
             "compiler": evidence.compiler(self.network),

@@ -83,10 +83,7 @@ class TensorFlowTrainer(ReplicaState):
     # The step: micro-batches are in the graph.
 
     def train(self, batch, rate):
-        """Run one step of all replicas of this process with a learning rate; return the handle of their losses.
-
-        `batch` is what `place` or `receive` returned; `rate` is the learning rate of the step.
-        """
+        """Run one step on `batch` with the learning rate `rate`; return the handle of the losses of all replicas."""
         return self._replicas.step(batch, rate)
 
     def _replica_step(self, batch, rate):
@@ -145,9 +142,7 @@ class TensorFlowTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
-
-        Both are sequences of arrays: one per head of the model, or per head and replica.
+        """Return two sequences of arrays, the logits of `step` and float32 references, for a canonical micro-batch.
 
         Both hold all replicas of this process. Outputs are traced and compiled as in `step`. References are in float32
         without TF32; they are eager unless servers compute. Batch norm's running statistics are restored.
@@ -168,17 +163,11 @@ class TensorFlowTrainer(ReplicaState):
         return self.outputs(network, {name: value[0] for name, value in pieces.items()})
 
     def widen(self, value):
-        """Return an output as a float64 NumPy array.
-
-        `value` is one of the arrays that `outputs_and_references` returned.
-        """
+        """Return `value`, one of the arrays of `outputs_and_references`, as a float64 NumPy array."""
         return value.numpy().astype("float64")
 
     def observe_settings(self):
-        """Return the settings in effect, from the operations of the graph in `step`.
-
-        The keys are `precision`, `compiler`, `layout` and `strategy`. The values are their names; None if unknown.
-        """
+        """Return `precision`, `compiler`, `layout` and `strategy` in effect, by key, from the graph in `step`."""
         graph_evidence = evidence.GraphEvidence(self._replicas.graph(self.canonical_batch()))
         self.product_types = graph_evidence.product_types()
         return {

@@ -53,10 +53,7 @@ class TorchTrainer(ReplicaState):
         return [{name: torch.from_numpy(v).pin_memory() for name, v in batch.items()} for batch in batches]
 
     def place(self, batches):
-        """Return this replica's batch of arrays as tensors on its device; images are (B, C, H, W) in both layouts.
-
-        `batches` has one batch per replica of this process: the inputs by name, as NumPy arrays.
-        """
+        """Return the one batch in `batches`, NumPy arrays by name, as tensors on the device, images as (B, C, H, W)."""
         (batch,) = batches
         placed = {n: torch.as_tensor(v).to(self.device, non_blocking=True) for n, v in batch.items()}
         if self.channels_last:
@@ -79,10 +76,7 @@ class TorchTrainer(ReplicaState):
         self.network.zero_grad(set_to_none=True)
 
     def forward(self, piece):
-        """Return a micro-batch's loss in the request's precision: a scalar tensor for `backward()`.
-
-        `piece` is a part that `micro_batches` returned.
-        """
+        """Return the loss of `piece`, a micro-batch, in the request's precision: a scalar tensor for `backward()`."""
         with self.autocast():
             return self.criterion(self.outputs(self.trained, piece), piece)
 
@@ -132,9 +126,7 @@ class TorchTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
-
-        Both are sequences of arrays: one per head of the model, or per head and replica.
+        """Return two sequences of arrays, the logits of `step` and float32 references, for a canonical micro-batch.
 
         References are eager, from the master weights, without TF32. Outputs are computed with gradients recorded. If
         the model has no dropout, `step` therefore reuses the compiled code. The network's buffers are restored.
@@ -161,18 +153,11 @@ class TorchTrainer(ReplicaState):
             self.image_layouts.add(evidence.layout_of(output))
 
     def widen(self, value):
-        """Return an output as a float64 tensor on its device.
-
-        `value` is one of the arrays that `outputs_and_references` returned.
-        """
+        """Return `value`, an array of `outputs_and_references`, as a float64 tensor on its device."""
         return value.double()
 
     def observe_settings(self):
-        """Return the settings in effect, from `deviation` and torch's objects.
-
-        The keys are `precision`, `compiler`, `layout` and `strategy`, with names as values (None if unknown); and
-        `fused_optimizer`, with True or False.
-        """
+        """Return `precision`, `compiler`, `layout`, `strategy` and `fused_optimizer` in effect, by key."""
         weights = evidence.weight_types(self.network)
         layouts = self.image_layouts or evidence.layouts_of_weights(self.network)
         return {
