@@ -1,9 +1,11 @@
 """Prepared data as batches: the samples of a replica and their order, and the interface of a framework's loaders."""
 
+import collections
 import functools
 import multiprocessing.util
 import os
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy
 
@@ -183,6 +185,28 @@ class Loader(BatchFeed):
             # A new exception: one that is stored in its own traceback's frame would keep the loaders alive.
             raise data.DataError(str(batch))
         return batch
+
+
+class ThreadLoader(Loader):
+    """A loader whose parallel loaders are threads: Pillow and NumPy release the interpreter's lock.
+
+    It serves frameworks that have no loader, or whose loader's processes cannot be forked or outlive a killed worker.
+    Batches are dicts of NumPy arrays, by the input's name.
+    """
+
+    def open(self, dataset: Dataset, draws: Draws, request: Request) -> Iterator[Any]:
+        """Yield the dataset's batches in the order of `draws`, while threads make up to `self.prefetched` more."""
+        pool = ThreadPoolExecutor(self.workers)
+        pending: "Deque[Future[Any]]" = collections.deque()
+        try:
+            for keys in draws:
+                pending.append(pool.submit(dataset.__getitem__, keys))
+                if len(pending) > self.prefetched:
+                    yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
+            pool.shutdown(wait=False)
 
 
 def lay_out(arrays: Dict[str, numpy.ndarray], layout: str) -> Dict[str, numpy.ndarray]:

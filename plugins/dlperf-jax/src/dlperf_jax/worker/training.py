@@ -15,11 +15,11 @@ from jax import lax
 from dlperf_jax.precisions import PRECISIONS
 from dlperf_jax.worker import evidence
 from dlperf_jax.worker.exchange import TreeExchange
-from dlperf_jax.worker.loading import Loader
 from dlperf_jax.worker.optimizers import LossScale, optimizer_for
 from dlperf_jax.worker.replicas import COPIED, SPLIT
 from dlperf_jax.worker.scope import Scope
 from dlperf_jax.worker.state import STATE, ReplicaState
+from dlperf_sdk.worker.loading import ThreadLoader
 
 
 class JaxTrainer(ReplicaState):
@@ -28,7 +28,7 @@ class JaxTrainer(ReplicaState):
     A network is a function of a `Scope` and the model's inputs.
     """
 
-    precisions, layouts, loader = PRECISIONS, ("nhwc",), Loader
+    precisions, layouts, loader = PRECISIONS, ("nhwc",), ThreadLoader
 
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)

@@ -10,14 +10,14 @@ from megengine.optimizer import clip_grad_norm
 
 from dlperf_megengine.precisions import PRECISIONS
 from dlperf_megengine.worker import evidence, optimizers
-from dlperf_megengine.worker.loading import Loader
 from dlperf_megengine.worker.state import ReplicaState
+from dlperf_sdk.worker.loading import ThreadLoader
 
 
 class MegEngineTrainer(ReplicaState):
     """One replica of a network, and its training. A model implements `build`, `outputs` and `loss`."""
 
-    precisions, loader = PRECISIONS, Loader
+    precisions, loader = PRECISIONS, ThreadLoader
 
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
