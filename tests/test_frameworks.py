@@ -24,7 +24,7 @@ FRAMEWORKS = sorted(
 
 
 def test_no_framework_is_in_this_interpreter():
-    packages = {"jax", "megengine", "tensorflow", "mxnet", "oneflow", "paddle"}
+    packages = {"jax", "megengine", "mindspore", "tensorflow", "mxnet", "oneflow", "paddle"}
     assert not [name for name in packages if importlib.util.find_spec(name)]
 
 

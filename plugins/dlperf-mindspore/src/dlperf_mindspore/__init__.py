@@ -1,0 +1,1 @@
+"""MindSpore for dlperf-sdk: ResNet-50 v1.5 and BERT-Base."""

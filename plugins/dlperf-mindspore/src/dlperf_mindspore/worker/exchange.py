@@ -1,0 +1,29 @@
+"""The average of gradients over the replicas, with MindSpore's all-reduce."""
+
+from mindspore import ops
+
+
+class Exchange:
+    """The exchange of all gradients in one all-reduce, between backward pass and update.
+
+    On a CPU each of MindSpore's all-reduces takes tens of milliseconds, however small it is, so one per parameter
+    would take seconds per step.
+
+    Args:
+        parameters: The parameters, in the order of the gradients.
+        replicas: Number of replicas.
+    """
+
+    def __init__(self, parameters, replicas):
+        self._shapes = [parameter.shape for parameter in parameters]
+        self._sizes = [parameter.size for parameter in parameters]
+        self._sum, self._replicas = ops.AllReduce(), replicas
+        self.count = 0
+        """Number of averages so far."""
+
+    def average(self, gradients):
+        """Return the averages of the gradients over the replicas, as a tuple in the same order."""
+        flat = self._sum(ops.concat([gradient.reshape(-1) for gradient in gradients])) / self._replicas
+        self.count += 1
+        parts = ops.split(flat, self._sizes)
+        return tuple(part.reshape(shape) for part, shape in zip(parts, self._shapes))

@@ -1,0 +1,96 @@
+"""ResNet-50 v1.5 in MindSpore: He et al. 2016, table 1, with the stride of a bottleneck in its 3×3 convolution.
+
+What is computed is laid down in `dlperf_sdk.models.resnet50`; `state.name_in_manifest` has the manifest's names.
+"""
+
+from mindspore import nn, ops
+
+from dlperf_mindspore.worker.training import MindSporeTrainer
+from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, EXPANSION, STAGES
+
+
+def convolution(inputs, outputs, kernel, stride=1):
+    """Return a `kernel` × `kernel` convolution from `inputs` to `outputs` channels, without bias.
+
+    Zeros pad each side by half the kernel's size, rounded down.
+    """
+    return nn.Conv2d(inputs, outputs, kernel, stride, pad_mode="pad", padding=kernel // 2, has_bias=False)
+
+
+def batch_norm(channels):
+    """Return a batch norm of `channels` channels, which uses the statistics of this replica's micro-batch.
+
+    MindSpore's momentum is the share of the old running statistics.
+    """
+    return nn.BatchNorm2d(channels, eps=BATCH_NORM_EPSILON, momentum=1 - BATCH_NORM_MOMENTUM)
+
+
+class Bottleneck(nn.Cell):
+    """A residual block: convolutions of 1×1, 3×3 and 1×1, each with batch norm, and the shortcut around them.
+
+    The convolutions return `width`, `width` and 4 × `width` channels; the block's input has `inputs` channels. `stride`
+    is the stride of the 3×3 convolution. If `inputs` is not 4 × `width`, the shortcut is a 1×1 convolution of this
+    stride, with batch norm.
+    """
+
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        outputs = EXPANSION * width
+        self.conv1, self.bn1 = convolution(inputs, width, 1), batch_norm(width)
+        self.conv2, self.bn2 = convolution(width, width, 3, stride), batch_norm(width)
+        self.conv3, self.bn3 = convolution(width, outputs, 1), batch_norm(outputs)
+        self.downsample = None
+        if inputs != outputs:
+            self.downsample = nn.SequentialCell(convolution(inputs, outputs, 1, stride), batch_norm(outputs))
+
+    def construct(self, x):
+        """Return the block's output: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉)."""
+        shortcut = x if self.downsample is None else self.downsample(x)
+        x = ops.relu(self.bn1(self.conv1(x)))
+        x = ops.relu(self.bn2(self.conv2(x)))
+        return ops.relu(self.bn3(self.conv3(x)) + shortcut)
+
+
+class ResNet50(nn.Cell):
+    """ResNet-50: a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer."""
+
+    def __init__(self, classes):
+        super().__init__()
+        self.conv1, self.bn1 = convolution(3, 64, 7, stride=2), batch_norm(64)
+        self.pool = nn.MaxPool2d(3, stride=2, pad_mode="pad", padding=1)
+        channels = 64
+        for stage, (width, blocks) in enumerate(STAGES, start=1):
+            layer = []
+            for block in range(blocks):
+                layer.append(Bottleneck(channels, width, stride=2 if stage > 1 and block == 0 else 1))
+                channels = EXPANSION * width
+            setattr(self, "layer%d" % stage, nn.SequentialCell(*layer))
+        self.fc = nn.Dense(channels, classes)
+
+    def construct(self, x):
+        """Return the logits, (B, classes), of images, (B, 3, H, W)."""
+        x = self.pool(ops.relu(self.bn1(self.conv1(x))))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(x.mean((2, 3)))
+
+
+class ResNet50Trainer(MindSporeTrainer):
+    """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
+
+    def build(self, options):
+        """Return the network for the model's options `num_classes`."""
+        return ResNet50(options["num_classes"])
+
+    def outputs(self, network, batch):
+        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes)."""
+        return (network(batch["image"]),)
+
+    def loss(self, outputs, batch):
+        """Return the cross entropy with label smoothing, the mean over the micro-batch: a float32 scalar.
+
+        For a sample it is (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p; ε is the model's option
+        `label_smoothing`. `outputs` holds the logits, (B, classes); `batch["label"]` holds the indices of the
+        classes, (B,).
+        """
+        smoothing = self.request.model_options["label_smoothing"]
+        return ops.cross_entropy(outputs[0], batch["label"].astype("int32"), label_smoothing=smoothing)

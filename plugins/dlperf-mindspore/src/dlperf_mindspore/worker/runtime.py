@@ -1,0 +1,78 @@
+"""The runtime of MindSpore in a worker process: threads, seed, and the group of replicas."""
+
+import atexit
+import os
+import sys
+
+import mindspore as ms
+from mindspore import communication
+from mindspore.graph.api import _pynative_executor
+
+from dlperf_mindspore.processes import STRATEGIES
+from dlperf_sdk.worker.interface import Runtime
+
+_OUT_OF_MEMORY = ("Allocate memory failed", "memory isn't enough", "std::bad_alloc", "Cannot allocate memory")
+"""Parts of the messages of MindSpore and its libraries when memory runs out."""
+
+
+class MindSporeRuntime(Runtime):
+    """One process that owns one CPU device, which computes with the threads of the process."""
+
+    # MindSpore executes operations on a CPU before it returns.
+    clock = "blocking"
+    strategies = STRATEGIES
+
+    def start(self):
+        """Set MindSpore's threads and the seed, and join the other processes."""
+        self.threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
+        ms.set_context(mode=ms.PYNATIVE_MODE)
+        ms.set_device("CPU")
+        if self.syncs_gradients:
+            communication.init()
+        self.seed()
+
+    def seed(self):
+        """Seed MindSpore's generators with the request's seed plus the replica's global index; return False.
+
+        On a CPU, the operator of dropout has a state that a new seed does not change.
+        """
+        ms.set_seed(self.request.seed + self.process.replicas[0])
+        return False
+
+    def synchronize(self):
+        """Wait until MindSpore has executed all enqueued operations."""
+        _pynative_executor.sync()
+
+    def facts(self):
+        """Return facts for the record: versions, threads, instruction set and transport.
+
+        The keys are `framework_version`, `threads`, `onednn_max_cpu_isa` and `transport` (None without collectives).
+        """
+        return {
+            "framework_version": ms.__version__,
+            "threads": self.threads,
+            "onednn_max_cpu_isa": os.environ["ONEDNN_MAX_CPU_ISA"],
+            "transport": communication.GlobalComm.BACKEND if self.syncs_gradients else None,
+        }
+
+    def is_out_of_memory(self, error):
+        """Return True for a MemoryError, and for a RuntimeError if its message says that memory ran out."""
+        if isinstance(error, MemoryError):
+            return True
+        return isinstance(error, RuntimeError) and any(message in str(error) for message in _OUT_OF_MEMORY)
+
+    def stop(self):
+        """Leave the other processes, if there are any, and have this process end without MindSpore's own end.
+
+        MindSpore 2.10 ends its cluster again when the interpreter exits, and now and then that is a SIGSEGV.
+        """
+        if self.syncs_gradients:
+            communication.release()
+            atexit.register(_end_at_once)
+
+
+def _end_at_once():
+    """End this process with exit code 0, after what is written to its standard streams."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

@@ -1,0 +1,54 @@
+"""State of a MindSpore replica: parameters, batch norm's running means, the optimizer's moments and count.
+
+The measuring loop reads it outside the window, and the canonical weights are set through it.
+"""
+
+import mindspore as ms
+
+from dlperf_sdk.worker.base_trainer import BaseTrainer
+
+_NAMES = {"gamma": "weight", "beta": "bias", "embedding_table": "weight", "moving_mean": "running_mean"}
+"""The last part of a parameter's name in MindSpore → in the manifest, where these differ."""
+
+
+def name_in_manifest(name):
+    """Return the manifest's name of a parameter: `bn1.gamma` → `bn1.weight`."""
+    layer, dot, last = name.rpartition(".")
+    return layer + dot + _NAMES.get(last, last)
+
+
+class ReplicaState(BaseTrainer):
+    """The part of MindSpore's trainers that reads and sets a replica's state.
+
+    All parameters have the manifest's layout.
+    """
+
+    def assign(self, name, parameter, values):
+        """Set a parameter to NumPy values in the manifest's layout."""
+        parameter.set_data(ms.Tensor(values))
+
+    def read_parameter(self, name, replica):
+        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order."""
+        return self.named[name].asnumpy().copy()  # MindSpore may hand out its own memory
+
+    def running_means(self, replica):
+        """Yield (name, running mean) for each batch norm of a replica.
+
+        A mean is a float32 NumPy array (channels,).
+        """
+        for name, values in self.network.parameters_and_names():
+            if name.endswith("moving_mean"):
+                yield name_in_manifest(name), values.asnumpy().copy()
+
+    def moments(self, replica):
+        """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
+
+        A name is PARAMETER.MOMENT, with the optimizer's name of the moment.
+        """
+        for kind, moments in self.optimizer.moments.items():
+            for entry, values in zip(self.request.parameters, moments):
+                yield "%s.%s" % (entry["name"], kind), values.asnumpy().copy()
+
+    def count_updates(self):
+        """Return the number of updates that AdamW's bias correction counts; None for SGD, which counts none."""
+        return self.optimizer.updates if self.request.optimizer["kind"] == "adamw" else None
