@@ -52,7 +52,7 @@ def test_campaign_that_has_not_begun_is_reported_as_such(tmp_path, capfd):
     assert main(["report", str(tmp_path / "it")]) == 2
     assert "has begun no run yet" in " ".join(capfd.readouterr().err.split())
     assert main(["validate", str(tmp_path / "it")]) == 2
-    assert "contains no runs" in " ".join(capfd.readouterr().err.split())
+    assert "There are no results in" in " ".join(capfd.readouterr().err.split())
 
 
 def test_case_of_a_killed_controller_is_interrupted(tmp_path, capfd):

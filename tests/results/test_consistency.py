@@ -340,4 +340,4 @@ def test_validate_an_empty_directory(dlperf, tmp_path):
     (tmp_path / "empty").mkdir()
     code, out, err = dlperf("validate", str(tmp_path / "empty"))
     assert (code, out) == (2, "")
-    assert "contains no runs" in " ".join(err.split())
+    assert "There are no results in" in " ".join(err.split())

@@ -97,14 +97,14 @@ def _directory(path: Path, common: Common) -> int:
     from dlperf_sdk.cli.lookup import is_run
     from dlperf_sdk.registry.plugins import Registry
     from dlperf_sdk.results.consistency import check_directory
-    from dlperf_sdk.results.store import ResultStore, runs_in
+    from dlperf_sdk.results.store import ResultStore, explain_absence, runs_in
 
     measurers = Registry().measurers()
     folder = runs_in(path)
     runs = [folder / name for name in ResultStore(folder).ids() if is_run(folder / name)]
     runs = [path] if is_run(path) else runs
     if not runs:
-        raise StoreError(f"{path} contains no runs: neither a result.json, nor a directory that has one.")
+        raise StoreError(explain_absence(path))
     # Run → contradictions, and the reason if it could not be checked.
     paths: dict[Path, tuple[tuple[str, ...], str | None]] = {}
     for run in runs:
