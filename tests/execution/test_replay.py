@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import stat
 import subprocess
 import sys
 from contextlib import suppress
@@ -15,8 +16,11 @@ import pytest
 from dlperf_sdk import RunSpec
 from dlperf_sdk.cli import remote_runs
 from dlperf_sdk.documents import schema
-from dlperf_sdk.errors import DlperfError, DocumentError, InvalidRecord, UsageError
+from dlperf_sdk.errors import DlperfError, DocumentError, InvalidRecord, Unavailable, UsageError
 from dlperf_sdk.execution import case_record, replay
+from dlperf_sdk.interfaces.topology import Submission
+from dlperf_sdk.launchers.local import Local
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.worker.agent import link
 
 
@@ -244,4 +248,41 @@ def test_case_in_a_container_cannot_be_bundled(tmp_path):
     spec = RunSpec(framework="numpy", model="linear", container="podman:image")
     with pytest.raises(UsageError, match="names the container podman:image"):
         replay.pack(spec, tmp_path / "case.pyz")
+    assert not list(tmp_path.iterdir())
+
+
+class Batch(Local):
+    name = "batch"
+
+    def submission(self, job, file):
+        if job.nodes > 2:
+            raise Unavailable("The scheduler has 2 nodes.")
+        return Submission(b"#SUBMIT\n" + job.bundle.read_bytes(), (f"submit {file}",))
+
+
+def packed_for_batch(path, **fields):
+    registry = Registry({"topologies": {"batch": Batch}})
+    spec = RunSpec(**{"framework": "numpy", "model": "linear", "topology": "2n1d@batch", **fields})
+    return replay.pack(spec, path, registry)
+
+
+def test_launcher_makes_its_file_of_the_bundle(tmp_path):
+    path = tmp_path / "job"
+    packed, commands = packed_for_batch(path)
+    assert path.read_bytes().startswith(b"#SUBMIT\nPK")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert packed.path == path
+    assert commands == (f"submit {path}",)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "message"),
+    [
+        ({"topology": "3n1d@batch"}, Unavailable, "has 2 nodes"),
+        ({"env": {"MY_TOKEN": "hf_0123"}}, UsageError, "The file for batch would hold the value of MY_TOKEN"),
+    ],
+)
+def test_refused_file_is_not_left_behind(tmp_path, fields, error, message):
+    with pytest.raises(error, match=message):
+        packed_for_batch(tmp_path / "job", **fields)
     assert not list(tmp_path.iterdir())

@@ -254,7 +254,7 @@ def test_stream_without_a_parity_run_is_reported(place: Path) -> None:
 def test_unverifiable_case_is_known_when_the_bundle_is_built(place: Path) -> None:
     plugins, out = registry(place, references=None), place / "out"
     spec = RunSpec(framework="numpy", model="mine", batch_size=4, warmup=1, steps=5, repeats=1)
-    packed = replay.pack(spec, place / "case.pyz", plugins)
+    packed, _ = replay.pack(spec, place / "case.pyz", plugins)
     assert "parity.json" not in packed.files
     subprocess.run([sys.executable, "-I", str(place / "case.pyz"), "run", "-o", str(out)], check=True)
     with (out / "events.jsonl").open("rb") as lines:

@@ -34,21 +34,23 @@ def bundle(
     common: Common = AS_USUAL,
     **flags: Any,
 ) -> int:
-    """Write a case as one file, for a machine without dlperf.
+    """Write a case as one file, for a machine without dlperf, or for the scheduler of a launcher that has a format.
 
-    There: `python FILE run -o OUT`. Back here: `dlperf ingest OUT`.
+    There: `python FILE run -o OUT`. Back here: `dlperf ingest OUT`. For a scheduler's file, its commands are printed.
 
     Returns:
         The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk.execution import replay
 
-    packed = replay.pack(spec_of(framework, model, flags), output)
+    packed, commands = replay.pack(spec_of(framework, model, flags), output)
     if common.json:
-        emit({"path": str(packed.path), "sha256": packed.digest, "files": list(packed.files)})
+        answer = {"path": str(packed.path), "sha256": packed.digest, "files": list(packed.files)}
+        emit({**answer, "commands": list(commands)})
     else:
         say(f"{packed.path}: {len(packed.files)} files. It holds the run's secret; only you can read it.")
-        say(f"There: python {packed.path.name} run -o out. Back here: dlperf ingest out")
+        for text in commands or (f"There: python {packed.path.name} run -o out. Back here: dlperf ingest out",):
+            say(text)
     return 0
 
 

@@ -20,7 +20,7 @@ from dlperf_sdk.execution.case import Case
 from dlperf_sdk.execution.launch import bundle_metadata
 from dlperf_sdk.folders import CAMPAIGNS
 from dlperf_sdk.hookspecs import Observers
-from dlperf_sdk.interfaces.topology import AttachedJob
+from dlperf_sdk.interfaces.topology import AttachedJob, Job, Submission
 from dlperf_sdk.launchers.stream_events import parse_event
 from dlperf_sdk.parity.evidence import ParityRun, make_unknown_parity, plan_parity_run
 from dlperf_sdk.planning import bundle
@@ -169,16 +169,25 @@ def _take(case: Case, events: Iterable[dict[str, Any]]) -> None:
     raise LostNode(f"The stream stops in the middle of the run. {diagnostics}".strip())
 
 
-def pack(spec: RunSpec, path: Path, registry: Registry | None = None) -> bundle.Bundle:
-    """Write a case as one file, which a machine without dlperf can run: `python FILE run -o OUT`.
+def pack(
+    spec: RunSpec, path: Path, registry: Registry | None = None
+) -> tuple[bundle.Bundle, tuple[str, ...]]:
+    """Write a case as one file: a bundle, or what the launcher makes of it for its scheduler.
+
+    A machine without dlperf can run a bundle: `python FILE run -o OUT`.
 
     Args:
         spec: The case.
         path: The file, which is replaced if it exists.
         registry: The plugins; None for the installed ones.
 
+    Returns:
+        The bundle, and the commands with which users submit the launcher's file; no commands for a bundle.
+
     Raises:
-        UsageError: The case is invalid, its data lies in a folder of this machine, or it names a container.
+        UsageError: The case is invalid, its data lies in a folder of this machine, or it names a container; or the
+            launcher's file would hold the value of a secret variable.
+        Unavailable: The launcher's scheduler does not take the case.
         PluginError: A plugin does not work.
         RunFailed: The case cannot be run.
         StoreError: The file cannot be written, or is not a regular file.
@@ -205,7 +214,47 @@ def pack(spec: RunSpec, path: Path, registry: Registry | None = None) -> bundle.
     request = planned.request(new_run_id(spec, datetime.now(UTC)), prepared.command, variables, samples)
     with explain_os_errors(path):
         check_replaceable(path)
-        return bundle.build(request, path, planned.packages, bundle_metadata(planned, known), first)
+        packed = bundle.build(request, path, planned.packages, bundle_metadata(planned, known), first)
+        try:
+            submission = _make_submission(planned, packed, request.id, plugins)
+        except BaseException:
+            path.unlink()  # the bundle alone is not what the user asked for
+            raise
+        if submission is None:
+            return packed, ()
+        path.write_bytes(submission.content)  # the mode stays: only its owner can read it
+        return packed, submission.commands
+
+
+def _make_submission(
+    plan: Plan, packed: bundle.Bundle, run_id: str, registry: Registry
+) -> Submission | None:
+    """Return the file that the case's launcher makes of a bundle.
+
+    Raises:
+        UsageError: The bundle holds the value of a secret variable.
+    """
+    topology = plan.spec.topology
+    job = Job(
+        id=run_id,
+        bundle=packed.path,
+        nodes=topology.nodes,
+        devices_per_node=topology.devices_per_node,
+        device=plan.device,
+        options=plan.topology_options,
+        start_timeout=plan.deadlines["start"],
+    )
+    launcher = registry.topology(topology.launcher)
+    with registry.wrap_plugin_errors("topologies", topology.launcher, "write a file for its scheduler"):
+        submission = launcher.submission(job, str(packed.path))
+    if submission is not None:
+        name = next((name for name in plan.secrets if plan.spec.env[name] is not None), None)
+        if name is not None:
+            raise UsageError(
+                f"The file for {topology.launcher} would hold the value of {name}, which may be a secret. Write "
+                f"--env {name} without a value, and set {name} where the agents run."
+            )
+    return submission
 
 
 def find_job(text: str, registry: Registry | None = None) -> AttachedJob:

@@ -52,6 +52,15 @@ class AttachedJob:
     another controller."""
 
 
+@frozen
+class Submission:
+    """A file with which users submit a job themselves, and the commands for it."""
+
+    content: bytes
+    commands: tuple[str, ...]
+    """Commands to show to users, from the submission of the file to `dlperf ingest`."""
+
+
 class Topology(ABC):
     """A launcher. Registered in the group `dlperf_sdk.topologies`."""
 
@@ -188,6 +197,21 @@ class Topology(ABC):
         """Return the batch script that the launcher's `commands` submit, for display; None if they submit none.
 
         The script is shown without the bundle. Nothing is started or written. The base class returns None.
+        """
+        return None
+
+    def submission(self, job: Job, file: str) -> Submission | None:
+        """Return the file that `dlperf bundle` writes instead of the bundle, for a scheduler; None for the bundle itself.
+
+        The file holds the bundle, which is complete but for the values of secret variables. The base class returns
+        None.
+
+        Args:
+            job: The case and its bundle.
+            file: The path that the file will have, for the commands.
+
+        Raises:
+            Unavailable: the scheduler does not take the job, such as a file of this size.
         """
         return None
 
