@@ -170,6 +170,7 @@ $(RAY)/ready: $(READY) plugins/dlperf-ray/pyproject.toml
 test-engines: $(READY)
 	DLPERF_TEST_ENGINES=1 $(PYTEST) --numprocesses 3 --dist load --timeout 300 tests/engines
 	$(PYTEST) tests/environments/test_container.py
+	$(PYTEST) -c plugins/dlperf-kubernetes/pyproject.toml plugins/dlperf-kubernetes/tests/test_pods.py
 
 # A quarter to half an hour, on a machine with nothing else to do.
 bench: $(READY)

@@ -23,7 +23,7 @@ CONTROLLER_PORT = 6817
 PACKAGES = ("slurm-wlm", "openmpi-bin", "openssh-server", "openssh-client", "iproute2")
 HYDRA = "mpirun.mpich"
 """The mpirun that is refused; what Debian calls it beside OpenMPI's."""
-OPTIONAL = {HYDRA: "mpich", "runc": "runc", "podman": "podman"}
+OPTIONAL = {HYDRA: "mpich", "runc": "runc", "podman": "podman", "catatonit": "catatonit"}
 """Programs and their packages without which there is a cluster still, and some tests are skipped. podman runs with
 runc: crun, which it brings, does not know machines with both kinds of control groups."""
 PROGRAMS = ("slurmctld", "slurmd", "srun", "mpirun", "sshd", "ssh", "ip", "nsenter")

@@ -226,9 +226,7 @@ def pack(
         return packed, submission.commands
 
 
-def _make_submission(
-    plan: Plan, packed: bundle.Bundle, run_id: str, registry: Registry
-) -> Submission | None:
+def _make_submission(plan: Plan, packed: bundle.Bundle, run_id: str, registry: Registry) -> Submission | None:
     """Return the file that the case's launcher makes of a bundle.
 
     Raises:

@@ -1,0 +1,1 @@
+"""The launcher `kubernetes` of dlperf-sdk."""

@@ -1,0 +1,68 @@
+"""What a cluster does with a manifest, with podman: the pods of an Indexed Job, their names, and their logs."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+
+import root_file_system
+
+IMAGE = "localhost/dlperf-kubernetes-test:1"
+
+
+def make_image(root: Path, archive: Path) -> None:
+    """Make an image of an empty root file system; the pods mount the folders of this machine's Python."""
+    subprocess.run(["tar", "--create", "--file", archive, "--directory", root, "."], check=True)
+    path = "PATH=/usr/local/bin:/usr/bin"
+    subprocess.run(["podman", "import", "--change", f"ENV {path}", archive, IMAGE], check=True)
+
+
+def remove_image() -> None:
+    subprocess.run(["podman", "image", "rm", "--force", IMAGE], check=False)
+
+
+def expand_job(manifest: dict) -> list[dict]:
+    """Return the Secret and the pods of a manifest, as the Job's controller makes them of its template.
+
+    The pods of this machine share its network, so each name is that of the loopback. podman's own changes: it never
+    pulls, and mounts the folders of this Python.
+    """
+    items = {item["kind"]: item for item in manifest["items"]}
+    job = items["Job"]
+    name, count = job["metadata"]["name"], job["spec"]["completions"]
+    names = [f"{name}-{node}.{job['spec']['template']['spec']['subdomain']}" for node in range(count)]
+    mounts = {f"host-{number}": path for number, path in enumerate(root_file_system.mounts().split(","))}
+    pods = []
+    for node in range(count):
+        spec = copy.deepcopy(job["spec"]["template"]["spec"])
+        (container,) = spec["containers"]
+        # podman 4.3 leaves `$$` as it is.
+        container["command"] = [word.replace("$$", "$") for word in container["command"]]
+        container["env"] = [{"name": "JOB_COMPLETION_INDEX", "value": str(node)}]
+        container["imagePullPolicy"] = "Never"
+        container["volumeMounts"] += [
+            {"name": key, "mountPath": path, "readOnly": True} for key, path in mounts.items()
+        ]
+        spec["volumes"] += [{"name": key, "hostPath": {"path": path}} for key, path in mounts.items()]
+        spec |= {"hostNetwork": True, "hostAliases": [{"ip": "127.0.0.1", "hostnames": names}]}
+        metadata = {"name": f"{name}-{node}", "labels": job["spec"]["template"]["metadata"]["labels"]}
+        pods.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    return [items["Secret"], *pods]
+
+
+@contextmanager
+def played(manifest: dict, folder: Path):
+    """Run the pods of a manifest, and remove them at the end. The value: the names of their containers, by node."""
+    secret, *pods = expand_job(manifest)
+    file = folder / "pods.yaml"
+    file.write_text("\n---\n".join(map(json.dumps, [secret, *pods])))
+    try:
+        subprocess.run(["podman", "kube", "play", file], check=True, stdout=subprocess.DEVNULL, timeout=120)
+        yield [f"{pod['metadata']['name']}-agent" for pod in pods]
+    finally:
+        names = [pod["metadata"]["name"] for pod in pods]
+        subprocess.run(["podman", "pod", "rm", "--force", "--ignore", "--time=0", *names], check=False)
+        subprocess.run(["podman", "secret", "rm", secret["metadata"]["name"]], check=False)
