@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import subprocess
@@ -24,45 +25,54 @@ def remove_image() -> None:
     subprocess.run(["podman", "image", "rm", "--force", IMAGE], check=False)
 
 
-def expand_job(manifest: dict) -> list[dict]:
-    """Return the Secret and the pods of a manifest, as the Job's controller makes them of its template.
+def expand_job(manifest: dict, folder: Path) -> list[dict]:
+    """Return the pods of a manifest, as the Job's controller makes them of its template.
 
-    The pods of this machine share its network, so each name is that of the loopback. podman's own changes: it never
-    pulls, and mounts the folders of this Python.
+    The pods share this machine's network, so each name is that of the loopback. Some things are for podman: it never
+    pulls, and mounts the folders of this Python. Version 4.3 does not decode the data of a Secret, so the Secret is
+    written to a folder, which the pods mount.
     """
     items = {item["kind"]: item for item in manifest["items"]}
+    for name, text in items["Secret"]["data"].items():
+        (folder / name).write_bytes(base64.b64decode(text))
     job = items["Job"]
     name, count = job["metadata"]["name"], job["spec"]["completions"]
-    names = [f"{name}-{node}.{job['spec']['template']['spec']['subdomain']}" for node in range(count)]
+    template = job["spec"]["template"]
+    names = [f"{name}-{node}.{template['spec']['subdomain']}" for node in range(count)]
     mounts = {f"host-{number}": path for number, path in enumerate(root_file_system.mounts().split(","))}
     pods = []
     for node in range(count):
-        spec = copy.deepcopy(job["spec"]["template"]["spec"])
+        spec = copy.deepcopy(template["spec"])
         (container,) = spec["containers"]
-        # podman 4.3 leaves `$$` as it is.
+        # Kubernetes does this, and podman 4.3 does not.
         container["command"] = [word.replace("$$", "$") for word in container["command"]]
         container["env"] = [{"name": "JOB_COMPLETION_INDEX", "value": str(node)}]
         container["imagePullPolicy"] = "Never"
         container["volumeMounts"] += [
             {"name": key, "mountPath": path, "readOnly": True} for key, path in mounts.items()
         ]
+        (secret,) = (volume for volume in spec["volumes"] if "secret" in volume)
+        assert secret.pop("secret")["secretName"] == items["Secret"]["metadata"]["name"]
+        secret["hostPath"] = {"path": str(folder)}
         spec["volumes"] += [{"name": key, "hostPath": {"path": path}} for key, path in mounts.items()]
         spec |= {"hostNetwork": True, "hostAliases": [{"ip": "127.0.0.1", "hostnames": names}]}
-        metadata = {"name": f"{name}-{node}", "labels": job["spec"]["template"]["metadata"]["labels"]}
+        metadata = {"name": f"{name}-{node}", "labels": template["metadata"]["labels"]}
         pods.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    return [items["Secret"], *pods]
+    return pods
 
 
 @contextmanager
 def played(manifest: dict, folder: Path):
     """Run the pods of a manifest, and remove them at the end. The value: the names of their containers, by node."""
-    secret, *pods = expand_job(manifest)
+    secret = folder / "secret"
+    secret.mkdir()
+    pods = expand_job(manifest, secret)
     file = folder / "pods.yaml"
-    file.write_text("\n---\n".join(map(json.dumps, [secret, *pods])))
+    file.write_text("\n---\n".join(map(json.dumps, pods)))
     try:
         subprocess.run(["podman", "kube", "play", file], check=True, stdout=subprocess.DEVNULL, timeout=120)
         yield [f"{pod['metadata']['name']}-agent" for pod in pods]
     finally:
         names = [pod["metadata"]["name"] for pod in pods]
         subprocess.run(["podman", "pod", "rm", "--force", "--ignore", "--time=0", *names], check=False)
-        subprocess.run(["podman", "secret", "rm", secret["metadata"]["name"]], check=False)
+        subprocess.run(["podman", "volume", "rm", "--force", "shared-memory"], check=False)

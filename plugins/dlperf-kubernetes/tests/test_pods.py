@@ -27,17 +27,18 @@ def image(tmp_path_factory):
         pods.remove_image()
 
 
-def bundle_command(nodes, image, *flags):
+def bundle_command(nodes, image, steps="20"):
     """The command of the page, with this machine's image and Python, and the number of nodes."""
     text = next(block.text for block in blocks_of(PAGE) if "dlperf bundle numpy" in block.text)
     words = text.replace("\\\n", " ").split()[1:]
     for before, after in {
         "2n1d@kubernetes": f"{nodes}n1d@kubernetes",
         "image=registry.example.org/numpy:2": f"image={image}",
+        "20": steps,
     }.items():
         assert before in words
         words[words.index(before)] = after
-    return [*words, "--set", f"agent_python={sys.executable}", *flags]
+    return [*words, "--set", f"agent_python={sys.executable}"]
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
@@ -49,10 +50,10 @@ def test_pods_measure_a_result(nodes, image, tmp_path, monkeypatch, capsys):
             code = subprocess.run(
                 ["podman", "wait", name], capture_output=True, text=True, check=True, timeout=60
             )
-            log = subprocess.run(["podman", "logs", name], capture_output=True, check=True).stdout
-            assert code.stdout.strip() == "0", log[-4000:]
+            log = subprocess.run(["podman", "logs", name], capture_output=True, check=True)
+            assert code.stdout.strip() == "0", log.stderr[-4000:]
             if name == containers[0]:
-                Path("events.jsonl").write_bytes(log)
+                Path("events.jsonl").write_bytes(log.stdout)
     assert main(["ingest", "events.jsonl", "-o", "results"]) == 0
     (result,) = ResultStore("results")
     assert result.status == "ok", result.failure
@@ -65,7 +66,7 @@ def test_pods_measure_a_result(nodes, image, tmp_path, monkeypatch, capsys):
 def test_pod_that_ends_early_is_reported(image, tmp_path, monkeypatch):
     """The stream of pod 0 has the failure, and ingest makes a result of it."""
     monkeypatch.chdir(tmp_path)
-    assert main(bundle_command(2, image, "--steps", "200000")) == 0
+    assert main(bundle_command(2, image, "100000")) == 0
     with pods.played(json.loads(Path("job.json").read_text()), tmp_path) as containers:
         follower = subprocess.Popen(
             ["podman", "logs", "--follow", containers[0]], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

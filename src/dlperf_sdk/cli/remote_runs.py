@@ -49,7 +49,9 @@ def bundle(
         emit({**answer, "commands": list(commands)})
     else:
         say(f"{packed.path}: {len(packed.files)} files. It holds the run's secret; only you can read it.")
-        for text in commands or (f"There: python {packed.path.name} run -o out. Back here: dlperf ingest out",):
+        for text in commands or (
+            f"There: python {packed.path.name} run -o out. Back here: dlperf ingest out",
+        ):
             say(text)
     return 0
 

@@ -201,7 +201,7 @@ class Topology(ABC):
         return None
 
     def submission(self, job: Job, file: str) -> Submission | None:
-        """Return the file that `dlperf bundle` writes instead of the bundle, for a scheduler; None for the bundle itself.
+        """Return the file that `dlperf bundle` writes for a scheduler, instead of the bundle; None for the bundle.
 
         The file holds the bundle, which is complete but for the values of secret variables. The base class returns
         None.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import NoReturn
 
-from dlperf_kubernetes.manifest import MAX_BUNDLE_SIZE, job_name, make_manifest
+from dlperf_kubernetes.manifest import MAX_BUNDLE_SIZE, compress, job_name, make_manifest
 from dlperf_kubernetes.options import KubernetesOptions
 from dlperf_sdk.errors import SpecError, Unavailable, UsageError
 from dlperf_sdk.interfaces.topology import Job, Submission, Topology
@@ -59,11 +59,11 @@ class Kubernetes(Topology):
         Raises:
             Unavailable: The bundle is larger than a Secret may be.
         """
-        bundle = job.bundle.read_bytes()
+        bundle = compress(job.bundle.read_bytes())
         if len(bundle) > MAX_BUNDLE_SIZE:
             raise Unavailable(
-                f"The bundle has {len(bundle):,} bytes, and a Secret of Kubernetes takes {MAX_BUNDLE_SIZE:,}. Leave "
-                "large files out of the plugins' packages (`dlperf plan … --files` lists them), or start the case "
+                f"The compressed bundle has {len(bundle):,} bytes, and a Secret of Kubernetes takes "
+                f"{MAX_BUNDLE_SIZE:,}. Leave large files out of the plugins' packages (`dlperf plan … --files` lists them), or start the case "
                 "inside of pods that exist, with the launcher joined or ssh."
             )
         content = json.dumps(make_manifest(job, bundle), indent=1) + "\n"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import re
+import zipfile
 from importlib.resources import files
 from typing import Any
 
@@ -22,6 +24,16 @@ def job_name(job: Job) -> str:
     """Return the name of the job's objects: a DNS label that leaves room for the number of a pod."""
     readable = re.sub("[^a-z0-9]+", "-", job.id.lower())[:40].strip("-")
     return f"dlperf-{readable}-{hashlib.sha256(job.id.encode()).hexdigest()[:8]}"
+
+
+def compress(bundle: bytes) -> bytes:
+    """Return a bundle with strong compression and without bytecode, which is for the Python of this machine."""
+    smaller = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(bundle)) as source, zipfile.ZipFile(smaller, "w") as target:
+        for entry in source.infolist():
+            if not entry.filename.endswith(".pyc"):
+                target.writestr(entry, source.read(entry), zipfile.ZIP_DEFLATED, compresslevel=9)
+    return smaller.getvalue()
 
 
 def make_manifest(job: Job, bundle: bytes) -> dict[str, Any]:
@@ -71,7 +83,7 @@ def _pod(job: Job, name: str) -> dict[str, Any]:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "volumes": [
-            {"name": "bundle", "secret": {"secretName": name, "optional": False}},
+            {"name": "bundle", "secret": {"secretName": name}},
             # Frameworks exchange batches through it, and container runtimes provide 64 MiB only.
             {"name": "shared-memory", "emptyDir": {"medium": "Memory"}},
         ],
