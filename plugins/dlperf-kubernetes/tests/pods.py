@@ -39,6 +39,8 @@ def expand_job(manifest: dict, folder: Path) -> list[dict]:
     name, count = job["metadata"]["name"], job["spec"]["completions"]
     template = job["spec"]["template"]
     names = [f"{name}-{node}.{template['spec']['subdomain']}" for node in range(count)]
+    hosts = folder / "hosts"
+    hosts.write_text(f"127.0.0.1 localhost {' '.join(names)}\n")
     mounts = {f"host-{number}": path for number, path in enumerate(root_file_system.mounts().split(","))}
     pods = []
     for node in range(count):
@@ -54,8 +56,10 @@ def expand_job(manifest: dict, folder: Path) -> list[dict]:
         (secret,) = (volume for volume in spec["volumes"] if "secret" in volume)
         assert secret.pop("secret")["secretName"] == items["Secret"]["metadata"]["name"]
         secret["hostPath"] = {"path": str(folder)}
+        container["volumeMounts"].append({"name": "hosts", "mountPath": "/etc/hosts"})
+        spec["volumes"].append({"name": "hosts", "hostPath": {"path": str(hosts), "type": "File"}})
         spec["volumes"] += [{"name": key, "hostPath": {"path": path}} for key, path in mounts.items()]
-        spec |= {"hostNetwork": True, "hostAliases": [{"ip": "127.0.0.1", "hostnames": names}]}
+        spec["hostNetwork"] = True
         metadata = {"name": f"{name}-{node}", "labels": template["metadata"]["labels"]}
         pods.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     return pods

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pods
@@ -41,6 +42,10 @@ def bundle_command(nodes, image, steps="20"):
     return [*words, "--set", f"agent_python={sys.executable}"]
 
 
+def logs_of(container):
+    return subprocess.run(["podman", "logs", container], capture_output=True, check=True).stdout
+
+
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_pods_measure_a_result(nodes, image, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -54,7 +59,7 @@ def test_pods_measure_a_result(nodes, image, tmp_path, monkeypatch, capsys):
             assert code.stdout.strip() == "0", log.stderr[-4000:]
             if name == containers[0]:
                 Path("events.jsonl").write_bytes(log.stdout)
-    assert main(["ingest", "events.jsonl", "-o", "results"]) == 0
+    assert main(["ingest", "events.jsonl", "--output", "results"]) == 0
     (result,) = ResultStore("results")
     assert result.status == "ok", result.failure
     assert [record.rank for record in result.repeats[0].records] == list(range(nodes))
@@ -68,18 +73,13 @@ def test_pod_that_ends_early_is_reported(image, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(bundle_command(2, image, "100000")) == 0
     with pods.played(json.loads(Path("job.json").read_text()), tmp_path) as containers:
-        follower = subprocess.Popen(
-            ["podman", "logs", "--follow", containers[0]], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-        lines = []
-        for line in follower.stdout:
-            lines.append(line)
-            if b'"progress"' in line and len(lines) > 5:
-                subprocess.run(["podman", "kill", containers[1]], check=False, stdout=subprocess.DEVNULL)
-                break
-        lines += follower.stdout.readlines()
-        follower.wait(60)
-    Path("events.jsonl").write_bytes(b"".join(lines))
-    assert main(["ingest", "events.jsonl", "-o", "results"]) == 4
+        deadline = time.monotonic() + 60
+        while b'"progress"' not in logs_of(containers[0]):
+            assert time.monotonic() < deadline
+            time.sleep(0.3)
+        subprocess.run(["podman", "kill", containers[1]], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["podman", "wait", containers[0]], check=True, stdout=subprocess.DEVNULL, timeout=60)
+        Path("events.jsonl").write_bytes(logs_of(containers[0]))
+    assert main(["ingest", "events.jsonl", "--output", "results"]) == 4
     (result,) = ResultStore("results")
     assert (result.failure.kind, result.failure.node) == ("lost-node", 1)

@@ -63,8 +63,8 @@ class Kubernetes(Topology):
         if len(bundle) > MAX_BUNDLE_SIZE:
             raise Unavailable(
                 f"The compressed bundle has {len(bundle):,} bytes, and a Secret of Kubernetes takes "
-                f"{MAX_BUNDLE_SIZE:,}. Leave large files out of the plugins' packages (`dlperf plan … --files` lists them), or start the case "
-                "inside of pods that exist, with the launcher joined or ssh."
+                f"{MAX_BUNDLE_SIZE:,}. Leave large files out of the plugins' packages (`dlperf plan … --files` lists "
+                "them), or start the case inside of pods that exist, with the launcher joined or ssh."
             )
         content = json.dumps(make_manifest(job, bundle), indent=1) + "\n"
         return Submission(content.encode(), tuple(map(_display, _commands(job, file))))

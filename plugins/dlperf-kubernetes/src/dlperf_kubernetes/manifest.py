@@ -129,5 +129,5 @@ def _resources(job: Job) -> dict[str, Any]:
         "memory": options.memory,
         options.gpu_resource: str(job.devices_per_node) if job.device == "cuda" else "",
     }
-    given = {name: amount for name, amount in amounts.items() if amount}
-    return {"requests": given, "limits": dict(given)}
+    chosen = {name: amount for name, amount in amounts.items() if amount}
+    return {"requests": chosen, "limits": dict(chosen)}
