@@ -207,8 +207,8 @@ def complain(error: BaseException, common: Common, exit_code: int) -> int:
 def command(function: Callable[..., int]) -> Callable[..., int]:
     """Return a command whose errors, unexpected ones included, are reported by `complain` and become an exit code.
 
-    It decorates commands. With `--json`, standard output is reserved while the command runs. In the docstring,
-    which is the help text, the lines of each paragraph are joined.
+    It decorates commands. With `--json`, standard output is reserved while the command runs. The docstring up to
+    `Returns:` is the help text; the lines of each paragraph are joined.
     """
 
     @wraps(function)
@@ -235,7 +235,8 @@ def command(function: Callable[..., int]) -> Callable[..., int]:
             return complain(cause.with_traceback(error.__traceback__), common, DlperfError.exit_code)
 
     if function.__doc__:
-        run_guarded.__doc__ = re.sub(r"(?<!\n)\n(?!\n)", " ", cleandoc(function.__doc__))
+        text = cleandoc(function.__doc__).partition("\n\nReturns:")[0]
+        run_guarded.__doc__ = re.sub(r"(?<!\n)\n(?!\n)", " ", text)
     return run_guarded
 
 
