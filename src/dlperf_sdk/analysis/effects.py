@@ -8,7 +8,7 @@ models. Below six units no sign test reaches 5 %. A single pair is tested by its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -21,6 +21,9 @@ from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.worker.estimate import median, median_interval
+
+_PARTS = {"precision": ("loss_scale",)}
+"""Factor → facts that belong to some of its levels, and that cases with another level cannot have."""
 
 
 @frozen
@@ -114,9 +117,11 @@ def effect(
 ) -> Effect:
     """Compute the ratios of throughputs between two values of a factor, over pairs that are equal in other facts.
 
-    The two cases of a pair agree in all identifying facts, with two exceptions. A fact that has a single value for
+    The two cases of a pair agree in all identifying facts, with three exceptions. A fact that has a single value for
     each of the factor's two values may differ, such as the machine if each GPU is in another one. Such facts are
-    reported as confounded. If the factor is `framework`, the framework's version and a layout that it chose may differ.
+    reported as confounded. A fact that only one value of the factor allows, such as the loss scale of a mixed
+    precision, is part of that value: each of its variants has a pair. If the factor is `framework`, the framework's
+    version and a layout that it chose may differ.
 
     Args:
         sources: The cases. Those with other values of the factor are ignored.
@@ -146,13 +151,15 @@ def effect(
             for level in (a, b)
         )
     }
+    parts = _parts(sides, factor, (a, b))
     identifying = {name for case in sides for name in case.identifying_facts()}
-    fixed = tuple(sorted((varying & identifying) - settled))
-    first, second = (_group_by_held_facts(sides, factor, level, fixed) for level in (a, b))
+    fixed = tuple(sorted((varying & identifying) - settled - parts))
+    first, second = (_group_by_held_facts(sides, factor, level, fixed, parts) for level in (a, b))
     pairs = tuple(
-        Pair(case, second[held_values], {name: case.facts.get(name) for name in fixed})
-        for held_values, case in first.items()
-        if held_values in second
+        Pair(case, other, {name: case.facts.get(name) for name in fixed})
+        for held_values, members in first.items()
+        for case in members
+        for other in second.get(held_values, ())
     )
     if not pairs:
         raise AnalysisError(
@@ -162,8 +169,9 @@ def effect(
     units = {case.unit for pair in pairs for case in (pair.a, pair.b)}
     if len(units) > 1:
         raise AnalysisError(f"The throughputs of a pair have different units: {', '.join(sorted(units))}.")
-    confounded = tuple(sorted(settled))
-    return Effect(factor, (a, b), fixed, confounded, pairs, len(sides) - 2 * len(pairs), pairs_are_units)
+    confounded = tuple(sorted(settled - parts))
+    unpaired = len(sides) - len({id(case) for pair in pairs for case in (pair.a, pair.b)})
+    return Effect(factor, (a, b), fixed, confounded, pairs, unpaired, pairs_are_units)
 
 
 def adjust_effects(effects: Sequence[Effect]) -> tuple[Effect, ...]:
@@ -194,19 +202,31 @@ def _levels(all_cases: Sequence[Case], factor: str, levels: Sequence[Any] | None
     return levels[0], levels[1]
 
 
+def _parts(sides: Sequence[Case], factor: str, levels: Sequence[Any]) -> set[str]:
+    """Return the facts that belong to one level of the factor: no case with the other level states them."""
+    stating = {
+        name: {key(case.facts.get(factor)) for case in sides if name in case.facts}
+        for name in _PARTS.get(factor, ())
+    }
+    return {name for name, stated in stating.items() if stated and stated < set(map(key, levels))}
+
+
 def _group_by_held_facts(
-    sides: Sequence[Case], factor: str, level: Any, fixed: Sequence[str]
-) -> dict[tuple[str, ...], Case]:
-    groups: dict[tuple[str, ...], Case] = {}
+    sides: Sequence[Case], factor: str, level: Any, fixed: Sequence[str], parts: Collection[str]
+) -> dict[tuple[str, ...], list[Case]]:
+    """Return the cases with a level by their held values; several cases of a group differ in parts of the level."""
+    groups: dict[tuple[str, ...], list[Case]] = {}
     for case in sides:
         if key(case.facts.get(factor)) != key(level):
             continue
-        held_values = tuple(key(case.facts.get(name)) for name in fixed)
-        if held_values in groups:
-            names = ", ".join(sorted(differing_facts((case, groups[held_values])))) or "nothing that is known"
-            raise AnalysisError(
-                f"{case.name} and {groups[held_values].name} are the same side of a pair: they differ in {names}. "
-                "Hold one of these, or leave one case out."
-            )
-        groups[held_values] = case
+        members = groups.setdefault(tuple(key(case.facts.get(name)) for name in fixed), [])
+        for other in members:
+            differing = differing_facts((case, other))
+            if not differing & set(parts):
+                names = ", ".join(sorted(differing)) or "nothing that is known"
+                raise AnalysisError(
+                    f"{case.name} and {other.name} are the same side of a pair: they differ in {names}. "
+                    "Hold one of these, or leave one case out."
+                )
+        members.append(case)
     return groups
