@@ -31,6 +31,8 @@ ROLES = {
     "data": "context",
     "driver": "context",
     "clip_norm": "workload",
+    "loss_scale": "factor",
+    "compiler": "factor",
 }
 
 
@@ -376,3 +378,27 @@ def test_requested_layout_is_a_reason_against_comparison():
     torch, _ = two_frameworks("nchw")
     _, tensorflow = two_frameworks("nhwc")
     assert compare(torch, tensorflow, footnoted=True).reasons == ("layout: nchw against nhwc",)
+
+
+def test_a_compiler_stated_by_one_case_only_is_a_footnote():
+    assert compare(a_case(compiler="xla"), a_case()).footnotes == ("compiler: xla against not stated",)
+    assert compare(a_case(compiler="xla"), a_case(compiler="none")).footnotes == ()
+
+
+def test_each_loss_scale_of_a_mixed_precision_has_a_pair():
+    """Only mixed precision scales the loss: this setting belongs to it, and does not split the effect."""
+    frameworks = {"torch": ("static", "dynamic"), "paddle": ("dynamic",), "mxnet": (None,)}
+    many = [a_case(framework=name) for name in frameworks]
+    many += [
+        a_case(200.0, framework=name, precision="amp-fp16", **({"loss_scale": scale} if scale else {}))
+        for name, scales in frameworks.items()
+        for scale in scales
+    ]
+    actual = effect(many, factor="precision", levels=("amp-fp16", "fp32"))
+    assert (len(actual.pairs), actual.unpaired, list(actual.units)) == (4, 0, list(frameworks))
+    assert "loss_scale" not in (*actual.holding, *actual.confounded)
+    # Of two precisions that both scale the loss, a pair has one scale.
+    both = [a_case(precision=name, loss_scale=scale) for name in ("fp16", "amp-fp16") for scale in "ab"]
+    assert len(effect(both, factor="precision", levels=("fp16", "amp-fp16")).pairs) == 2
+    with pytest.raises(AnalysisError, match="same side of a pair"):
+        effect([*many, many[-1]], factor="precision", levels=("amp-fp16", "fp32"))

@@ -75,3 +75,11 @@ def test_the_ranking_of_most_frameworks_on_most_devices_comes_first():
     first = rankings(figures)[0]
     assert (first.facts["topology"], len(first.entries)) == ("4n8d", 5)
     assert (first.entries[0].facts["framework"], first.entries[0].throughput) == ("oneflow", 12411.97)
+
+
+def test_a_fact_that_no_case_of_a_ranking_states_is_named_if_another_case_of_the_model_states_it():
+    ranked = rankings(Registry().collection("dlperf-v1.0").figures)
+    unstated = {
+        (ranking.facts["model"], ranking.facts.get("clip_norm")): ranking.unstated for ranking in ranked
+    }
+    assert unstated == {("resnet50", None): (), ("bert-base", 0.0): (), ("bert-base", None): ("clip_norm",)}

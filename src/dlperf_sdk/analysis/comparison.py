@@ -20,6 +20,10 @@ ESSENTIAL_FACTS = ("data", *RESERVED_FACTS)
 comparison out, unless the comparison is about that fact."""
 
 
+NOT_STATED = "not stated"
+"""Text in place of a value that a side does not state."""
+
+
 @frozen
 class Comparison:
     """Ratio of the throughputs of two measurements, and the differences between them."""
@@ -40,7 +44,7 @@ class Comparison:
     reasons: tuple[str, ...]
     """Reasons why the two are not comparable; empty unless `compare` was called with `footnoted`."""
     footnotes: tuple[str, ...]
-    """Differences in context, and facts that decide comparability but that only one side states."""
+    """Differences in context, and facts that decide comparability, or the compiler, that only one side states."""
     factors: tuple[str, ...]
     """Differences in factors, including the facts that the comparison is about."""
 
@@ -118,7 +122,7 @@ def _differences(first: Case, second: Case, factors: Sequence[str]) -> tuple[lis
             differing_factors.append(text)
         elif name not in first.facts or name not in second.facts:
             # A fact that only one side states cannot be compared.
-            if is_essential:
+            if is_essential or name == "compiler":
                 footnotes.append(text)
         elif is_essential:
             reasons.append(text)
@@ -136,4 +140,4 @@ def _format_difference(name: str, first: Case, second: Case) -> str:
 
 
 def _format(value: Any) -> str:
-    return "not stated" if value is None else value if isinstance(value, str) else key(value)
+    return NOT_STATED if value is None else value if isinstance(value, str) else key(value)

@@ -43,6 +43,8 @@ class Ranking:
     """Facts that the entries share, which make their throughputs comparable."""
     excluded: tuple[Excluded, ...]
     """Groups of cases that are not comparable with the entries."""
+    unstated: tuple[str, ...] = ()
+    """Facts of the workload that no case of the ranking states, though another case of its model does."""
 
     @property
     def comparison(self) -> Comparison:
@@ -72,13 +74,18 @@ def rankings(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Rankin
     by_question: dict[tuple[str, ...], list[list[Case]]] = {}
     for entries in fastest:
         by_question.setdefault(_comparison_key(entries[0]), []).append(entries)
+    stated: dict[str, set[str]] = {}
+    for case in all_cases:
+        names = {name for name, role in case.roles.items() if role == "workload"}
+        stated.setdefault(key(case.facts.get("model")), set()).update(names)
     ranked = [
         Ranking(
             factor,
             tuple(entries),
             tuple(group),
-            _select_shared_facts(entries[0]),
+            facts := _select_shared_facts(entries[0]),
             _list_excluded(entries, by_question),
+            tuple(sorted(stated[key(facts.get("model"))] - set(facts))),
         )
         for entries, group in zip(fastest, groups.values(), strict=True)
         if len(entries) > 1

@@ -87,6 +87,8 @@ class Notes:
     """Footnotes, numbered from 1: `[1]` in a table refers to the first."""
 
     texts: tuple[str, ...]
+    name: str = ""
+    """Name that links of the HTML report refer to; empty without one."""
 
 
 @frozen

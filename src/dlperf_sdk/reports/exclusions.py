@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from attrs import evolve
-
 from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.analysis.ranking import Excluded, Ranking
 from dlperf_sdk.reports.numbers import common_scale
@@ -40,8 +38,8 @@ def format_excluded(ranking: Ranking, shown_elsewhere: Collection[Case] = ()) ->
     return "; ".join([*texts, *([f"and {remaining} more"] if remaining else [])])
 
 
-def format_faster(ranking: Ranking) -> str:
-    """Return the fastest case of all that a ranking leaves out, and the reason, if it is faster than the first.
+def name_faster(ranking: Ranking) -> str:
+    """Return the fastest case of all that a ranking leaves out, with the reason, if it is faster than the first.
 
     Cases of another precision or hardware, which have their own row, are left out. Empty without any.
     """
@@ -49,7 +47,7 @@ def format_faster(ranking: Ranking) -> str:
     # The groups are in the order of their fastest cases.
     if not groups or groups[0].cases[0].throughput <= ranking.entries[0].throughput:
         return ""
-    return f"faster: {_format_group(ranking, evolve(groups[0], cases=groups[0].cases[:1]))}"
+    return f"{groups[0].cases[0].facts.get(ranking.factor)} ({_format_differences(groups[0])})"
 
 
 def _has_another_format(ranking: Ranking, group: Excluded) -> bool:
@@ -65,7 +63,11 @@ def _format_group(ranking: Ranking, group: Excluded) -> str:
     named = ", ".join(
         f"{case.facts.get(ranking.factor)} {scale.format_alone(case.throughput)}" for case in selected
     )
-    return f"{named} ({', '.join(format_stated(*difference) for difference in group.differences)})"
+    return f"{named} ({_format_differences(group)})"
+
+
+def _format_differences(group: Excluded) -> str:
+    return ", ".join(format_stated(*difference) for difference in group.differences)
 
 
 def _has_own_row(names: Iterable[str]) -> bool:

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from dlperf_sdk.analysis.case import Case, key
 from dlperf_sdk.analysis.ranking import Ranking
-from dlperf_sdk.reports.blocks import Cell, Column, Table
-from dlperf_sdk.reports.exclusions import format_excluded, format_faster
-from dlperf_sdk.reports.leads import RULE, describe_compiler, lead, lead_without_values
+from dlperf_sdk.reports.blocks import Cell, Column, Notes, Table, Tone
+from dlperf_sdk.reports.exclusions import format_excluded, name_faster
+from dlperf_sdk.reports.leads import (
+    RULE,
+    STATED_BY_NEITHER,
+    describe_compiler,
+    lead,
+    ranking_reservations,
+    remove_values,
+)
 from dlperf_sdk.reports.numbers import common_scale, format_count, quantity
 from dlperf_sdk.reports.series import format_fact, format_stated, labels
+from dlperf_sdk.reports.wording import format_name, join_names
 
 TITLE = "Fastest framework"
 LEDE = (
-    "4n8d is 4 nodes with 8 devices each; batch sizes are per device. In parentheses is the 95 % interval of a ratio. "
+    "4n8d is 4 nodes with 8 devices each; batch sizes are per device. A range in a ratio is its 95 % interval. "
     f"{RULE}"
 )
+RESERVATIONS = "reservations"
+"""Name of the notes that list the reservations."""
 _NAMED = ("topology", "model", "batch_size", "precision")
 """Facts with their own column. Other facts are named if rankings differ in them."""
 
@@ -57,25 +68,22 @@ def fastest_table(rankings: Sequence[Ranking]) -> Table:
     )
 
 
-def overview_table(rankings: Sequence[Ranking]) -> Table:
-    """Return a table with a row per workload and precision, and a column per topology.
+def overview(rankings: Sequence[Ranking]) -> tuple[Table, Notes]:
+    """Return a table with a row per workload and precision and a column per topology, and its notes.
 
-    A cell has the fastest framework, its throughput and its lead over the second. It names the frameworks that were
-    measured elsewhere in the row and not there, and faster cases that are not comparable.
+    A cell has two lines: the fastest framework with its throughput, and its lead over the second, with the number of
+    its note. A lead with an interval is the interval. A note names the reservations, an older release, the frameworks
+    that were measured elsewhere in the row and not there, and faster cases that are not comparable.
     """
-    versions: dict[str, set[str]] = {}
-    for ranking in rankings:
-        for case in ranking.cases:
-            name = str(case.facts.get(ranking.factor))
-            versions.setdefault(name, set()).add(str(case.facts.get("framework_version")))
-    ambiguous = {name for name, different in versions.items() if len(different) > 1}
+    old = older_releases(case for ranking in rankings for case in ranking.cases)
+    notes: dict[str, int] = {}
     rows: dict[tuple[str, ...], dict[str, Cell]] = {}
     for ranking in rankings:
         facts = [str(ranking.facts.get(name, "")) for name in _NAMED[1:]]
         cells = rows.setdefault((*facts, describe_shared_facts(ranking, rankings)), {})
-        cells[str(ranking.facts["topology"])] = _summarize(
-            ranking, ambiguous, list_unmeasured(ranking, rankings)
-        )
+        note = "; ".join(_list_notes(ranking, rankings, old))
+        number = notes.setdefault(f"{note[0].upper()}{note[1:]}.", len(notes) + 1) if note else None
+        cells[str(ranking.facts["topology"])] = _summarize(ranking, number)
     topologies = sorted(
         {ranking.entries[0].topology for ranking in rankings},
         key=lambda topology: (topology.devices, topology.nodes),
@@ -94,7 +102,7 @@ def overview_table(rankings: Sequence[Ranking]) -> Table:
         key=lambda row: (models.index(row[0][0]), precisions.index(row[0][2]), int(row[0][1]), row[0][3]),
     )
     units = ", ".join(sorted({ranking.entries[0].unit for ranking in rankings}))
-    return Table(
+    table = Table(
         columns,
         tuple(
             (
@@ -103,36 +111,64 @@ def overview_table(rankings: Sequence[Ranking]) -> Table:
             )
             for case_facts, cells in ordered
         ),
-        f"Fastest framework, its throughput ({units}) and its lead over the second",
+        f"Fastest framework, its throughput ({units}), and its lead over the second, with [note]",
     )
+    return table, Notes(tuple(notes), RESERVATIONS)
 
 
-_UNMEASURED = Cell("fewer than two measured", "quiet")
+_UNMEASURED = Cell("fewer than two\nmeasured", "quiet")
 
 
-def _summarize(ranking: Ranking, ambiguous: Collection[str], unmeasured: Sequence[str]) -> Cell:
-    """Return the fastest framework, its throughput, its lead, what was not measured, and what is faster.
-
-    Args:
-        ranking: The ranking.
-        ambiguous: Frameworks of which several versions are ranked, so that the version is named.
-        unmeasured: Frameworks that were not measured.
-    """
-    first, text = ranking.entries[0], lead_without_values(ranking)
-    name, value = str(first.facts.get(ranking.factor)), common_scale([first.throughput], "")
-    if name in ambiguous:
-        name += f" {_short_version(first)}"
-    name += describe_compiler(ranking, first)
-    missing = f"; {', '.join(unmeasured)} not measured" if unmeasured else ""
-    content = f"{name}: {value.format_alone(first.throughput)}, {text.text}{missing}"
-    faster = format_faster(ranking)
-    tone = "doubt" if unmeasured and text.tone == "plain" else text.tone
-    return Cell(f"{content};\n{faster}" if faster else content, tone)
+def _summarize(ranking: Ranking, number: int | None) -> Cell:
+    """Return the fastest framework, its throughput, its lead and the number of its note in two lines."""
+    first, second = ranking.entries[:2]
+    compared, factor = ranking.comparison, ranking.factor
+    name, value = str(first.facts.get(factor)), common_scale([first.throughput], "")
+    compiler = describe_compiler(ranking, first).replace(" with", "")
+    ratio = f"≈{compared.ratio:.2f}" if compared.low is None else f"{compared.low:.2f}–{compared.high:.2f}"
+    mark = f" [{number}]" if number else ""
+    tone: Tone = "quiet" if compared.low is None else "doubt" if mark else "plain"
+    lines = [
+        f"{name}{compiler} {value.format_alone(first.throughput)}",
+        f"{ratio}× {second.facts.get(factor)}",
+    ]
+    # On the shorter line, the mark makes the column no wider.
+    lines[len(lines[0]) > len(lines[1])] += mark
+    return Cell("\n".join(lines), tone)
 
 
-def _short_version(case: Case) -> str:
-    """Return the version of a case's framework without its local part."""
-    return str(case.facts.get("framework_version", "")).partition("+")[0]
+def _list_notes(
+    ranking: Ranking, rankings: Sequence[Ranking], old: Collection[tuple[str, ...]]
+) -> Iterator[str]:
+    """Yield what restricts the lead of a ranking, without the values of reservations."""
+    yield from map(remove_values, ranking_reservations(ranking))
+    for case in ranking.entries[:2]:
+        if release(case) in old:
+            framework, _, version = release(case)
+            yield f"{framework} {version} is not the newest release"
+    if unmeasured := list_unmeasured(ranking, rankings):
+        yield f"{join_names(unmeasured)} not measured"
+    if faster := name_faster(ranking):
+        yield f"faster: {faster}"
+
+
+def release(case: Case) -> tuple[str, str, str]:
+    """Return the framework, the model and the framework's version, without its local part, of a case."""
+    version = str(case.facts.get("framework_version", "")).partition("+")[0]
+    return str(case.facts.get("framework")), str(case.facts.get("model")), version
+
+
+def older_releases(all_cases: Iterable[Case]) -> set[tuple[str, str, str]]:
+    """Return the releases, as `release` does, for which a newer one of the same framework and model is there."""
+    releases = {release(case) for case in all_cases}
+    newest: dict[tuple[str, str], list[int]] = {}
+    for framework, model, version in releases:
+        newest[framework, model] = max(newest.get((framework, model), []), _numbers(version))
+    return {entry for entry in releases if _numbers(entry[2]) < newest[entry[:2]]}
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"[0-9]+", version)]
 
 
 def list_unmeasured(ranking: Ranking, rankings: Iterable[Ranking]) -> list[str]:
@@ -204,7 +240,9 @@ def describe_shared_facts(ranking: Ranking, rankings: Iterable[Ranking]) -> str:
     same_model = [other.facts for other in rankings if other.facts.get("model") == model]
     names = sorted({name for facts in same_model for name in facts} - set(_NAMED))
     return ", ".join(
-        format_stated(name, ranking.facts.get(name))
+        f"{format_name(name)} {STATED_BY_NEITHER}"
+        if name in ranking.unstated
+        else format_stated(name, ranking.facts.get(name))
         for name in names
         if len({key(facts.get(name)) for facts in same_model}) > 1
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dlperf_sdk.analysis.case import Case, key
-from dlperf_sdk.analysis.comparison import RESERVED_FACTS, Comparison
+from dlperf_sdk.analysis.comparison import NOT_STATED, RESERVED_FACTS, Comparison
 from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Cell, Table
 from dlperf_sdk.reports.numbers import format_count
@@ -15,19 +15,20 @@ from dlperf_sdk.reports.wording import format_name, format_value, join_names
 from dlperf_sdk.spec.compiler import COMPILERS
 
 RULE = (
-    "Comparable are cases of equal workload (model, batch size, clipping of gradients), precision, topology, data and "
-    "hardware: only these are ranked. A difference in "
-    f"{', '.join(map(format_name, RESERVED_FACTS))}, compiler or protocol is a reservation, which the text names; "
-    "so is a protocol that is not stated. All other cases are not comparable, and are not ranked."
+    "Only cases of equal workload (model, batch size, clipping of gradients), precision, topology, data and hardware "
+    f"are ranked. A reservation is a difference in {', '.join(map(format_name, RESERVED_FACTS))}, compiler or protocol, "
+    "or one of these facts that a side does not state."
 )
 """The rule that decides what a report ranks."""
 ESTIMATORS = (
     "the sources compute the throughput in different ways (samples over the elapsed time, the mean of the steps' "
     "rates, which is too high where steps vary, or samples over the summed step times)"
 )
+NOT_SIGNIFICANT = "not significant"
+STATED_BY_NEITHER, _STATED_BY_ONE = "stated by neither", "stated by one side only"
 _TERMS = {
     "faster": "not comparable, for the reason in parentheses",
-    "clip norm not stated": "the source does not say whether gradients were clipped",
+    f"clip norm {STATED_BY_NEITHER}": "gradients may or may not have been clipped",
     "compiler differs": "only one of the first two was compiled",
     "estimator differs": ESTIMATORS,
     "loss scale differs": "the loss of AMP is scaled in different ways",
@@ -37,50 +38,60 @@ _TERMS = {
     "not measured": "it may have been faster, so the lead is over the measured ones only",
 }
 """What a cell says → its explanation."""
-_VALUES = re.compile(r"(differs|protocol not stated) \([^)]*\)")
+_VALUES = re.compile(r" \([^)]*\)$")
 
 
 def lead(ranking: Ranking) -> Cell:
     """Return the ratio of the fastest case to the second, with its interval and the second's name, as a cell.
 
     A ratio without an interval begins with `≈` and has the tone `quiet`. One with an interval has the tone `doubt` if
-    it is not significant, or if the two cases differ in a fact that makes a reservation; the cell states this.
+    it has a reservation; the cell states this.
     """
     compared = ranking.comparison
     second = f"{ranking.entries[1].facts.get(ranking.factor)}{describe_compiler(ranking, ranking.entries[1])}"
-    reservations = list_reservations(compared)
-    if compared.significant is False:
-        reservations.insert(0, "not significant")
+    reservations = ranking_reservations(ranking)
     text = "; ".join(
         [f"{format_ratio(compared)} {second}", *([", ".join(reservations)] if reservations else [])]
     )
     return Cell(text, "quiet" if compared.low is None else "doubt" if reservations else "plain")
 
 
-def lead_without_values(ranking: Ranking) -> Cell:
-    """Return the cell of `lead` with the names, but without the values, of the facts in which the two cases differ."""
-    text = lead(ranking)
-    return Cell(_VALUES.sub(r"\1", text.text), text.tone)
+def ranking_reservations(ranking: Ranking) -> list[str]:
+    """Return the reservations of a ranking's lead, as `list_reservations` does; the first may be `not significant`."""
+    compared = ranking.comparison
+    insignificant = [NOT_SIGNIFICANT] if compared.significant is False else []
+    return [*insignificant, *list_reservations(compared, ranking.unstated)]
 
 
-def list_reservations(compared: Comparison) -> list[str]:
+def list_reservations(compared: Comparison, unstated: Iterable[str] = ()) -> list[str]:
     """Return what makes a comparison of two ranked cases uncertain, such as `compiler differs (none, xla)`.
 
-    These are the differences in reserved facts, in the compiler and in the protocol, and the numbers of the protocol
-    that a source does not state.
+    These are the differences in reserved facts, in the compiler and in the protocol, such facts that only one side
+    states, and the numbers of the protocol that a source does not state.
+
+    Args:
+        compared: The comparison.
+        unstated: Facts that neither side states, though other cases of the model do.
     """
+    differences = [f"{format_name(name)} {STATED_BY_NEITHER}" for name in unstated]
     compilers = [factor for factor in compared.factors if factor.startswith("compiler: ")]
-    differences = [_format_reason(reason) for reason in (*compared.reasons, *compilers)]
+    one_sided = [note for note in compared.footnotes if NOT_STATED in _split(note)[1]]
+    differences += [_format_difference(text) for text in (*compared.reasons, *compilers, *one_sided)]
     protocol = compared.a.protocol.differences(compared.b.protocol)
-    unstated = join_names(dict.fromkeys((*compared.a.protocol.unstated, *compared.b.protocol.unstated)))
+    missing = join_names(dict.fromkeys((*compared.a.protocol.unstated, *compared.b.protocol.unstated)))
     values = [f"{name} {first}, {second}" for name, (first, second) in protocol.items()]
-    if values and unstated:
-        values.append(f"{unstated} not stated")
+    if values and missing:
+        values.append(f"{missing} not stated")
     if values:
         differences.append(f"protocol differs ({'; '.join(values)})")
-    elif unstated:
-        differences.append(f"protocol not stated ({unstated})")
+    elif missing:
+        differences.append(f"protocol not stated ({missing})")
     return differences
+
+
+def remove_values(reservation: str) -> str:
+    """Return a reservation without the values in parentheses."""
+    return _VALUES.sub("", reservation)
 
 
 def format_ratio(compared: Comparison) -> str:
@@ -90,10 +101,16 @@ def format_ratio(compared: Comparison) -> str:
     return f"{compared.ratio:.2f}× ({compared.low:.2f} – {compared.high:.2f})"
 
 
-def _format_reason(reason: str) -> str:
-    name, _, values = reason.partition(": ")
-    in_words = ", ".join(format_value(name, value) for value in values.split(" against "))
-    return f"{format_name(name)} differs ({in_words})"
+def _split(difference: str) -> tuple[str, list[str]]:
+    name, _, values = difference.partition(": ")
+    return name, values.split(" against ")
+
+
+def _format_difference(difference: str) -> str:
+    name, values = _split(difference)
+    in_words = [format_value(name, value) for value in values if value != NOT_STATED]
+    verb = "differs" if len(in_words) > 1 else _STATED_BY_ONE
+    return f"{format_name(name)} {verb} ({', '.join(in_words)})"
 
 
 def describe_compiler(ranking: Ranking, case: Case) -> str:
@@ -105,9 +122,14 @@ def describe_compiler(ranking: Ranking, case: Case) -> str:
 
 
 def count_intervals(rankings: Sequence[Ranking]) -> str:
-    """Return how many leads have an interval, such as `3 of 52 leads have an interval`."""
-    intervals = sum(ranking.comparison.low is not None for ranking in rankings)
-    return f"{intervals} of {format_count(len(rankings), 'lead')} {'has' if len(rankings) == 1 else 'have'} an interval"
+    """Return how many leads have an interval, such as `3 of 52 leads have an interval, none without a reservation`."""
+    certain = [ranking for ranking in rankings if ranking.comparison.low is not None]
+    verb = "has" if len(rankings) == 1 else "have"
+    text = f"{len(certain)} of {format_count(len(rankings), 'lead')} {verb} an interval"
+    if not certain:
+        return text
+    firm = sum(not ranking_reservations(ranking) for ranking in certain)
+    return f"{text}, {firm or 'none'} without a reservation"
 
 
 def explain_colors(table: Table, rankings: Sequence[Ranking]) -> str:
@@ -121,10 +143,10 @@ def explain_colors(table: Table, rankings: Sequence[Ranking]) -> str:
     return " ".join(sentences)
 
 
-def explain_terms(table: Table) -> str:
-    """Return the meaning of the terms that a table of rankings uses; empty if it uses none."""
-    texts = [cell.text for row in table.rows for cell in row]
-    terms = [f"{term}: {meaning}" for term, meaning in _TERMS.items() if any(term in text for text in texts)]
+def explain_terms(texts: Iterable[str]) -> str:
+    """Return the meaning of the terms that texts on rankings use; empty if they use none."""
+    text = "\n".join(texts)
+    terms = [f"{term}: {meaning}" for term, meaning in _TERMS.items() if term in text]
     return " ".join(f"{term[0].upper()}{term[1:]}." for term in terms)
 
 
@@ -141,5 +163,5 @@ def ranking_values(ranking: Ranking) -> dict[str, Any]:
         "ratio": compared.ratio,
         "interval": None if compared.low is None else [compared.low, compared.high],
         "significant": compared.significant,
-        "reservations": list_reservations(compared),
+        "reservations": list_reservations(compared, ranking.unstated),
     }

@@ -165,6 +165,8 @@ def format_fact(name: str, value: Any) -> str:
         return f"({value})"
     if name == "loss_scale":
         return f"{'no' if value == 'none' else value} loss scale"
+    if name == "compiler" and value == NONE:
+        return "no compiler"
     if isinstance(value, str):
         return format_value(name, value)
     words = format_value(name, key(value))

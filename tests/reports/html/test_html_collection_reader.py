@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from functools import cache
 
+import attrs
 import pytest
 
 from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.analysis.comparison import compare
+from dlperf_sdk.analysis.ranking import rankings
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports import collection_page, html
 from dlperf_sdk.reports.blocks import Paragraph, Table
 from dlperf_sdk.reports.html import collection, own_batch_sizes, spread
 from dlperf_sdk.reports.html.page import NOT_COMPARABLE, Folded, Sortable
-from dlperf_sdk.reports.leads import list_reservations
+from dlperf_sdk.reports.leads import count_intervals, list_reservations
+from dlperf_sdk.spec.stated_protocol import StatedProtocol
 
 
 @cache
@@ -51,18 +54,46 @@ def test_the_first_pair_of_a_framework_has_its_leading_figure():
         assert "0.1.9" not in first["faster"] and first["topology"] == "4n8d"
     of_two = [" and " in row["frameworks"] for row in rows]
     assert of_two == sorted(of_two, reverse=True) and not all(of_two)
-    rates = [float(re.search(r": ([0-9,.]+)", row["faster"])[1].replace(",", "")) for row in rows]
-    pairs = of_two.count(True)
-    assert rates[:pairs] == sorted(rates[:pairs], reverse=True)
+    # The leading cases first, then the newest releases, then the others.
+    searched = ("tensorflow and torch", "1n8d", "resnet50", "fp32")
+    names = ("frameworks", "topology", "model", "precision")
+    releases = [
+        set(re.findall(r"(?:torch|tensorflow) ([\d.]+)", f"{row['faster']} {row['slower']}"))
+        for row in rows
+        if tuple(row[name] for name in names) == searched
+    ]
+    assert releases[:2] == [{"1.5.0", "1.15.2"}, {"1.6.0", "2.3.0"}] and len(releases) == 4
+
+
+def test_each_side_of_a_pair_states_its_case():
+    rows = rows_of(section("Framework pairs").items[0])
+    (row,) = (
+        row
+        for row in rows
+        if (row["frameworks"], row["topology"], row["batch"], row["precision"])
+        == ("tensorflow and torch", "4n8d", "96", "amp-fp16")
+    )
+    assert row["faster"] == "tensorflow 1.15.2 (NVIDIADeepLearningExamples), with xla: 11,650 seq/s"
+    assert row["slower"] == (
+        "torch 1.5.0a0 (NVIDIADeepLearningExamples), without xla, dynamic loss scale: 10,349 seq/s"
+    )
+    assert "clip norm stated by neither" in row["reservation"]
+    assert "loss scale stated by one side only (dynamic)" in row["reservation"]
+
+
+def test_variants_of_a_model_in_one_framework_stand_side_by_side_without_a_ratio():
+    rows = rows_of(section("Framework pairs").items[0])
+    variants = [row for row in rows if row["model"] == "resnet50 and resnet50-v1b"]
+    assert len(variants) == 11 and {row["frameworks"] for row in variants} == {"mxnet"}
+    assert {row["ratio"] for row in variants} == {"–"}
+    assert all(row["reservation"].startswith("not comparable") for row in variants)
+    assert all("gluon-cv" in row["faster"] + row["slower"] for row in variants)
 
 
 def test_a_pair_names_the_loader_where_it_differs():
     rows = rows_of(section("Framework pairs").items[0])
     mxnet = [row for row in rows if row["model"] == "resnet50" and "mxnet" in row["slower"]]
-    assert mxnet and {"dali" in row["slower"] for row in mxnet if "oneflow" in row["faster"]} == {True}
-    # Both sides of this pair read with DALI.
-    of_both = [row for row in mxnet if "NVIDIADeepLearningExamples" in row["faster"]]
-    assert not any("dali" in row["faster"] or "dali" in row["slower"] for row in of_both)
+    assert mxnet and {"dali" in row["slower"] for row in mxnet} == {True}
 
 
 def test_a_compiler_that_differs_and_a_protocol_that_is_not_stated_are_reservations():
@@ -71,10 +102,26 @@ def test_a_compiler_that_differs_and_a_protocol_that_is_not_stated_are_reservati
     tensorflow = case(framework="tensorflow", compiler="xla", **conditions)
     assert list_reservations(compare(torch, tensorflow, footnoted=True)) == [
         "compiler differs (none, xla)",
+        "loss scale stated by one side only (dynamic)",
         "protocol not stated (warm-up steps and repeats)",
     ]
     whole = case(framework="oneflow", release="v1.0", model="resnet50", topology="1n1d", precision="amp-fp16")
     assert list_reservations(compare(whole, whole, footnoted=True)) == []
+
+
+def test_leads_without_a_reservation_are_counted():
+    ranked = rankings(figures())
+    assert count_intervals(ranked) == "5 of 52 leads have an interval, none without a reservation"
+    firm = next(ranking for ranking in ranked if ranking.comparison.low is not None)
+    # The same case on both sides differs in nothing, and has an interval.
+    case = attrs.evolve(firm.entries[0], protocol=StatedProtocol(20, 100, 7))
+    equal = attrs.evolve(
+        firm, entries=(attrs.evolve(case, throughput=2 * case.throughput), case), unstated=()
+    )
+    assert not list_reservations(equal.comparison)
+    rates = tuple(2 * rate for rate in case.repeats)
+    equal = attrs.evolve(equal, entries=(attrs.evolve(equal.entries[0], repeats=rates), case))
+    assert count_intervals([equal, firm]) == "2 of 2 leads have an interval, 1 without a reservation"
 
 
 # -- tiles
@@ -82,7 +129,12 @@ def test_a_compiler_that_differs_and_a_protocol_that_is_not_stated_are_reservati
 
 def test_a_tile_names_the_second_figure_and_only_what_may_be_taken_for_comparable():
     fp32, bert, amp, *_ = page().tiles
-    assert "≈1.09× mxnet at 3,671; estimator differs" in bert.aside
+    assert "≈1.09× mxnet" in bert.aside and bert.text.endswith(
+        "not comparable: oneflow 3,690 (clip norm 1.0)"
+    )
+    assert [tile.is_reserved for tile in (fp32, bert, amp)] == [True] * 3
+    # A lead without any reservation is not called reserved.
+    assert not any(tile.is_reserved for tile in page().tiles[3:])
     # Nobody ranks mixed precision among fp32; fp16 beside amp-fp16 needs a reason.
     assert fp32.excluded == ""
     assert amp.excluded == "mxnet 30,714 (fp16)"
@@ -91,10 +143,13 @@ def test_a_tile_names_the_second_figure_and_only_what_may_be_taken_for_comparabl
 def test_a_tile_links_to_the_reason_why_cases_are_not_comparable():
     titles = [part.title for part in page().sections]
     document = html.report_on_collection(Registry().collection("dlperf-v1.0"))
-    link = f'<a href="#section-{titles.index(NOT_COMPARABLE) + 1}">Not comparable</a>: mxnet 30,714 (fp16).'
+    link = f'<a href="#section-{titles.index(NOT_COMPARABLE) + 1}">not comparable</a>: mxnet 30,714 (fp16)'
     assert link in document
     (blocks,) = [tile.text for tile in page().tiles if "30,714" in tile.text]
-    assert blocks.endswith("Not comparable: mxnet 30,714 (fp16).")
+    assert blocks.endswith("with reservations; not comparable: mxnet 30,714 (fp16)")
+    # The reservations are one click away.
+    assert '; <a href="#reservations">with reservations</a>' in document
+    assert document.count('<ol class="notes" id="reservations">') == 1
 
 
 def test_each_fact_that_is_never_ranked_together_has_a_reason():
@@ -115,19 +170,25 @@ def test_each_fact_that_is_never_ranked_together_has_a_reason():
 
 def test_a_gap_before_the_first_topology_below_90_percent_is_named():
     extremes, _, series = section("Scaling").items[:3]
-    below = {(row["model"], row["precision"]): row["first below 90 %"] for row in rows_of(extremes)}
-    assert below["resnet50", "amp-fp16"] == "by 1n4d (1n2d not measured)"
-    assert below["resnet50-v1b", "amp-fp16"] == "1n2d"
+    below = {(row["model"], row["precision"]): row["falls below 90 %"] for row in rows_of(extremes)}
+    assert below["resnet50", "amp-fp16"] == "between 1n1d and 1n4d"
+    assert below["resnet50-v1b", "amp-fp16"] == "at 1n2d"
     (table,) = series.items
-    assert "by 1n8d (1n2d, 1n4d not measured)" in {row["first below 90 %"] for row in rows_of(table)}
+    assert "between 1n1d and 1n8d" in {row["falls below 90 %"] for row in rows_of(table)}
 
 
 def test_a_starved_loader_is_not_what_scales_worst():
     extremes, sentence, series = section("Scaling").items[:3]
     (fp32,) = (row for row in rows_of(extremes) if (row["model"], row["precision"]) == ("resnet50", "fp32"))
-    assert fp32["scales worst"].startswith("tensorflow") and fp32["efficiency"] == "82.0%"
+    assert (
+        fp32["scales worst"].startswith("tensorflow")
+        and fp32["efficiency and throughput"] == "82.0%, 9,515 img/s"
+    )
     assert isinstance(sentence, Paragraph) and "loader limits" in sentence.text
-    assert "loader workers 8 1.6.0, batch 128: 42.0% (89.4% with dali, loader workers 48)" in sentence.text
+    assert (
+        "torch 1.6.0 (PyTorch-examples) loader workers 8, batch 128: 42.0% (89.4% with dali, loader workers 48)"
+        in sentence.text
+    )
     (table,) = series.items
     limited = [row for row in rows_of(table) if row["limited by its loader"].startswith("yes")]
     assert {row["efficiency"] for row in limited} == {"42.0%", "77.7%"}
@@ -147,9 +208,9 @@ def test_an_effect_says_which_frameworks_it_rests_on_and_which_have_no_pair():
     assert rows["amp-fp16 ÷ fp32, resnet50"] == "tensorflow 2.3.0 alone: 6 alike pairs, all faster"
     # Without another framework that has both levels, as of clipping, none lacks a pair.
     assert unpaired.text == (
-        "Measured, but in no pair: amp-fp16 ÷ fp32, resnet50: oneflow (batch 256 ÷ 96, 128, 144), mxnet (batch "
-        "256 ÷ 128), torch (batch 256 ÷ 128), paddle (batch 196, 224 ÷ 128); amp-fp16 ÷ fp32, bert-base: torch (batch "
-        "64, 96 ÷ 32, 48), tensorflow (batch 64, 96 ÷ 32, 48), paddle (other settings)."
+        "No pair at equal batch size and settings: amp-fp16 ÷ fp32, resnet50: oneflow (batch 256 ÷ 96, 128, 144), "
+        "mxnet (batch 256 ÷ 128), torch (batch 256 ÷ 128), paddle (batch 196, 224 ÷ 128); amp-fp16 ÷ fp32, bert-base: torch (batch "
+        "64, 96 ÷ 32, 48), tensorflow (batch 64, 96 ÷ 32, 48)."
     )
 
 

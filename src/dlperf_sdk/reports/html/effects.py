@@ -87,7 +87,11 @@ def section(cases: Sequence[Case], estimates: Sequence[Effect]) -> Section:
     unpaired = [f"{name}: {text}" for name, effect in named if (text := describe_unpaired(effect, cases))]
     items: tuple[Item, ...] = (
         tabulate_answers(named),
-        *([Paragraph(f"Measured, but in no pair: {'; '.join(unpaired)}.", "quiet")] if unpaired else []),
+        *(
+            [Paragraph(f"No pair at equal batch size and settings: {'; '.join(unpaired)}.", "quiet")]
+            if unpaired
+            else []
+        ),
         *tabulate_by_topology(named),
         *own_batch_sizes,
         method,

@@ -1,16 +1,16 @@
-"""The section with every pair of comparable implementations, so that two frameworks are found side by side."""
+"""The section with every pair of comparable implementations, and of variants of a model in one framework."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
 
 from dlperf_sdk.analysis.case import LOADER_FACTS, Case, key
 from dlperf_sdk.analysis.comparison import Comparison, compare
 from dlperf_sdk.analysis.ranking import Ranking
-from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table, Tone
-from dlperf_sdk.reports.fastest import describe_shared_facts
-from dlperf_sdk.reports.html.page import Item, Section, Sortable
+from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
+from dlperf_sdk.reports.fastest import describe_shared_facts, older_releases, release
+from dlperf_sdk.reports.html.page import Section, Sortable
 from dlperf_sdk.reports.leads import ESTIMATORS, format_ratio, list_reservations
 from dlperf_sdk.reports.numbers import format_count, quantity
 from dlperf_sdk.reports.series import format_fact
@@ -30,11 +30,24 @@ def section(cases: Sequence[Case], rankings: Sequence[Ranking]) -> Section:
         rankings: Their rankings.
     """
     pairs = [(ranking, pair) for ranking in rankings for pair in _pairs(ranking)]
-    pairs.sort(key=lambda entry: _order(entry[1]))
     if len(pairs) <= len(rankings):
         return Section(TITLE, ())
+    old = older_releases(cases)
+    pairs.sort(key=lambda entry: _order(entry[0], entry[1], old))
     settings = {id(ranking): describe_shared_facts(ranking, rankings) for ranking in rankings}
-    rows = [(*_facts(ranking), settings[id(ranking)], *_row(pair)) for ranking, pair in pairs[:_MOST_PAIRS]]
+    rows: list[tuple[Cell | str, ...]] = [
+        (
+            _frameworks(pair),
+            *_facts(pair.a),
+            settings[id(ranking)],
+            *(_describe(case, pair) for case in (pair.a, pair.b)),
+            Cell(format_ratio(pair), "quiet" if pair.low is None else "plain"),
+            Cell(", ".join(list_reservations(pair, ranking.unstated)), "doubt"),
+        )
+        for ranking, pair in pairs[:_MOST_PAIRS]
+    ]
+    variants = list(_variants(cases))
+    rows += map(_variant_row, variants)
     columns = (
         Column("frameworks", key=True),
         Column("topology", key=True),
@@ -47,20 +60,21 @@ def section(cases: Sequence[Case], rankings: Sequence[Ranking]) -> Section:
         Column("ratio", right=True),
         Column("reservation"),
     )
-    rows = [(_frameworks(pair), *row) for (_, pair), row in zip(pairs, rows, strict=False)]
-    title = f"{format_count(len(rows), 'pair')} of comparable implementations, the faster one first"
+    title = f"{format_count(len(rows), 'pair')} of implementations, the faster one first"
     filters = ("frameworks", "topology", "model", "batch", "precision", "settings")
-    items: list[Item] = [Sortable(Table(columns, tuple(rows), title), filters, _PAGE_ROWS)]
-    alone = _describe_unpaired(cases, [pair for _, pair in pairs])
-    if alone:
-        items.append(Paragraph(alone, "quiet"))
-    items.append(Paragraph(f"Estimator differs: {ESTIMATORS}.", "quiet"))
     lede = (
-        "Each implementation with its fastest case, beside every other one that is comparable. Search for two names or "
-        "filter. The highest throughputs come first, and two versions of one framework last. A ratio with ≈ has no "
-        "interval."
+        f"{_describe_unpaired(cases, [pair for _, pair in pairs])}Search this table for two names, such as pytorch "
+        "tensorflow. Pairs of leading cases come first, then pairs of "
+        "newest releases, and pairs of one framework last. A ratio with ≈ has no interval."
     )
-    return Section(TITLE, tuple(items), lede)
+    return Section(
+        TITLE,
+        (
+            Sortable(Table(columns, tuple(rows), title), filters, _PAGE_ROWS),
+            Paragraph(f"Estimator differs: {ESTIMATORS}.", "quiet"),
+        ),
+        lede,
+    )
 
 
 def _pairs(ranking: Ranking) -> Iterator[Comparison]:
@@ -72,15 +86,21 @@ def _pairs(ranking: Ranking) -> Iterator[Comparison]:
         yield compare(first, second, footnoted=True)
 
 
-def _order(pair: Comparison) -> tuple[bool, float, float]:
-    """Sort key: pairs of one framework last, else the highest throughputs first."""
+def _order(
+    ranking: Ranking, pair: Comparison, old: Collection[tuple[str, ...]]
+) -> tuple[bool | int | float, ...]:
+    """Sort key: pairs of one framework last, pairs of leading cases first, then newest releases, then the fastest."""
+    sides = (pair.a, pair.b)
     is_of_one = key(pair.a.facts.get("framework")) == key(pair.b.facts.get("framework"))
-    return is_of_one, -pair.a.throughput, -pair.b.throughput
+    is_of_leaders = all(any(case is entry for entry in ranking.entries) for case in sides)
+    older = sum(release(case) in old for case in sides)
+    return is_of_one, not is_of_leaders, older, -pair.a.throughput, -pair.b.throughput
 
 
-def _facts(ranking: Ranking) -> tuple[str, ...]:
-    return tuple(
-        str(ranking.facts.get(name, "")) for name in ("topology", "model", "batch_size", "precision")
+def _facts(case: Case) -> tuple[str, ...]:
+    return (
+        str(case.topology),
+        *(str(case.facts.get(name, "")) for name in ("model", "batch_size", "precision")),
     )
 
 
@@ -88,50 +108,75 @@ def _frameworks(pair: Comparison) -> str:
     return " and ".join(sorted({str(case.facts.get("framework")) for case in (pair.a, pair.b)}))
 
 
-def _row(pair: Comparison) -> tuple[Cell | str, ...]:
-    tone: Tone = "quiet" if pair.low is None else "plain"
+def _variants(cases: Sequence[Case]) -> Iterator[Comparison]:
+    """Yield the pairs of two implementations of one framework that run variants of a network, such as v1.5 and v1b.
+
+    The variants share the first word of their name. Their other facts agree, so that only the model rules a ratio out.
+    """
+    groups: dict[tuple[str, ...], list[Case]] = {}
+    for case in sorted(cases, key=lambda case: -case.throughput):
+        topology, model, *others = _facts(case)
+        network = model.partition("-")[0]
+        groups.setdefault((str(case.facts.get("framework")), network, topology, *others), []).append(case)
+    for members in groups.values():
+        for first, second in combinations(members, 2):
+            names = ("model", "implementation")
+            if all(key(first.facts.get(name)) != key(second.facts.get(name)) for name in names):
+                yield compare(first, second, footnoted=True)
+
+
+def _variant_row(pair: Comparison) -> tuple[Cell | str, ...]:
+    topology, _, *others = _facts(pair.a)
+    models = [str(case.facts.get("model")) for case in (pair.a, pair.b)]
     return (
-        *(
-            f"{_describe(case, other)}: {quantity(case.throughput, case.unit)}"
-            for case, other in ((pair.a, pair.b), (pair.b, pair.a))
-        ),
-        Cell(format_ratio(pair), tone),
-        Cell(", ".join(list_reservations(pair)), "doubt"),
+        _frameworks(pair),
+        topology,
+        " and ".join(models),
+        *others,
+        "",
+        *(f"{model}: {_describe(case, pair)}" for model, case in zip(models, (pair.a, pair.b), strict=True)),
+        Cell("–", "quiet"),
+        Cell("not comparable: variants of the model are other work", "bad"),
     )
 
 
 def _name(case: Case) -> str:
     """Return framework, version and implementation of a case."""
-    version = str(case.facts.get("framework_version", "")).partition("+")[0]
     implementation = case.facts.get("implementation")
-    parts = (str(case.facts.get("framework", "")), version, f"({implementation})" if implementation else "")
-    return " ".join(filter(None, parts))
+    framework, _, version = release(case)
+    return " ".join(filter(None, (framework, version, f"({implementation})" if implementation else "")))
 
 
-def _describe(case: Case, other: Case) -> str:
-    """Return the name of a case, its compiler if it has one, and its loader's settings that the other case lacks."""
-    settings = [
-        format_fact(name, case.facts[name])
-        for name in LOADER_FACTS
-        if name in case.facts and key(case.facts[name]) != key(other.facts.get(name))
-    ]
+def _describe(case: Case, pair: Comparison) -> str:
+    """Return the whole case with its throughput: name, compiler if a side has one, and the settings that it states."""
+    compilers = {side.facts.get("compiler") for side in (pair.a, pair.b)} - {None, COMPILERS.default}
     compiler = case.facts.get("compiler")
-    compiled = "" if compiler in (None, COMPILERS.default) else f" with {compiler}"
-    return ", ".join([f"{_name(case)}{compiled}", *settings])
+    parts = [
+        _name(case),
+        *([f"with {compiler}"] if compiler in compilers else [f"without {name}" for name in compilers]),
+        *(
+            format_fact(name, case.facts[name])
+            for name in (*LOADER_FACTS, "loss_scale", "layout")
+            if name in case.facts
+        ),
+    ]
+    return f"{', '.join(parts)}: {quantity(case.throughput, case.unit)}"
 
 
 def _describe_unpaired(cases: Sequence[Case], pairs: Sequence[Comparison]) -> str:
-    """Return a sentence on the implementations of a model that are in no pair, with the reason."""
+    """Return sentences on the implementations of a model that are in no pair, with the reason; empty without any."""
     paired = {(_name(case), case.facts.get("model")) for pair in pairs for case in (pair.a, pair.b)}
     models: dict[str, set[str]] = {}
     for case in cases:
         models.setdefault(str(case.facts.get("model")), set()).add(_name(case))
-    parts = [
-        f"{name} with {model} (no other implementation was measured with this model)"
-        if len(names) == 1
-        else f"{name} with {model} (no other implementation has the same workload and precision)"
+    single = [f"{model}: {name}" for model, (name, *others) in models.items() if not others]
+    unequal = [
+        f"{model}: {name}"
         for model, names in models.items()
+        if len(names) > 1
         for name in sorted(names)
         if (name, model) not in paired
     ]
-    return f"In no pair: {'; '.join(parts)}. Different models are never compared." if parts else ""
+    only = f"The only implementation of {'; '.join(single)}. " if single else ""
+    others = f"In no pair, because no other has its workload and precision: {'; '.join(unequal)}. "
+    return only + (others if unequal else "")

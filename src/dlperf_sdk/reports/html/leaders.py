@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Paragraph
-from dlperf_sdk.reports.fastest import LEDE, TITLE, describe_unrivaled, fastest_table, overview_table
+from dlperf_sdk.reports.fastest import LEDE, TITLE, describe_unrivaled, fastest_table, overview
 from dlperf_sdk.reports.html.page import Folded, Item, Section, Sortable
 from dlperf_sdk.reports.leads import explain_colors, explain_terms
 
@@ -27,15 +27,16 @@ def section(rankings: Sequence[Ranking]) -> Section:
         items: tuple[Item, ...] = (
             *_paragraphs(explain_colors(table, rankings)),
             details,
-            *_paragraphs(explain_terms(table)),
+            *_paragraphs(explain_terms(cell.text for row in table.rows for cell in row)),
         )
         return Section(TITLE, items, LEDE)
-    overview = overview_table(rankings)
+    summary, notes = overview(rankings)
     folded = Folded("Each comparison: versions, all others, and what is not comparable", (details,))
     items = (
-        *_paragraphs(explain_colors(overview, rankings)),
-        overview,
-        *_paragraphs(explain_terms(overview)),
+        *_paragraphs(explain_colors(summary, rankings)),
+        summary,
+        notes,
+        *_paragraphs(explain_terms(text.lower() for text in notes.texts)),
         *_paragraphs(describe_unrivaled(rankings)),
         folded,
     )

@@ -14,6 +14,10 @@ NOT_COMPARABLE = "What is not comparable"
 """Title of the section that says which differences prevent a comparison, and why."""
 
 
+WITH_RESERVATIONS = "with reservations"
+"""Text of the link from an answer to its reservations."""
+
+
 @frozen
 class Tile:
     """A headline number at the top of the report."""
@@ -26,12 +30,15 @@ class Tile:
     """Title of the section that has the details, which the tile links to; empty without one."""
     excluded: str = ""
     """Cases that are not comparable, with the facts in which they differ; `NOT_COMPARABLE` has the reasons."""
+    is_reserved: bool = False
+    """True if the answer has reservations, which `section` lists."""
 
     @property
     def text(self) -> str:
         """All that stands below the number."""
-        excluded = f"Not comparable: {self.excluded}." if self.excluded else ""
-        return " ".join(filter(None, (self.aside, excluded)))
+        parts = [self.aside, *([WITH_RESERVATIONS] if self.is_reserved else [])]
+        parts += [f"not comparable: {self.excluded}"] if self.excluded else []
+        return "; ".join(filter(None, parts))
 
 
 @frozen

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 from dlperf_sdk.errors import UsageError
 from dlperf_sdk.reports.blocks import Heading, Labels, Notes, Paragraph, Table
 from dlperf_sdk.reports.html import embed
-from dlperf_sdk.reports.html.page import NOT_COMPARABLE, Abreast, Choice, Folded, Page, Plot, Sortable
+from dlperf_sdk.reports.html.page import (
+    NOT_COMPARABLE,
+    WITH_RESERVATIONS,
+    Abreast,
+    Choice,
+    Folded,
+    Page,
+    Plot,
+    Sortable,
+)
 from dlperf_sdk.reports.html.palette import Palette
 
 if TYPE_CHECKING:
@@ -33,6 +42,7 @@ def document(page: Page, plot_library: str = "") -> str:
     """
     from markupsafe import Markup
 
+    items = [item for section in page.sections for item in section.items]
     plotted = any(_has_plot(section.items) for section in page.sections)
     embedded = [*([plot_script()] if plotted and not plot_library else []), _file("behavior.js")]
     return (
@@ -42,6 +52,8 @@ def document(page: Page, plot_library: str = "") -> str:
             page=page,
             aliases=dict(page.aliases),
             reasons=NOT_COMPARABLE,
+            with_reservations=WITH_RESERVATIONS,
+            notes=next((item.name for item in items if isinstance(item, Notes) and item.name), ""),
             policy=embed.policy(embedded, from_files=bool(plotted and plot_library)),
             # Files of this package, which the policy allows by their digests.
             style=Markup(_file("style.css")),  # noqa: S704

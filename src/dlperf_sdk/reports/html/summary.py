@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Cell, Tone
 from dlperf_sdk.reports.exclusions import format_excluded
-from dlperf_sdk.reports.fastest import TITLE, describe_shared_facts, list_unmeasured
+from dlperf_sdk.reports.fastest import TITLE, describe_shared_facts, list_unmeasured, release
 from dlperf_sdk.reports.html.page import Tile
-from dlperf_sdk.reports.leads import describe_compiler, lead_without_values
-from dlperf_sdk.reports.numbers import common_scale, format_count, quantity
+from dlperf_sdk.reports.leads import NOT_SIGNIFICANT, describe_compiler, format_ratio, list_reservations
+from dlperf_sdk.reports.numbers import format_count, quantity
 from dlperf_sdk.reports.wording import join_names
 from dlperf_sdk.results.result import Result
 
@@ -89,41 +89,38 @@ def _question(ranking: Ranking) -> tuple[str, ...]:
 
 
 def _fastest_tile(equal: Sequence[Ranking], rankings: Sequence[Ranking]) -> Tile:
-    """Return the tile of rankings that answer the same question, with the lead of each."""
+    """Return the tile of rankings that answer the same question: the fastest lead, or all if their leaders differ."""
     ordered = sorted(equal, key=lambda ranking: -ranking.entries[0].throughput)
-    settings = [describe_shared_facts(ranking, rankings) for ranking in ordered]
     facts = ordered[0].facts
     case = [str(facts.get("model", "")), str(facts["topology"]), str(facts.get("precision", ""))]
     case.append(f"batch {facts['batch_size']}")
-    if len(ordered) == 1 and settings[0]:
-        case.append(settings[0])
-        settings = [""]
     names = list(dict.fromkeys(str(ranking.entries[0].facts.get(ranking.factor)) for ranking in ordered))
     value = names[0] if len(names) == 1 else f"{' or '.join(names)}: it depends"
     if any(ranking.comparison.significant is False for ranking in ordered):
         value = UNDECIDED
-    parts = [
-        f"{setting}: {_answer(ranking, rankings)}" if setting else _answer(ranking, rankings)
-        for setting, ranking in zip(settings, ordered, strict=True)
-    ]
-    text = f"{'; '.join(parts)}."
+    shown = ordered[:1] if value == names[0] else ordered
+    text = "; ".join(_answer(ranking, rankings) for ranking in shown)
     is_firm = any(ranking.comparison.low is not None for ranking in ordered)
-    if not is_firm:
-        text += " No interval: perhaps noise."
     excluded = format_excluded(ordered[0], [ranking.entries[0] for ranking in ordered])
     tone: Tone = "plain" if is_firm else "quiet"
-    return Tile(f"Fastest: {' · '.join(case)}", value, text, tone, TITLE, excluded)
+    is_reserved = any(list_reservations(ranking.comparison, ranking.unstated) for ranking in shown)
+    return Tile(f"Fastest: {' · '.join(case)}", value, text, tone, TITLE, excluded, is_reserved)
 
 
 def _answer(ranking: Ranking, rankings: Sequence[Ranking]) -> str:
-    """Return the fastest case, its throughput, its lead over the second, and who was not measured."""
-    first = ranking.entries[0]
-    version = str(first.facts.get("framework_version", "")).partition("+")[0]
-    name = " ".join(filter(None, (str(first.facts.get(ranking.factor)), version)))
+    """Return the fastest case with its release and throughput, its lead over the second, and who was not measured."""
+    first, second = ranking.entries[:2]
+    name = " ".join(filter(None, (str(first.facts.get(ranking.factor)), release(first)[2])))
     name += describe_compiler(ranking, first)
+    setting = describe_shared_facts(ranking, rankings)
     unmeasured = list_unmeasured(ranking, rankings)
-    missing = f", {', '.join(unmeasured)} not measured" if unmeasured else ""
-    ratio, separator, reservations = lead_without_values(ranking).text.partition("; ")
-    second = common_scale([ranking.entries[1].throughput], "").format_alone(ranking.entries[1].throughput)
-    value = quantity(first.throughput, first.unit)
-    return f"{name} at {value}, {ratio} at {second}{separator}{reservations}{missing}"
+    return ", ".join(
+        [
+            f"{name} at {quantity(first.throughput, first.unit)}{f' ({setting})' if setting else ''}",
+            f"{format_ratio(ranking.comparison)} {second.facts.get(ranking.factor)}"
+            f"{describe_compiler(ranking, second)}",
+            *([NOT_SIGNIFICANT] if ranking.comparison.significant is False else []),
+            *(["no interval"] if ranking.comparison.low is None else []),
+            *([f"{', '.join(unmeasured)} not measured"] if unmeasured else []),
+        ]
+    )
