@@ -16,8 +16,8 @@ from dlperf_sdk.spec.compiler import COMPILERS
 
 RULE = (
     "Only cases of equal workload (model, batch size, clipping of gradients), precision, topology, data and hardware "
-    f"are ranked. A reservation is a difference in {', '.join(map(format_name, RESERVED_FACTS))}, compiler or protocol, "
-    "or one of these facts that a side does not state."
+    f"are ranked. A reservation is a difference in {', '.join(map(format_name, RESERVED_FACTS))}, compiler or "
+    "protocol, or one of these facts that a side does not state."
 )
 """The rule that decides what a report ranks."""
 ESTIMATORS = (

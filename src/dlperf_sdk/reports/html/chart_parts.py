@@ -1,7 +1,7 @@
 """Parts of plots: layers, axes, tooltips, and the finished Vega-Lite document.
 
-The page's palette determines the colors of series, its style sheet fonts, axes and grid. Rows contain bare values, so
-no text of a result is ever evaluated as an expression.
+The page's palette determines the colors, symbols and dashes of series, its style sheet fonts, axes and grid. Rows
+contain bare values, so no text of a result is ever evaluated as an expression.
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ def lines_of(base: altair.Chart, y: altair.Y, rows: Rows) -> list[altair.Chart]:
         y: The vertical axis.
         rows: All rows of the plot, from which series and tooltips are taken.
     """
-    line = base.transform_filter("datum.line").mark_line(strokeWidth=2).encode(y=y, color=color_of(rows))
+    import altair as alt
+
+    dash = alt.StrokeDash("series:N", scale=alt.Scale(domain=series_names(rows)), legend=None)
+    line = base.transform_filter("datum.line").mark_line(strokeWidth=2)
+    line = line.encode(y=y, color=color_of(rows), strokeDash=dash)
     point = base.transform_filter("isValid(datum.value)").mark_point(filled=True, size=70, opacity=1)
     point = point.encode(
         y=y,

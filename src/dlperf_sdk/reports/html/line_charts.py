@@ -19,7 +19,7 @@ from dlperf_sdk.reports.html.chart_parts import (
 
 
 def scaling(rows: Rows, unit: str) -> dict[str, Any]:
-    """Return the Vega-Lite document of throughput over devices, both logarithmic. Perfect scaling is dashed.
+    """Return the Vega-Lite document of throughput over devices, both logarithmic. Thin lines are perfect scaling.
 
     Args:
         rows: Rows with `series`, `devices`, `topology`, `value`, and `line`, which is True where the line goes
@@ -43,7 +43,7 @@ def scaling(rows: Rows, unit: str) -> dict[str, Any]:
     )
     ideal = (
         base.transform_filter("datum.line && isValid(datum.ideal)")
-        .mark_line(strokeDash=[4, 4], opacity=0.6, strokeWidth=1.5)
+        .mark_line(opacity=0.5, strokeWidth=1)
         .encode(y=alt.Y("ideal:Q"), color=color_of(rows))
     )
     layers = [ideal, *forecast_layers(base, rows), *lines_of(base, y, rows)]
@@ -54,7 +54,7 @@ def scaling(rows: Rows, unit: str) -> dict[str, Any]:
 
 
 def efficiency(rows: Rows) -> dict[str, Any]:
-    """Return the Vega-Lite document of scaling efficiency over devices, with a dashed line at 100 %.
+    """Return the Vega-Lite document of scaling efficiency over devices, with a thin line at 100 %.
 
     Args:
         rows: Rows as in `scaling`, with the efficiency in percent as `value`.
@@ -65,12 +65,12 @@ def efficiency(rows: Rows) -> dict[str, Any]:
     top = max(110.0, *(1.05 * row["value"] for row in rows))
     scale = alt.Scale(domain=[0, top], nice=False)
     y = alt.Y("value:Q", title="efficiency, %", scale=scale, axis=alt.Axis(tickCount=5))
-    ideal = alt.Chart().mark_rule(strokeDash=[4, 4], opacity=0.6).encode(y=alt.YDatum(100))
+    ideal = alt.Chart().mark_rule(opacity=0.6).encode(y=alt.YDatum(100))
     return finished_chart([ideal, *lines_of(base, y, rows)], HEIGHT, rows)
 
 
 def speedup(rows: Rows) -> dict[str, Any]:
-    """Return the Vega-Lite document of speedup over devices, both logarithmic. Perfect scaling is dashed.
+    """Return the Vega-Lite document of speedup over devices, both logarithmic. A thin line is perfect scaling.
 
     Args:
         rows: Rows as in `scaling`, with the speedup as `value`.
@@ -87,7 +87,7 @@ def speedup(rows: Rows) -> dict[str, Any]:
         scale=alt.Scale(type="log", base=2, domain=domain, nice=False),
         axis=alt.Axis(values=counts, format="d", labelOverlap=True),
     )
-    ideal = alt.Chart().mark_line(strokeDash=[4, 4], opacity=0.6, color="black", strokeWidth=1.5)
+    ideal = alt.Chart().mark_line(opacity=0.6, color="black", strokeWidth=1)
     ideal = ideal.encode(x=devices_axis(rows), y=alt.Y("devices:Q"))
     return finished_chart([ideal, *lines_of(base, y, rows)], HEIGHT, rows)
 

@@ -1,11 +1,11 @@
-"""Colors and symbols of series: a framework, and a series, has the same color in the plots of a page.
+"""Colors, symbols and dashes of series: a framework has one color and one symbol in all plots of a page.
 
 The name of a series begins with its framework, as `reports.series.labels` writes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import define, field, frozen
@@ -38,6 +38,19 @@ _PATHS = {
 }
 """Symbols of the series: name in Vega-Lite → SVG path in a square of 12 units."""
 _SHAPES = tuple(_PATHS)
+_DASHES = (
+    (),
+    (8, 4),
+    (3, 3),
+    (10, 3, 2, 3),
+    (16, 4),
+    (10, 3, 2, 3, 2, 3),
+    (6, 8),
+    (2, 6),
+    (14, 3, 6, 3),
+    (1, 2),
+)
+"""Dashes of the lines of one framework, in pixels; the first line is solid."""
 _SLOTS = 40
 """Number of different pairs of a color and a symbol: the least common multiple of their counts."""
 
@@ -54,30 +67,48 @@ class LegendEntry:
     color: str
     path: str
     """SVG path of its symbol, in a square of 12 units."""
+    dash: str | None
+    """Dashes of its line, as SVG writes them; empty for a solid line, None if the plot has no lines."""
 
 
 @define
 class Palette:
-    """Assigns colors and symbols to the series of one page, in the order in which its plots are drawn.
+    """Assigns colors, symbols and dashes to the series of one page, in the order in which its plots are drawn.
 
-    The first series of a framework in a plot has the framework's color. A series keeps its color, unless another
-    series of the same plot already has it. After ten series in one plot the colors repeat.
+    With several frameworks on the page, each has its color and its symbol in all plots, and the lines of one framework
+    differ in their dashes. With a single framework, each series has a color and a symbol of its own.
     """
 
+    _frameworks: dict[str, int]
+    """Name of each framework of the page → its slot."""
     _slots: dict[str, int] = field(factory=dict)
-    _slots_of_frameworks: dict[str, int] = field(factory=dict)
+    """Name of a series → its dash, or its slot if the page has a single framework."""
+
+    @classmethod
+    def of_plots(cls, specs: Iterable[Mapping[str, Any]]) -> Palette:
+        """Return the palette of a page with these Vega-Lite documents."""
+        names = dict.fromkeys(_framework(name) for spec in specs for name in _names(spec))
+        return cls({name: slot for slot, name in enumerate(names)})
 
     def paint(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Set the colors and symbols of the series in a Vega-Lite document, and return the document.
+        """Set the colors, symbols and dashes of the series in a Vega-Lite document, and return the document.
 
         Args:
             spec: The document, as `chart_parts.finished_chart` returns it; its scales of series have no `range`.
         """
         for layer in spec["layer"]:
-            for channel, values in (("color", COLORS), ("shape", _SHAPES)):
+            for channel in ("color", "shape", "strokeDash"):
                 scale = layer.get("encoding", {}).get(channel, {}).get("scale")
                 if scale is not None:
-                    scale["range"] = [values[slot % len(values)] for slot in self._assign(scale["domain"])]
+                    looks = self._looks(scale["domain"])
+                    scale["range"] = [
+                        {
+                            "color": COLORS[slot % len(COLORS)],
+                            "shape": _SHAPES[slot % len(_SHAPES)],
+                            "strokeDash": list(_DASHES[dash]) or [1, 0],
+                        }[channel]
+                        for slot, dash in looks
+                    ]
         return spec
 
     def legend(self, spec: Mapping[str, Any]) -> tuple[LegendEntry, ...]:
@@ -85,50 +116,51 @@ class Palette:
 
         The legend is empty without series, and with a single one if the rows have labels.
         """
-        rows = spec["data"]["values"]
-        names = series_names([row for row in rows if "series" in row])
-        if len(names) < 2 and any("label" in row for row in rows):
+        names = _names(spec)
+        if len(names) < 2 and any("label" in row for row in spec["data"]["values"]):
             return ()
+        has_lines = any("strokeDash" in layer.get("encoding", {}) for layer in spec["layer"])
         return tuple(
-            LegendEntry(name, COLORS[_color(slot)], _PATHS[_SHAPES[slot % len(_SHAPES)]])
-            for name, slot in zip(names, self._assign(names), strict=True)
+            LegendEntry(
+                name,
+                COLORS[slot % len(COLORS)],
+                _PATHS[_SHAPES[slot % len(_SHAPES)]],
+                " ".join(map(str, _DASHES[dash])) if has_lines else None,
+            )
+            for name, (slot, dash) in zip(names, self._looks(names), strict=True)
         )
 
-    def _assign(self, names: Sequence[str]) -> list[int]:
-        frameworks = {name: name.partition(" ")[0] for name in names}
-        for framework in frameworks.values():
-            self._slots_of_frameworks.setdefault(framework, len(self._slots_of_frameworks) % len(COLORS))
+    def _looks(self, names: Sequence[str]) -> list[tuple[int, int]]:
+        """Return the slot and the dash of each series of a plot. A series keeps them where the plot allows it."""
+        is_alone = len(self._frameworks) < 2
         assigned: dict[str, int] = {}
-        # Series of earlier plots first: a new one may not take the color of any of them.
+        # Series of earlier plots first: a new one may not take the look of any of them.
         for name in sorted(names, key=lambda name: name not in self._slots):
+            rivals = [
+                slot for other, slot in assigned.items() if is_alone or _framework(other) == _framework(name)
+            ]
             slot = self._slots.get(name)
-            if slot is None or _color(slot) in map(_color, assigned.values()):
-                slot = self._free_slot(frameworks[name], set(frameworks.values()), set(assigned.values()))
+            if slot is None or _rank(slot, rivals, len(COLORS))[:2] != (False, False):
+                count = _SLOTS if is_alone else len(_DASHES)
+                slot = min(range(count), key=lambda slot: (*_rank(slot, rivals, len(COLORS)), slot))
                 self._slots.setdefault(name, slot)
             assigned[name] = slot
-        return [assigned[name] for name in names]
-
-    def _free_slot(self, framework: str, in_plot: Set[str], assigned: Set[int]) -> int:
-        home = self._slots_of_frameworks[framework]
-        reserved = {slot for name, slot in self._slots_of_frameworks.items() if name in in_plot}
-        colors = set(map(_color, assigned))
-
-        def cost(slot: int) -> tuple[bool | int, ...]:
-            return (
-                slot in assigned,
-                _color(slot) in colors,
-                slot != home,
-                _color(slot) in reserved,
-                _color(slot) in self._slots_of_frameworks.values(),
-                slot in self._slots.values(),
-                slot,
-            )
-
-        return min(range(_SLOTS), key=cost)
+        if is_alone:
+            return [(assigned[name], 0) for name in names]
+        return [(self._frameworks[_framework(name)] % _SLOTS, assigned[name]) for name in names]
 
 
-def _color(slot: int) -> int:
-    return slot % len(COLORS)
+def _rank(slot: int, rivals: Sequence[int], colors: int) -> tuple[bool, bool]:
+    """Return whether the rivals of a series have its slot, and whether they have its color."""
+    return slot in rivals, slot % colors in {rival % colors for rival in rivals}
+
+
+def _framework(name: str) -> str:
+    return name.partition(" ")[0]
+
+
+def _names(spec: Mapping[str, Any]) -> list[str]:
+    return series_names([row for row in spec["data"]["values"] if "series" in row])
 
 
 def series_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -43,7 +43,8 @@ def document(page: Page, plot_library: str = "") -> str:
     from markupsafe import Markup
 
     items = [item for section in page.sections for item in section.items]
-    plotted = any(_has_plot(section.items) for section in page.sections)
+    specs = {id(plot): plot.spec for plot in _plots(items)}
+    plotted = bool(specs)
     embedded = [*([plot_script()] if plotted and not plot_library else []), _file("behavior.js")]
     return (
         _environment()
@@ -60,7 +61,8 @@ def document(page: Page, plot_library: str = "") -> str:
             library=plot_library if plotted else "",
             scripts=[Markup(script) for script in embedded],  # noqa: S704
             number=_Numbers(),
-            palette=Palette(),
+            palette=Palette.of_plots(specs.values()),
+            spec_of=lambda plot: specs[id(plot)],
         )
     )
 
@@ -123,13 +125,15 @@ def _is(kind: type) -> Callable[[Any], bool]:
     return test
 
 
-def _has_plot(items: tuple[Any, ...]) -> bool:
-    return any(
-        isinstance(item, Plot)
-        or (isinstance(item, Abreast | Folded) and _has_plot(item.items))
-        or (isinstance(item, Choice) and _has_plot(item.options))
-        for item in items
-    )
+def _plots(items: Iterable[Any]) -> Iterator[Plot]:
+    """Yield the plots in items, in the order of the page."""
+    for item in items:
+        if isinstance(item, Plot):
+            yield item
+        elif isinstance(item, Abreast | Folded):
+            yield from _plots(item.items)
+        elif isinstance(item, Choice):
+            yield from _plots(item.options)
 
 
 @cache

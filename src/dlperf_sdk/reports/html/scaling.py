@@ -38,8 +38,8 @@ def section(
         topology: The topology to predict; None: the next larger one of each series.
     """
     lede = (
-        "The batch per device is constant (weak scaling). The dashed lines show perfect scaling: each device adds as "
-        "much as the first. Speedup and efficiency are relative to one device of the same case."
+        "The batch per device is constant (weak scaling). Thin lines show perfect scaling. Speedup and efficiency are "
+        "relative to one device of the same case."
     )
     by_workload = [(workload, series_of(workload)) for workload in workloads]
     if reference:
@@ -76,7 +76,7 @@ def strong(workloads: Sequence[Workload], weak: Sequence[Workload]) -> Section:
         for workload in workloads
     ]
     lede = (
-        "The global batch is constant (strong scaling): more devices mean fewer samples per device. The dashed lines "
+        "The global batch is constant (strong scaling): more devices mean fewer samples per device. Thin lines "
         "show perfect scaling. Speedup and efficiency are relative to one device with the whole batch."
     )
     return Section("Strong scaling", _make_items(by_workload, "strong"), lede)
@@ -164,7 +164,7 @@ def _plots(
     plots = [Plot(f"{throughputs}: {title}", describe(series, drawn, scale.unit), draw)]
     rows = [row for curve in drawn for row in _efficiencies(curve)]
     if rows:
-        text = "Throughput over that of one device of the same case. Dashed: perfect scaling."
+        text = "Throughput over that of one device of the same case. Thin: perfect scaling."
         faster = [row for curve in drawn for row in _speedups(curve)]
         plots.append(Plot(f"{speedups}: {title}", text, partial(line_charts.speedup, faster)))
         plots.append(

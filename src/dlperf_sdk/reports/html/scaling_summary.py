@@ -45,7 +45,7 @@ class _Row:
     compiler: str
     """`with xla` or `without xla` where the framework was measured with a compiler as well; else empty."""
     below: str
-    """Topology with the first efficiency below 90 %, such as `at 1n8d`, or the two measured ones that it lies between; or `never`."""
+    """Topology of the first efficiency below 90 %, or the two measured ones that it lies between; or `never`."""
     drop: float
     """Steepest drop of the efficiency between two topologies, per doubling of the devices; 0 without any."""
     step: str
