@@ -190,10 +190,10 @@ def _plot(named: Sequence[tuple[str, Effect]]) -> Plot:
                 format_fact(fact, value) for fact, value in pair.shared.items() if value is not None
             )
             rows.append({"label": name, "held": fixed, "ratio": pair.ratio, "shown": f"{pair.ratio:.3f}"})
-    _, largest = max(drawn, key=lambda entry: abs(math.log(entry[1].median)))
-    caption = describe_effect(largest)
-    if len(drawn) > 1:
-        caption = f"{format_count(len(drawn), 'effect')} in {format_count(len(rows), 'pair')}. The largest: {caption}"
+    # Effects of different settings rest on different cases, so none is named as the largest.
+    caption = f"{format_count(len(drawn), 'effect')} in {format_count(len(rows), 'pair')}."
+    if len(drawn) == 1:
+        caption = describe_effect(drawn[0][1])
     if len(named) > len(drawn):
         caption += f" {len(named) - len(drawn)} more with fewer pairs are in the table only."
     return Plot(

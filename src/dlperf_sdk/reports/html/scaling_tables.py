@@ -96,30 +96,41 @@ def _mark_of_another_plot(curve: Series, drawn: Sequence[Series]) -> str:
 def describe_efficiency(series: Sequence[Series], drawn: Sequence[Series]) -> str:
     """Return sentences on the best and worst efficiency on the largest topology that two series share.
 
-    Without such a topology, only the meaning of the numbers is stated.
+    A series that its loader limits is not ranked: its efficiency is that of the loader. A sentence names it. Without a
+    shared topology, only the meaning of the numbers is stated.
 
     Args:
         series: All series.
         drawn: The series that the plot draws.
     """
+    limits = find_loader_limits(series)
     by_topology: dict[tuple[int, int], list[tuple[float, Series]]] = {}
     for curve in series:
         for point in curve.points:
             if point.efficiency.value is not None and point.merged.case.topology.devices > 1:
                 by_topology.setdefault(size_of(point.merged), []).append((point.efficiency.value, curve))
     text = "Percent of perfect scaling."
-    shared = [size for size, values in by_topology.items() if len(values) > 1]
+    shared = [
+        size
+        for size, values in by_topology.items()
+        if sum(id(curve) not in limits for _, curve in values) > 1
+    ]
     if not shared:
         return text
-    largest = by_topology[max(shared)]
-    (best, first), (worst, last) = (choose(largest, key=lambda entry: entry[0]) for choose in (max, min))
+    values = by_topology[max(shared)]
+    ranked = [entry for entry in values if id(entry[1]) not in limits]
+    (best, first), (worst, last) = (choose(ranked, key=lambda entry: entry[0]) for choose in (max, min))
     topology = next(
         point.merged.case.topology for point in first.points if size_of(point.merged) == max(shared)
     )
-    of_all = "" if len(drawn) == len(series) else f" of all {len(series)}"
-    limit = find_loader_limits(series).get(id(last))
-    limited = f" (its loader limits it: {limit})" if limit else ""
-    return (
-        f"{text} On {topology} the best{of_all} is {first.name}{_mark_of_another_plot(first, drawn)} with {best:.1%}, "
-        f"the worst {last.name}{_mark_of_another_plot(last, drawn)} with {worst:.1%}{limited}."
+    of_all = "" if len(drawn) == len(series) else f" of {len(ranked)}"
+    text += (
+        f" On {topology} the best{of_all} is {first.name}{_mark_of_another_plot(first, drawn)} with {best:.1%}, the "
+        f"worst {last.name}{_mark_of_another_plot(last, drawn)} with {worst:.1%}."
     )
+    limited = "; ".join(
+        f"{curve.name}{_mark_of_another_plot(curve, drawn)} {value:.1%} ({limits[id(curve)]})"
+        for value, curve in values
+        if id(curve) in limits
+    )
+    return f"{text} Not ranked, because the loader limits it: {limited}." if limited else text
