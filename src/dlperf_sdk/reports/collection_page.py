@@ -86,6 +86,27 @@ def disagreement_block(collection: Collection) -> Paragraph | Table:
     return Table(columns, tuple(rows), title)
 
 
+def tabulate_causes(cells: Sequence[Sequence[Disagreement]]) -> Table:
+    """Return a table of the causes of disagreements with the number of cells, the most frequent first.
+
+    Args:
+        cells: The disagreements of each cell, from `group_cells`.
+    """
+    counts = Counter((_kind(members), _describe_cause(members)) for members in cells)
+    rows = tuple((str(count), kind, cause) for (kind, cause), count in counts.most_common())
+    columns = (Column("cells", right=True), Column(KIND), Column("cause"))
+    return Table(columns, rows, "Disagreements by cause")
+
+
+def _describe_cause(members: Sequence[Disagreement]) -> str:
+    """Return the cause of a cell's disagreements, without the number that is printed."""
+    kind = _kind(members)
+    if kind == _LABEL:
+        return "; ".join(member.reason for member in members if member.difference is None)
+    _, _, origin = members[0].reason.partition(", which is ")
+    return f"{origin} is printed" if origin else "another number is printed than the figures give"
+
+
 KIND = "kind"
 """Title of the column that tells wrong numbers, wrong labels and rounding apart."""
 _NUMBER, _LABEL, _ROUNDING = "number", "label", "last digit"

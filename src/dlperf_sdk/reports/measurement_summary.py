@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from dlperf_sdk.interfaces.collection import Disagreement
 from dlperf_sdk.interfaces.figure import PublishedFigure
 from dlperf_sdk.reports.blocks import Cell, Column, Table, Tone
 from dlperf_sdk.reports.numbers import format_count
@@ -85,23 +86,25 @@ def describe_check(stated: StatedProtocol, prescribed: Protocol) -> tuple[Cell, 
     return Cell(outcome, PROTOCOL_TONES[outcome]), "; ".join(parts)
 
 
-def describe_protocols(figures: Sequence[PublishedFigure], prescribed: Protocol) -> str:
-    """Return how many figures follow the prescribed protocol, deviate from it, and do not state it in full.
+def describe_protocols(
+    figures: Sequence[PublishedFigure], prescribed: Protocol, disagreements: Sequence[Disagreement] = ()
+) -> str:
+    """Return how many figures follow the prescribed protocol, deviate from it and how, and do not state it in full.
 
-    Figures that deviate and leave out a number as well are counted once more at the end.
+    Args:
+        figures: The figures.
+        prescribed: The protocol that the source prescribes.
+        disagreements: The disagreements of the source; those of the protocol have a count of figures.
     """
     outcomes = Counter(figure.protocol.check(prescribed) for figure in figures)
-    incomplete = [
-        figure
-        for figure in figures
-        if figure.protocol.check(prescribed) == DEVIATES and figure.protocol.unstated
-    ]
-    text = (
+    ways = Counter[str]()
+    for deviation in disagreements:
+        if deviation.figures:
+            ways[deviation.computed] += deviation.figures
+    listed = ", ".join(f"{used}: {count}" for used, count in ways.most_common())
+    deviating = f" ({listed}; a figure may deviate in both)" if listed else ""
+    return (
         f"The source prescribes {StatedProtocol.from_protocol(prescribed)}. Of {format_count(len(figures), 'figure')}, "
-        f"{outcomes[AS_PRESCRIBED]} were measured as prescribed. The other {len(figures) - outcomes[AS_PRESCRIBED]}: "
-        f"{outcomes[DEVIATES]} deviate, and {outcomes[NOT_STATED]} do not state their protocol in full."
+        f"{outcomes[AS_PRESCRIBED]} were measured as prescribed, {outcomes[DEVIATES]} deviate{deviating}, and "
+        f"{outcomes[NOT_STATED]} do not state their protocol in full."
     )
-    if not incomplete:
-        return text
-    omitted = join_names(dict.fromkeys(name for figure in incomplete for name in figure.protocol.unstated))
-    return f"{text} {len(incomplete)} of those that deviate do not state all numbers either ({omitted})."

@@ -443,6 +443,44 @@ def test_columns_keep_their_widths_on_all_pages(opened, caption):
     assert all(abs(a - b) <= 12 for a, b in zip(table.evaluate(widths), before, strict=True))
 
 
+@pytest.mark.parametrize("viewport", [(1400, 900), (390, 844)], ids=["desktop", "phone"])
+def test_turning_a_page_keeps_the_head_of_the_table_in_view(opened, viewport):
+    width, height = viewport
+    page = opened("dlperf-v1.0", viewport={"width": width, "height": height}, is_mobile=width < 500)
+    table, rows = shown(page, "pairs of implementations")
+    first = rows()
+    button = box_of(table).get_by_role("button", name="Next")
+    button.scroll_into_view_if_needed()
+    assert table.bounding_box()["y"] < 0
+    button.click()
+    assert rows() != first
+    page.wait_for_function("table => table.getBoundingClientRect().top >= 0", arg=table.element_handle())
+    assert table.bounding_box()["y"] < height
+
+
+def test_cells_of_the_overview_have_two_lines(opened):
+    page = opened("dlperf-v1.0", viewport={"width": 1400, "height": 900})
+    table = page.locator("table").filter(has=page.locator("caption", has_text="Fastest framework, its"))
+    heights = table.locator("tbody td:not(.key)").evaluate_all(
+        """cells => cells.map(cell => {
+          const range = document.createRange();
+          range.selectNodeContents(cell);
+          return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size;
+        })"""
+    )
+    assert len(heights) > 50 and max(heights) == 2
+
+
+def test_a_tile_leads_to_its_reservations(opened):
+    page = opened("dlperf-v1.0", viewport={"width": 390, "height": 844}, is_mobile=True)
+    page.locator(".tile a", has_text="with reservations").first.click()
+    notes = page.locator("#reservations")
+    page.wait_for_function(
+        "notes => Math.abs(notes.getBoundingClientRect().top) < 100", arg=notes.element_handle()
+    )
+    assert "stated by one side only" in notes.inner_text()
+
+
 def test_plots_reserve_their_height(opened):
     page = opened("dlperf-v1.0", viewport={"width": 1400, "height": 900})
     heights = page.locator(".plot[data-drawn=yes] .drawing").evaluate_all(

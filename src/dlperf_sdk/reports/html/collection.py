@@ -9,7 +9,7 @@ from dlperf_sdk.analysis.case import cases
 from dlperf_sdk.analysis.ranking import rankings
 from dlperf_sdk.interfaces.collection import Collection
 from dlperf_sdk.reports.blocks import Paragraph, Table
-from dlperf_sdk.reports.collection_page import KIND, deviation_blocks, disagreement_block
+from dlperf_sdk.reports.collection_page import KIND, disagreement_block, group_cells, tabulate_causes
 from dlperf_sdk.reports.html import (
     differences,
     effects,
@@ -42,6 +42,7 @@ def page(collection: Collection) -> Page:
     distinct = [run.case for run in merged]
     ranked, estimates = rankings(distinct), effects.estimate_effects(distinct, FACTORS)
     disagreements = disagreement_block(collection)
+    cells = group_cells(collection.disagreements())
     sections = (
         leaders.section(ranked),
         framework_pairs.section(distinct, ranked),
@@ -52,9 +53,9 @@ def page(collection: Collection) -> Page:
         Section(
             DISAGREEMENTS_TITLE,
             (
-                Sortable(disagreements, (KIND,), _PAGE_ROWS)
+                (tabulate_causes(cells), Sortable(disagreements, (KIND,), _PAGE_ROWS))
                 if isinstance(disagreements, Table)
-                else disagreements,
+                else (disagreements,)
             ),
             folded=isinstance(disagreements, Table),
         ),
@@ -85,5 +86,5 @@ def _summary(collection: Collection) -> Section:
     table = Sortable(summary_table(figures, prescribed), filters, _PAGE_ROWS)
     if prescribed is None:
         return Section(SUMMARY_TITLE, (table,))
-    text = Paragraph(describe_protocols(figures, prescribed), "doubt")
-    return Section(SUMMARY_TITLE, (text, *deviation_blocks(collection), table))
+    text = Paragraph(describe_protocols(figures, prescribed, collection.disagreements()), "doubt")
+    return Section(SUMMARY_TITLE, (text, table))

@@ -149,7 +149,12 @@
       on.disabled = to >= state.found.length;
       back.hidden = on.hidden = state.found.length <= step;
     };
-    const turn = (by) => { state.from += by; show(); };
+    const turn = (by) => {
+      state.from += by;
+      show();
+      // The head of the table stays in view.
+      if (table.getBoundingClientRect().top < 0) box.scrollIntoView();
+    };
     back.addEventListener("click", () => turn(-step));
     on.addEventListener("click", () => turn(step));
 
@@ -173,7 +178,7 @@
       clearTimeout(waiting);
       waiting = setTimeout(() => { state.words = search.value; find(); }, 120);
     });
-    const tools = make("div", { className: "tools" }, make("label", {}, "Search", search));
+    const tools = make("div", { className: "tools" }, make("label", {}, "Search this table", search));
     for (const at of JSON.parse(box.dataset.filters)) {
       const values = [...new Set(cells[at].map(([said]) => said))].filter(Boolean).sort(collator.compare);
       if (values.length < 2 || values.length > 60) continue;
