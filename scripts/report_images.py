@@ -1,4 +1,4 @@
-"""Take the pictures of docs/reference/report: reports in a browser, light, dark, on a phone, and strong scaling.
+"""Take the pictures of docs/reference/report and docs/images: reports in a browser, light, dark and on a phone.
 
     .venv/bin/python scripts/report_images.py [DIR]
 
@@ -20,6 +20,9 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from dlperf_sdk.cli import main as dlperf
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference" / "report"
+IMAGES = FOLDER.parents[1] / "images"
+FRONT = (960, 675)
+"""Pixels of the picture on the first page of the docs."""
 DESKTOP: dict[str, Any] = {"viewport": {"width": 1280, "height": 1700}, "device_scale_factor": 0.75}
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 1500}}
 SIGHTS: dict[str, dict[str, Any]] = {
@@ -69,6 +72,9 @@ def main(runs: list[str]) -> int:
                 path = FOLDER / f"{name}-{sight}.png"
                 page.screenshot(path=path)
                 kept(path)
+                if (name, sight) == ("dlperf-v1.0", "light"):
+                    with Image.open(path) as picture:
+                        picture.crop((0, 0, *FRONT)).save(IMAGES / "report.png", optimize=True)
                 strong = page.locator("section", has=page.locator("h2", has_text="Strong scaling"))
                 if sight == "light" and strong.count():
                     path = FOLDER / f"{name}-strong.png"

@@ -200,8 +200,8 @@ def test_a_starved_loader_is_not_what_scales_worst():
     assert worst and all(
         re.search(r"the worst tensorflow [^.]+[.\d]+ [^%]*with 82\.0%", text) for text in worst
     )
-    assert all("Not ranked, because the loader limits it: torch 1.6.0" in caption for caption in worst)
-    assert all("42.0% (89.4% with dali, loader workers 48)" in caption for caption in worst)
+    unranked = "Not ranked, because the data loader limits them: 42.0%, 77.7%."
+    assert all(caption.endswith(unranked) for caption in worst)
 
 
 # -- effects

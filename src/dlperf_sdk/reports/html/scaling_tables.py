@@ -96,8 +96,8 @@ def _mark_of_another_plot(curve: Series, drawn: Sequence[Series]) -> str:
 def describe_efficiency(series: Sequence[Series], drawn: Sequence[Series]) -> str:
     """Return sentences on the best and worst efficiency on the largest topology that two series share.
 
-    A series that its loader limits is not ranked: its efficiency is that of the loader. A sentence names it. Without a
-    shared topology, only the meaning of the numbers is stated.
+    A series that its loader limits is not ranked: its efficiency is that of the loader. Without a shared topology, only
+    the meaning of the numbers is stated.
 
     Args:
         series: All series.
@@ -128,9 +128,9 @@ def describe_efficiency(series: Sequence[Series], drawn: Sequence[Series]) -> st
         f" On {topology} the best{of_all} is {first.name}{_mark_of_another_plot(first, drawn)} with {best:.1%}, the "
         f"worst {last.name}{_mark_of_another_plot(last, drawn)} with {worst:.1%}."
     )
-    limited = "; ".join(
-        f"{curve.name}{_mark_of_another_plot(curve, drawn)} {value:.1%} ({limits[id(curve)]})"
-        for value, curve in values
-        if id(curve) in limits
-    )
-    return f"{text} Not ranked, because the loader limits it: {limited}." if limited else text
+    limited = ", ".join(f"{value:.1%}" for value, curve in sorted(values, key=_value) if id(curve) in limits)
+    return f"{text} Not ranked, because the data loader limits them: {limited}." if limited else text
+
+
+def _value(entry: tuple[float, Series]) -> float:
+    return entry[0]
