@@ -225,9 +225,9 @@ def _describe(row: _Row, members: Sequence[_Row]) -> str:
     name = row.name.replace(f" {row.precision}", "")
     framework, _, rest = name.partition(" ")
     described = " ".join(filter(None, (framework, row.version.partition("+")[0], rest)))
-    same = [other for other in members if other.name.partition(" ")[0] == framework]
+    siblings = [other for other in members if other.name.partition(" ")[0] == framework]
     compiler = "" if set(row.compiler.split()) & set(name.split()) else row.compiler
-    only = f"the only series of {framework}" if len(members) > len(same) == 1 else ""
+    only = f"the only series of {framework}" if len(members) > len(siblings) == 1 else ""
     return ", ".join(filter(None, (described, compiler, f"batch {workload}", only)))
 
 

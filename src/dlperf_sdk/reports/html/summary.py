@@ -98,12 +98,12 @@ def _fastest_tile(equal: Sequence[Ranking], rankings: Sequence[Ranking]) -> Tile
     value = names[0] if len(names) == 1 else f"{' or '.join(names)}: it depends"
     if any(ranking.comparison.significant is False for ranking in ordered):
         value = UNDECIDED
-    shown = ordered[:1] if value == names[0] else ordered
-    text = "; ".join(_answer(ranking, rankings) for ranking in shown)
+    answers = ordered[:1] if value == names[0] else ordered
+    text = "; ".join(_answer(ranking, rankings) for ranking in answers)
     is_firm = any(ranking.comparison.low is not None for ranking in ordered)
     excluded = format_excluded(ordered[0], [ranking.entries[0] for ranking in ordered])
     tone: Tone = "plain" if is_firm else "quiet"
-    is_reserved = any(list_reservations(ranking.comparison, ranking.unstated) for ranking in shown)
+    is_reserved = any(list_reservations(ranking.comparison, ranking.unstated) for ranking in answers)
     return Tile(f"Fastest: {' · '.join(case)}", value, text, tone, TITLE, excluded, is_reserved)
 
 
