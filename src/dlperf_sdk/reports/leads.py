@@ -25,7 +25,7 @@ ESTIMATORS = (
     "rates, which is too high where steps vary, or samples over the summed step times)"
 )
 NOT_SIGNIFICANT = "not significant"
-STATED_BY_NEITHER, _STATED_BY_ONE = "stated by neither", "stated by one side only"
+STATED_BY_NEITHER, _STATED_BY_ONE = "stated by neither", "stated by one side"
 _TERMS = {
     "faster": "not comparable, for the reason in parentheses",
     f"clip norm {STATED_BY_NEITHER}": "gradients may or may not have been clipped",

@@ -762,11 +762,11 @@ def test_the_first_screen_answers_which_framework_is_fastest():
     (row,) = (row for row in overview.rows if [cell.text for cell in row[:3]] == ["resnet50", "128", "fp32"])
     assert columns[4:] == ["1n1d", "1n2d", "1n4d", "1n8d", "2n8d", "4n8d"]
     assert re.sub(r" \[\d+\]", "", row[columns.index("4n8d")].text) == "oneflow 12,412\n≈1.10× mxnet"
-    assert note(row[columns.index("4n8d")]) == "Input pipeline stated by one side only."
+    assert note(row[columns.index("4n8d")]) == "Input pipeline stated by one side."
     # The interval is there, and so is who was not measured: the lead is none over them.
     assert re.sub(r" \[\d+\]", "", row[columns.index("1n2d")].text) == "mxnet 764.6\n1.16–1.23× paddle"
     assert note(row[columns.index("1n2d")]) == (
-        "Estimator differs; input pipeline stated by one side only; protocol not stated; oneflow and torch not "
+        "Estimator differs; input pipeline stated by one side; protocol not stated; oneflow and torch not "
         "measured."
     )
     assert "oneflow not measured" in note(row[columns.index("1n4d")])
@@ -784,7 +784,7 @@ def test_the_first_screen_answers_which_framework_is_fastest():
     )
     assert xla[columns.index("4n8d")].text.startswith("tensorflow xla 29,172\n≈2.74× paddle")
     assert note(xla[columns.index("4n8d")]) == (
-        "Loss scale differs; compiler differs; input pipeline stated by one side only; protocol not stated; "
+        "Loss scale differs; compiler differs; input pipeline stated by one side; protocol not stated; "
         "tensorflow 1.15.2 is not the newest release."
     )
     # Two lines are short enough for the width of a column.

@@ -478,7 +478,7 @@ def test_a_tile_leads_to_its_reservations(opened):
     page.wait_for_function(
         "notes => Math.abs(notes.getBoundingClientRect().top) < 100", arg=notes.element_handle()
     )
-    assert "stated by one side only" in notes.inner_text()
+    assert "stated by one side" in notes.inner_text()
 
 
 def test_plots_reserve_their_height(opened):

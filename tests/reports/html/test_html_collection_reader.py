@@ -78,7 +78,7 @@ def test_each_side_of_a_pair_states_its_case():
         "torch 1.5.0a0 (NVIDIADeepLearningExamples), without xla, dynamic loss scale: 10,349 seq/s"
     )
     assert "clip norm stated by neither" in row["reservation"]
-    assert "loss scale stated by one side only (dynamic)" in row["reservation"]
+    assert "loss scale stated by one side (dynamic)" in row["reservation"]
 
 
 def test_variants_of_a_model_in_one_framework_stand_side_by_side_without_a_ratio():
@@ -102,7 +102,7 @@ def test_a_compiler_that_differs_and_a_protocol_that_is_not_stated_are_reservati
     tensorflow = case(framework="tensorflow", compiler="xla", **conditions)
     assert list_reservations(compare(torch, tensorflow, footnoted=True)) == [
         "compiler differs (none, xla)",
-        "loss scale stated by one side only (dynamic)",
+        "loss scale stated by one side (dynamic)",
         "protocol not stated (warm-up steps and repeats)",
     ]
     whole = case(framework="oneflow", release="v1.0", model="resnet50", topology="1n1d", precision="amp-fp16")
