@@ -188,7 +188,7 @@ def test_a_machine_that_is_named_twice_is_not_two_nodes(job):
 
 @pytest.mark.parametrize("options", [HostOptions, SlurmOptions])
 def test_invalid_port_range_is_refused(options):
-    with pytest.raises(ValueError, match="no range of ports"):
+    with pytest.raises(ValueError, match="is not a range of ports"):
         options(ports="80")
     assert options(ports="40000-40100").ports == "40000-40100"
 

@@ -197,7 +197,7 @@ def test_a_mistake_that_leaves_an_update_out_is_recognized_through_the_rounding(
 
 
 def test_two_records_of_one_rank_are_refused() -> None:
-    with pytest.raises(DocumentError, match="one rank"):
+    with pytest.raises(DocumentError, match="the same rank"):
         records_from([record(), record()])
 
 

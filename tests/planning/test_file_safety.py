@@ -376,6 +376,7 @@ HARMLESS_TEXTS = {
         "constraint",
         "gres",
     ),  # each is one word `--NAME=VALUE` of sbatch
+    *("memory", "gpu_resource"),  # an amount and the name of a resource, in a manifest that the user submits
     "attention",  # one of a fixed list
 }
 """Options with text values that name no program, no file and no server whose answers are executed."""

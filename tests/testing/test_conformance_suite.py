@@ -456,7 +456,7 @@ def test_invalid_plugin_name_is_refused(tmp_path, name):
 
 def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "dlperf-mine").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="already exists"):
         skeleton.write("mine", tmp_path)
     assert not (tmp_path / "elsewhere").exists()
 

@@ -45,9 +45,10 @@ def check_replaceable(path: Path) -> None:
         StoreError: something else is there.
     """
     with suppress(FileNotFoundError, NotADirectoryError):
-        if not stat.S_ISREG(path.stat().st_mode):
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise StoreError(
-                f"{path} is not a regular file, but a directory, a pipe or a device. Name another file with --output."
+                f"{path} is not a regular file, but a pipe or a device. Name another file with --output."
             )
 
 

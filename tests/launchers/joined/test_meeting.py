@@ -75,7 +75,9 @@ def test_a_file_that_an_earlier_job_has_left_is_replaced_and_not_removed_by_it(p
 def test_a_file_that_others_can_read_or_write_is_not_trusted(path, mode):
     open_meeting(path, "10.0.0.1", {})
     path.chmod(mode)
-    with pytest.raises(ValueError, match="must belong to this user, and no other user may read or write it"):
+    with pytest.raises(
+        ValueError, match="must be a regular file of this user, and no other user may read or write it"
+    ):
         find_meeting(path, "", {})
 
 
@@ -83,7 +85,7 @@ def test_a_file_that_others_can_read_or_write_is_not_trusted(path, mode):
 def test_a_file_of_another_user_is_not_trusted(path):
     open_meeting(path, "10.0.0.1", {})
     os.chown(path, 12345, 12345)
-    with pytest.raises(ValueError, match="not a file of this user"):
+    with pytest.raises(ValueError, match="must be a regular file of this user"):
         find_meeting(path, "", {})
 
 
@@ -94,7 +96,7 @@ def test_a_link_and_a_pipe_are_not_followed(path, tmp_path):
         find_meeting(path, "", {})
     path.unlink()
     os.mkfifo(path, 0o600)
-    with pytest.raises(ValueError, match="not a file"):
+    with pytest.raises(ValueError, match="must be a regular file of this user"):
         find_meeting(path, "", {})
 
 

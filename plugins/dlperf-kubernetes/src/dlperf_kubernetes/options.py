@@ -61,5 +61,8 @@ class KubernetesOptions(AgentOptions):
     env_secret: str = attrs.field(
         default="",
         validator=_matching(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", "my-tokens"),
-        metadata={"help": "An existing Secret whose keys become environment variables of the pods."},
+        metadata={
+            "help": "An existing Secret whose keys become environment variables of the pods.",
+            "reads": True,
+        },
     )

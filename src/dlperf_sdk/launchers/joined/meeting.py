@@ -136,7 +136,9 @@ def _read(path: Path) -> Meeting:
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
-            raise ValueError(f"{path} must belong to this user, and no other user may read or write it")
+            raise ValueError(
+                f"{path} must be a regular file of this user, which no other user may read or write"
+            )
         try:
             document = json.loads(file.read(_LONGEST_FILE))
             secret, address = document["secret"], document["address"]
