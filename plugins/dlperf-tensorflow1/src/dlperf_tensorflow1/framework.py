@@ -1,0 +1,104 @@
+"""The controller half of the TensorFlow 1 plugin: what the plugin offers, needs and refuses.
+
+It does not import tensorflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from attrs import frozen
+
+from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.spec.fields import context, whole_number
+from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_tensorflow1.precisions import PRECISIONS
+from dlperf_tensorflow1.processes import STRATEGIES
+
+_PYTHON = ">=3.7,<3.8"
+_PACKAGES = ("numpy==1.18.*", "pillow>=9.5", "protobuf<3.21")
+_CPU = ("tensorflow==1.15.5", *_PACKAGES)
+_CUDA = ("tensorflow-gpu==1.15.5", *_PACKAGES)
+_MIXED = "Mixed precision is not tested with TensorFlow 1.15 yet; choose fp32."
+
+
+@frozen
+class TensorFlow1Options:
+    """The options of the plugin, set with `--set NAME=VALUE`.
+
+    Raises:
+        SpecError: an option has a value that is not allowed.
+    """
+
+    loader_workers: int = context(
+        "Threads per device that read and decode, for images and text.", 2, validator=whole_number(1, 1024)
+    )
+
+
+class TensorFlow1(Framework):
+    """The plugin for TensorFlow 1.15: graphs and sessions, collectives over gRPC, synchronous parameter servers."""
+
+    name = "tensorflow1"
+    runtime = "dlperf_tensorflow1.worker.runtime:TensorFlow1Runtime"
+    trainers: ClassVar[Mapping[str, str]] = {
+        "resnet50": "dlperf_tensorflow1.worker.resnet50:ResNet50Trainer",
+        "bert-base": "dlperf_tensorflow1.worker.bert_base:BertBaseTrainer",
+    }
+    processes = "dlperf_tensorflow1.processes:processes"
+    capabilities = Capabilities(
+        devices={"cpu", "cuda"},
+        precisions=PRECISIONS,
+        compilers={"none"},
+        strategies=STRATEGIES,
+        layouts={"auto", "nchw", "nhwc"},
+        data={
+            "synthetic",
+            "synthetic-host",
+            "python-queue",
+            "python-dataset",
+            "images",
+            "text",
+        },
+        accumulation=True,
+    )
+    unsupported: ClassVar[Mapping[str, str]] = {
+        "amp-fp16": _MIXED,
+        "amp-bf16": _MIXED,
+        "fp16": _MIXED,
+        "tf32": "TensorFlow 1.15 is older than TF32, and its CUDA libraries have none; choose fp32.",
+        "parameter_server_async": "The plugin's parameter servers are synchronous; choose parameter_server.",
+        "horovod": "Horovod is a package of its own, which this plugin does not use yet; choose all_reduce.",
+        "graph": "TensorFlow 1 always runs a graph, which is the compiler none.",
+        "inductor": "inductor is torch's compiler; choose none.",
+        "xla": "XLA of TensorFlow 1.15 is not tested yet; choose none.",
+        "cinn": "CINN is Paddle's compiler; choose none.",
+    }
+    tuning_variables = (
+        "TF_CPP_MAX_VLOG_LEVEL",
+        "TF_CPP_MIN_LOG_LEVEL",
+        "TF_CUDNN_USE_AUTOTUNE",
+        "TF_FORCE_GPU_ALLOW_GROWTH",
+        "TF_GPU_THREAD_COUNT",
+        "TF_GPU_THREAD_MODE",
+    )
+    Options: ClassVar[type[Any]] = TensorFlow1Options
+
+    def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
+        """Return the environment for a kind of device; `strategy` and `model` make no difference.
+
+        For `cpu` it has a lock; for other devices it has `tensorflow-gpu`, without a lock.
+        """
+        if device == "cpu":
+            return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")
+        return EnvironmentSpec(_PYTHON, _CUDA)
+
+    def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
+        """Return a sentence that says why TensorFlow 1 cannot run a combination of declared capabilities.
+
+        None if it can. The plugin refuses nchw on a CPU.
+        """
+        if spec.layout == "nchw" and spec.device == "cpu":
+            return "TensorFlow 1.15 has convolutions in nchw for GPUs only; leave the layout at auto."
+        return None

@@ -1,0 +1,5 @@
+"""The precisions that the plugin supports on some device, for both halves."""
+
+from dlperf_sdk.worker.precision import Precision
+
+PRECISIONS = {"fp32": Precision("float32", "float32")}

@@ -1,0 +1,143 @@
+"""BERT-Base pre-training in TensorFlow 1: Devlin et al. 2019, masked language model and next sentence prediction.
+
+What is computed is laid down in `dlperf_sdk.models.bert_base`; the names are the manifest's. Letters in shapes:
+B sequences, S tokens, P predictions, H the hidden size, V word pieces.
+"""
+
+import tensorflow.compat.v1 as tf
+
+from dlperf_sdk.worker.architectures import LAYER_NORM_EPSILON
+from dlperf_tensorflow1.worker.training import TensorFlow1Trainer
+
+
+class Bert:
+    """BERT: the embeddings, the encoder, and the two heads of pre-training.
+
+    Args:
+        weights: The `Weights`, which give all sizes but those of `options`.
+        options: The model's options; `heads` and `layers` are read.
+        drop: Function of a tensor and the number of a dropout layer that returns the tensor with dropout.
+    """
+
+    def __init__(self, weights, options, drop):
+        self.weights, self.heads, self.layers = weights, options["heads"], options["layers"]
+        self._drop = drop
+        self._dropouts = 0
+
+    def __call__(self, input_ids, segment_ids, attention_mask, masked_positions):
+        """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
+
+        `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`,
+        (B, P), has the positions of the masked words in the sequence.
+        """
+        self._dropouts = 0
+        x = self.embed(input_ids, segment_ids)
+        mask = tf.where(
+            tf.equal(attention_mask, 0),
+            tf.fill(attention_mask.shape, -float("inf")),
+            tf.zeros(attention_mask.shape),
+        )[:, None, None, :]
+        for i in range(self.layers):
+            x = self.encode("encoder.%d" % i, x, mask)
+        gathered = tf.reshape(tf.gather(x, masked_positions, batch_dims=1), (-1, int(x.shape[-1])))
+        return self.predict_words(gathered), self.linear(
+            "next_sentence", tf.tanh(self.linear("pooler", x[:, 0]))
+        )
+
+    def embed(self, input_ids, segment_ids):
+        """Return the embeddings of words, positions and segments, after layer norm and dropout: (B, S, H)."""
+        position = self.weights("embeddings.position.weight")[: int(input_ids.shape[1])]
+        word = tf.gather(self.weights("embeddings.word.weight"), input_ids)
+        segment = tf.gather(self.weights("embeddings.segment.weight"), segment_ids)
+        return self.drop(self.norm("embeddings.norm", word + position + segment))
+
+    def attend(self, name, x, mask):
+        """Return self-attention with several heads, then dropout, the residual sum and layer norm: (B, S, H).
+
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others. `name` is the
+        block's in the manifest.
+        """
+        sequences, tokens, hidden = map(int, x.shape)
+        width = hidden // self.heads
+        query, key, value = (
+            tf.transpose(
+                tf.reshape(self.linear(name + projection, x), (sequences, tokens, self.heads, width)),
+                (0, 2, 1, 3),
+            )
+            for projection in (".query", ".key", ".value")
+        )
+        scores = tf.matmul(query * width**-0.5, key, transpose_b=True)
+        context = tf.matmul(self.drop(tf.nn.softmax(scores + mask)), value)
+        context = tf.reshape(tf.transpose(context, (0, 2, 1, 3)), (sequences, tokens, hidden))
+        return self.norm(name + ".norm", x + self.drop(self.linear(name + ".output", context)))
+
+    def encode(self, name, x, mask):
+        """Return one layer of the encoder: attention, then the feed-forward block, its residual sum and layer norm.
+
+        `name` is the layer's in the manifest, such as `encoder.0`; `mask` is that of `attend`.
+        """
+        x = self.attend(name + ".attention", x, mask)
+        wide = gelu(self.linear(name + ".intermediate", x))
+        return self.norm(name + ".norm", x + self.drop(self.linear(name + ".output", wide)))
+
+    def predict_words(self, x):
+        """Return the logits of words, (B · P, V), for x, (B · P, H).
+
+        The layers are a linear layer, GELU, layer norm, and the decoder, whose weight is that of the word embeddings.
+        """
+        x = self.norm("masked_lm.norm", gelu(self.linear("masked_lm.transform", x)))
+        words = self.weights("embeddings.word.weight")
+        return tf.matmul(x, words, transpose_b=True) + self.weights("masked_lm.bias")
+
+    def linear(self, name, x):
+        """Return a linear layer of x, x · W + b over the last axis; W is (in, out)."""
+        # All rows in one product: the gradient of matmul's would be a W for each sequence, and then their sum.
+        return tf.tensordot(x, self.weights(name + ".weight", (1, 0)), 1) + self.weights(name + ".bias")
+
+    def norm(self, name, x):
+        """Return the layer norm of x over the last axis."""
+        gamma, beta = self.weights(name + ".weight"), self.weights(name + ".bias")
+        mean, variance = tf.nn.moments(x, -1, keep_dims=True)
+        return tf.nn.batch_normalization(x, mean, variance, beta, gamma, LAYER_NORM_EPSILON)
+
+    def drop(self, x):
+        """Return x with dropout, whose masks differ between the layers."""
+        self._dropouts += 1
+        return self._drop(x, self._dropouts)
+
+
+def gelu(x):
+    """Return the exact GELU of each element of x, x · Φ(x), computed with erf."""
+    return 0.5 * x * (1.0 + tf.erf(x * 0.5**0.5))
+
+
+class BertBaseTrainer(TensorFlow1Trainer):
+    """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
+
+    def build(self, options):
+        """Return the network with the options' numbers of heads and layers; the weights give all other sizes."""
+        return Bert(self.weights, options, self.drop)
+
+    def outputs(self, network, batch):
+        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2)."""
+        return network(
+            batch["input_ids"], batch["segment_ids"], batch["attention_mask"], batch["masked_positions"]
+        )
+
+    def loss(self, outputs, batch):
+        """Return the sum of the losses of both heads: a float32 scalar.
+
+        The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
+        predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
+        `outputs` are the logits, (B · P, V) and (B, 2).
+        """
+        words, follows = outputs
+        weights = tf.reshape(batch["masked_weights"], (-1,))
+        per_token = cross_entropy(tf.reshape(batch["masked_ids"], (-1,)), words)
+        masked = tf.reduce_sum(weights * per_token) / tf.reduce_sum(weights)
+        return masked + tf.reduce_mean(cross_entropy(batch["next_sentence_label"], follows))
+
+
+def cross_entropy(labels, logits):
+    """Return -log p[label] for each row: labels (N,), logits (N, K) → (N,)."""
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)

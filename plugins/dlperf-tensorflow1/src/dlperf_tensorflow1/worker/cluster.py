@@ -1,0 +1,23 @@
+"""The server of a process, by which the sessions of all processes form a cluster."""
+
+import json
+import os
+
+import tensorflow.compat.v1 as tf
+from tensorflow.core.protobuf import rewriter_config_pb2
+
+OFF = rewriter_config_pb2.RewriterConfig.OFF
+"""Value that turns an optimizer of graphs off."""
+
+
+def start_server(config):
+    """Start and return the server that TF_CONFIG names, with a session's options."""
+    described = json.loads(os.environ["TF_CONFIG"])
+    task = described["task"]
+    return tf.train.Server(
+        tf.train.ClusterSpec(described["cluster"]),
+        task["type"],
+        task["index"],
+        protocol="grpc",
+        config=config,
+    )

@@ -1,0 +1,35 @@
+"""Evidence for the settings in effect, from the operations in the graph that a session runs."""
+
+import tensorflow.compat.v1 as tf
+
+_PRODUCTS = frozenset({"Conv2D", "MatMul", "BatchMatMul", "BatchMatMulV2"})
+_STRATEGIES = {"CollectiveReduce": "all_reduce", "ResourceAccumulatorApplyGradient": "parameter_server"}
+
+
+class GraphEvidence:
+    """The operations on which some operations of a graph depend.
+
+    Args:
+        targets: The operations, such as those of a training step.
+    """
+
+    def __init__(self, targets):
+        names = [target.name for target in targets]
+        definition = targets[0].graph.as_graph_def()
+        self._nodes = tf.graph_util.extract_sub_graph(definition, names).node
+        self._products = [node for node in self._nodes if node.op in _PRODUCTS]
+
+    def product_types(self):
+        """Return the input types of the convolutions and matrix products, one for each operation."""
+        return [tf.as_dtype(node.attr["T"].type) for node in self._products]
+
+    def layout(self):
+        """Return the layouts, `nchw` and `nhwc`, of the convolutions, joined by `+`; None without any."""
+        layouts = {
+            node.attr["data_format"].s.decode().lower() for node in self._products if node.op == "Conv2D"
+        }
+        return "+".join(sorted(layouts)) or None
+
+    def strategy(self):
+        """Return the strategy whose operations the graph has; None without gradient synchronization."""
+        return "+".join(sorted({_STRATEGIES[n.op] for n in self._nodes if n.op in _STRATEGIES})) or None

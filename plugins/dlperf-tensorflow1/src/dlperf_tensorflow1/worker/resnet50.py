@@ -1,0 +1,119 @@
+"""ResNet-50 v1.5 in TensorFlow 1: He et al. 2016, table 1, with the stride of a bottleneck in its 3×3 convolution.
+
+What is computed is laid down in `dlperf_sdk.models.resnet50`; the names are the manifest's.
+"""
+
+import tensorflow.compat.v1 as tf
+
+from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, STAGES
+from dlperf_tensorflow1.worker.training import TensorFlow1Trainer
+
+
+def convolve(weights, name, x, stride=1):
+    """Return a convolution of x without bias. Zeros pad each side by half the kernel's size, rounded down.
+
+    `name` is the layer's in the manifest; the kernel is HWIO.
+    """
+    kernel = weights(name + ".weight", (2, 3, 1, 0))
+    pad = int(kernel.shape[0]) // 2
+    # Where the stride is 1, "SAME" is that padding; where it is 2, it would pad on one side only.
+    if pad and stride > 1:
+        x = tf.pad(x, spatial(weights.layout, [pad, pad], [0, 0]))
+    padding = "SAME" if pad and stride == 1 else "VALID"
+    strides = spatial(weights.layout, stride, 1)
+    return tf.nn.conv2d(x, kernel, strides, padding, data_format=weights.layout)
+
+
+def normalize(weights, name, x):
+    """Return the batch norm of x with the statistics of this replica's micro-batch.
+
+    The operations that update the running statistics are appended to `weights.updates`. `name` is the layer's in the
+    manifest.
+    """
+    gamma, beta = weights(name + ".weight"), weights(name + ".bias")
+    y, mean, variance = tf.nn.fused_batch_norm(
+        x, gamma, beta, epsilon=BATCH_NORM_EPSILON, data_format=weights.layout, is_training=True
+    )
+    for kind, initial, value in (("running_mean", 0.0, mean), ("running_var", 1.0, variance)):
+        running = weights.statistic("%s.%s" % (name, kind), gamma.shape, initial)
+        weights.updates.append(running.assign_sub((running - value) * BATCH_NORM_MOMENTUM))
+    return y
+
+
+def bottleneck(weights, name, x, stride, has_shortcut):
+    """Return a residual block of x: convolutions of 1×1, 3×3 and 1×1 with batch norm, and the shortcut around them.
+
+    The shapes are (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉) in the layout `NCHW`; in `NHWC`,
+    channels are the last axis of both.
+
+    Args:
+        weights: The `Weights`, whose shapes give the channels.
+        name: The block's name in the manifest, such as `layer1.0`.
+        x: The images.
+        stride: Stride of the 3×3 convolution.
+        has_shortcut: True if the shortcut is a 1×1 convolution of that stride, with batch norm.
+    """
+    shortcut = x
+    if has_shortcut:
+        shortcut = convolve(weights, name + ".downsample.0", x, stride)
+        shortcut = normalize(weights, name + ".downsample.1", shortcut)
+    x = tf.nn.relu(normalize(weights, name + ".bn1", convolve(weights, name + ".conv1", x)))
+    x = tf.nn.relu(normalize(weights, name + ".bn2", convolve(weights, name + ".conv2", x, stride)))
+    return tf.nn.relu(normalize(weights, name + ".bn3", convolve(weights, name + ".conv3", x)) + shortcut)
+
+
+def resnet50(weights, x):
+    """Return the logits, (B, classes), of images: (B, 3, H, W) in the layout `NCHW`, (B, H, W, 3) in `NHWC`.
+
+    The layers are a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer.
+    """
+    layout = weights.layout
+    x = tf.nn.relu(normalize(weights, "bn1", convolve(weights, "conv1", x, stride=2)))
+    # Behind a ReLU, zeros are as good a padding of a maximum as -∞.
+    x = tf.pad(x, spatial(layout, [1, 1], [0, 0]))
+    x = tf.nn.max_pool(x, spatial(layout, 3, 1), spatial(layout, 2, 1), "VALID", data_format=layout)
+    for stage, (_, blocks) in enumerate(STAGES, start=1):
+        for block in range(blocks):
+            stride = 2 if stage > 1 and block == 0 else 1
+            x = bottleneck(weights, "layer%d.%d" % (stage, block), x, stride, has_shortcut=block == 0)
+    x = tf.reduce_mean(x, (1, 2) if layout == "NHWC" else (2, 3))
+    return tf.matmul(x, weights("fc.weight", (1, 0))) + weights("fc.bias")
+
+
+def spatial(layout, spatial_axes, other_axes):
+    """Return a list with one item per axis of images, in the order of a layout.
+
+    Args:
+        layout: `NCHW` or `NHWC`.
+        spatial_axes: The item for the axes H and W.
+        other_axes: The item for the axes N and C.
+    """
+    return (
+        [other_axes, spatial_axes, spatial_axes, other_axes]
+        if layout == "NHWC"
+        else [other_axes, other_axes, spatial_axes, spatial_axes]
+    )
+
+
+class ResNet50Trainer(TensorFlow1Trainer):
+    """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
+
+    def build(self, options):
+        """Return the network, a function of the weights and the images; the weights give the number of classes."""
+        return resnet50
+
+    def outputs(self, network, batch):
+        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes)."""
+        return (network(self.weights, batch["image"]),)
+
+    def loss(self, outputs, batch):
+        """Return the cross entropy with label smoothing, the mean over the micro-batch: a float32 scalar.
+
+        For a sample it is (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p; ε is the model's option
+        `label_smoothing`. `outputs` holds the logits, (B, classes); `batch["label"]` holds the indices of the
+        classes, (B,).
+        """
+        smoothing = self.request.model_options["label_smoothing"]
+        minus_log = -tf.nn.log_softmax(outputs[0])
+        per_sample = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=batch["label"], logits=outputs[0])
+        return tf.reduce_mean((1.0 - smoothing) * per_sample + smoothing * tf.reduce_mean(minus_log, -1))

@@ -1,0 +1,95 @@
+"""The runtime of TensorFlow 1 in a worker process: the graph, its session, and the session's server and device."""
+
+import os
+
+import tensorflow.compat.v1 as tf
+
+from dlperf_sdk.worker.gpu.requirements import require_gpus
+from dlperf_sdk.worker.interface import Runtime
+from dlperf_tensorflow1.processes import STRATEGIES
+from dlperf_tensorflow1.worker import cluster as clusters
+
+
+class TensorFlow1Runtime(Runtime):
+    """One process that owns one device: the CPU, or the GPU in CUDA_VISIBLE_DEVICES."""
+
+    strategies = STRATEGIES
+
+    def __init__(self, request, cluster, process):
+        super().__init__(request, cluster, process)
+        self.clock = "lagged" if request.device == "cuda" else "blocking"
+        self.replica, self.replicas = process.replicas[0], cluster.world_size
+        self.threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
+        self.graph = None
+        """The graph that the trainer builds; None until `start`, as the session."""
+        self.session = None
+        self.device = "/device:%s:0" % ("GPU" if request.device == "cuda" else "CPU")
+        """Name of this process's device, with its job and index if there are several processes."""
+        served = self.syncs_gradients and request.strategy == "parameter_server"
+        self.servers = len(cluster.nodes) if served else 0
+        """Number of parameter servers."""
+
+    def place(self, number):
+        """Return the name of the device that holds a parameter, by the parameter's number in the manifest."""
+        if self.servers:
+            return "/job:ps/task:%d/device:CPU:0" % (number % self.servers)
+        return self.device
+
+    def start(self):
+        """Create the graph and its session, in a server of this process if gradients are synchronized.
+
+        Raises:
+            Unsupported: no usable GPU is found.
+        """
+        config = self._configure()
+        if self.request.device == "cuda":
+            gpus = tf.config.experimental.list_physical_devices("GPU")
+            require_gpus("TensorFlow %s" % tf.__version__, len(gpus), 1)
+        target = ""
+        if self.syncs_gradients:
+            job = "/job:worker/task:%d" % self.replica
+            self.device = job + self.device
+            config.device_filters.extend(["/job:ps", job])
+            if not self.servers:
+                config.experimental.collective_group_leader = "/job:worker/replica:0/task:0"
+            target = clusters.start_server(config).target
+        self.graph = tf.Graph()
+        self.session = tf.Session(target, self.graph, config)
+
+    def _configure(self):
+        """Return the session's options: threads, and no choice of layout by the graph optimizer if one was requested.
+
+        A second thread between operations lets one that waits for another process not stop the others.
+        """
+        config = tf.ConfigProto(
+            intra_op_parallelism_threads=self.threads,
+            inter_op_parallelism_threads=2,
+            allow_soft_placement=False,
+        )
+        if self.request.layout != "auto":
+            config.graph_options.rewrite_options.layout_optimizer = clusters.OFF
+        return config
+
+    def seed(self):
+        """Return True: dropout's masks are a function of the request's seed, the replica and the step."""
+        return True
+
+    def wait(self, loss):
+        """Do nothing: a session returns when the step has finished, on a GPU as well."""
+
+    def facts(self):
+        """Return facts for the record: versions, device, threads and transport (None without synchronization)."""
+        return {
+            "framework_version": tf.__version__,
+            "devices": [self.device],
+            "threads": self.threads,
+            "transport": "grpc" if self.syncs_gradients else None,
+        }
+
+    def is_out_of_memory(self, error):
+        """Return True for a MemoryError, and for TensorFlow's ResourceExhaustedError."""
+        return isinstance(error, (tf.errors.ResourceExhaustedError, MemoryError))
+
+    def stop(self):
+        """Close the session. TensorFlow has no call that stops a server: it ends with the process."""
+        self.session.close()

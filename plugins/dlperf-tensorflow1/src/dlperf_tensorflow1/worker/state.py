@@ -1,0 +1,67 @@
+"""State of a replica: parameters, batch norm's running means, the optimizer's moments and count.
+
+The measuring loop reads it outside the window, and the canonical weights are set through it. All variables of a kind
+are read or set in one run of the session: for each new set of fetches TensorFlow optimizes the whole graph again.
+"""
+
+from dlperf_sdk.worker.base_trainer import BaseTrainer
+
+
+class ReplicaState(BaseTrainer):
+    """The part of TensorFlow 1's trainers that reads and sets the replica's state through its session."""
+
+    def load_canonical_weights(self, parameters):
+        """Set all parameters to the canonical weights."""
+        self._feed = {}
+        super().load_canonical_weights(parameters)
+        self.session.run([variable.initializer for variable in parameters.values()], self._feed)
+        self._feed = {}
+
+    def assign(self, name, parameter, values):
+        """Note the values of a parameter, in the manifest's layout, for `load_canonical_weights`."""
+        self._feed[initial_value(parameter)] = self.weights.to_variable(name, values)
+
+    def parameters(self, replica):
+        """Yield (name, values) for each parameter; see `read_parameter`."""
+        values = self.session.run(self.weights.variables)
+        for entry in self.request.parameters:
+            yield entry["name"], self.weights.to_manifest(entry["name"], values.pop(entry["name"]))
+
+    def read_parameter(self, name, replica):
+        """Return a parameter's values: a float32 NumPy array in the manifest's layout, C order."""
+        return dict(self.parameters(replica))[name]
+
+    def running_means(self, replica):
+        """Return (name, running mean) for each batch norm, in the manifest's order.
+
+        A mean is a float32 NumPy array (channels,).
+        """
+        gammas = [entry["name"] for entry in self.request.parameters if entry["name"].endswith(".weight")]
+        names = [name[: -len("weight")] + "running_mean" for name in gammas]
+        statistics = self.weights.statistics
+        means = {name: statistics[name] for name in names if name in statistics}
+        return list(self.session.run(means).items()) if means else []
+
+    def moments(self, replica):
+        """Yield (name, values) for each of the optimizer's moments; `values` is a NumPy array.
+
+        A name is PARAMETER.NUMBER, with the number of the moment. Values have the layout of TensorFlow's variables.
+        """
+        for name, moments in self.session.run(self.optimizer.moments).items():
+            for number, moment in enumerate(moments):
+                yield "%s.%d" % (name, number), moment
+
+    def count_updates(self):
+        """Return the number of updates that AdamW counted; None for SGD, which has no count."""
+        steps = self.optimizer.steps
+        return None if steps is None else int(self.session.run(steps))
+
+    def reset_optimizer(self):
+        """Set the moments and the count of updates to zero, when no replica reads those that it shares any more."""
+        self.exchange.wait_for_all()
+        self.session.run([variable.initializer for variable in self.optimizer.state()])
+
+
+def initial_value(variable):
+    """Return the tensor from which a variable's initializer takes the value, for feeding another one."""
+    return variable.initializer.inputs[1]

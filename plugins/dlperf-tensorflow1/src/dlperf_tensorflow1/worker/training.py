@@ -1,0 +1,175 @@
+"""The base of TensorFlow 1's trainers: the graph of a step, batches, evidence.
+
+A model's own file has its network, its loss, and nothing else. A batch is what the session is fed: NumPy arrays by the
+input's name. The empty batch feeds nothing: the step then takes the canonical batch in the device's memory.
+"""
+
+import itertools
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from dlperf_sdk.worker.sources import replace_sources
+from dlperf_tensorflow1.precisions import PRECISIONS
+from dlperf_tensorflow1.worker.evidence import GraphEvidence
+from dlperf_tensorflow1.worker.exchange import make_exchange
+from dlperf_tensorflow1.worker.loading import GeneratorFeed, Loader
+from dlperf_tensorflow1.worker.optimizers import make_optimizer
+from dlperf_tensorflow1.worker.state import ReplicaState, initial_value
+from dlperf_tensorflow1.worker.weights import Weights, make_variable
+
+
+def repeat_resident(trainer):
+    """Return the empty batch without end, for the data source `synthetic`."""
+    trainer.load_resident_batch()
+    return itertools.repeat({})
+
+
+class TensorFlow1Trainer(ReplicaState):
+    """One replica of a network, and its training. A model implements `build`, `outputs` and `loss`.
+
+    Networks take the tensors of their parameters from `self.weights`.
+    """
+
+    precisions, layouts = PRECISIONS, ("nhwc", "nchw")
+    loader, generator_feed = Loader, GeneratorFeed
+    sources = replace_sources(synthetic=repeat_resident)
+
+    def __init__(self, runtime, request, process):
+        super().__init__(runtime, request, process)
+        self.session = runtime.session
+        with runtime.graph.as_default(), tf.device(runtime.device):
+            self.weights = Weights(request.parameters, self.layout.upper(), runtime.place)
+            self.exchange = make_exchange(runtime)
+            self.network = self.build(request.model_options)
+            self._add_inputs()
+            self._add_step()
+            initializer = tf.global_variables_initializer()
+        self.session.run(initializer)
+        self.load_canonical_weights(self.weights.variables)
+        # From here on no replica sets variables of servers to zero.
+        self.exchange.wait_for_all()
+
+    # The graph.
+
+    def _add_inputs(self):
+        """Add the inputs: those that are fed, or the variables that hold the canonical batch; and the micro-batch."""
+        self.rate = tf.placeholder(tf.float32, ())
+        self.step_number = tf.placeholder_with_default(tf.constant(0, tf.int64), ())
+        self.piece_number = tf.placeholder_with_default(tf.constant(0, tf.int64), ())
+        self.resident, self.inputs, self.piece = {}, {}, {}
+        size = self.request.batch_size // self.request.accumulation
+        for name, values in self.host_batches()[0].items():
+            self.resident[name] = make_variable(values.shape, 0, tf.as_dtype(values.dtype))
+            self.inputs[name] = value = tf.placeholder_with_default(self.resident[name], values.shape)
+            if self.request.accumulation > 1:
+                value = tf.slice(
+                    value, [self.piece_number * size] + [0] * (values.ndim - 1), (size, *values.shape[1:])
+                )
+                value.set_shape((size, *values.shape[1:]))
+            self.piece[name] = value
+
+    def _add_step(self):
+        """Add the gradients of a micro-batch, their accumulation, and the update with the mean over all replicas."""
+        parts, names = self.request.accumulation, [entry["name"] for entry in self.request.parameters]
+        self.mean_loss = self.loss(self.outputs(self.network, self.piece), self.piece) / parts
+        statistics, self.weights.updates = self.weights.updates, []
+        gradients = tf.gradients(self.scale_loss(self.mean_loss), [self.weights(name) for name in names])
+        # Of embeddings that are only looked up the gradient is sparse.
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        for name, gradient in zip(names, gradients):
+            gradient.set_shape(self.weights.variables[name].shape)
+        self.optimizer = make_optimizer(self.request.optimizer, self.weights, self.request.parameters)
+        if parts == 1:
+            self.update_all = tf.group(self._add_update(gradients), *statistics)
+            return
+        sums = [make_variable(gradient.shape) for gradient in gradients]
+        self.accumulate = tf.group(*(s.assign_add(g) for s, g in zip(sums, gradients)), *statistics)
+        update = self._add_update([tf.identity(value) for value in sums])
+        with tf.control_dependencies([update]):
+            self.update_all = tf.group(*(value.assign(tf.zeros(value.shape)) for value in sums))
+
+    def _add_update(self, gradients):
+        """Return the operation that averages the gradients over the replicas, clips them, and updates the weights."""
+        return self.exchange.add_update(gradients, self._update)
+
+    def _update(self, gradients):
+        clip = self.request.optimizer.get("clip_norm")
+        if clip is not None:
+            gradients, _ = tf.clip_by_global_norm(gradients, clip)
+        return self.optimizer.apply(gradients, self.rate)
+
+    def drop(self, x, layer):
+        """Set elements of x to 0, each with the probability `dropout`, and divide the others by 1 - `dropout`.
+
+        The mask is a function of the request's seed, the replica, the step, the micro-batch and the layer's number.
+        """
+        if not self.dropout:
+            return x
+        base = (layer << 40) + self.request.seed + (self.runtime.replica << 20)
+        number = self.step_number * self.request.accumulation + self.piece_number
+        chance = tf.random.stateless_uniform(x.shape, tf.stack([tf.constant(base, tf.int64), number]))
+        return x * tf.cast(chance >= self.dropout, x.dtype) / (1.0 - self.dropout)
+
+    # Batches.
+
+    def place(self, batches):
+        """Return the batch of this process's one replica: a session copies it to the device when it is fed."""
+        return batches[0]
+
+    def load_resident_batch(self):
+        """Set the variables that the step reads for the empty batch to the canonical batch."""
+        batch = self.host_batches()[0]
+        feed = {initial_value(self.resident[name]): values for name, values in batch.items()}
+        self.session.run([variable.initializer for variable in self.resident.values()], feed)
+        if self.label_name is not None:
+            self._resident_labels = self.session.run(self.resident[self.label_name])
+
+    def labels(self, batch):
+        """Return the labels of a batch, a NumPy array; of the empty batch those in the device's memory."""
+        if self.label_name is None or batch:
+            return super().labels(batch)
+        return self._resident_labels
+
+    # The step.
+
+    def train(self, batch, rate):
+        """Run one step, and return its loss, the sum over the micro-batches."""
+        feed = {self.inputs[name]: values for name, values in batch.items()}
+        feed.update({self.rate: rate, self.step_number: self.steps - self.first_step - 1})
+        if self.request.accumulation == 1:
+            return self.session.run((self.mean_loss, self.update_all), feed)[0]
+        losses = [
+            self.session.run((self.mean_loss, self.accumulate), {**feed, self.piece_number: number})[0]
+            for number in range(self.request.accumulation)
+        ]
+        self.session.run(self.update_all, {self.rate: rate})
+        return sum(losses)
+
+    # Evidence for what was in effect.
+
+    def outputs_and_references(self):
+        """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
+
+        Both come from the operations of a step, since fp32 is all that there is.
+        """
+        with self.runtime.graph.as_default(), tf.device(self.runtime.device):
+            logits = list(self.outputs(self.network, self.piece))
+        feed = {self.inputs[name]: values for name, values in self.canonical_batch().items()}
+        return self.session.run(logits, feed), self.session.run(logits, feed)
+
+    def widen(self, value):
+        """Return an output as a float64 NumPy array."""
+        return value.astype(np.float64)
+
+    def observe_settings(self):
+        """Return precision, compiler, layout and strategy in effect, from the operations in the graph of `step`."""
+        targets = [self.mean_loss.op, self.update_all]
+        evidence = GraphEvidence(targets if self.request.accumulation == 1 else [*targets, self.accumulate])
+        self.product_types = evidence.product_types()
+        return {
+            "precision": self.name_precision({v.dtype for v in self.weights.variables.values()}, tf32=False),
+            "compiler": "none",
+            "layout": evidence.layout(),
+            "strategy": evidence.strategy(),
+        }

@@ -1,0 +1,74 @@
+"""The variables of a network, and the tensors by which the network reads them."""
+
+import numpy as np
+import tensorflow.compat.v1 as tf
+
+from dlperf_sdk.worker.base_trainer import ManifestError
+
+
+class Weights:
+    """The variables of a network, with TensorFlow's order of axes.
+
+    Args:
+        parameters: `Request.parameters`.
+        layout: `NCHW` or `NHWC`.
+        place: Function of a parameter's number in the manifest that returns the scope of the device that holds it.
+    """
+
+    def __init__(self, parameters, layout, place):
+        self.layout = layout
+        """Layout of images, as TensorFlow's operations name it: `NCHW` or `NHWC`."""
+        self.variables = {}
+        """Parameter → its variable."""
+        self.values = {}
+        """Parameter → the tensor that reads its variable, once in a step."""
+        self.statistics = {}
+        """Name → the variable of a running statistic."""
+        self.updates = []
+        """Operations that update running statistics, of every call of a batch norm."""
+        self.scopes = {}
+        """Parameter → the scope of the device that holds it."""
+        self._axes, self._place = {}, place
+        self._entries = {entry["name"]: (number, entry["shape"]) for number, entry in enumerate(parameters)}
+
+    def __call__(self, name, axes=None):
+        """Return the tensor of a parameter; the first call makes the variable.
+
+        Args:
+            name: The parameter's name in the manifest.
+            axes: For each axis of the variable, the index of the manifest's axis; None for the same axes.
+
+        Raises:
+            ManifestError: the manifest has no such parameter.
+        """
+        if name in self.values:
+            return self.values[name]
+        if name not in self._entries:
+            raise ManifestError("the manifest lacks the network's parameter %s" % name)
+        number, shape = self._entries[name]
+        self._axes[name], self.scopes[name] = axes, self._place(number)
+        with tf.device(self.scopes[name]):
+            self.variables[name] = make_variable(shape if axes is None else [shape[axis] for axis in axes])
+        self.values[name] = tf.identity(self.variables[name])
+        return self.values[name]
+
+    def statistic(self, name, shape, initial):
+        """Return the variable of a running statistic; the first call for a name makes it."""
+        if name not in self.statistics:
+            self.statistics[name] = make_variable(shape, initial)
+        return self.statistics[name]
+
+    def to_variable(self, name, values):
+        """Return values in the manifest's layout in the layout of the parameter's variable."""
+        axes = self._axes[name]
+        return values if axes is None else values.transpose(axes)
+
+    def to_manifest(self, name, values):
+        """Return a variable's values in the manifest's layout: a float32 NumPy array, C order."""
+        axes = self._axes[name]
+        return values if axes is None else np.ascontiguousarray(values.transpose(np.argsort(axes)))
+
+
+def make_variable(shape, initial=0.0, dtype=tf.float32):
+    """Return a resource variable whose elements all have one initial value."""
+    return tf.Variable(tf.fill(shape, tf.cast(initial, dtype)), trainable=False, use_resource=True)
