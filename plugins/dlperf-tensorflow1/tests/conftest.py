@@ -1,0 +1,54 @@
+"""Worker halves for the tests, without agents, on Python 3.7.
+
+The controller's modules need a newer Python. The interpreter of the checkout makes the requests, in a process of its
+own.
+"""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+_PROGRAM = """
+import json, sys
+from dlperf_sdk.harness.in_process import small_request
+from dlperf_tensorflow1.framework import TensorFlow1
+model, changes = json.loads(sys.argv[1])
+print(json.dumps(small_request(TensorFlow1, model, **changes).to_dict()))
+"""
+
+
+def make_request(model, **changes):
+    """Return the request of a small case, as `in_process.small_request` makes it."""
+    from dlperf_sdk.worker.request import Request
+
+    command = [str(ROOT / ".venv/bin/python"), "-c", _PROGRAM, json.dumps([model, changes])]
+    return Request.from_json(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.decode())
+
+
+@pytest.fixture
+def make_trainer(monkeypatch):
+    """Builds the trainer of a case with one replica, its runtime started: `make_trainer("resnet50")`."""
+    from dlperf_sdk.worker.processes import Cluster, Node
+    from dlperf_sdk.worker.request import resolve
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    trainers = []
+
+    def make(model, **changes):
+        request = make_request(model, **changes)
+        node = Node("127.0.0.1", (), ("cpu:0",), "lo")
+        cluster = Cluster((node,), "cpu", request.strategy, request.framework_options)
+        process = resolve(request.processes)(cluster)[0]
+        runtime = resolve(request.runtime)(request, cluster, process)
+        runtime.start()
+        trainers.append(resolve(request.trainer)(runtime, request, process))
+        return trainers[-1]
+
+    yield make
+    for trainer in trainers:
+        for loader in trainer.loaders:
+            loader.close()
+        trainer.runtime.stop()

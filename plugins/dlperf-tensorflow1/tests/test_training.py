@@ -1,0 +1,123 @@
+"""The worker half in one process: arithmetic that no other test looks at, data sources, and what a step leaves."""
+# ruff: noqa: B905 - Python 3.7 has no strict zip.
+
+import itertools
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip(
+    "tensorflow.compat.v1", reason="the worker half needs TensorFlow, which is not in this environment"
+)
+
+
+def losses(trainer, steps):
+    batch = trainer.canonical_batch()
+    handles = [trainer.step(batch) for _ in range(steps)]
+    return [trainer.read_loss(step.loss)[0] for step in handles]
+
+
+def updated(trainer, rates):
+    """Return the parameters before, the made-up gradients of each step, and the parameters after."""
+    chance = np.random.RandomState(1)
+    before = {name: values.astype(np.float64) for name, values in trainer.parameters(0)}
+    with trainer.runtime.graph.as_default():
+        shapes = [trainer.weights.variables[entry["name"]].shape for entry in trainer.request.parameters]
+        inputs = [tf.placeholder(tf.float32, shape) for shape in shapes]
+        update = trainer.optimizer.apply(inputs, trainer.rate)
+    gradients = []
+    for rate in rates:
+        gradients.append([1e-2 * chance.standard_normal(shape.as_list()) for shape in shapes])
+        trainer.session.run(update, {trainer.rate: rate, **dict(zip(inputs, gradients[-1]))})
+    names = [entry["name"] for entry in trainer.request.parameters]
+    of_names = [
+        {name: trainer.weights.to_manifest(name, values) for name, values in zip(names, step)}
+        for step in gradients
+    ]
+    return before, of_names, dict(trainer.parameters(0))
+
+
+def test_adamw_is_the_formula_in_float64(make_trainer):
+    options = {"weight_decay": 0.1, "clip_norm": None}
+    trainer = make_trainer("bert-base", options=options)
+    numbers, rates = trainer.request.optimizer, (1e-3, 2e-3, 1e-3)
+    theta, gradients, after = updated(trainer, rates)
+    b1, b2 = numbers["beta1"], numbers["beta2"]
+    for name, decay in (("pooler.weight", numbers["weight_decay"]), ("pooler.bias", 0.0)):
+        m = v = 0.0
+        for t, (rate, step) in enumerate(zip(rates, gradients), start=1):
+            g = step[name]
+            m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
+            ratio = m / (1 - b1**t) / (np.sqrt(v / (1 - b2**t)) + numbers["epsilon"])
+            theta[name] = theta[name] - rate * (ratio + decay * theta[name])
+        np.testing.assert_allclose(after[name], theta[name], atol=1e-6)
+    assert trainer.count_updates() == 3
+
+
+def test_momentum_is_the_formula_under_a_changing_rate(make_trainer):
+    trainer = make_trainer("resnet50", options={"weight_decay": 0.01})
+    numbers, rates = trainer.request.optimizer, (0.5, 0.1, 0.2)
+    theta, gradients, after = updated(trainer, rates)
+    for name, decay in (("conv1.weight", numbers["weight_decay"]), ("bn1.weight", 0.0)):
+        velocity = 0.0
+        for rate, step in zip(rates, gradients):
+            velocity = numbers["momentum"] * velocity + step[name] + decay * theta[name]
+            theta[name] = theta[name] - rate * velocity
+        np.testing.assert_allclose(after[name], theta[name], rtol=1e-5, atol=1e-6)
+
+
+def test_gradient_accumulation_is_one_step(make_trainer):
+    whole, parts = (make_trainer("bert-base", accumulation=n) for n in (1, 2))
+    assert losses(parts, 3) == pytest.approx(losses(whole, 3), rel=2e-6)
+    assert parts.count_updates() == 3
+
+
+def test_dropout_masks_differ_between_steps_and_follow_the_seed(make_trainer):
+    trainer = make_trainer("bert-base", options={"dropout": 0.5, "learning_rate": 0.0})
+    assert trainer.deviation() < 1e-6
+    first = losses(trainer, 3)
+    assert len(set(first)) == 3
+    trainer.reset()
+    assert losses(trainer, 3) == pytest.approx(first, rel=1e-6)
+
+
+def test_running_means_move_by_a_tenth_and_evidence_leaves_them(make_trainer):
+    trainer = make_trainer("resnet50")
+    trainer.deviation()
+    assert all(not values.any() for _, values in trainer.running_means(0))
+    image = trainer.canonical_batch()["image"]
+    kernel = trainer.weights.to_variable("conv1.weight", dict(trainer.parameters(0))["conv1.weight"])
+    losses(trainer, 1)
+    means = dict(trainer.running_means(0))
+    assert len(means) == 53
+    with tf.Graph().as_default(), tf.Session() as session:
+        padded = [[0, 0], [3, 3], [3, 3], [0, 0]]
+        convolved = tf.nn.conv2d(image, kernel, 2, padded)
+        expected = 0.1 * session.run(tf.reduce_mean(convolved, (0, 1, 2)))
+    np.testing.assert_allclose(means["bn1.running_mean"], expected, atol=1e-6)
+
+
+def test_synthetic_batches_are_in_the_graph(make_trainer):
+    trainer = make_trainer("resnet50")
+    expected = losses(trainer, 2)
+    trainer.reset()
+    handles = [trainer.step(batch) for batch in itertools.islice(trainer.batches(), 2)]
+    assert [trainer.read_loss(step.loss)[0] for step in handles] == pytest.approx(expected, rel=1e-6)
+    label = trainer.canonical_batch()["label"]
+    assert all((trainer.read_labels(step.labels)[0] == label).all() for step in handles)
+
+
+@pytest.mark.parametrize("source", ["synthetic-host", "python-queue", "python-dataset"])
+def test_fed_batches_are_the_canonical_one(make_trainer, source):
+    trainer = make_trainer("bert-base", data={"source": source})
+    expected = trainer.canonical_batch()
+    for batch in itertools.islice(trainer.batches(), 3):
+        assert batch.keys() == expected.keys()
+        assert all((batch[name] == values).all() for name, values in expected.items())
+
+
+def test_out_of_memory_is_known(make_trainer):
+    runtime = make_trainer("bert-base").runtime
+    assert runtime.is_out_of_memory(tf.errors.ResourceExhaustedError(None, None, "OOM when allocating"))
+    assert runtime.is_out_of_memory(MemoryError())
+    assert not runtime.is_out_of_memory(ValueError("OOM"))
