@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TOOLS = ("attrs", "pytest", "pytest-timeout", "pytest-xdist", "tokenizers")
-"""What the tests need beside the frameworks' environments, never in them."""
+TOOLS = ("attrs", "pytest", "pytest-timeout", "pytest-xdist", "tokenizers; python_version >= '3.9'")
+"""What the tests need beside the frameworks' environments, never in them. For older versions of Python pip takes a
+source distribution of tokenizers, which needs Rust; the tests that use it skip."""
 OWN_TOOLS = {"torch": ("transformers",)}
 CONTROLLER_TESTS = ("test_framework.py", "test_conformance.py")
 """Tests that run in the controller's environment: they import no framework."""
