@@ -23,7 +23,7 @@ PYTEST := $(BIN)/pytest
 # The core's tests wait now and then for deadlines and for other processes: one worker more than processors.
 WORKERS := $(shell processors=$$(getconf _NPROCESSORS_ONLN); echo $$((processors < 8 ? processors + 1 : 8)))
 
-.PHONY: docs wheels demo test test-all parts setup lint schemas core torch torch-environment bench clean test-frameworks test-pairs $(PARTS)
+.PHONY: docs wheels demo test test-all parts rotated setup lint schemas core torch torch-environment bench clean test-frameworks test-pairs $(PARTS)
 
 demo: $(READY)
 	$(BIN)/dlperf run torch resnet50 --protocol quick --batch-size 4 --set image_size=64
@@ -34,11 +34,15 @@ test: $(READY)
 	$(MAKE) --jobs 2 lint torch-environment core
 	$(MAKE) torch
 
-# Everything. `.ci/run` does the same part by part.
+# Everything but `test-pairs`. `.ci/run` does the same part by part, with the frameworks in turns.
 test-all: test $(PARTS)
 
 parts:
 	@echo $(PARTS)
+
+# Those of the parts that `.ci/run` tests every second day only.
+rotated:
+	@echo $(filter-out test-torch,$(FRAMEWORKS:%=test-%))
 
 setup: $(READY)
 

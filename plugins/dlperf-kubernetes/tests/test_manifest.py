@@ -119,7 +119,7 @@ def test_words_of_the_command_are_not_expanded():
 )
 def test_invalid_option_is_refused(name, value):
     with pytest.raises(
-        ValueError, match=r"image is|cpus is|memory is|gpu_resource is|env_secret is|no range of ports"
+        ValueError, match=r"image is|cpus is|memory is|gpu_resource is|env_secret is|is not a range of ports"
     ):
         KubernetesOptions(**{name: value})
 
