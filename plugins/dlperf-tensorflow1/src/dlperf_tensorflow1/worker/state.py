@@ -57,8 +57,7 @@ class ReplicaState(BaseTrainer):
         return None if steps is None else int(self.session.run(steps))
 
     def reset_optimizer(self):
-        """Set the moments and the count of updates to zero, when no replica reads those that it shares any more."""
-        self.exchange.wait_for_all()
+        """Set the moments and the count of updates to zero."""
         self.session.run([variable.initializer for variable in self.optimizer.state()])
 
 
