@@ -128,8 +128,8 @@ def test_worker_halves_use_syntax_of_their_environments(path):
     assert {module.partition(".")[0] for module in foreign(path, *own)} <= allowed
 
 
-THEIR_OWN = {"jax": ("jaxlib", "optax"), "torch": ("triton",)}
-"""What may come with a framework's environment beside the framework itself."""
+THEIR_OWN = {"jax": ("jaxlib", "optax"), "tensorflow1": ("tensorflow",), "torch": ("triton",)}
+"""Packages of a framework's environment that its worker half may import, beside the one with its name."""
 
 
 @pytest.mark.parametrize("plugin", [path for path in PLUGINS if (path / "framework.py").exists()], ids=named)
