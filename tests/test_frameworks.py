@@ -45,7 +45,7 @@ def require_valid_result(framework, topology, **fields):
     assert result.status == "ok", result.failure
     failed = [v for v in result.verdicts if v.kind == "integrity" and v.outcome != "pass"]
     if framework in ("mindspore", "tensorflow"):
-        # Their random operations cannot be set back: the audit's masks differ, and with two samples they decide nothing.
+        # Their random operations cannot be set back: the masks differ, and two samples decide nothing.
         failed = [v for v in failed if not v.detail.startswith("Dropout draws other masks")]
     assert not failed
     assert result.metric("throughput").value > 0
