@@ -58,7 +58,8 @@ def run(
         registry: The plugins; None: those that are installed.
         raise_on_failure: True to raise the failure of a case instead of returning it.
         trace: True for an extra attempt under the framework's own profiler. Its trace, for Perfetto, is in the
-            store.
+            store, and the result has a summary. A case of a framework that offers no profiler fails before anything
+            is measured.
         progress: `"auto"` shows the progress on a terminal and in a notebook only; True shows it anywhere, False
             nowhere. A function is called with each `dlperf_sdk.progress.watching.Progress`.
         fields: Fields of `RunSpec`, in place of those in `spec`.
@@ -81,14 +82,19 @@ def run(
     from dlperf_sdk.hookspecs import Observers
     from dlperf_sdk.planning.spec_arguments import keyword_only_names, spec_from
     from dlperf_sdk.progress.watching import watching
+    from dlperf_sdk.registry.capabilities import explain_missing_trace
     from dlperf_sdk.registry.plugins import Registry
+    from dlperf_sdk.results.records import Failure
 
     registry = registry or Registry()
     run_spec = spec_from(spec, model, fields, keyword_only_names(run), registry)
     data.check_exists(run_spec.data)
     with controlling([run_spec], registry) as set_exit_code, watching(progress) as displays:
         loaded = Observers.load([*observers, *displays])
-        if run_spec.wants_max_batch:
+        if trace and (refusal := explain_missing_trace(registry.framework(run_spec.framework))):
+            failure = Failure("unsupported", refusal)
+            case = Case.begin(run_spec, store, loaded, registry, refusal=failure)
+        elif run_spec.wants_max_batch:
             case = max_batch.begin_case(run_spec, store, loaded, registry)
         else:
             case = Case.begin(run_spec, store, loaded, registry)

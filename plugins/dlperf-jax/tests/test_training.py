@@ -1,10 +1,12 @@
 """The worker half in one process: arithmetic that no other test looks at, precision in effect."""
 
 import itertools
-import json
 
 import numpy as np
 import pytest
+from dlperf_jax.framework import Jax
+
+from dlperf_sdk.harness.in_process import summarize_traced_steps
 
 jax = pytest.importorskip("jax", reason="the worker half needs JAX, which is not in this environment")
 from dlperf_jax.precisions import PRECISIONS  # noqa: E402
@@ -220,13 +222,12 @@ def test_parameters_that_differ_from_the_manifest_are_named(make_trainer):
         make_trainer("bert-base", parameters=[*manifest, {**manifest[0], "name": "extra"}])
 
 
-def test_the_trace_is_in_chromes_format(make_trainer, tmp_path):
-    trainer, path = make_trainer("bert-base"), tmp_path / "trace.json"
-    losses(trainer, 1)
-    with trainer.runtime.trace(str(path)):
-        losses(trainer, 1)
-    assert json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
-    assert list(tmp_path.iterdir()) == [path]
+def test_the_trace_shows_operators(make_trainer, tmp_path):
+    summary = summarize_traced_steps(make_trainer("bert-base"), Jax, tmp_path)
+    names = {operator.name for operator in summary.operators}
+    assert "dot" in names
+    assert 0 < summary.busy <= summary.window
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
 
 
 def test_out_of_memory_is_recognized(make_trainer):

@@ -4,6 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
+from dlperf_megengine.framework import MegEngine
+
+from dlperf_sdk.harness.in_process import summarize_traced_steps
 
 mge = pytest.importorskip(
     "megengine", reason="the worker half needs MegEngine, which is not in this environment"
@@ -175,3 +178,11 @@ def test_refusal_of_16_bit_types_matches_the_behavior():
     images = mge.Tensor(np.random.RandomState(0).standard_normal((2, 3, 8, 8)).astype(np.float32))
     pooled = F.max_pool2d(images.astype("float16"), 3, 2, 1).numpy()
     assert not np.isfinite(pooled).all()
+
+
+def test_the_trace_shows_operators(make_trainer, tmp_path):
+    summary = summarize_traced_steps(make_trainer("bert-base"), MegEngine, tmp_path)
+    names = {operator.name for operator in summary.operators}
+    assert "MatrixMul" in names
+    assert 0 < summary.busy <= summary.window
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]

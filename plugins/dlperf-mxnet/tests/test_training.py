@@ -6,6 +6,9 @@ import sys
 
 import numpy as np
 import pytest
+from dlperf_mxnet.framework import MXNet
+
+from dlperf_sdk.harness.in_process import summarize_traced_steps
 
 mx = pytest.importorskip("mxnet", reason="the worker half needs MXNet, which is not in this environment")
 from dlperf_mxnet.worker import evidence  # noqa: E402
@@ -178,3 +181,12 @@ def test_loss_is_a_json_number(make_trainer):
     trainer = make_trainer("bert-base")
     loss = trainer.step(trainer.canonical_batch()).loss
     assert [type(value) for value in trainer.read_loss(loss)] == [float]
+
+
+def test_the_trace_shows_operators(make_trainer, tmp_path):
+    summary = summarize_traced_steps(make_trainer("bert-base", program="trace"), MXNet, tmp_path)
+    names = {operator.name for operator in summary.operators}
+    assert "FullyConnected" in names
+    assert "ImperativeBulk" not in names
+    assert 0 < summary.busy <= summary.window
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]

@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+from dlperf_paddle.framework import Paddle
+
+from dlperf_sdk.harness.in_process import summarize_traced_steps
 
 paddle = pytest.importorskip(
     "paddle", reason="the worker half needs Paddle, which is not in this environment"
@@ -140,3 +143,11 @@ def test_out_of_memory_is_known(make_trainer):
     assert runtime.is_out_of_memory(MemoryError())
     assert runtime.is_out_of_memory(RuntimeError("ResourceExhaustedError: Fail to alloc memory"))
     assert not runtime.is_out_of_memory(ValueError("ResourceExhaustedError"))
+
+
+def test_the_trace_shows_operators(make_trainer, tmp_path):
+    summary = summarize_traced_steps(make_trainer("bert-base"), Paddle, tmp_path)
+    names = {operator.name for operator in summary.operators}
+    assert "matmul" in names
+    assert 0 < summary.busy <= summary.window
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]

@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+from dlperf_tensorflow.framework import TensorFlow
+
+from dlperf_sdk.harness.in_process import summarize_traced_steps
 
 tf = pytest.importorskip(
     "tensorflow", reason="the worker half needs TensorFlow, which is not in this environment"
@@ -150,3 +153,11 @@ def test_out_of_memory_is_known(make_trainer):
     assert runtime.is_out_of_memory(tf.errors.ResourceExhaustedError(None, None, "OOM when allocating"))
     assert runtime.is_out_of_memory(MemoryError())
     assert not runtime.is_out_of_memory(ValueError("OOM"))
+
+
+def test_the_trace_shows_operators(make_trainer, tmp_path):
+    summary = summarize_traced_steps(make_trainer("bert-base"), TensorFlow, tmp_path)
+    names = {operator.name for operator in summary.operators}
+    assert "ResourceApplyAdam" in names
+    assert 0 < summary.busy <= summary.window
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]

@@ -3,8 +3,9 @@
 import itertools
 
 import pytest
+from dlperf_torch.framework import Torch
 
-from dlperf_sdk.harness.in_process import MODELS
+from dlperf_sdk.harness.in_process import MODELS, summarize_traced_steps
 from dlperf_sdk.worker.digest import digest_of
 
 torch = pytest.importorskip("torch", reason="the worker half needs torch, which is not in this environment")
@@ -305,3 +306,11 @@ def test_inductor_is_in_effect(make_trainer):
     assert compiled.observed()["compiler"] == "inductor"
     assert compiled.observed()["precision"] == "fp32"
     assert losses(compiled, 3) == pytest.approx(losses(eager, 3), rel=1e-5)
+
+
+def test_the_trace_shows_operators(make_trainer, tmp_path):
+    summary = summarize_traced_steps(make_trainer("bert-base"), Torch, tmp_path)
+    names = {operator.name for operator in summary.operators}
+    assert "aten::addmm" in names
+    assert 0 < summary.busy <= summary.window
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]

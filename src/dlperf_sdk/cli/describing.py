@@ -101,7 +101,7 @@ def _about_framework(registry: Registry, plugin: Any, _: Any) -> dict[str, Any]:
     return {
         "models": _find_partners(registry, "models", lambda model: registry.trainer(plugin, model)),
         "capabilities": {
-            field.name: sorted(value) if isinstance(value, frozenset) else value
+            field.name: sorted(value) if isinstance(value, frozenset) else bool(value)
             for field, value in (
                 (field, getattr(capabilities, field.name)) for field in attrs.fields(type(capabilities))
             )

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import stat
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
@@ -93,6 +94,31 @@ def parse_json(data: bytes, source: str) -> Any:
         raise DocumentError(f"{source} is not valid {error}, in line {error.line}.") from None
     check_plain(value, source)
     return value
+
+
+def unpack_gzip(data: bytes, limit: int, source: str) -> bytes:
+    """Return the content of a file that is compressed with gzip. No more than `limit` bytes are unpacked.
+
+    Args:
+        data: The file.
+        limit: Maximum size of the content in bytes.
+        source: Name of the file in messages.
+
+    Raises:
+        DocumentError: the file is damaged or cut off, or its content is larger.
+    """
+    stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        content = stream.decompress(data, limit + 1)
+    except zlib.error as error:
+        raise DocumentError(f"{source} is not valid gzip: {error}.") from None
+    if len(content) > limit:
+        raise DocumentError(
+            f"{source} is larger than {limit} bytes when unpacked; a file of its kind is not."
+        )
+    if not stream.eof:
+        raise DocumentError(f"{source} is cut off: its compressed content has no end.")
+    return content
 
 
 def check_memory(data: bytes, source: str) -> None:

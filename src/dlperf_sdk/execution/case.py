@@ -153,13 +153,14 @@ class Case(CaseRecord):
     def trace(self) -> None:
         """Take an extra attempt under the framework's profiler, and write the traces into the run's directory.
 
-        The attempt is part of no metric. A note on the result names the traces, or the reason why there are none.
-        Does nothing for a case that has no directory, is not prepared or has failed.
+        The attempt is part of no metric. The result gets a summary of each trace. A note on it names the traces, or
+        the reason why there are none. Does nothing for a case that has no directory, is not prepared or has failed.
         """
         if self.directory is None or self._prepared is None or self.failure is not None:
             return
         self.report("trace", f"{STEPS} steps in separate processes")
-        self.note(take_trace(self.id, self._prepared, self.registry, self.directory))
+        self.traces, sentences = take_trace(self.id, self._prepared, self.registry, self.directory)
+        self.note(*sentences)
 
     def conclude(self, *, write: bool = True) -> Result:
         """Return the result of everything that was recorded, and notify the observers of it.

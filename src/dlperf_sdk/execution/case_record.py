@@ -23,6 +23,7 @@ from dlperf_sdk.results.agent_events import attempt_outcome, failure_from, nodes
 from dlperf_sdk.results.records import Failure, Repeat
 from dlperf_sdk.results.result import Environment, Parity, Stopping
 from dlperf_sdk.results.run_directory import RunDirectory
+from dlperf_sdk.results.trace_summary import TraceSummary
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.secret_values import remove_secrets
 from dlperf_sdk.worker.agent.stopping import decide
@@ -52,6 +53,7 @@ class CaseRecord:
     repeats: list[Repeat] = field(factory=list)
     notes: list[str] = field(factory=list)
     parity: Parity | None = None
+    traces: tuple[TraceSummary, ...] = ()
     _prepared: PreparedCase | None = None
     _parity_run: ParityRun | None = None
     """The parity run that the first launch takes, before anything is measured."""

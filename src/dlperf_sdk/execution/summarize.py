@@ -58,6 +58,7 @@ def summarize(case: Case) -> Result:
         finished_at=now(),
         sdk_version=dlperf_sdk.__version__,
         parity=case.parity,
+        traces=case.traces,
     )
 
 

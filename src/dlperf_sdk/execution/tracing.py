@@ -9,34 +9,44 @@ from contextlib import closing
 from typing import Any
 
 from dlperf_sdk import environments
-from dlperf_sdk.errors import FAILURES, InvalidRecord, RunFailed, StoreError
+from dlperf_sdk.errors import FAILURES, DocumentError, InvalidRecord, RunFailed, StoreError
 from dlperf_sdk.execution.launch import launch
 from dlperf_sdk.execution.prepare import PreparedCase
+from dlperf_sdk.interfaces.framework import Framework
+from dlperf_sdk.registry.capabilities import explain_missing_trace
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.agent_events import failure_from
 from dlperf_sdk.results.run_directory import RunDirectory
+from dlperf_sdk.results.trace_summary import TraceSummary, summarize_trace
 from dlperf_sdk.worker.request import Request
 
 STEPS = 5
 """Steps that are traced: enough to see the pattern, and few enough to look at."""
 
 
-def take_trace(run_id: str, prepared: PreparedCase, registry: Registry, directory: RunDirectory) -> str:
-    """Trace a prepared case in an extra attempt, and write one trace per trainer into the run's directory.
+def take_trace(
+    run_id: str, prepared: PreparedCase, registry: Registry, directory: RunDirectory
+) -> tuple[tuple[TraceSummary, ...], tuple[str, ...]]:
+    """Trace a prepared case in an extra attempt, and write and summarize one trace per trainer.
 
     Args:
         run_id: The run's name.
         prepared: The prepared case.
         registry: The plugins.
-        directory: The run's directory.
+        directory: The run's directory, into which the traces are written.
 
     Returns:
-        A sentence for the result's notes: the names of the traces, or the reason why there are none.
+        The summaries by rank, and sentences for the result's notes: the names of the traces, or the reason why there
+        are none, and why a trace has no summary.
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed.
         PluginError: The plugin's files cannot be packed.
     """
+    framework = registry.framework(prepared.plan.spec.framework)
+    refusal = explain_missing_trace(framework)
+    if refusal is not None:
+        return (), (f"There is no trace (unsupported): {refusal}",)
     try:
         with environments.use_environment(prepared.environment):
             traces = read_traces(
@@ -44,11 +54,36 @@ def take_trace(run_id: str, prepared: PreparedCase, registry: Registry, director
             )
         paths = [directory.write_trace(rank, packed) for rank, packed in sorted(traces.items())]
     except RunFailed as error:
-        return f"There is no trace ({error.kind}): {error}"
+        return (), (f"There is no trace ({error.kind}): {error}",)
     except StoreError as error:
-        return f"There is no trace: {error}"
+        return (), (f"There is no trace: {error}",)
     names = ", ".join(str(path.relative_to(directory.path)) for path in paths)
-    return f"Traced apart from what was measured: {names}"
+    summaries, problems = _summarize_traces(traces, framework, prepared.plan.device)
+    return summaries, (f"Traced apart from what was measured: {names}", *problems)
+
+
+def _summarize_traces(
+    traces: Mapping[int, bytes], framework: Framework, device: str
+) -> tuple[tuple[TraceSummary, ...], tuple[str, ...]]:
+    """Return the summaries of traces by rank, and a sentence for each kind of trace that has none."""
+    summaries: list[TraceSummary] = []
+    problems: list[str] = []
+    declared = framework.capabilities.trace
+    if declared is None:
+        return (), ()
+    for rank, packed in sorted(traces.items()):
+        try:
+            summary = summarize_trace(packed, declared, device=device, rank=rank, steps=STEPS)
+        except DocumentError as error:
+            problems.append(f"There is no summary of a trace: {error}")
+            continue
+        if summary is None:
+            problem = (
+                f"{framework.name}'s plugin does not declare which events are work of a device {device}."
+            )
+            return (), (f"There is no summary of the traces: {problem}",)
+        summaries.append(summary)
+    return tuple(summaries), tuple(problems)
 
 
 def _make_trace_request(request: Request) -> Request:

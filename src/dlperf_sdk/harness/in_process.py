@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -23,6 +24,9 @@ from dlperf_sdk.spec.strategy import STRATEGIES
 from dlperf_sdk.worker.interface import Runtime, Trainer
 from dlperf_sdk.worker.processes import Cluster, Node
 from dlperf_sdk.worker.request import Request, resolve
+
+if TYPE_CHECKING:
+    from dlperf_sdk.results.trace_summary import TraceSummary
 
 MODELS = {"resnet50": ResNet50(), "bert-base": BertBase()}
 SMALL: Mapping[str, Mapping[str, Any]] = {
@@ -161,6 +165,39 @@ def start(request: Request, ports: Sequence[str] = (), rank: int = 0) -> tuple[R
     runtime = resolve(request.runtime)(request, nodes, process)
     runtime.start()
     return runtime, resolve(request.trainer)(runtime, request, process)
+
+
+def summarize_traced_steps(
+    trainer: Trainer, plugin: type[Framework], folder: Path, steps: int = 2
+) -> TraceSummary:
+    """Take a step, and return the summary of a trace of further steps on the same batch, by the plugin's declaration.
+
+    Args:
+        trainer: The trainer.
+        plugin: Its framework's plugin, which declares the events of its profiler.
+        folder: An empty folder for the trace, `trace.json`.
+        steps: Number of traced steps.
+
+    Raises:
+        ValueError: the plugin declares no profiler.
+        DocumentError: the trace is not in Chrome's format, or has no event of work.
+    """
+    import gzip
+
+    from dlperf_sdk.results.trace_summary import summarize_trace
+
+    path, batch, declared = folder / "trace.json", trainer.canonical_batch(), plugin.capabilities.trace
+    if declared is None:
+        raise ValueError(f"{plugin.name} declares no profiler")
+    trainer.step(batch)
+    trainer.runtime.synchronize()
+    with trainer.runtime.trace(str(path)):
+        for _ in range(steps):
+            trainer.step(batch)
+        trainer.runtime.synchronize()
+    summary = summarize_trace(gzip.compress(path.read_bytes()), declared, device="cpu", rank=0, steps=steps)
+    assert summary is not None
+    return summary
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from attrs import define, evolve, field, frozen
 
 from dlperf_sdk.errors import UnknownName
+from dlperf_sdk.interfaces.trace import TraceEvents
 from dlperf_sdk.spec.compiler import COMPILERS, NONE, Compiler
 from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.part import OF_EVERY_PLUGIN, PARTS
@@ -105,6 +106,8 @@ class Capabilities:
     trainers implement `gradient_exchange`; all other parts are added, since every trainer has them."""
     accumulation: bool = False
     """True if an optimization step may consist of several micro-batches."""
+    trace: TraceEvents | None = None
+    """What the events of the profiler stand for, if the runtime implements `trace`; None refuses `--trace`."""
 
 
 def explain_unused_collective(spec: RunSpec, option: str, default: str) -> str | None:
@@ -155,7 +158,8 @@ class Framework(ABC):
     nodes."""
     capabilities: ClassVar[Capabilities] = Capabilities()
     unsupported: ClassVar[Mapping[str, str]] = {}
-    """Name missing in `capabilities`, such as `amp-bf16` or `nhwc` → reason, as a sentence for the error message."""
+    """Name missing in `capabilities`, such as `amp-bf16`, `nhwc` or `trace` → reason, as a sentence for the error
+    message."""
     tuning_variables: ClassVar[Collection[str]] = ()
     """Environment variables of this framework that a spec or campaign file may set. They tune threads, memory,
     logging or transport only. None of them may name a program, a library or a file."""

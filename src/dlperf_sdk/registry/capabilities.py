@@ -131,6 +131,14 @@ def check_combination(spec: RunSpec, device: str, framework: Framework, options:
         raise Unsupported(reason)
 
 
+def explain_missing_trace(framework: Framework) -> str | None:
+    """Return a sentence that says why a framework's plugin offers no trace; None if it offers one."""
+    if framework.capabilities.trace is not None:
+        return None
+    reason = framework.unsupported.get("trace", "Its plugin declares no profiler; leave out the trace.")
+    return f"{framework.name} offers no trace. {reason}"
+
+
 def check_part(spec: RunSpec, framework: Framework) -> None:
     """Check that a case has the part of a step that its spec names, and that the framework can run it.
 

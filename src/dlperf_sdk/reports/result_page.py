@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.reports import traces
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Notes, Paragraph, Table
 from dlperf_sdk.reports.labels import batch_size, format_value, mark_outcome, outcome, title
 from dlperf_sdk.reports.numbers import format_count, quantity, scale
@@ -43,6 +44,7 @@ def page(result: Result, directory: Path | None = None) -> list[Block]:
         verdicts = [verdict for verdict in result.verdicts if verdict.kind == kind]
         if verdicts:
             blocks.append(_verdicts(verdicts, heading))
+    blocks += traces.tables([result])
     blocks.append(Labels(list_run_context(result, directory)))
     if notes.texts:
         blocks.append(Notes(tuple(notes.texts)))

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import define
 
 from dlperf_sdk.interfaces.measurer import Metric
-from dlperf_sdk.reports import attribution
+from dlperf_sdk.reports import attribution, traces
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Notes, Paragraph, Table
 from dlperf_sdk.reports.labels import batch_size, format_value, outcome
 from dlperf_sdk.reports.numbers import Scale, common_scale
@@ -77,6 +77,9 @@ def pages(results: Sequence[Result]) -> list[Block]:
     attributions = attribution.tables(results)
     if attributions:
         blocks += [Heading(attribution.TITLE), Paragraph(attribution.EXPLANATION, "quiet"), *attributions]
+    traced = traces.tables(results)
+    if traced:
+        blocks += [Heading(traces.TITLE), Paragraph(traces.EXPLANATION, "quiet"), *traced]
     return blocks
 
 

@@ -21,6 +21,7 @@ from dlperf_sdk.documents.field_types import (
 from dlperf_sdk.errors import FAILURES
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.results.records import Failure, Repeat
+from dlperf_sdk.results.trace_summary import TraceSummary
 from dlperf_sdk.spec.fields import Role
 from dlperf_sdk.spec.run_spec import RunSpec
 
@@ -212,6 +213,8 @@ class Result:
     absent if dlperf-sdk did."""
     parity: Parity | None = None
     """Agreement of the first steps with the model's reference; null or absent if that is unknown."""
+    traces: tuple[TraceSummary, ...] = ()
+    """Summaries of the profiler's traces, one per trainer, by rank; empty or absent if none were taken."""
 
     def __repr__(self) -> str:
         from dlperf_sdk.results.summary import to_text

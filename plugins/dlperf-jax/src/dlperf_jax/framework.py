@@ -10,6 +10,7 @@ from dlperf_jax.options import JaxOptions, explain_refused_option
 from dlperf_jax.precisions import PRECISIONS
 from dlperf_jax.processes import STRATEGIES
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.interfaces.trace import Events, TraceEvents
 from dlperf_sdk.spec.run_spec import RunSpec
 
 _PYTHON = ">=3.11,<3.15"
@@ -18,6 +19,12 @@ _CPU = ("jax>=0.10.2,<0.13", "optax>=0.2.8,<0.3", "numpy>=2.0", "pillow>=11.0")
 _CUDA = ("jax[cuda12]>=0.10.2,<0.13", *_CPU[1:])
 _NO_SERVERS = "JAX has no parameter servers: its replicas meet in collectives; choose all_reduce."
 _XLA = "XLA compiles every step of JAX, under the compiler none as well; choose none."
+_TRACE = TraceEvents(
+    operators=Events(name=r"(.+?)(?:\.\d+)?", argument="hlo_op"),
+    communication=Events(
+        name=r"((?:psum|all-reduce|all-gather|reduce-scatter).*?)(?:\.\d+)?", argument="hlo_op"
+    ),
+)
 
 
 class Jax(Framework):
@@ -39,6 +46,7 @@ class Jax(Framework):
         data={"synthetic", "synthetic-host", "images", "text"},
         parts={"communication"},
         accumulation=True,
+        trace=_TRACE,
     )
     unsupported: ClassVar[Mapping[str, str]] = {
         "nchw": "XLA chooses the memory layout itself, and arrays are NHWC in this plugin; leave the layout at auto.",

@@ -14,6 +14,7 @@ from attrs import frozen
 from dlperf_megengine.precisions import PRECISIONS
 from dlperf_megengine.processes import STRATEGIES
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.interfaces.trace import Events, TraceEvents
 from dlperf_sdk.spec.fields import context, whole_number
 
 _PYTHON = ">=3.10,<3.11"
@@ -32,6 +33,8 @@ _MIXED = (
 _NO_SERVERS = (
     "MegEngine has no parameter servers: its replicas synchronize through collectives; choose all_reduce."
 )
+_TRACE = TraceEvents(operators=Events(category="Kernel"))
+"""The profiler does not show the plugin's own exchange of gradients on CPUs."""
 
 
 @frozen
@@ -65,6 +68,7 @@ class MegEngine(Framework):
         layouts={"auto", "nchw"},
         data={"synthetic", "synthetic-host", "images", "text"},
         accumulation=True,
+        trace=_TRACE,
     )
     unsupported: ClassVar[Mapping[str, str]] = {
         "amp-fp16": _MIXED,

@@ -14,6 +14,7 @@ from attrs import frozen
 from dlperf_mxnet.precisions import PRECISIONS
 from dlperf_mxnet.processes import STRATEGIES
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework, explain_unused_nccl
+from dlperf_sdk.interfaces.trace import Events, TraceEvents
 from dlperf_sdk.spec.fields import check_boolean, context, factor, whole_number
 from dlperf_sdk.spec.run_spec import RunSpec
 
@@ -24,6 +25,8 @@ _TF32 = (
     "MXNet 1.9.1 has no switch for TF32, and it is not tested whether NVIDIA's libraries enable it; choose fp32, for "
     "which it is switched off."
 )
+_TRACE = TraceEvents(operators=Events(category="operator"))
+"""The kvstore sums gradients with ordinary operators and copies, so communication cannot be told from work."""
 
 
 @frozen
@@ -62,6 +65,7 @@ class MXNet(Framework):
         layouts={"auto", "nchw", "nhwc"},
         data={"synthetic", "synthetic-host", "images", "text"},
         accumulation=True,
+        trace=_TRACE,
     )
     unsupported: ClassVar[Mapping[str, str]] = {
         "tf32": _TF32,

@@ -77,6 +77,10 @@ class OneFlow(Framework):
             "On a CPU OneFlow's channels-last convolutions and batch norms (ONEFLOW_ENABLE_NHWC) give wrong numbers "
             "and no error; on a GPU they are not tested yet. Leave the layout at auto."
         ),
+        "trace": (
+            "The profiler of OneFlow 0.9 waits for a GPU when it stops, also if it records the CPU only, and ends the "
+            "process where there is none; on a GPU it is not tested yet."
+        ),
         "parameter_server": _NO_SERVERS,
         "parameter_server_async": _NO_SERVERS,
         "horovod": "Horovod does not support OneFlow; choose all_reduce, which is OneFlow's own.",

@@ -19,6 +19,7 @@ from dlperf_sdk.interfaces.framework import (
     Framework,
     explain_unused_collective,
 )
+from dlperf_sdk.interfaces.trace import Events, TraceEvents
 from dlperf_sdk.spec.fields import context, factor, whole_number
 from dlperf_sdk.spec.run_spec import RunSpec
 
@@ -34,6 +35,9 @@ _NO_SERVERS = (
     "Paddle's parameter servers (fleet) take programs that were built in static mode, and this plugin's networks are "
     "not; choose all_reduce."
 )
+_TRACE = TraceEvents(operators=Events(category="Operator", name=r"(.+?)(?: dygraph)?\[.*"))
+"""Names end with the duration: `matmul dygraph[99.758 us]`. The profiler does not show gloo's collectives, which run
+inside `Global_GradNodeAccumulation`."""
 
 
 @frozen
@@ -72,6 +76,7 @@ class Paddle(Framework):
         layouts={"auto", "nchw", "nhwc"},
         data={"synthetic", "synthetic-host", "images", "images-dali", "text"},
         accumulation=True,
+        trace=_TRACE,
     )
     unsupported: ClassVar[Mapping[str, str]] = {
         "parameter_server": _NO_SERVERS,

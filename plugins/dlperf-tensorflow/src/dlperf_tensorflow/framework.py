@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.interfaces.trace import Events, TraceEvents
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_tensorflow import precisions
@@ -19,6 +20,10 @@ from dlperf_tensorflow.processes import STRATEGIES
 _PYTHON = ">=3.11,<3.14"
 _CPU = ("tensorflow-cpu==2.21.*", "numpy>=2.0")
 _CUDA = ("tensorflow[and-cuda]==2.21.*", "numpy>=2.0")
+_TRACE = TraceEvents(
+    operators=Events(category="operator"),
+    communication=Events(category="operator", name="Collective.*|Nccl.*"),
+)
 
 
 class TensorFlow(Framework):
@@ -49,6 +54,7 @@ class TensorFlow(Framework):
         },
         parts={"communication"},
         accumulation=True,
+        trace=_TRACE,
     )
     unsupported: ClassVar[Mapping[str, str]] = {
         "parameter_server": (

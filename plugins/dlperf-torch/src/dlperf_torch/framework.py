@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.interfaces.trace import Events, TraceEvents
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_torch.options import TorchOptions, explain_refused_option
 from dlperf_torch.precisions import PRECISIONS
@@ -15,6 +16,15 @@ from dlperf_torch.processes import STRATEGIES
 _PYTHON = ">=3.11,<3.14"
 _REQUIREMENTS = ("torch>=2.11,<2.14", "numpy>=2.0", "pillow>=11.0")
 """The range that the plugin's tests have passed with at both of its ends, on CPUs."""
+_TRACE = TraceEvents(
+    operators=Events(category="cpu_op"),
+    communication=(
+        Events(category="user_annotation", name="(gloo:.*)"),
+        Events(category="kernel", name="(nccl\\w*).*"),
+    ),
+    device=Events(category="kernel|gpu_memcpy|gpu_memset"),
+)
+"""NCCL's own annotations on the host only enqueue a kernel, so they are no communication."""
 
 
 class Torch(Framework):
@@ -46,6 +56,7 @@ class Torch(Framework):
         },
         parts={"communication"},
         accumulation=True,
+        trace=_TRACE,
     )
     tuning_variables = (
         "PYTORCH_ALLOC_CONF",

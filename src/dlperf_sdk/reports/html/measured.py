@@ -11,7 +11,7 @@ from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.analysis.ranking import rankings
 from dlperf_sdk.errors import AnalysisError, StoreError
 from dlperf_sdk.interfaces.collection import Collection
-from dlperf_sdk.reports import attribution
+from dlperf_sdk.reports import attribution, traces
 from dlperf_sdk.reports.blocks import Paragraph
 from dlperf_sdk.reports.html import (
     differences,
@@ -75,6 +75,7 @@ def page(
         scaling.strong(strong_workloads(merged), by_workload),
         *sweeps.sections(merged, sweeps.memory_of(results)),
         Section(attribution.TITLE, tuple(attribution.tables(results)), attribution.EXPLANATION),
+        Section(traces.TITLE, tuple(traces.tables(results)), traces.EXPLANATION),
         effects.section(distinct, estimates),
         *([] if published is None else [published_comparison.section(results, published)]),
         verdicts.section(results),

@@ -108,7 +108,9 @@ class JaxRuntime(Runtime):
         into a temporary folder beside `path`, which is removed.
         """
         with TemporaryDirectory(dir=os.path.dirname(path)) as folder:
-            with jax.profiler.trace(folder):
+            options = jax.profiler.ProfileOptions()
+            options.python_tracer_level = 0  # calls of Python functions would be most of the trace
+            with jax.profiler.trace(folder, profiler_options=options):
                 yield
             (packed,) = glob(os.path.join(folder, "**", "*.trace.json.gz"), recursive=True)
             with gzip.open(packed) as source, open(path, "wb") as target:

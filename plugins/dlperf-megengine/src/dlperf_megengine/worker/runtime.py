@@ -1,6 +1,9 @@
 """The runtime of MegEngine in a worker process: device, threads, seed, and the exchange with the other processes."""
 
+import glob
 import os
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 
 import megengine as mge
 
@@ -65,6 +68,24 @@ class MegEngineRuntime(Runtime):
     def wait(self, loss):
         """Wait until the update of a step is done; `loss` is the handle that `step` returned."""
         loss[1].numpy()
+
+    @contextmanager
+    def trace(self, path):
+        """Record with MegEngine's profiler while the context lasts; write `path` at its end.
+
+        The file is in Chrome's trace format. Nothing is written after an exception. The profiler writes its own file
+        into a temporary folder beside `path`, which is removed.
+        """
+        from megengine.utils.profiler import (
+            Profiler,
+        )  # late: it adds itself to the functions that run at exit
+
+        with TemporaryDirectory(dir=os.path.dirname(path)) as folder:
+            with Profiler(folder, format="chrome_timeline.json"):
+                yield
+                mge._full_sync()
+            (written,) = glob.glob(os.path.join(folder, "*.chrome_timeline.json"))
+            os.replace(written, path)
 
     def facts(self):
         """Return facts for the record: versions, devices, threads, libraries and transport.

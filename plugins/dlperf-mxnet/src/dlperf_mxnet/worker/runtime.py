@@ -1,6 +1,7 @@
 """The runtime of MXNet in a worker process: devices, arithmetic, and the kvstore."""
 
 import os
+from contextlib import contextmanager
 
 import mxnet as mx
 
@@ -30,7 +31,8 @@ class MXNetRuntime(Runtime):
     def start(self):
         """Check the devices, turn TF32 off, set the seeds, and create the kvstore, which joins the other processes.
 
-        To turn TF32 off, NVIDIA_TF32_OVERRIDE is set in this process's environment.
+        To turn TF32 off, NVIDIA_TF32_OVERRIDE is set in this process's environment. So is MXNET_EXEC_BULK_EXEC_TRAIN
+        for a trace, which would else show the backward pass as one operator, `ImperativeBulk`.
 
         Raises:
             Unsupported: there are fewer usable GPUs than the process needs.
@@ -40,6 +42,8 @@ class MXNetRuntime(Runtime):
             require_gpus("MXNet %s" % mx.__version__, mx.context.num_gpus(), len(self.contexts))
         # No TF32, whatever a library's default is: cuBLAS and cuDNN read it when the first operator needs them.
         os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
+        if request.program == "trace":
+            os.environ["MXNET_EXEC_BULK_EXEC_TRAIN"] = "0"  # read before the first backward pass
         self.seed()
         kind = self._kvstore_kind()
         if kind is not None:
@@ -105,6 +109,19 @@ class MXNetRuntime(Runtime):
         _, updated = loss
         for trace in updated:
             trace.wait_to_read()
+
+    @contextmanager
+    def trace(self, path):
+        """Record operators with MXNet's profiler while the context lasts; write `path` at its end.
+
+        The file is in Chrome's trace format. Nothing is written after an exception.
+        """
+        mx.profiler.set_config(profile_symbolic=True, profile_imperative=True, filename=path)
+        mx.profiler.set_state("run")
+        yield
+        mx.nd.waitall()
+        mx.profiler.set_state("stop")
+        mx.profiler.dump()
 
     def facts(self):
         """Return facts for the record: versions, devices, threads, libraries and transport.

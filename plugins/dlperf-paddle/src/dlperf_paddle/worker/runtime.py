@@ -1,10 +1,12 @@
 """The runtime of Paddle in a worker process: device, arithmetic, and the process group."""
 
 import os
+from contextlib import contextmanager
 from itertools import pairwise
 
 import paddle
 import paddle.distributed as dist
+from paddle import profiler
 
 from dlperf_paddle.precisions import PRECISIONS
 from dlperf_paddle.processes import STRATEGIES
@@ -89,6 +91,22 @@ class PaddleRuntime(Runtime):
         The allocator's reserve is not included.
         """
         return paddle.device.cuda.max_memory_allocated() if self.request.device == "cuda" else None
+
+    @contextmanager
+    def trace(self, path):
+        """Record with paddle.profiler, on the CPU and the GPU, while the context lasts; write `path` at its end.
+
+        The file is in Chrome's trace format. Nothing is written after an exception.
+        """
+        targets = [profiler.ProfilerTarget.CPU]
+        if self.request.device == "cuda":
+            targets.append(profiler.ProfilerTarget.GPU)
+        # Without a handler of its own, the profiler would write a second file.
+        record = profiler.Profiler(targets=targets, on_trace_ready=lambda _: None)
+        record.start()
+        yield
+        record.stop()
+        record.export(path, format="json")
 
     def facts(self):
         """Return facts for the record: versions, devices, threads, libraries and transport.

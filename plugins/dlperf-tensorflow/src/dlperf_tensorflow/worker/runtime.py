@@ -1,6 +1,7 @@
 """The runtime of TensorFlow in a worker process: devices, threads, arithmetic, and the distribution strategy."""
 
 import os
+from contextlib import contextmanager
 
 import tensorflow as tf
 
@@ -9,7 +10,7 @@ from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.unsupported import Unsupported, look_up
 from dlperf_tensorflow.precisions import PRECISIONS
 from dlperf_tensorflow.processes import STRATEGIES
-from dlperf_tensorflow.worker import asynchronous
+from dlperf_tensorflow.worker import asynchronous, profile
 
 
 class TensorFlowRuntime(Runtime):
@@ -147,6 +148,16 @@ class TensorFlowRuntime(Runtime):
     def peak_host_memory(self):
         """Return the peak bytes of host memory of this process; if servers compute, the largest of all processes."""
         return asynchronous.read_max_status("VmHWM") if self.served else super().peak_host_memory()
+
+    @contextmanager
+    def trace(self, path):
+        """Record with TensorFlow's profiler while the context lasts; write `path` at its end.
+
+        The file is in Chrome's trace format. Nothing is written after an exception.
+        """
+        with profile.record(os.path.dirname(path)) as planes:
+            yield
+        profile.write_chrome_trace(planes, path)
 
     def facts(self):
         """Return facts for the record: versions, devices, threads, libraries and transport.

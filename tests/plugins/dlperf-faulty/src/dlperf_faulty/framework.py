@@ -1,7 +1,9 @@
 """Controller half: NumPy's, with one option that says what goes wrong."""
 
-from attrs import frozen
+from attrs import evolve, frozen
 from dlperf_numpy.framework import NumPy
+
+from dlperf_sdk.interfaces.trace import Events, TraceEvents
 
 
 @frozen
@@ -20,4 +22,5 @@ class Faulty(NumPy):
     trainers = {"linear": "dlperf_faulty.worker:Linear"}
     processes = "dlperf_faulty.processes:processes"
     packages = ("dlperf_numpy",)
+    capabilities = evolve(NumPy.capabilities, trace=TraceEvents(Events()))
     Options = FaultyOptions

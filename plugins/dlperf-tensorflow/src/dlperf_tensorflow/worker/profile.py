@@ -1,0 +1,62 @@
+"""The profiler of TensorFlow, whose files are converted to Chrome's trace format."""
+
+import json
+import os
+from contextlib import contextmanager
+from glob import glob
+from tempfile import TemporaryDirectory
+
+import tensorflow as tf
+from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+
+@contextmanager
+def record(folder):
+    """Record while the context lasts. Yield a list that holds the planes of the profile at the end.
+
+    A plane (`XPlane`) is a host or a device; its lines are threads or streams. The profiler writes its file into a
+    temporary folder in `folder`, which is removed. The list stays empty after an exception.
+    """
+    planes = []
+    with TemporaryDirectory(dir=folder) as temporary:
+        # Calls of Python functions would be most of the trace.
+        options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0)
+        with tf.profiler.experimental.Profile(temporary, options):
+            yield planes
+        (path,) = glob(os.path.join(temporary, "**", "*.xplane.pb"), recursive=True)
+        with open(path, "rb") as file:
+            planes += xplane_pb2.XSpace.FromString(file.read()).planes
+
+
+def write_chrome_trace(planes, path):
+    """Write planes to a file in Chrome's trace format: a process per plane, a thread per line.
+
+    An event that has a display name is an operator: the display name is its type, such as `MatMul`. It gets the
+    category `operator`.
+    """
+    events = []
+    for pid, plane in enumerate(planes):
+        events.append({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": plane.name}})
+        for line in plane.lines:
+            name = line.display_name or line.name
+            events.append(
+                {"ph": "M", "name": "thread_name", "pid": pid, "tid": line.id, "args": {"name": name}}
+            )
+            events += (_event(plane, line, event, pid) for event in line.events if event.duration_ps)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({"traceEvents": events}, file)
+
+
+def _event(plane, line, event, pid):
+    """Return an event of a line as a complete event; times in microseconds."""
+    metadata = plane.event_metadata[event.metadata_id]
+    return {
+        "ph": "X",
+        "name": metadata.display_name or metadata.name,
+        "cat": "operator" if metadata.display_name else "",
+        "pid": pid,
+        "tid": line.id,
+        "ts": line.timestamp_ns / 1e3 + event.offset_ps / 1e6,
+        "dur": event.duration_ps / 1e6,
+        "args": {"name": metadata.name},
+    }

@@ -1,0 +1,86 @@
+"""Arithmetic of intervals of time: unions, differences and self time. Times have any unit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from attrs import frozen
+
+
+@frozen
+class Interval:
+    """A named interval of time on a track. On one track, intervals usually nest, as calls on a thread do."""
+
+    start: float
+    end: float
+    name: str = ""
+    track: object = None
+    """Any value that can be hashed."""
+
+
+def union(intervals: Iterable[Interval]) -> list[tuple[float, float]]:
+    """Return the (start, end) of disjoint intervals that cover the same times, in ascending order."""
+    merged: list[tuple[float, float]] = []
+    for start, end in sorted((interval.start, interval.end) for interval in intervals):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def length(disjoint: Iterable[tuple[float, float]]) -> float:
+    """Return the total length of disjoint intervals, rounded once."""
+    return math.fsum(end - start for start, end in disjoint)
+
+
+def overlap(first: Sequence[tuple[float, float]], second: Sequence[tuple[float, float]]) -> float:
+    """Return the length of the times that both unions cover. Both are disjoint and ascending, as `union` returns."""
+    parts, i, j = [], 0, 0
+    while i < len(first) and j < len(second):
+        parts.append(max(0.0, min(first[i][1], second[j][1]) - max(first[i][0], second[j][0])))
+        if first[i][1] <= second[j][1]:
+            i += 1
+        else:
+            j += 1
+    return math.fsum(parts)
+
+
+def self_times(intervals: Iterable[Interval]) -> dict[str, tuple[int, float]]:
+    """Return name → number of intervals with that name, and the total of their self times.
+
+    At every moment, a track's time counts for the interval that started last among those that have not ended. For
+    intervals that nest, this is the duration without that of the intervals inside. The self times of a track always
+    add up to the length of its union.
+    """
+    tracks: dict[object, list[Interval]] = {}
+    for interval in intervals:
+        tracks.setdefault(interval.track, []).append(interval)
+    counts: dict[str, int] = {}
+    parts: dict[str, list[float]] = {}
+    for track in tracks.values():
+        track.sort(key=lambda interval: (interval.start, -interval.end))
+        open_intervals: list[Interval] = []
+        clock = -math.inf
+        for interval in track:
+            clock = _advance(open_intervals, clock, interval.start, parts)
+            open_intervals.append(interval)
+            counts[interval.name] = counts.get(interval.name, 0) + 1
+        _advance(open_intervals, clock, math.inf, parts)
+    return {name: (count, math.fsum(parts.get(name, ()))) for name, count in counts.items()}
+
+
+def _advance(
+    open_intervals: list[Interval], clock: float, limit: float, parts: dict[str, list[float]]
+) -> float:
+    """Distribute the time from `clock` to `limit` to the open intervals, remove those that end, and return `limit`."""
+    while open_intervals and clock < limit:
+        newest = open_intervals[-1]
+        stop = min(newest.end, limit)
+        if stop > clock:
+            parts.setdefault(newest.name, []).append(stop - clock)
+            clock = stop
+        if newest.end <= clock:
+            open_intervals.pop()
+    return limit
