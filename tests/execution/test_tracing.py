@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from dlperf_sdk import Matrix, campaign, run
+from dlperf_sdk import Matrix, ResultStore, campaign, run
 from dlperf_sdk.errors import InvalidRecord, Unsupported
 from dlperf_sdk.execution.tracing import read_traces
 from dlperf_sdk.harness.in_process import SMALL as PLAIN
@@ -30,13 +30,41 @@ def test_trace_is_stored_beside_the_repeats_and_not_counted(tmp_path):
     assert any(note.startswith("Traced apart from what was measured") for note in result.notes)
 
 
-def test_framework_without_a_profiler_is_reported(tmp_path):
+def test_a_result_has_summaries_of_its_traces(tmp_path):
+    result = run("faulty", "linear", store=tmp_path, trace=True, **{**SMALL, "topology": "1n2d"})
+    assert [(trace.rank, trace.steps, trace.window) for trace in result.traces] == [
+        (0, 5, 1e-6),
+        (1, 5, 1e-6),
+    ]
+    assert [operator.name for operator in result.traces[0].operators] == ["step"]
+    assert ResultStore(tmp_path).load(result.id).traces == result.traces
+
+
+def test_a_run_without_a_profiler_is_refused_before_anything_is_measured(tmp_path):
     result = run("numpy", "linear", store=tmp_path, trace=True, **SMALL)
-    assert result.ok
-    assert any(
-        "no trace (unsupported): this framework's plugin offers no trace" in note for note in result.notes
+    assert (result.status, result.repeats) == ("unsupported", ())
+    assert result.failure.message == (
+        "numpy offers no trace. Its plugin declares no profiler; leave out the trace."
     )
     assert not (tmp_path / result.id / "traces").exists()
+
+
+def test_a_campaign_measures_a_framework_without_a_profiler(tmp_path):
+    matrix = Matrix(fields={**SMALL, "model": "linear"}, axes={"framework": ["faulty", "numpy"]})
+    outcome = campaign(matrix, tmp_path / "it", trace=True)
+    assert outcome.exit_code == 0
+    traced = {result.spec.framework: bool(result.traces) for result in outcome.results()}
+    assert traced == {"faulty": True, "numpy": False}
+    (untraced,) = (result for result in outcome.results() if not result.traces)
+    assert any("no trace (unsupported): numpy offers no trace" in note for note in untraced.notes)
+
+
+def test_a_trace_that_cannot_be_summarized_is_stored(tmp_path, monkeypatch):
+    monkeypatch.setattr("dlperf_sdk.results.trace_events.LARGEST_TRACE", 10)
+    result = run("faulty", "linear", store=tmp_path, trace=True, **SMALL)
+    assert result.ok and result.traces == ()
+    assert (tmp_path / result.id / "traces" / "rank-0.json.gz").is_file()
+    assert any("no summary of a trace: The trace of rank 0 is larger" in note for note in result.notes)
 
 
 def test_a_campaign_traces_each_case_once(tmp_path):
@@ -77,3 +105,6 @@ def test_torch_s_profiler_sees_the_model(tmp_path):
     packed = (tmp_path / result.id / "traces" / "rank-0.json.gz").read_bytes()
     names = {event.get("name") for event in json.loads(gzip.decompress(packed))["traceEvents"]}
     assert "aten::native_layer_norm" in names
+    (summary,) = result.traces
+    assert "aten::addmm" in {operator.name for operator in summary.operators}
+    assert summary.communication == 0 < summary.busy <= summary.window

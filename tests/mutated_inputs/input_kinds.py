@@ -7,6 +7,7 @@ reader here comes to is an error there, and so is a schema, a suffix or an impor
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import io
 import json
@@ -49,6 +50,7 @@ from dlperf_sdk.exchange.import_logs import import_logs
 from dlperf_sdk.execution import replay
 from dlperf_sdk.interfaces.model import entry_to_dict
 from dlperf_sdk.interfaces.topology import Job, Topology
+from dlperf_sdk.interfaces.trace import Events, TraceEvents
 from dlperf_sdk.launchers import start_failures
 from dlperf_sdk.launchers.events import launch_events
 from dlperf_sdk.launchers.hosts import HostOptions
@@ -60,6 +62,7 @@ from dlperf_sdk.parity import reference
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.convert import record_from_dict
 from dlperf_sdk.results.result import Result
+from dlperf_sdk.results.trace_summary import summarize_trace
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.values import DataSpec
 from dlperf_sdk.worker import bundled, zmq_messages
@@ -99,6 +102,24 @@ KEY = {"framework": "numpy", "model": "linear"}
 """The key of an entry in the cache of largest batches."""
 BATCH = {"pixels": numpy.zeros((2, 3), numpy.uint8), "labels": numpy.arange(2)}
 """What a sender of batches sends."""
+TRACE = [
+    {"ph": "M", "name": "process_name", "pid": 2, "args": {"name": "gpu 0"}},
+    {
+        "ph": "X",
+        "name": "matmul",
+        "cat": "op",
+        "pid": 1,
+        "tid": 1,
+        "ts": 10.5,
+        "dur": 20,
+        "args": {"size": 3},
+    },
+    {"ph": "B", "name": "add", "cat": "op", "pid": 1, "tid": 1, "ts": 12},
+    {"ph": "E", "name": "add", "cat": "op", "pid": 1, "tid": 1, "ts": 14},
+    {"ph": "X", "name": "ring:sum", "cat": "note", "pid": 1, "tid": "2", "ts": 25, "dur": 9},
+    {"ph": "X", "name": "gemm", "cat": "kernel", "pid": 2, "tid": 7, "ts": 15, "dur": 8},
+]
+"""Events of a profiler."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +176,7 @@ def write_samples(folder: Path) -> None:
     (folder / "hosts").write_text("# mine\nroot@n1 slots=8\nn2\n10.0.0.3\n")
     _write_environment(folder)
     _write_data(folder)
+    (folder / "trace.json").write_text(json.dumps({"traceEvents": TRACE}))
     header = zmq_messages.pack(zmq_messages.Batch(BATCH, InputCounts(3, 0.25, 2), [1]))[0]
     (folder / "batch.json").write_bytes(header)
 
@@ -416,6 +438,16 @@ def _unpack_batch(folder: Path) -> None:
     json.dumps(batch[1:], allow_nan=False)  # as the trainer's record has them
 
 
+def _summarize_trace(folder: Path) -> None:
+    """Summarize a trace as a worker sends it."""
+    packed = gzip.compress((folder / "trace.json").read_bytes())
+    declared = TraceEvents(Events(category="op"), Events(name="ring:.*"), Events(process="gpu.*"))
+    for device in ("cpu", "cuda"):
+        summary = summarize_trace(packed, declared, device=device, rank=0, steps=1)
+        result = attrs.evolve(result_samples.a_result(), traces=(summary,) if summary else ())
+        assert Result.from_dict(result.to_dict()).traces == result.traces
+
+
 def _find_meeting(folder: Path) -> None:
     """Read the file of a joined job as its processes do."""
     path = folder / "cache" / "meeting.json"
@@ -541,6 +573,7 @@ KINDS: dict[str, Kind] = {
     "vocabulary": Kind("text/vocab.txt", lambda folder: read_vocabulary(folder / "text/vocab.txt")),
     "index of images": Kind("images.jsonl", _read_images, errors=(worker_data.DataError,)),
     "index of text": Kind("arrays/index.json", _read_arrays, errors=(worker_data.DataError,)),
+    "profiler's trace": Kind("trace.json", _summarize_trace),
     "header of a batch": Kind("batch.json", _unpack_batch, errors=(zmq_messages.MalformedBatch,)),
 }
 """Name → kind."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -45,7 +46,7 @@ def covered(intervals: list[Interval]) -> set[int]:
 def test_unions_and_overlaps_are_counts_of_units(seed):
     first, second = random_intervals(seed, nested=False), random_intervals(seed + 1000, nested=False)
     merged = union(first)
-    assert all(end < start for (_, end), (start, _) in zip(merged, merged[1:], strict=False))
+    assert all(end < start for (_, end), (start, _) in pairwise(merged))
     assert length(merged) == len(covered(first))
     assert overlap(merged, union(second)) == len(covered(first) & covered(second))
     assert length(union([*first, *second])) == len(covered(first) | covered(second))

@@ -13,8 +13,8 @@ from dlperf_sdk.results.trace_summary import TraceSummary
 TITLE = "What the profiler shows"
 EXPLANATION = (
     "From a traced attempt, which is part of no metric. Profiling takes time itself, so a step may take longer here "
-    "than in the measured window; with one attempt, there is no interval. Busy, idle and communication are unions over all "
-    "threads or streams. Self times are sums over them, without operators inside, and may exceed the window."
+    "than in the measured window; with one attempt, there is no interval. Busy, idle and communication are unions over "
+    "all threads or streams. Self times are sums over them, without operators inside, and may exceed the window."
 )
 MOST_RESULTS = 4
 """Maximum number of results side by side."""

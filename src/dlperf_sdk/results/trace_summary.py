@@ -33,8 +33,8 @@ class OperatorTime:
 class TraceSummary:
     """Summary of the profiler's trace of one trainer, in seconds over all traced steps.
 
-    The trace is of an extra attempt, which is part of no metric: profiling takes time, so a step may take longer than in
-    the measured window.
+    The trace is of an extra attempt, which is part of no metric: profiling takes time, so a step may take longer than
+    in the measured window.
     """
 
     rank: Index
@@ -83,8 +83,8 @@ def summarize_trace(
     events = trace.select(selections, declared.communication)
     if not events:
         raise DocumentError(f"{source} has no event that stands for work of the device.")
-    work, exchange, both = union(events), union(communication), union([*events, *communication])
-    window, busy = both[-1][1] - both[0][0], length(both)
+    work, exchange, activity = union(events), union(communication), union([*events, *communication])
+    window, busy = activity[-1][1] - activity[0][0], length(activity)
     times = self_times(events)
     ordered = sorted(times.items(), key=lambda item: (-item[1][1], item[0]))
     return TraceSummary(
