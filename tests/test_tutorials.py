@@ -107,6 +107,13 @@ def test_sweep(tmp_path):
 
 @pytest.mark.framework
 @pytest.mark.timeout(1200)
+def test_profile(tmp_path):
+    follow("profile", tmp_path, kind="how-to")
+    assert "What the profiler shows" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.framework
+@pytest.mark.timeout(1200)
 def test_regression_gate(tmp_path):
     follow("regression-gate", tmp_path, kind="how-to")
 

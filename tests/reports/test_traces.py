@@ -58,6 +58,13 @@ def test_results_without_traces_and_too_many_have_no_table():
     assert len(traces.tables([traced(), result_samples.a_result(), traced(), traced()])) == 2
 
 
+def test_a_summary_without_operators_has_no_table_of_them():
+    result = traced()
+    empty = attrs.evolve(result, traces=(attrs.evolve(result.traces[0], operators=()),))
+    assert len(traces.tables([empty])) == 1
+    assert [row[0] for row in rows(traces.tables([empty, result])[1])] == ["mm", "add"]
+
+
 def test_times_of_zero_have_no_ratio():
     still = traced(communication=0.0)
     times, _ = traces.tables([still, still])

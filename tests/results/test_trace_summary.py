@@ -142,6 +142,7 @@ def test_odd_threads_and_arguments_are_accepted():
         (gzip.compress(b'{"traceEvents": [NaN]}'), "NaN"),
         (gzip.compress(b"[" * 100_000), "nested too deeply"),
     ],
+    ids=["no gzip", "cut off", "no JSON", "deep"],
 )
 def test_a_damaged_file_is_refused(packed, message):
     with pytest.raises(DocumentError, match=message):

@@ -11,7 +11,7 @@ from dlperf_sdk.documents.field_types import Count, Index, PositiveCount, Schema
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.interfaces.trace import TraceEvents
 from dlperf_sdk.results.intervals import length, overlap, self_times, union
-from dlperf_sdk.results.trace_events import LONGEST_NAME, Trace
+from dlperf_sdk.results.trace_events import Trace
 
 MOST_OPERATORS = 20
 """Maximum number of operators in a summary."""
@@ -21,7 +21,7 @@ MOST_OPERATORS = 20
 class OperatorTime:
     """The time of all events of a trace that have one name."""
 
-    name: Annotated[str, Schema(maxLength=LONGEST_NAME)]
+    name: str
     """Name of the operator or kernel, as the profiler writes it; varying parts such as a running number are cut off."""
     count: Count
     """Number of events."""
