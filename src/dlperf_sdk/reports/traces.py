@@ -50,10 +50,10 @@ def tables(results: Iterable[Result]) -> list[Table]:
     else:
         marks = [chr(ord("A") + i) for i in range(len(traced))]
         heading = ": " + "; ".join(f"{mark} is {name}" for mark, name in zip(marks, names, strict=True))
-    shown = [_times(summaries, marks, heading)]
+    parts = [_times(summaries, marks, heading)]
     if any(summary.operators for summary in summaries):
-        shown.append(_operators(summaries, marks))
-    return shown
+        parts.append(_operators(summaries, marks))
+    return parts
 
 
 def _times(summaries: Sequence[TraceSummary], marks: Sequence[str], heading: str) -> Table:
