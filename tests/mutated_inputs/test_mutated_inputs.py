@@ -48,6 +48,7 @@ OURS = {
     "worker.agent.address_table.expand": "an order of the coordinator, which has proved the secret",
     "worker.agent.preflight.versions": "the output of our own program in the interpreter",
     "harness.multiprocess.run_ranks": "the output of our own program",
+    "harness.in_process.summarize_traced_steps": "a trace that a profiler has just written in this process",
     "launchers.agent_command.bootstrap_program": "a file of this package",
     "launchers.slurm.stream._kept_stream_step": "a file of this package",
     "documents.schema.load": "a file of this package",
