@@ -34,6 +34,15 @@ def root() -> Path:
     return ROOT
 
 
+@pytest.fixture(autouse=True)
+def keep_signal_handlers():
+    """Fail a test that leaves a signal ignored: the processes that later tests start would ignore it as well."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    assert [signal.getsignal(number) for number in numbers] == before
+
+
 @pytest.fixture
 def stream(tmp_path):
     """Run a case of the toy frameworks with this interpreter and give all events of agent 0."""

@@ -773,14 +773,18 @@ def test_output_of_a_plugin_under_json_goes_to_standard_error(words):
 
 
 def test_the_script_is_main(monkeypatch, capsys):
-    """Under a guard of its own: a Ctrl-C may come while the command line is still loading."""
+    """Under a guard of its own: a Ctrl-C may come while the command line is still loading, or after the exit code."""
+    import signal
     from importlib.metadata import entry_points
 
     from dlperf_sdk import cli
 
+    handlers = {}
+    monkeypatch.setattr(signal, "signal", handlers.__setitem__)
     (script,) = [entry for entry in entry_points(group="console_scripts") if entry.name == "dlperf"]
     monkeypatch.setattr(cli, "main", lambda: 7)
     assert script.load()() == 7
+    assert handlers == dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.SIG_IGN)
 
     def interrupted():
         raise KeyboardInterrupt
