@@ -59,10 +59,13 @@ class TensorFlow1(Framework):
             "synthetic-host",
             "python-queue",
             "python-dataset",
+            "zmq",
+            "zmq-tcp",
             "images",
             "text",
         },
         accumulation=True,
+        parts={"communication"},
     )
     unsupported: ClassVar[Mapping[str, str]] = {
         "amp-fp16": _MIXED,

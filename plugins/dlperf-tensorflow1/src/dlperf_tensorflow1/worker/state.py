@@ -5,6 +5,7 @@ are read or set in one run of the session: for each new set of fetches TensorFlo
 """
 
 from dlperf_sdk.worker.base_trainer import BaseTrainer
+from dlperf_tensorflow1.worker.weights import initial_value
 
 
 class ReplicaState(BaseTrainer):
@@ -59,8 +60,3 @@ class ReplicaState(BaseTrainer):
     def reset_optimizer(self):
         """Set the moments and the count of updates to zero."""
         self.session.run([variable.initializer for variable in self.optimizer.state()])
-
-
-def initial_value(variable):
-    """Return the tensor from which a variable's initializer takes the value, for feeding another one."""
-    return variable.initializer.inputs[1]

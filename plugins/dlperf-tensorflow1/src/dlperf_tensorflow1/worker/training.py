@@ -12,11 +12,11 @@ import tensorflow.compat.v1 as tf
 from dlperf_sdk.worker.sources import replace_sources
 from dlperf_tensorflow1.precisions import PRECISIONS
 from dlperf_tensorflow1.worker.evidence import GraphEvidence
-from dlperf_tensorflow1.worker.exchange import make_exchange
+from dlperf_tensorflow1.worker.exchange import VectorExchange, make_exchange
 from dlperf_tensorflow1.worker.loading import GeneratorFeed, Loader
 from dlperf_tensorflow1.worker.optimizers import make_optimizer
-from dlperf_tensorflow1.worker.state import ReplicaState, initial_value
-from dlperf_tensorflow1.worker.weights import Weights, make_variable
+from dlperf_tensorflow1.worker.state import ReplicaState
+from dlperf_tensorflow1.worker.weights import Weights, initial_value, make_variable
 
 
 def repeat_resident(trainer):
@@ -143,6 +143,11 @@ class TensorFlow1Trainer(ReplicaState):
         ]
         self.session.run(self.update_all, {self.rate: rate})
         return sum(losses)
+
+    def gradient_exchange(self):
+        """Return the all-reduce of a vector with the gradients' elements, as `step` runs it."""
+        elements = sum(variable.shape.num_elements() for variable in self.weights.variables.values())
+        return VectorExchange(self.runtime, self.exchange.average, elements)
 
     # Evidence for what was in effect.
 

@@ -68,3 +68,8 @@ class Weights:
 def make_variable(shape, initial=0.0, dtype=tf.float32):
     """Return a resource variable whose elements all have one initial value."""
     return tf.Variable(tf.fill(shape, tf.cast(initial, dtype)), trainable=False, use_resource=True)
+
+
+def initial_value(variable):
+    """Return the tensor from which a variable's initializer takes the value, for feeding another one."""
+    return variable.initializer.inputs[1]
