@@ -287,6 +287,12 @@ BY_CONFORMANCE = (
         "have other labels",
     ),
     Fault(
+        "trace-without-operators",
+        "the profiler's trace has no event that the plugin declares as work",
+        "test_trace_has_a_summary",
+        "has no event that stands for work",
+    ),
+    Fault(
         "communication-without-exchange",
         "with the part `communication`, nothing is exchanged",
         "test_communication_is_exchanged_alone",

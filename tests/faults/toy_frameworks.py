@@ -5,6 +5,8 @@ from pathlib import Path
 import attrs
 from dlperf_numpy.framework import Linear, NumPy
 
+from dlperf_sdk.interfaces.trace import Events as TraceSelection
+from dlperf_sdk.interfaces.trace import TraceEvents
 from dlperf_sdk.worker.processes import one_per_device
 
 CAN = NumPy.capabilities
@@ -155,6 +157,11 @@ FAULTY = {
     "one-shard-after-first-steps": (NumPy, linear("OneShardAfterFirstSteps")),
     "input-that-trains": (NumPy, linear("InputThatTrains")),
     "half-of-the-input": (NumPy, linear("HalfOfTheInput")),
+    "trace-without-operators": (
+        NumPy,
+        runtime("TraceWithoutOperators")
+        | {"capabilities": attrs.evolve(CAN, trace=TraceEvents(TraceSelection(name="matmul")))},
+    ),
     "communication-without-exchange": (NumPy, linear("CommunicationWithoutExchange")),
     "communication-of-one-element": (NumPy, linear("CommunicationOfOneElement")),
     "no-dropout": (NumPy, {"trainers": {"dropping": "dlperf_numpy.worker:Linear"}}),

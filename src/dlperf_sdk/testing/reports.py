@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from dlperf_sdk.execution.case import Case
+from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.capabilities import device_of
+from dlperf_sdk.results.store import ResultStore
 from dlperf_sdk.testing.cells import Cell
 from dlperf_sdk.testing.conformance import advice
 from dlperf_sdk.testing.subject import describe
@@ -47,6 +54,28 @@ class Reports(Training):
             "memory is what decides which batch sizes fit, and is compared between frameworks",
             "return the allocator's peak since `reset_peak_memory`, over all devices of the process; where the "
             "framework cannot tell, return None, and say so in `known_gaps`",
+        )
+
+    def test_trace_has_a_summary(self, tmp_path: Path) -> None:
+        """The framework's profiler writes a trace with events that `Capabilities.trace` names as work."""
+        declared, device = self.plugin.capabilities.trace, device_of(self.device, self.plugin)
+        if declared is None:
+            pytest.skip("the plugin declares no profiler")
+        if device != "cpu" and not declared.device:
+            pytest.skip(f"the plugin declares no events of work on {device}")
+        spec = self.spec(self.models_to_test()[0])
+        if (refused := self.refusal(spec)) is not None:
+            pytest.skip(f"not on this machine: {refused}")
+        case = Case.begin(spec, ResultStore(tmp_path), Observers.load(()), self.registry)
+        case.prepare(reference_case=None)
+        self.skip_if_unfinished(case.failure)
+        assert case.failure is None, f"{describe(spec)} could not be prepared: {case.failure}"
+        case.trace()
+        assert case.traces and case.traces[0].busy > 0, advice(
+            f"{describe(spec)}: the trace has no summary. {' '.join(case.notes)}",
+            "`dlperf run --trace` would show nothing about the steps",
+            "let `Runtime.trace` write the profiler's events in Chrome's format when its context ends, and let "
+            "`Capabilities.trace` select the operators among them",
         )
 
     def test_replica_reports_its_device(self, any_cell: Cell) -> None:
