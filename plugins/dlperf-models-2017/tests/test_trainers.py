@@ -7,6 +7,7 @@ from dlperf_sdk import run, verify
 TRAINED_BY = [
     pytest.param("torch", marks=pytest.mark.framework),
     pytest.param("tensorflow", marks=pytest.mark.frameworks),
+    pytest.param("tensorflow1", marks=pytest.mark.frameworks),
 ]
 SMALL = {
     "resnet50-v1": {"image_size": 40, "num_classes": 10},

@@ -104,6 +104,7 @@ class InceptionV3(Model):
     trainers: ClassVar[Mapping[str, str]] = {
         "torch": "dlperf_models_2017.worker.inception_v3_torch:InceptionV3Trainer",
         "tensorflow": "dlperf_models_2017.worker.inception_v3_tensorflow:InceptionV3Trainer",
+        "tensorflow1": "dlperf_models_2017.worker.inception_v3_tensorflow1:InceptionV3Trainer",
     }
     references = Path(__file__).with_name("references") / "inception_v3.json"
 

@@ -25,47 +25,59 @@ def convolve(weights, name, x, stride=1):
 
 
 def normalize(weights, name, x):
+    """Return the batch norm of x with gamma and beta; `name` is the layer's in the manifest."""
+    return batch_norm(weights, name, x, weights(name + ".weight"), BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM)
+
+
+def batch_norm(weights, name, x, gamma, epsilon, momentum):
     """Return the batch norm of x with the statistics of this replica's micro-batch.
 
-    The operations that update the running statistics are appended to `weights.updates`. `name` is the layer's in the
-    manifest.
+    The operations that update the running statistics are appended to `weights.updates`.
+
+    Args:
+        weights: The `Weights`, which have the parameter beta.
+        name: The layer's name in the manifest.
+        x: The images.
+        gamma: The scale of each channel.
+        epsilon: Number that is added to the variance.
+        momentum: Share of the micro-batch's statistics in the running statistics.
     """
-    gamma, beta = weights(name + ".weight"), weights(name + ".bias")
     y, mean, variance = tf.nn.fused_batch_norm(
-        x, gamma, beta, epsilon=BATCH_NORM_EPSILON, data_format=weights.layout, is_training=True
+        x, gamma, weights(name + ".bias"), epsilon=epsilon, data_format=weights.layout, is_training=True
     )
     for kind, initial, value in (("running_mean", 0.0, mean), ("running_var", 1.0, variance)):
         running = weights.statistic("%s.%s" % (name, kind), gamma.shape, initial)
-        weights.updates.append(running.assign_sub((running - value) * BATCH_NORM_MOMENTUM))
+        weights.updates.append(running.assign_sub((running - value) * momentum))
     return y
 
 
-def bottleneck(weights, name, x, stride, has_shortcut):
+def bottleneck(weights, name, x, strides, has_shortcut):
     """Return a residual block of x: convolutions of 1×1, 3×3 and 1×1 with batch norm, and the shortcut around them.
 
-    The shapes are (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉) in the layout `NCHW`; in `NHWC`,
-    channels are the last axis of both.
+    The shapes are (B, inputs, H, W) → (B, 4 × width, ⌈H / S⌉, ⌈W / S⌉) in the layout `NCHW`, where S is the larger
+    stride; in `NHWC`, channels are the last axis of both.
 
     Args:
         weights: The `Weights`, whose shapes give the channels.
         name: The block's name in the manifest, such as `layer1.0`.
         x: The images.
-        stride: Stride of the 3×3 convolution.
-        has_shortcut: True if the shortcut is a 1×1 convolution of that stride, with batch norm.
+        strides: Strides of the first 1×1 convolution and of the 3×3 convolution.
+        has_shortcut: True if the shortcut is a 1×1 convolution of the larger stride, with batch norm.
     """
     shortcut = x
     if has_shortcut:
-        shortcut = convolve(weights, name + ".downsample.0", x, stride)
+        shortcut = convolve(weights, name + ".downsample.0", x, max(strides))
         shortcut = normalize(weights, name + ".downsample.1", shortcut)
-    x = tf.nn.relu(normalize(weights, name + ".bn1", convolve(weights, name + ".conv1", x)))
-    x = tf.nn.relu(normalize(weights, name + ".bn2", convolve(weights, name + ".conv2", x, stride)))
+    x = tf.nn.relu(normalize(weights, name + ".bn1", convolve(weights, name + ".conv1", x, strides[0])))
+    x = tf.nn.relu(normalize(weights, name + ".bn2", convolve(weights, name + ".conv2", x, strides[1])))
     return tf.nn.relu(normalize(weights, name + ".bn3", convolve(weights, name + ".conv3", x)) + shortcut)
 
 
-def resnet50(weights, x):
+def resnet50(weights, x, halving=(1, 2)):
     """Return the logits, (B, classes), of images: (B, 3, H, W) in the layout `NCHW`, (B, H, W, 3) in `NHWC`.
 
     The layers are a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer.
+    `halving` has the strides of a bottleneck that halves the resolution.
     """
     layout = weights.layout
     x = tf.nn.relu(normalize(weights, "bn1", convolve(weights, "conv1", x, stride=2)))
@@ -74,8 +86,8 @@ def resnet50(weights, x):
     x = tf.nn.max_pool(x, spatial(layout, 3, 1), spatial(layout, 2, 1), "VALID", data_format=layout)
     for stage, (_, blocks) in enumerate(STAGES, start=1):
         for block in range(blocks):
-            stride = 2 if stage > 1 and block == 0 else 1
-            x = bottleneck(weights, "layer%d.%d" % (stage, block), x, stride, has_shortcut=block == 0)
+            strides = halving if stage > 1 and block == 0 else (1, 1)
+            x = bottleneck(weights, "layer%d.%d" % (stage, block), x, strides, has_shortcut=block == 0)
     x = tf.reduce_mean(x, (1, 2) if layout == "NHWC" else (2, 3))
     return tf.matmul(x, weights("fc.weight", (1, 0))) + weights("fc.bias")
 

@@ -37,8 +37,8 @@ class ReplicaState(BaseTrainer):
 
         A mean is a float32 NumPy array (channels,).
         """
-        gammas = [entry["name"] for entry in self.request.parameters if entry["name"].endswith(".weight")]
-        names = [name[: -len("weight")] + "running_mean" for name in gammas]
+        shifts = [entry["name"] for entry in self.request.parameters if entry["name"].endswith(".bias")]
+        names = [name[: -len("bias")] + "running_mean" for name in shifts]
         statistics = self.weights.statistics
         means = {name: statistics[name] for name in names if name in statistics}
         return list(self.session.run(means).items()) if means else []

@@ -1,0 +1,108 @@
+"""Inception v3 in TensorFlow 1, built from the tables of `inception_v3`; the names of parameters are the manifest's."""
+
+import tensorflow.compat.v1 as tf
+from dlperf_tensorflow1.worker.resnet50 import ResNet50Trainer, batch_norm, spatial
+
+from dlperf_models_2017.worker.inception_v3 import (
+    AUXILIARY,
+    AUXILIARY_INPUT,
+    AUXILIARY_WEIGHT,
+    BATCH_NORM_EPSILON,
+    BATCH_NORM_MOMENTUM,
+    MIXED,
+    STEM,
+    Pool,
+    Split,
+)
+
+
+def convolve(weights, name, layer, x):
+    """Return a convolution of x without bias, followed by batch norm without gamma and by ReLU.
+
+    `name` is the layer's in the manifest, `layer` its entry in a table.
+    """
+    kernel = weights(name + ".conv.weight", (2, 3, 1, 0))
+    # All padded layers have the stride 1, with which "SAME" is half the kernel on all sides.
+    padding = "SAME" if layer.is_padded else "VALID"
+    strides = spatial(weights.layout, layer.stride, 1)
+    x = tf.nn.conv2d(x, kernel, strides, padding, data_format=weights.layout)
+    ones = tf.ones((layer.outputs,))
+    return tf.nn.relu(batch_norm(weights, name + ".norm", x, ones, BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM))
+
+
+def pool(layout, kind, x, size, stride, padding):
+    """Return the `average` or `max` pool of x. An average ignores padding."""
+    function = tf.nn.avg_pool if kind == "average" else tf.nn.max_pool
+    return function(x, spatial(layout, size, 1), spatial(layout, stride, 1), padding, data_format=layout)
+
+
+def concatenate(weights, parts):
+    """Return the parts joined along their channels."""
+    return tf.concat(list(parts), weights.layout.index("C"))
+
+
+def apply_layer(weights, name, layer, x):
+    """Return the output of one entry of a table for x; `name` is the layer's in the manifest."""
+    if isinstance(layer, Split):
+        return concatenate(
+            weights, (convolve(weights, "%s.%d" % (name, i), part, x) for i, part in enumerate(layer))
+        )
+    if isinstance(layer, Pool):
+        return pool(weights.layout, layer.kind, x, 3, layer.stride, "SAME" if layer.stride == 1 else "VALID")
+    return convolve(weights, name, layer, x)
+
+
+def apply_branch(weights, name, layers, x):
+    """Return the output of a table's branch for x; `name` is the branch's in the manifest."""
+    for i, layer in enumerate(layers):
+        x = apply_layer(weights, "%s.%d" % (name, i), layer, x)
+    return x
+
+
+def inception_v3(weights, x, auxiliary):
+    """Return the logits of each head, (B, classes), the main head first.
+
+    Images are (B, 3, H, W) in the layout `NCHW`, (B, H, W, 3) in `NHWC`. The layers are the stem, eleven modules, the
+    mean over positions, a linear layer; with `auxiliary`, the auxiliary head as well.
+    """
+    x, heads = apply_branch(weights, "stem", STEM, x), []
+    for index, module in enumerate(MIXED):
+        x = concatenate(
+            weights,
+            (apply_branch(weights, "mixed.%d.%d" % (index, i), layers, x) for i, layers in enumerate(module)),
+        )
+        if auxiliary and index == AUXILIARY_INPUT:
+            pooled = pool(weights.layout, "average", x, 5, 3, "VALID")
+            heads = [classify(weights, "auxiliary_fc", apply_branch(weights, "auxiliary", AUXILIARY, pooled))]
+    return [classify(weights, "fc", x), *heads]
+
+
+def classify(weights, name, x):
+    """Return the logits, (B, classes): a linear layer of the mean of x over positions."""
+    features = tf.reduce_mean(x, (1, 2) if weights.layout == "NHWC" else (2, 3))
+    return tf.matmul(features, weights(name + ".weight", (1, 0))) + weights(name + ".bias")
+
+
+class InceptionV3Trainer(ResNet50Trainer):
+    """The trainer of Inception v3: images to classes, with the cross entropy of both heads as its loss."""
+
+    def build(self, options):
+        """Return the network, a function of the weights and the images; the weights give the number of classes.
+
+        `options` holds the values of the model's options by name.
+        """
+        return lambda weights, x: inception_v3(weights, x, options["auxiliary"])
+
+    def outputs(self, network, batch):
+        """Return the network's logits for the images of a micro-batch: a list of one tensor per head, (B, classes)."""
+        return network(self.weights, batch["image"])
+
+    def loss(self, outputs, batch):
+        """Return the loss of the main head plus 0.4 × that of the auxiliary head: a float32 scalar.
+
+        Each is the cross entropy with label smoothing, the mean over the micro-batch. `outputs` holds the logits of
+        each head; `batch["label"]` holds the indices of the classes, (B,).
+        """
+        cross_entropy = super().loss
+        losses = [cross_entropy((logits,), batch) for logits in outputs]
+        return losses[0] + sum(AUXILIARY_WEIGHT * loss for loss in losses[1:])
