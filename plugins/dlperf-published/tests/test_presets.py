@@ -39,7 +39,7 @@ def test_preset_tf_cnn_2017_runs_on_several_devices(tmp_path, data, met):
     kinds = {
         entry.refusal[0]
         for entry in entries
-        if entry.refusal is not None and entry.case.spec.model == "resnet50"
+        if entry.refusal is not None and entry.case.spec.model == "resnet50-v1"
     }
     assert kinds == (set() if data == "synthetic" else {"unsupported"})
 

@@ -188,7 +188,7 @@ def _parameters(_: Figures) -> tuple[str, str]:
     is_within = round(count / 1e6) in range(24, 27)
     return PARTLY if is_within else DOES_NOT, (
         f"ResNet-50's manifest has {count:,} parameters with 1000 classes; v1 and v1.5 differ in strides only. "
-        "There is no manifest of inception3."
+        "Inception v3 was not counted here; its manifest is that of another distribution."
     )
 
 

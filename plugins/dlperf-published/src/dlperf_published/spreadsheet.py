@@ -21,7 +21,7 @@ DEVICES = (1, 2, 4, 8)
 _FACTORS: dict[str, dict[str, Any]] = {
     "batch_size": {"64": 64, "32": 32},
     "data": {"synth": "synthetic", "real": "images"},
-    "model": {"inception3": "inception3", "resnet50": "resnet50-v1"},
+    "model": {"inception3": "inception-v3", "resnet50": "resnet50-v1"},
     "hardware": {"P100": "Tesla P100", "K80": "Tesla K80"},
 }
 """Factor of the columns, in the source's order → the source's word for each value, and the value."""

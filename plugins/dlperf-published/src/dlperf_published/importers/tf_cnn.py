@@ -20,7 +20,12 @@ _LABEL = re.compile(
 _PER_DEVICE = re.compile(r"\s+([0-9]{1,12}) per device")
 _GLOBAL = re.compile(r"([0-9]{1,12}) global")
 _TOTAL = re.compile(r"total images/sec: ([0-9]{1,15}(?:\.[0-9]{1,9})?)")
-_MODELS = {"resnet50": "resnet50-v1", "resnet50_v1.5": "resnet50", "resnet50_v2": "resnet50-v2"}
+_MODELS = {
+    "inception3": "inception-v3",
+    "resnet50": "resnet50-v1",
+    "resnet50_v1.5": "resnet50",
+    "resnet50_v2": "resnet50-v2",
+}
 """Its `resnet50` is the first version: its blocks stride in the first 1 × 1 convolution."""
 _STRATEGIES = {
     "parameter_server": "parameter_server",
