@@ -40,7 +40,7 @@ test-all: test $(PARTS)
 parts:
 	@echo $(PARTS)
 
-# Those of the parts that `.ci/run` tests every second day only.
+# Those of the parts that `.ci/run` tests every third day only.
 rotated:
 	@echo $(filter-out test-torch,$(FRAMEWORKS:%=test-%))
 
