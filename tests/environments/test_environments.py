@@ -25,7 +25,7 @@ import pytest
 from dlperf_sdk import environments
 from dlperf_sdk.environments import interpreters, managed, marker, probe
 from dlperf_sdk.errors import DocumentError, EnvironmentFailed, PluginError, UnknownName, UsageError
-from dlperf_sdk.interfaces.framework import EnvironmentSpec
+from dlperf_sdk.interfaces.framework import EnvironmentSpec, SourceBuild
 
 RUNNING = f"=={sys.version_info.major}.{sys.version_info.minor}.*"
 SOURCE = Path(environments.__file__).parents[2]
@@ -56,7 +56,7 @@ def wheel(folder: Path, name: str, version: str, requires: tuple[str, ...] = ())
 
 
 BACKEND = """
-import os, pathlib, sys, time, zipfile
+import importlib.util, os, pathlib, sys, time, zipfile
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     gate = pathlib.Path("GATE")
@@ -69,7 +69,8 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
         time.sleep(0.05)
     path = pathlib.Path(wheel_directory) / "NAME-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("NAME.py", "")
+        options = os.environ.get("TOY_OPTION"), importlib.util.find_spec("toydep") is not None
+        archive.writestr("NAME.py", "options = %r" % (options,))
         about = "Metadata-Version: 2.2\\nName: NAME\\nVersion: 1.0\\n"
         archive.writestr("NAME-1.0.dist-info/METADATA", about)
         about = "Wheel-Version: 1.0\\nGenerator: tests\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n"
@@ -196,6 +197,38 @@ def test_a_lock_decides_the_versions(wheels: Path, tmp_path: Path) -> None:
     assert free.key != locked.key
     lock.write_text("toyframe==1.0\ntoydep==2.4\n")
     assert environments.prepare("toy", spec("toyframe", lock=lock), "cpu").key not in {free.key, locked.key}
+
+
+def test_a_distribution_without_wheels_is_built_in_the_environment(wheels: Path, tmp_path: Path) -> None:
+    gated(wheels, "toybuild", tmp_path / "gate")
+    (tmp_path / "gate" / "open").touch()
+    lock = tmp_path / "lock.txt"
+    lock.write_text("# all of it\ntoybuild==1.0\ntoydep==2.1\n")
+    lines: list[str] = []
+
+    def prepare(value: str) -> environments.PreparedEnvironment:
+        builds = (SourceBuild("Toybuild", {"TOY_OPTION": value}, ("sh",)),)
+        contents = spec("toydep", "toybuild==1.0", lock=lock, source_builds=builds)
+        return environments.prepare("toy", contents, "cpu", on_progress=lines.append)
+
+    created = prepare("a")
+    assert created.lock == "toybuild==1.0\ntoydep==2.1\n"
+    assert run_in(created, "import toybuild; print(toybuild.options)") == "('a', True)\n"
+    assert "building toybuild with TOY_OPTION=a from source, which can take many minutes" in lines
+    assert prepare("a") == created
+    other = prepare("b")
+    assert run_in(other, "import toybuild; print(toybuild.options)") == "('b', True)\n"
+    [record] = other.path.glob("venv/lib/python*/site-packages/toybuild-1.0.dist-info/RECORD")
+    record.unlink()
+    with pytest.raises(EnvironmentFailed, match="toybuild was built from source in it.*dlperf env remove"):
+        environments.repair(other.path.name)
+
+
+def test_missing_programs_of_a_build_are_named_before_anything_is_installed(wheels: Path) -> None:
+    builds = (SourceBuild("toydep", programs=("sh", "no-such-compiler")),)
+    with pytest.raises(EnvironmentFailed, match="toydep has to be built.*no-such-compiler is not on PATH"):
+        environments.prepare("toy", spec("toydep", source_builds=builds), "cpu")
+    assert left() == []
 
 
 def test_hashes_in_a_lock_are_checked(wheels: Path, tmp_path: Path) -> None:

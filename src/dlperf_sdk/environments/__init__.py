@@ -131,5 +131,6 @@ def prepare(
         lock=lock,
         uv_options=spec.uv_options,
         requested=spec.requirements,
+        source_builds=spec.source_builds,
     )
     return managed.obtain(recipe, on_progress)

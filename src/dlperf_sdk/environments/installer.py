@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -93,18 +93,26 @@ class Installer:
         """
         self._run("venv", "--quiet", "--no-project", "--python", str(python), str(folder))
 
-    def pip(self, *arguments: str) -> None:
+    def pip(self, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
         """Run `uv pip ARGUMENTS` with pip's settings.
+
+        Args:
+            arguments: uv's arguments.
+            variables: Further environment variables, for the build of a distribution.
 
         Raises:
             UvFailed: uv ended with an error.
             EnvironmentFailed: uv itself is missing.
         """
-        self._run("pip", *arguments, *self.settings.arguments)
+        self._run("pip", *arguments, *self.settings.arguments, variables=variables)
 
-    def _run(self, *arguments: str) -> None:
-        variables = {name: value for name, value in self.settings.variables.items() if name not in _TAKEN_OUT}
-        variables |= {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
+    def _run(self, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
+        inherited = {name: value for name, value in self.settings.variables.items() if name not in _TAKEN_OUT}
+        variables = (
+            inherited
+            | dict(variables or {})
+            | {"UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
+        )
         last: deque[str] = deque(maxlen=_LAST_LINES)
         with subprocess.Popen(
             [uv_binary(), *arguments],

@@ -19,7 +19,7 @@ from attrs import frozen
 
 from dlperf_sdk import folders
 from dlperf_sdk.documents.json_values import now
-from dlperf_sdk.environments import marker, pip_settings, probe, resolution
+from dlperf_sdk.environments import marker, pip_settings, probe, resolution, source_builds
 from dlperf_sdk.environments.installer import Installer, Progress, UvFailed
 from dlperf_sdk.environments.locking import describe_holder, hold_lock
 from dlperf_sdk.environments.marker import Marker
@@ -28,6 +28,7 @@ from dlperf_sdk.environments.probe import Interpreter
 from dlperf_sdk.environments.redact import redact
 from dlperf_sdk.environments.variables import worker_variables
 from dlperf_sdk.errors import EnvironmentFailed, Unavailable
+from dlperf_sdk.interfaces.framework import SourceBuild
 
 
 @frozen
@@ -45,6 +46,8 @@ class Recipe:
     """Extra options for uv, which are used only if the configured indexes do not suffice."""
     requested: tuple[str, ...]
     """The requirements that name distributions which are wanted on any device; see `find_unfit_pins`."""
+    source_builds: tuple[SourceBuild, ...] = ()
+    """Distributions among the requirements that are built from source."""
     exact: bool = False
     """True if the requirements are a complete lock: nothing is added to them, and nothing may differ."""
 
@@ -52,10 +55,16 @@ class Recipe:
     def key(self) -> str:
         """The hash by which the environment is found.
 
-        It covers framework, device, Python's minor version, requirements, lock and options for uv.
+        It covers framework, device, Python's minor version, requirements, lock, options for uv, and the variables of
+        builds.
         """
-        contents = (*sorted(self.requirements), self.lock or "", *self.uv_options)
+        contents = (*sorted(self.requirements), self.lock or "", *self.uv_options, *self.described_builds)
         return key_of(self.framework, self.device, self.interpreter.minor, *contents)
+
+    @property
+    def described_builds(self) -> tuple[str, ...]:
+        """Name and variables of each build."""
+        return tuple(map(source_builds.describe, self.source_builds))
 
     @property
     def name(self) -> str:
@@ -235,11 +244,18 @@ def _make(recipe: Recipe, folder: Path, lock: int, on_progress: Progress) -> Pre
 
 def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
     folder, on_progress = installer.folder, installer.on_progress
-    listed = redact(", ".join(recipe.requirements[:4]), installer.settings.secrets)
-    on_progress(f"resolving {listed}{', …' if len(recipe.requirements) > 4 else ''}")
+    source_builds.check_programs(recipe.source_builds)
+    requirements = source_builds.remove(recipe.source_builds, recipe.requirements)
+    lock = (
+        None
+        if recipe.lock is None
+        else "\n".join(source_builds.remove(recipe.source_builds, recipe.lock.splitlines())) + "\n"
+    )
+    listed = redact(", ".join(requirements[:4]), installer.settings.secrets)
+    on_progress(f"resolving {listed}{', …' if len(requirements) > 4 else ''}")
     resolved = resolution.resolve(
-        recipe.requirements,
-        recipe.lock,
+        requirements,
+        lock,
         recipe.uv_options,
         requested=recipe.requested,
         exact=recipe.exact,
@@ -255,9 +271,11 @@ def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
     try:
         installer.venv(recipe.interpreter.path, folder / "venv")
         # The versions are decided; the lock is a constraint only so that uv checks its hashes.
-        hashes = [] if recipe.lock is None else ["--constraint", str(folder / resolution.LOCK)]
+        hashes = [] if lock is None else ["--constraint", str(folder / resolution.LOCK)]
         command = ["install", "--python", str(python), "--no-deps", "--requirement", str(pins)]
         installer.pip(*command, *hashes, *resolved.options)
+        for build in recipe.source_builds:
+            source_builds.install(build, recipe.requirements, python, installer)
     except UvFailed as error:
         raise EnvironmentFailed(
             f"The environment of {recipe.framework} for {recipe.device} could not be installed, and was "
@@ -282,6 +300,7 @@ def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
         lock=facts.lock,
         requirements=tuple(redact(text, installer.settings.secrets) for text in recipe.requirements),
         options=tuple(redact(text, installer.settings.secrets) for text in resolved.options),
+        source_builds=recipe.described_builds,
         size=measure_size(folder),
         created_at=now(),
     )

@@ -39,6 +39,8 @@ class Marker:
     """Bytes of all files when it was made."""
     created_at: str
     """Time of creation: UTC, ISO 8601."""
+    source_builds: tuple[str, ...] = ()
+    """Name and variables of each distribution that was built from source."""
 
 
 def write(folder: Path, marker: Marker) -> None:
@@ -58,14 +60,14 @@ def read(folder: Path) -> Marker | None:
         plain: Any = json.loads(read_file(folder / FILE, _LARGEST).decode())
         if not isinstance(plain, dict) or plain.pop("version", None) != VERSION:
             return None
-        for name in ("requirements", "options"):
-            plain[name] = tuple(plain[name])
+        for name in ("requirements", "options", "source_builds"):
+            plain[name] = tuple(plain.get(name, ()))
         marker = Marker(**plain)
         datetime.fromisoformat(marker.created_at)
     except (DocumentError, ValueError, KeyError, TypeError, RecursionError):
         return None
     texts = (marker.framework, marker.device, marker.python, marker.key, marker.lock, marker.created_at)
-    listed = (*marker.requirements, *marker.options)
+    listed = (*marker.requirements, *marker.options, *marker.source_builds)
     is_complete = isinstance(marker.size, int) and all(isinstance(text, str) for text in (*texts, *listed))
     return marker if is_complete else None
 

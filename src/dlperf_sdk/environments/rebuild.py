@@ -12,7 +12,7 @@ from dlperf_sdk.environments.installer import Progress
 from dlperf_sdk.environments.managed import Recipe
 from dlperf_sdk.environments.prepared import PreparedEnvironment
 from dlperf_sdk.errors import DocumentError, EnvironmentFailed
-from dlperf_sdk.interfaces.framework import EnvironmentSpec
+from dlperf_sdk.interfaces.framework import EnvironmentSpec, SourceBuild
 
 _OWN_PREFIX = "dlperf-"
 """Distributions of this project and its plugins: workers get them in the bundle, whatever is installed."""
@@ -26,6 +26,7 @@ def obtain_from_lock(
     *,
     requested: tuple[str, ...] = (),
     uv_options: tuple[str, ...] = (),
+    source_builds: tuple[SourceBuild, ...] = (),
     on_progress: Progress = lambda text: None,
 ) -> PreparedEnvironment:
     """Return a managed environment with exactly the versions of a lock: an existing one, or a new one.
@@ -39,6 +40,7 @@ def obtain_from_lock(
         lock_text: The lock, in the format of `PreparedEnvironment.lock`.
         requested: The plugin's `requirements`, if it is installed here.
         uv_options: The plugin's `uv_options`, if it is installed here.
+        source_builds: The plugin's `source_builds`, if it is installed here.
         on_progress: Called with lines of progress.
 
     Raises:
@@ -62,6 +64,7 @@ def obtain_from_lock(
         lock=None,
         uv_options=uv_options,
         requested=requested,
+        source_builds=source_builds,
         exact=True,
     )
     return managed.obtain(recipe, on_progress)

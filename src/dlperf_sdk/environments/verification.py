@@ -72,8 +72,8 @@ def repair(name: str, on_progress: Progress = lambda text: None) -> tuple[Damage
 
     Raises:
         UnknownName: There is no environment of this name.
-        EnvironmentFailed: It is incomplete or in use, has no interpreter, a distribution cannot be installed, or the
-            damage remains.
+        EnvironmentFailed: It is incomplete or in use, has no interpreter, a distribution cannot be installed or was
+            built from source, or the damage remains.
     """
     with _hold_lock(name, shared=False) as (metadata, descriptor):
         folder = home() / name
@@ -82,6 +82,11 @@ def repair(name: str, on_progress: Progress = lambda text: None) -> tuple[Damage
             return ()
         advice = f"Make it anew: `dlperf env remove {name}`, then `dlperf env create {metadata.framework}`."
         pins = sorted({file.distribution for file in damaged})
+        built = {text.partition(" ")[0] for text in metadata.source_builds}
+        if built & {canonicalize_name(pin.partition("==")[0]) for pin in pins}:
+            raise EnvironmentFailed(
+                f"{name} cannot be repaired, because {', '.join(sorted(built))} was built from source in it. {advice}"
+            )
         on_progress(f"installing again: {', '.join(pins)}")
         settings = pip_settings.convert_for_uv(
             pip_settings.read(os.environ, Path(sys.prefix)), os.environ, Path.cwd()

@@ -158,6 +158,7 @@ def _prepare_environment(
         environment_from.lock,
         requested=plan.environment.requirements,
         uv_options=plan.environment.uv_options,
+        source_builds=plan.environment.source_builds,
         on_progress=on_progress,
     )
 

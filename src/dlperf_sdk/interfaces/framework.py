@@ -26,6 +26,22 @@ LAYOUTS = frozenset({"auto", "nchw", "nhwc"})
 
 
 @frozen
+class SourceBuild:
+    """A distribution that is built from source in the new environment, because it has no fitting wheels.
+
+    It is built with the other distributions of the environment installed, such as its build tools and the framework
+    that it extends. Its own dependencies are not installed: the requirements name them.
+    """
+
+    name: str
+    """Name of the distribution. One of the environment's requirements has the name, and the version."""
+    variables: Mapping[str, str] = {}
+    """Environment variables that configure the build."""
+    programs: tuple[str, ...] = ()
+    """Programs that the build needs on PATH, such as a C++ compiler."""
+
+
+@frozen
 class EnvironmentSpec:
     """Contents of an environment that runs a framework's workers."""
 
@@ -37,6 +53,8 @@ class EnvironmentSpec:
     """A requirements file of the plugin with the exact, tested version of every package; None if it ships none."""
     uv_options: tuple[str, ...] = ()
     """Extra arguments for `uv pip install` that are tried when the configured indexes do not hold the requirements."""
+    source_builds: tuple[SourceBuild, ...] = ()
+    """Distributions among the requirements that are built from source, once for each managed environment."""
 
     def including(self, packages: Iterable[str]) -> EnvironmentSpec:
         """Return the contents with further packages, as requirement specifiers, whose versions the lock may lack."""
