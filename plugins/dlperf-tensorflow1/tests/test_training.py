@@ -2,6 +2,7 @@
 # ruff: noqa: B905 - Python 3.7 has no strict zip.
 
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -52,6 +53,29 @@ def test_adamw_is_the_formula_in_float64(make_trainer):
             theta[name] = theta[name] - rate * (ratio + decay * theta[name])
         np.testing.assert_allclose(after[name], theta[name], atol=1e-6)
     assert trainer.count_updates() == 3
+
+
+def test_adamw_changes_nothing_before_the_gradient_is_there(make_trainer):
+    trainer = make_trainer("bert-base", options={"weight_decay": 0.5})
+    seen = []
+
+    def read_late(*arrays):
+        time.sleep(0.5)
+        seen.extend(trainer.session.run([weights, trainer.optimizer.steps]))
+        return arrays
+
+    weights = trainer.weights.variables["pooler.weight"]
+    before = trainer.session.run(weights)
+    with trainer.runtime.graph.as_default():
+        zeros = [tf.zeros(trainer.weights.variables[name].shape) for name in trainer.optimizer.names]
+        gradients = tf.py_func(read_late, zeros, [tf.float32] * len(zeros))
+        for gradient, zero in zip(gradients, zeros):
+            gradient.set_shape(zero.shape)
+        update = trainer.optimizer.apply(gradients, trainer.rate)
+    trainer.session.run(update, {trainer.rate: 0.5})
+    np.testing.assert_array_equal(seen[0], before)
+    assert seen[1] == 0
+    assert not np.array_equal(trainer.session.run(weights), before)
 
 
 def test_momentum_is_the_formula_under_a_changing_rate(make_trainer):

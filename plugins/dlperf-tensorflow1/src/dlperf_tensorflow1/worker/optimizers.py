@@ -91,7 +91,8 @@ class AdamW(Optimizer):
 
     def apply(self, gradients, rate):
         """Return the operation that updates all parameters once, and counts the update."""
-        steps = self.steps.assign_add(1.0)
+        with tf.control_dependencies(gradients):
+            steps = self.steps.assign_add(1.0)
         root = tf.sqrt(1.0 - tf.pow(tf.constant(float(self._beta2), tf.float64), steps))
         bias = 1.0 - tf.pow(tf.constant(float(self._beta1), tf.float64), steps)
         self._corrected = tf.cast(tf.cast(rate, tf.float64) * root / bias, tf.float32)
@@ -100,7 +101,9 @@ class AdamW(Optimizer):
 
     def update(self, variable, moments, decay, gradient, rate):
         """Return the operation that updates one parameter."""
-        decayed = [variable.assign_sub(rate * decay * variable)] if decay else []
+        # After the gradient: the step that computes it reads the variable.
+        with tf.control_dependencies([gradient]):
+            decayed = [variable.assign_sub(rate * decay * variable)] if decay else []
         with tf.control_dependencies(decayed):
             return tf.raw_ops.ResourceApplyAdam(
                 var=variable.handle,
