@@ -5,7 +5,10 @@ own.
 """
 
 import json
+import os
+import socket
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -28,10 +31,20 @@ def make_request(model, **changes):
     return Request.from_json(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.decode())
 
 
+def resolve_runtime(request, nodes, process=0):
+    """Return the process of a case with this index, and its runtime, which is not started."""
+    from dlperf_sdk.worker.processes import Cluster
+    from dlperf_sdk.worker.request import resolve
+
+    cluster = Cluster(nodes, "cpu", request.strategy, request.framework_options)
+    chosen = resolve(request.processes)(cluster)[process]
+    return chosen, resolve(request.runtime)(request, cluster, chosen)
+
+
 @pytest.fixture
 def make_trainer(monkeypatch):
     """Builds the trainer of a case with one replica, its runtime started: `make_trainer("resnet50")`."""
-    from dlperf_sdk.worker.processes import Cluster, Node
+    from dlperf_sdk.worker.processes import Node
     from dlperf_sdk.worker.request import resolve
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -39,10 +52,7 @@ def make_trainer(monkeypatch):
 
     def make(model, **changes):
         request = make_request(model, **changes)
-        node = Node("127.0.0.1", (), ("cpu:0",), "lo")
-        cluster = Cluster((node,), "cpu", request.strategy, request.framework_options)
-        process = resolve(request.processes)(cluster)[0]
-        runtime = resolve(request.runtime)(request, cluster, process)
+        process, runtime = resolve_runtime(request, (Node("127.0.0.1", (), ("cpu:0",), "lo"),))
         runtime.start()
         trainers.append(resolve(request.trainer)(runtime, request, process))
         return trainers[-1]
@@ -52,3 +62,35 @@ def make_trainer(monkeypatch):
         for loader in trainer.loaders:
             loader.close()
         trainer.runtime.stop()
+
+
+@pytest.fixture
+def served_pair(monkeypatch):
+    """Two trainers of BERT that share the variables of a parameter server; all servers are in this process."""
+    from dlperf_tensorflow1.worker.cluster import start_server
+
+    from dlperf_sdk.worker.processes import Node
+    from dlperf_sdk.worker.request import resolve
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    request = make_request("bert-base", topology="1n2d", strategy="parameter_server")
+    sockets = [socket.socket() for _ in range(3)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = tuple(str(one.getsockname()[1]) for one in sockets)
+    for one in sockets:
+        one.close()
+    nodes, started = (Node("127.0.0.1", ports, ("cpu:0", "cpu:1"), "lo"),), []
+    for number in range(3):
+        process, runtime = resolve_runtime(request, nodes, number)
+        monkeypatch.setitem(os.environ, "TF_CONFIG", process.variables["TF_CONFIG"])
+        if process.rank is None:
+            start_server(None)
+        else:
+            runtime.start()
+            started.append((runtime, process))
+    with ThreadPoolExecutor(2) as pool:
+        pair = list(pool.map(lambda one: resolve(request.trainer)(one[0], request, one[1]), started))
+    yield pair
+    for runtime, _ in started:
+        runtime.stop()

@@ -5,7 +5,7 @@ import re
 
 import pytest
 from dlperf_tensorflow1.framework import TensorFlow1
-from dlperf_tensorflow1.processes import processes
+from dlperf_tensorflow1.processes import SERVE, processes
 
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -61,6 +61,21 @@ def test_trainers_know_all_trainers():
     assert [one["task"] for one in described] == [{"type": "worker", "index": i} for i in range(4)]
 
 
-@pytest.mark.parametrize("alone", [cluster(["h"], 1), cluster(["h", "i"], 2, "independent")])
+def test_each_node_has_a_parameter_server():
+    actual = processes(cluster(["10.0.0.1", "10.0.0.2"], 2, "parameter_server"))
+    assert [(one.role, one.node, one.target) for one in actual[:2]] == [
+        ("service", 0, SERVE),
+        ("service", 1, SERVE),
+    ]
+    assert [one.rank for one in actual[2:]] == [0, 1, 2, 3]
+    described = [json.loads(process.variables["TF_CONFIG"]) for process in actual]
+    jobs = {"ps": ["10.0.0.1:4002", "10.0.0.2:4012"], "worker": WORKERS}
+    assert all(one["cluster"] == jobs for one in described)
+    assert [one["task"]["type"] for one in described] == ["ps"] * 2 + ["worker"] * 4
+
+
+@pytest.mark.parametrize(
+    "alone", [cluster(["h"], 1, "parameter_server"), cluster(["h", "i"], 2, "independent")]
+)
 def test_independent_replicas_need_no_variables(alone):
     assert all(process.variables == {} for process in processes(alone))

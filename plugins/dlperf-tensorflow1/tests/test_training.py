@@ -3,6 +3,7 @@
 
 import itertools
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -145,3 +146,28 @@ def test_out_of_memory_is_known(make_trainer):
     assert runtime.is_out_of_memory(tf.errors.ResourceExhaustedError(None, None, "OOM when allocating"))
     assert runtime.is_out_of_memory(MemoryError())
     assert not runtime.is_out_of_memory(ValueError("OOM"))
+
+
+def test_replicas_wait_for_each_other_around_a_reset_of_shared_variables(served_pair):
+    second = served_pair[1]
+    reset_optimizer = second.reset_optimizer
+
+    def reset_slowly():
+        time.sleep(1)
+        reset_optimizer()
+
+    def repeat(trainer):
+        expected = losses(trainer, 3)
+        time.sleep(1 if trainer is second else 0)
+        trained = dict(trainer.parameters(0))
+        trainer.reset()
+        return expected, trained, losses(trainer, 3), trainer.count_updates()
+
+    second.reset_optimizer = reset_slowly
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(repeat, served_pair))
+    for expected, _, repeated, updates in answers:
+        assert repeated == pytest.approx(expected, rel=2e-6)
+        assert updates == 3
+    for name, values in answers[0][1].items():
+        np.testing.assert_array_equal(values, answers[1][1][name])

@@ -22,7 +22,6 @@ _PACKAGES = ("numpy==1.18.*", "pillow>=9.5", "protobuf<3.21")
 _CPU = ("tensorflow==1.15.5", *_PACKAGES)
 _CUDA = ("tensorflow-gpu==1.15.5", *_PACKAGES)
 _MIXED = "Mixed precision is not tested with TensorFlow 1.15 yet; choose fp32."
-_NO_SERVERS = "The plugin has no parameter servers yet; choose all_reduce."
 
 
 @frozen
@@ -39,7 +38,7 @@ class TensorFlow1Options:
 
 
 class TensorFlow1(Framework):
-    """The plugin for TensorFlow 1.15: graphs and sessions, and collectives over gRPC."""
+    """The plugin for TensorFlow 1.15: graphs and sessions, collectives over gRPC, synchronous parameter servers."""
 
     name = "tensorflow1"
     runtime = "dlperf_tensorflow1.worker.runtime:TensorFlow1Runtime"
@@ -72,8 +71,7 @@ class TensorFlow1(Framework):
         "amp-bf16": _MIXED,
         "fp16": _MIXED,
         "tf32": "TensorFlow 1.15 is older than TF32, and its CUDA libraries have none; choose fp32.",
-        "parameter_server": _NO_SERVERS,
-        "parameter_server_async": _NO_SERVERS,
+        "parameter_server_async": "The plugin's parameter servers are synchronous; choose parameter_server.",
         "horovod": "Horovod is a package of its own, which this plugin does not use yet; choose all_reduce.",
         "graph": "TensorFlow 1 always runs a graph, which is the compiler none.",
         "inductor": "inductor is torch's compiler; choose none.",

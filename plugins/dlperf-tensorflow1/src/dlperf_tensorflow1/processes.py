@@ -1,15 +1,19 @@
-"""Define the processes of a TensorFlow 1 case: a trainer per device; TF_CONFIG lists them."""
+"""Define the processes of a TensorFlow 1 case: a trainer per device, and parameter servers; TF_CONFIG lists them."""
 
 import json
 from typing import Dict, List
 
-from dlperf_sdk.worker.processes import Cluster, Process, list_processes, one_per_device
+from dlperf_sdk.worker.processes import SERVICE, Cluster, Process, list_processes, one_per_device
+
+SERVE = "dlperf_tensorflow1.worker.service:serve"
+"""Function that parameter servers call; the variable TF_CONFIG holds the index of each."""
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the processes of a case: a trainer per device.
+    """Return the processes of a case: a trainer per device, and with `parameter_server` a server per node.
 
-    If gradients are synchronized, each has a TF_CONFIG with the addresses of all and its index.
+    If gradients are synchronized, each process has a TF_CONFIG with the addresses of all processes, its own job and its
+    index. A node's ports are used in this order: one for each trainer, one for the server.
     """
     return list_processes(cluster, STRATEGIES)
 
@@ -17,9 +21,29 @@ def processes(cluster: Cluster) -> List[Process]:
 def join_trainers(cluster: Cluster) -> List[Process]:
     """Return a trainer per device, each with the addresses of all."""
     trainers = one_per_device(cluster)
-    addresses = _addresses_of(cluster, trainers)
+    jobs = {"worker": _addresses_of(cluster, trainers)}
     return [
-        trainer._replace(variables=_make_tf_config(addresses, rank)) for rank, trainer in enumerate(trainers)
+        trainer._replace(variables=_make_tf_config(jobs, "worker", rank))
+        for rank, trainer in enumerate(trainers)
+    ]
+
+
+def plan_with_servers(cluster: Cluster) -> List[Process]:
+    """Return a parameter server per node and a trainer per device, each with the addresses of all."""
+    trainers = one_per_device(cluster)
+    jobs = {
+        "ps": ["%s:%s" % (node.host, node.ports[len(node.devices)]) for node in cluster.nodes],
+        "worker": _addresses_of(cluster, trainers),
+    }
+    return [
+        *(
+            Process(SERVICE, node, _make_tf_config(jobs, "ps", node), target=SERVE)
+            for node in range(len(cluster.nodes))
+        ),
+        *(
+            trainer._replace(variables=_make_tf_config(jobs, "worker", rank))
+            for rank, trainer in enumerate(trainers)
+        ),
     ]
 
 
@@ -32,14 +56,14 @@ def _addresses_of(cluster: Cluster, trainers: List[Process]) -> List[str]:
     ]
 
 
-def _make_tf_config(addresses: List[str], index: int) -> Dict[str, str]:
-    """Return the variables of one trainer: all addresses, and its index."""
-    task = {"type": "worker", "index": index}
-    return {"TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": task})}
+def _make_tf_config(jobs: Dict[str, List[str]], job: str, index: int) -> Dict[str, str]:
+    """Return the variables of one process: all addresses, its own job and its index."""
+    return {"TF_CONFIG": json.dumps({"cluster": jobs, "task": {"type": job, "index": index}})}
 
 
 STRATEGIES = {
     "all_reduce": join_trainers,
+    "parameter_server": plan_with_servers,
     "independent": one_per_device,
 }
 """Strategy → the function that lists the processes of several devices."""

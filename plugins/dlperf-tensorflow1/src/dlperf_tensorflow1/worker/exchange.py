@@ -1,4 +1,4 @@
-"""Gradient synchronization in TensorFlow 1: collectives between the trainers."""
+"""Gradient synchronization in TensorFlow 1: collectives between the trainers, or accumulators on parameter servers."""
 
 import itertools
 
@@ -9,6 +9,9 @@ from tensorflow.python.ops import collective_ops
 from dlperf_sdk.worker.exchange import Buffer, GradientExchange
 from dlperf_sdk.worker.unsupported import look_up
 from dlperf_tensorflow1.worker.weights import initial_value, make_variable
+
+NEVER_STALE = 2**62
+"""Local step of a gradient that an accumulator takes, whatever its own step is."""
 
 
 class Alone:
@@ -25,6 +28,9 @@ class Alone:
             update: Function that returns the operation of an update with a list of mean gradients.
         """
         return update(gradients)
+
+    def wait_for_all(self):
+        """Wait until all replicas that share variables have called this; here there are none."""
 
 
 class AllReduce(Alone):
@@ -45,6 +51,47 @@ class AllReduce(Alone):
         flat = tf.concat([tf.reshape(gradient, (-1,)) for gradient in gradients], 0)
         parts = tf.split(self.average(flat), [gradient.shape.num_elements() for gradient in gradients])
         return update([tf.reshape(part, gradient.shape) for part, gradient in zip(parts, gradients)])
+
+
+class ParameterServers(Alone):
+    """Accumulators on the servers, as in SyncReplicasOptimizer; replica 0 requests each update.
+
+    After the update, each replica takes a token from a queue of its own. With SyncReplicasOptimizer's one queue, a
+    fast replica can take two tokens of one step.
+    """
+
+    def __init__(self, runtime):
+        super().__init__(runtime)
+        replicas = range(runtime.replicas)
+        with tf.device(runtime.place(0)):
+            self._tokens = [tf.FIFOQueue(-1, tf.int32, ((),), shared_name="token-%d" % i) for i in replicas]
+            arrivals = [tf.FIFOQueue(-1, tf.int32, ((),), shared_name="arrival-%d" % i) for i in replicas]
+            with tf.control_dependencies([queue.enqueue(0) for queue in arrivals]):
+                self._barrier = arrivals[runtime.replica].dequeue_many(runtime.replicas).op
+
+    def add_update(self, gradients, update):
+        """Return the operation that sends the gradients, and waits for the update with the mean of all replicas."""
+        runtime, means, sent = self._runtime, [], []
+        for number, gradient in enumerate(gradients):
+            with tf.device(runtime.place(number)):
+                accumulator = tf.ConditionalAccumulator(
+                    tf.float32, gradient.shape, shared_name="gradient-%d" % number
+                )
+                sent.append(accumulator.apply_grad(gradient, tf.constant(NEVER_STALE, tf.int64)))
+                if runtime.replica == 0:
+                    mean = accumulator.take_grad(runtime.replicas)
+                    mean.set_shape(gradient.shape)
+                    means.append(mean)
+        with tf.device(runtime.place(0)):
+            if runtime.replica == 0:
+                with tf.control_dependencies([update(means)]):
+                    sent += [queue.enqueue(0) for queue in self._tokens]
+            with tf.control_dependencies(sent):
+                return self._tokens[runtime.replica].dequeue().op
+
+    def wait_for_all(self):
+        """Wait until all replicas have called this."""
+        self._runtime.session.run(self._barrier)
 
 
 class VectorExchange(GradientExchange):
@@ -77,7 +124,7 @@ class VectorExchange(GradientExchange):
         yield Buffer("gradients", values, values.nbytes)
 
 
-EXCHANGES = {"all_reduce": AllReduce}
+EXCHANGES = {"all_reduce": AllReduce, "parameter_server": ParameterServers}
 
 
 def make_exchange(runtime):

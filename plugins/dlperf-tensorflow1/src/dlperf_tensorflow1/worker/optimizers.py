@@ -37,8 +37,9 @@ class Optimizer:
         self.moments = {}
         """Parameter → its list of moments."""
         for name in self.names:
-            shape = weights.variables[name].shape
-            self.moments[name] = [make_variable(shape) for _ in range(self.moments_per_parameter)]
+            with tf.device(weights.scopes[name]):
+                shape = weights.variables[name].shape
+                self.moments[name] = [make_variable(shape) for _ in range(self.moments_per_parameter)]
 
     def state(self):
         """Return all variables of the optimizer; zero is the value of each before the first step."""
@@ -54,9 +55,10 @@ class Optimizer:
         """
         updates = []
         for name, decay, gradient in zip(self.names, self.decays, gradients):
-            updates.append(
-                self.update(self.weights.variables[name], self.moments[name], decay, gradient, rate)
-            )
+            with tf.device(self.weights.scopes[name]):
+                updates.append(
+                    self.update(self.weights.variables[name], self.moments[name], decay, gradient, rate)
+                )
         return tf.group(*updates)
 
 
@@ -86,7 +88,8 @@ class AdamW(Optimizer):
 
     def __init__(self, numbers, weights, parameters):
         super().__init__(numbers, weights, parameters)
-        self.steps = make_variable((), dtype=tf.float64)
+        with tf.device(weights.scopes[self.names[0]]):
+            self.steps = make_variable((), dtype=tf.float64)
         self._beta1, self._beta2 = np.float32(numbers["beta1"]), np.float32(numbers["beta2"])
 
     def apply(self, gradients, rate):

@@ -25,6 +25,15 @@ class TensorFlow1Runtime(Runtime):
         self.session = None
         self.device = "/device:%s:0" % ("GPU" if request.device == "cuda" else "CPU")
         """Name of this process's device, with its job and index if there are several processes."""
+        served = self.syncs_gradients and request.strategy == "parameter_server"
+        self.servers = len(cluster.nodes) if served else 0
+        """Number of parameter servers."""
+
+    def place(self, number):
+        """Return the name of the device that holds a parameter, by the parameter's number in the manifest."""
+        if self.servers:
+            return "/job:ps/task:%d/device:CPU:0" % (number % self.servers)
+        return self.device
 
     def start(self):
         """Create the graph and its session, in a server of this process if gradients are synchronized.
@@ -40,8 +49,9 @@ class TensorFlow1Runtime(Runtime):
         if self.syncs_gradients:
             job = "/job:worker/task:%d" % self.replica
             self.device = job + self.device
-            config.device_filters.append(job)
-            config.experimental.collective_group_leader = "/job:worker/replica:0/task:0"
+            config.device_filters.extend(["/job:ps", job])
+            if not self.servers:
+                config.experimental.collective_group_leader = "/job:worker/replica:0/task:0"
             target = clusters.start_server(config).target
         self.graph = tf.Graph()
         self.session = tf.Session(target, self.graph, config)

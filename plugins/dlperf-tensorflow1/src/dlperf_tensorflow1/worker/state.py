@@ -57,6 +57,12 @@ class ReplicaState(BaseTrainer):
         steps = self.optimizer.steps
         return None if steps is None else int(self.session.run(steps))
 
+    def reset(self):
+        """Set the replica's state to that before the first step, while no replica reads or updates shared variables."""
+        self.exchange.wait_for_all()
+        super().reset()
+        self.exchange.wait_for_all()
+
     def reset_optimizer(self):
         """Set the moments and the count of updates to zero."""
         self.session.run([variable.initializer for variable in self.optimizer.state()])

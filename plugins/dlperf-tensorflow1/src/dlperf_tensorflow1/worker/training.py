@@ -39,7 +39,7 @@ class TensorFlow1Trainer(ReplicaState):
         super().__init__(runtime, request, process)
         self.session = runtime.session
         with runtime.graph.as_default(), tf.device(runtime.device):
-            self.weights = Weights(request.parameters, self.layout.upper())
+            self.weights = Weights(request.parameters, self.layout.upper(), runtime.place)
             self.exchange = make_exchange(runtime)
             self.network = self.build(request.model_options)
             self._add_inputs()
@@ -47,6 +47,8 @@ class TensorFlow1Trainer(ReplicaState):
             initializer = tf.global_variables_initializer()
         self.session.run(initializer)
         self.load_canonical_weights(self.weights.variables)
+        # From here on no replica sets variables of servers to zero.
+        self.exchange.wait_for_all()
 
     # The graph.
 

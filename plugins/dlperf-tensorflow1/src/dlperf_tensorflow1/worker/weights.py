@@ -12,9 +12,10 @@ class Weights:
     Args:
         parameters: `Request.parameters`.
         layout: `NCHW` or `NHWC`.
+        place: Function of a parameter's number in the manifest that returns the scope of the device that holds it.
     """
 
-    def __init__(self, parameters, layout):
+    def __init__(self, parameters, layout, place):
         self.layout = layout
         """Layout of images, as TensorFlow's operations name it: `NCHW` or `NHWC`."""
         self.variables = {}
@@ -25,8 +26,10 @@ class Weights:
         """Name → the variable of a running statistic."""
         self.updates = []
         """Operations that update running statistics, of every call of a batch norm."""
-        self._axes = {}
-        self._entries = {entry["name"]: entry["shape"] for entry in parameters}
+        self.scopes = {}
+        """Parameter → the scope of the device that holds it."""
+        self._axes, self._place = {}, place
+        self._entries = {entry["name"]: (number, entry["shape"]) for number, entry in enumerate(parameters)}
 
     def __call__(self, name, axes=None):
         """Return the tensor of a parameter; the first call makes the variable.
@@ -42,9 +45,10 @@ class Weights:
             return self.values[name]
         if name not in self._entries:
             raise ManifestError("the manifest lacks the network's parameter %s" % name)
-        shape = self._entries[name]
-        self._axes[name] = axes
-        self.variables[name] = make_variable(shape if axes is None else [shape[axis] for axis in axes])
+        number, shape = self._entries[name]
+        self._axes[name], self.scopes[name] = axes, self._place(number)
+        with tf.device(self.scopes[name]):
+            self.variables[name] = make_variable(shape if axes is None else [shape[axis] for axis in axes])
         self.values[name] = tf.identity(self.variables[name])
         return self.values[name]
 
