@@ -14,6 +14,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.spec.strategy import STRATEGIES
+
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ("attrs", "pytest", "pytest-timeout", "pytest-xdist", "tokenizers; python_version >= '3.9'")
 """What the tests need beside the frameworks' environments, never in them. For older versions of Python pip takes a
@@ -38,6 +41,17 @@ def run_in_environment(framework: str, *arguments: str) -> None:
     run_python("scripts/in_environment.py", framework, *tools, "--", *arguments)
 
 
+def prepare_environments(framework: str) -> None:
+    """Create the CPU environments of the plugin's strategies, and print how; some have parts built from source."""
+    plugin = Registry().framework(framework)
+    usual = plugin.environment("cpu", STRATEGIES.default, min(plugin.trainers))
+    for strategy in sorted(plugin.capabilities.strategies):
+        if plugin.environment("cpu", strategy, min(plugin.trainers)) != usual:
+            run_python(
+                "-m", "dlperf_sdk", "env", "create", framework, "--device", "cpu", "--strategy", strategy
+            )
+
+
 def test(framework: str, selection: Sequence[str]) -> None:
     """Run the plugin's tests, each in its environment; of those in the controller's, the selected ones."""
     plugin = f"plugins/dlperf-{framework}"
@@ -46,6 +60,7 @@ def test(framework: str, selection: Sequence[str]) -> None:
     outside = [str(file.relative_to(ROOT)) for file in files if file.name in CONTROLLER_TESTS]
     pytest = ("-m", "pytest", "-c", f"{plugin}/pyproject.toml", "--numprocesses", "2")
     run_in_environment(framework, *pytest, "--dist", "loadfile", *inside)
+    prepare_environments(framework)
     run_python(*pytest, *selection, "--dist", "loadgroup", *outside)
 
 

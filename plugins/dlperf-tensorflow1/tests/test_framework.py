@@ -5,7 +5,7 @@ import re
 
 import pytest
 from dlperf_tensorflow1.framework import TensorFlow1
-from dlperf_tensorflow1.processes import SERVE, processes
+from dlperf_tensorflow1.processes import RENDEZVOUS, SERVE, processes
 
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -15,12 +15,13 @@ from dlperf_sdk.worker.processes import Cluster, Node
 def test_unsupported_values_have_reasons():
     can = TensorFlow1.capabilities
     assert not set(TensorFlow1.unsupported) & (can.precisions | can.layouts | can.strategies | can.compilers)
-    assert {"amp-fp16", "xla", "horovod"} <= set(TensorFlow1.unsupported)
+    assert {"amp-fp16", "xla", "parameter_server_async"} <= set(TensorFlow1.unsupported)
     assert all(why.endswith(".") for why in TensorFlow1.unsupported.values())
 
 
-def test_lock_pins_everything():
-    environment = TensorFlow1().environment("cpu", "all_reduce", "resnet50")
+@pytest.mark.parametrize("strategy", ["all_reduce", "horovod"])
+def test_lock_pins_everything(strategy):
+    environment = TensorFlow1().environment("cpu", strategy, "resnet50")
     lines = environment.lock.read_text(encoding="utf-8").splitlines()
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
     assert (pins["tensorflow"], pins["numpy"], pins["protobuf"]) == ("1.15.5", "1.18.5", "3.20.3")
@@ -72,6 +73,36 @@ def test_each_node_has_a_parameter_server():
     jobs = {"ps": ["10.0.0.1:4002", "10.0.0.2:4012"], "worker": WORKERS}
     assert all(one["cluster"] == jobs for one in described)
     assert [one["task"]["type"] for one in described] == ["ps"] * 2 + ["worker"] * 4
+
+
+def test_horovod_is_built_for_its_strategy_only():
+    def variables(device):
+        [build] = TensorFlow1().environment(device, "horovod", "resnet50").source_builds
+        return build.variables
+
+    assert variables("cpu")["HOROVOD_CPU_OPERATIONS"] == "GLOO"
+    assert variables("cuda") == {**variables("cpu"), "HOROVOD_GPU_OPERATIONS": "NCCL"}
+    assert TensorFlow1().environment("cpu", "all_reduce", "resnet50").source_builds == ()
+
+
+def test_horovod_has_one_rendezvous_server_and_ranks_within_and_across_nodes():
+    service, *trainers = processes(cluster(["10.0.0.1", "10.0.0.2"], 2, "horovod"))
+    rendezvous = {"HOROVOD_GLOO_RENDEZVOUS_ADDR": "10.0.0.1", "HOROVOD_GLOO_RENDEZVOUS_PORT": "4002"}
+    assert (service.role, service.node, service.target) == ("service", 0, RENDEZVOUS)
+    assert service.variables == rendezvous
+    actual = [
+        [one.variables[f"HOROVOD_{name}"] for name in ("RANK", "HOSTNAME", "LOCAL_RANK", "CROSS_RANK")]
+        for one in trainers
+    ]
+    assert actual == [
+        ["0", "node-0", "0", "0"],
+        ["1", "node-0", "1", "0"],
+        ["2", "node-1", "0", "1"],
+        ["3", "node-1", "1", "1"],
+    ]
+    assert all(rendezvous.items() <= one.variables.items() for one in trainers)
+    assert {one.variables["HOROVOD_SIZE"] for one in trainers} == {"4"}
+    assert {one.variables["HOROVOD_GLOO_IFACE"] for one in trainers} == {"lo"}
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework, SourceBuild
 from dlperf_sdk.spec.fields import context, whole_number
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_tensorflow1.precisions import PRECISIONS
@@ -21,6 +21,29 @@ _PYTHON = ">=3.7,<3.8"
 _PACKAGES = ("numpy==1.18.*", "pillow>=9.5", "protobuf<3.21")
 _CPU = ("tensorflow==1.15.5", *_PACKAGES)
 _CUDA = ("tensorflow-gpu==1.15.5", *_PACKAGES)
+_HOROVOD = (
+    "horovod==0.28.1",
+    "cloudpickle",
+    "cmake<4",
+    "packaging",
+    "psutil",
+    "pyyaml",
+    "setuptools<69",
+    "wheel",
+)
+"""Horovod, what it imports, and what its build needs, CMake included."""
+_HOROVOD_BUILD = SourceBuild(
+    "horovod",
+    variables={
+        "HOROVOD_WITH_TENSORFLOW": "1",
+        "HOROVOD_WITHOUT_MXNET": "1",
+        "HOROVOD_WITHOUT_PYTORCH": "1",
+        "HOROVOD_WITH_GLOO": "1",
+        "HOROVOD_WITHOUT_MPI": "1",
+        "HOROVOD_CPU_OPERATIONS": "GLOO",
+    },
+    programs=("g++", "make"),
+)
 _MIXED = "Mixed precision is not tested with TensorFlow 1.15 yet; choose fp32."
 
 
@@ -38,7 +61,7 @@ class TensorFlow1Options:
 
 
 class TensorFlow1(Framework):
-    """The plugin for TensorFlow 1.15: graphs and sessions, collectives over gRPC, synchronous parameter servers."""
+    """The plugin for TensorFlow 1.15: graphs and sessions; collectives over gRPC, parameter servers, or Horovod."""
 
     name = "tensorflow1"
     runtime = "dlperf_tensorflow1.worker.runtime:TensorFlow1Runtime"
@@ -72,7 +95,6 @@ class TensorFlow1(Framework):
         "fp16": _MIXED,
         "tf32": "TensorFlow 1.15 is older than TF32, and its CUDA libraries have none; choose fp32.",
         "parameter_server_async": "The plugin's parameter servers are synchronous; choose parameter_server.",
-        "horovod": "Horovod is a package of its own, which this plugin does not use yet; choose all_reduce.",
         "graph": "TensorFlow 1 always runs a graph, which is the compiler none.",
         "inductor": "inductor is torch's compiler; choose none.",
         "xla": "XLA of TensorFlow 1.15 is not tested yet; choose none.",
@@ -89,13 +111,23 @@ class TensorFlow1(Framework):
     Options: ClassVar[type[Any]] = TensorFlow1Options
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment for a kind of device; `strategy` and `model` make no difference.
+        """Return the environment for a kind of device and a strategy; `model` makes no difference.
 
-        For `cpu` it has a lock; for other devices it has `tensorflow-gpu`, without a lock.
+        For `cpu` it has a lock; for other devices it has `tensorflow-gpu`, without a lock. With `horovod` it also has
+        Horovod, which is built from source: on PyPI there are no wheels.
         """
-        if device == "cpu":
-            return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")
-        return EnvironmentSpec(_PYTHON, _CUDA)
+        uses_horovod, on_cpu = strategy == "horovod", device == "cpu"
+        packages = (_CPU if on_cpu else _CUDA) + (_HOROVOD if uses_horovod else ())
+        lock = Path(__file__).with_name("locks") / ("cpu-horovod.txt" if uses_horovod else "cpu.txt")
+        build = _HOROVOD_BUILD
+        if not on_cpu:
+            build = evolve(build, variables={**build.variables, "HOROVOD_GPU_OPERATIONS": "NCCL"})
+        return EnvironmentSpec(
+            _PYTHON,
+            packages,
+            lock=lock if on_cpu else None,
+            source_builds=(build,) if uses_horovod else (),
+        )
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return a sentence that says why TensorFlow 1 cannot run a combination of declared capabilities.

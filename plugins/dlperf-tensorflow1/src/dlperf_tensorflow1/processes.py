@@ -1,4 +1,4 @@
-"""Define the processes of a TensorFlow 1 case: a trainer per device, and parameter servers; TF_CONFIG lists them."""
+"""Define the processes of a TensorFlow 1 case: a trainer per device, and the servers of its strategy."""
 
 import json
 from typing import Dict, List
@@ -7,12 +7,15 @@ from dlperf_sdk.worker.processes import SERVICE, Cluster, Process, list_processe
 
 SERVE = "dlperf_tensorflow1.worker.service:serve"
 """Function that parameter servers call; the variable TF_CONFIG holds the index of each."""
+RENDEZVOUS = "dlperf_tensorflow1.worker.service:serve_rendezvous"
+"""Function that calls Horovod's rendezvous server; its address and port are in variables."""
 
 
 def processes(cluster: Cluster) -> List[Process]:
     """Return the processes of a case: a trainer per device, and with `parameter_server` a server per node.
 
-    If gradients are synchronized, each process has a TF_CONFIG with the addresses of all processes, its own job and its
+    With `horovod`, node 0 has a rendezvous server, and all processes have Horovod's variables. With other strategies
+    that synchronize gradients, each process has a TF_CONFIG with the addresses of all processes, its own job and its
     index. A node's ports are used in this order: one for each trainer, one for the server.
     """
     return list_processes(cluster, STRATEGIES)
@@ -47,6 +50,38 @@ def plan_with_servers(cluster: Cluster) -> List[Process]:
     ]
 
 
+def plan_with_horovod(cluster: Cluster) -> List[Process]:
+    """Return a rendezvous server on node 0 and a trainer per device, as `horovodrun` would start them.
+
+    HOROVOD_HOSTNAME is only a name by which the trainers of a node find each other, so nodes may share a machine.
+    """
+    first, trainers = cluster.nodes[0], one_per_device(cluster)
+    rendezvous = {
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": first.host,
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": first.ports[len(first.devices)],
+    }
+    processes = [Process(SERVICE, 0, rendezvous, target=RENDEZVOUS)]
+    for rank, trainer in enumerate(trainers):
+        # Without an interface there is one node only.
+        interface = cluster.nodes[trainer.node].interface or "lo"
+        variables = {
+            "HOROVOD_CONTROLLER": "gloo",
+            "HOROVOD_CPU_OPERATIONS": "gloo",
+            "HOROVOD_GLOO_IFACE": interface,
+            "HOROVOD_HOSTNAME": "node-%d" % trainer.node,
+            "HOROVOD_RANK": str(rank),
+            "HOROVOD_SIZE": str(len(trainers)),
+            "HOROVOD_LOCAL_RANK": str(trainer.devices[0]),
+            "HOROVOD_LOCAL_SIZE": str(len(cluster.nodes[trainer.node].devices)),
+            "HOROVOD_CROSS_RANK": str(trainer.node),
+            "HOROVOD_CROSS_SIZE": str(len(cluster.nodes)),
+        }
+        if cluster.device == "cuda":
+            variables["NCCL_SOCKET_IFNAME"] = "=" + interface
+        processes.append(trainer._replace(variables=dict(variables, **rendezvous)))
+    return processes
+
+
 def _addresses_of(cluster: Cluster, trainers: List[Process]) -> List[str]:
     """Return the address of each trainer: its node's, with the port of its device."""
     nodes = cluster.nodes
@@ -64,6 +99,7 @@ def _make_tf_config(jobs: Dict[str, List[str]], job: str, index: int) -> Dict[st
 STRATEGIES = {
     "all_reduce": join_trainers,
     "parameter_server": plan_with_servers,
+    "horovod": plan_with_horovod,
     "independent": one_per_device,
 }
 """Strategy → the function that lists the processes of several devices."""

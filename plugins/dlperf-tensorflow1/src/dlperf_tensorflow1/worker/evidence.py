@@ -3,7 +3,11 @@
 import tensorflow.compat.v1 as tf
 
 _PRODUCTS = frozenset({"Conv2D", "MatMul", "BatchMatMul", "BatchMatMulV2"})
-_STRATEGIES = {"CollectiveReduce": "all_reduce", "ResourceAccumulatorApplyGradient": "parameter_server"}
+_STRATEGIES = {
+    "CollectiveReduce": "all_reduce",
+    "HorovodAllreduce": "horovod",
+    "ResourceAccumulatorApplyGradient": "parameter_server",
+}
 
 
 class GraphEvidence:

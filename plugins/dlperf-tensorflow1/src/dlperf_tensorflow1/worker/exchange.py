@@ -1,4 +1,4 @@
-"""Gradient synchronization in TensorFlow 1: collectives between the trainers, or accumulators on parameter servers."""
+"""Gradient synchronization in TensorFlow 1: collectives, accumulators on parameter servers, or Horovod."""
 
 import itertools
 
@@ -33,24 +33,31 @@ class Alone:
         """Wait until all replicas that share variables have called this; here there are none."""
 
 
-class AllReduce(Alone):
-    """One collective all-reduce of all elements, over gRPC rings; each replica updates its own weights."""
+class Averaging(Alone):
+    """Each replica updates its own weights with the mean gradients, which a subclass computes."""
+
+    def average(self, gradients):
+        """Return the means of tensors over all replicas, which all call this in the same order."""
+        raise NotImplementedError
+
+    def add_update(self, gradients, update):
+        """Return the operation of this replica's update with the mean gradients of all replicas."""
+        return update(self.average(gradients))
+
+
+class AllReduce(Averaging):
+    """One collective all-reduce of all elements, over gRPC rings."""
 
     def __init__(self, runtime):
         super().__init__(runtime)
         self._keys = itertools.count(1)
 
-    def average(self, values):
-        """Return the mean of a vector over all replicas; all of them call this in the same order."""
-        return collective_ops.all_reduce(
-            values, self._runtime.replicas, 1, next(self._keys), "Add", "Div", [0]
-        )
-
-    def add_update(self, gradients, update):
-        """Return the operation of this replica's update with the mean gradients of all replicas."""
+    def average(self, gradients):
+        """Return the means of tensors over all replicas."""
         flat = tf.concat([tf.reshape(gradient, (-1,)) for gradient in gradients], 0)
-        parts = tf.split(self.average(flat), [gradient.shape.num_elements() for gradient in gradients])
-        return update([tf.reshape(part, gradient.shape) for part, gradient in zip(parts, gradients)])
+        mean = collective_ops.all_reduce(flat, self._runtime.replicas, 1, next(self._keys), "Add", "Div", [0])
+        parts = tf.split(mean, [gradient.shape.num_elements() for gradient in gradients])
+        return [tf.reshape(part, gradient.shape) for part, gradient in zip(parts, gradients)]
 
 
 class ParameterServers(Alone):
@@ -94,37 +101,52 @@ class ParameterServers(Alone):
         self._runtime.session.run(self._barrier)
 
 
-class VectorExchange(GradientExchange):
-    """The average of one vector with as many elements as the gradients have together.
+class Horovod(Averaging):
+    """An all-reduce of each gradient by Horovod, which fuses those that are ready; each replica updates its weights."""
+
+    def average(self, gradients):
+        """Return the means of tensors over all replicas."""
+        import horovod.tensorflow as hvd
+
+        return [hvd.allreduce(gradient, op=hvd.Average) for gradient in gradients]
+
+
+EXCHANGES = {"all_reduce": AllReduce, "parameter_server": ParameterServers, "horovod": Horovod}
+
+
+class VariableExchange(GradientExchange):
+    """Variables of the gradients' shapes, which a session sets to their means over all replicas.
 
     Args:
-        runtime: The runtime, whose session runs it.
-        average: Function of a vector that returns its mean over all replicas.
-        elements: Number of elements.
+        runtime: The runtime, whose session runs the exchange.
+        average: Function of a list of tensors that returns their means over all replicas, as a step computes them.
+        shapes: Name of a gradient → its shape.
     """
 
-    def __init__(self, runtime, average, elements):
+    def __init__(self, runtime, average, shapes):
         self._session = runtime.session
         with runtime.graph.as_default(), tf.device(runtime.device):
-            self._vector = make_variable((elements,))
-            self._average = self._vector.assign(average(self._vector.read_value())).op
+            self._gradients = {name: make_variable(shape) for name, shape in shapes.items()}
+            variables = self._gradients.values()
+            means = average([variable.read_value() for variable in variables])
+            self._average = tf.group(*(variable.assign(mean) for variable, mean in zip(variables, means)))
 
     def run(self):
-        """Average the vector."""
+        """Average all variables."""
         self._session.run(self._average)
 
     def fill(self, values):
         """Set all elements to `values[0]`, the value of this process's one replica."""
-        filled = np.full(self._vector.shape.as_list(), values[0], np.float32)
-        self._session.run(self._vector.initializer, {initial_value(self._vector): filled})
+        feed = {
+            initial_value(variable): np.full(variable.shape.as_list(), values[0], np.float32)
+            for variable in self._gradients.values()
+        }
+        self._session.run([variable.initializer for variable in self._gradients.values()], feed)
 
     def read(self, replica):
-        """Yield the vector of this process's one replica; `replica` is not used."""
-        values = self._session.run(self._vector.read_value())
-        yield Buffer("gradients", values, values.nbytes)
-
-
-EXCHANGES = {"all_reduce": AllReduce, "parameter_server": ParameterServers}
+        """Yield the variables of this process's one replica; `replica` is not used."""
+        for name, values in self._session.run(self._gradients).items():
+            yield Buffer("gradient " + name, values, values.nbytes)
 
 
 def make_exchange(runtime):

@@ -8,6 +8,7 @@ from dlperf_sdk.worker.gpu.requirements import require_gpus
 from dlperf_sdk.worker.interface import Runtime
 from dlperf_tensorflow1.processes import STRATEGIES
 from dlperf_tensorflow1.worker import cluster as clusters
+from dlperf_tensorflow1.worker import horovod
 
 
 class TensorFlow1Runtime(Runtime):
@@ -28,6 +29,8 @@ class TensorFlow1Runtime(Runtime):
         served = self.syncs_gradients and request.strategy == "parameter_server"
         self.servers = len(cluster.nodes) if served else 0
         """Number of parameter servers."""
+        self.uses_horovod = self.syncs_gradients and request.strategy == "horovod"
+        """True if Horovod synchronizes the gradients."""
 
     def place(self, number):
         """Return the name of the device that holds a parameter, by the parameter's number in the manifest."""
@@ -36,17 +39,20 @@ class TensorFlow1Runtime(Runtime):
         return self.device
 
     def start(self):
-        """Create the graph and its session, in a server of this process if gradients are synchronized.
+        """Create the graph and its session, in a server of this process if TensorFlow synchronizes the gradients.
 
         Raises:
             Unsupported: no usable GPU is found.
+            OSError: Horovod's rendezvous server did not accept a connection in time.
         """
         config = self._configure()
         if self.request.device == "cuda":
             gpus = tf.config.experimental.list_physical_devices("GPU")
             require_gpus("TensorFlow %s" % tf.__version__, len(gpus), 1)
         target = ""
-        if self.syncs_gradients:
+        if self.uses_horovod:
+            horovod.join(max(self.request.deadlines.values()))
+        elif self.syncs_gradients:
             job = "/job:worker/task:%d" % self.replica
             self.device = job + self.device
             config.device_filters.extend(["/job:ps", job])
@@ -84,6 +90,7 @@ class TensorFlow1Runtime(Runtime):
             "devices": [self.device],
             "threads": self.threads,
             "transport": "grpc" if self.syncs_gradients else None,
+            **(horovod.facts(self.request.device) if self.uses_horovod else {}),
         }
 
     def is_out_of_memory(self, error):
@@ -93,3 +100,5 @@ class TensorFlow1Runtime(Runtime):
     def stop(self):
         """Close the session. TensorFlow has no call that stops a server: it ends with the process."""
         self.session.close()
+        if self.uses_horovod:
+            horovod.leave()

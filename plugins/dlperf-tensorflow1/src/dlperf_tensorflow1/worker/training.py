@@ -12,7 +12,7 @@ import tensorflow.compat.v1 as tf
 from dlperf_sdk.worker.sources import replace_sources
 from dlperf_tensorflow1.precisions import PRECISIONS
 from dlperf_tensorflow1.worker.evidence import GraphEvidence
-from dlperf_tensorflow1.worker.exchange import VectorExchange, make_exchange
+from dlperf_tensorflow1.worker.exchange import VariableExchange, make_exchange
 from dlperf_tensorflow1.worker.loading import GeneratorFeed, Loader
 from dlperf_tensorflow1.worker.optimizers import make_optimizer
 from dlperf_tensorflow1.worker.state import ReplicaState
@@ -147,9 +147,9 @@ class TensorFlow1Trainer(ReplicaState):
         return sum(losses)
 
     def gradient_exchange(self):
-        """Return the all-reduce of a vector with the gradients' elements, as `step` runs it."""
-        elements = sum(variable.shape.num_elements() for variable in self.weights.variables.values())
-        return VectorExchange(self.runtime, self.exchange.average, elements)
+        """Return the exchange of variables with the gradients' shapes, as `step` averages its gradients."""
+        shapes = {name: variable.shape for name, variable in self.weights.variables.items()}
+        return VariableExchange(self.runtime, self.exchange.average, shapes)
 
     # Evidence for what was in effect.
 
