@@ -26,8 +26,8 @@ def convolve(weights, name, layer, x):
     padding = "SAME" if layer.is_padded else "VALID"
     strides = spatial(weights.layout, layer.stride, 1)
     x = tf.nn.conv2d(x, kernel, strides, padding, data_format=weights.layout)
-    ones = tf.ones((layer.outputs,))
-    return tf.nn.relu(batch_norm(weights, name + ".norm", x, ones, BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM))
+    gamma = tf.ones((layer.outputs,))
+    return tf.nn.relu(batch_norm(weights, name + ".norm", x, gamma, BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM))
 
 
 def pool(layout, kind, x, size, stride, padding):
