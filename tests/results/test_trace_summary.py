@@ -122,6 +122,9 @@ def test_many_long_names_are_cut():
         ([event("a", 0, True)], "'dur'"),
         ([{**event("a", 0, 1), "ts": None}], "'ts'"),
         ([{**event("a", 0, 1), "ts": {}}], "'ts'"),
+        ([event("a", 0, 1), {**event("a", 0, 1), "ts": -(10**308)}], "'ts'"),
+        ([event("a", 0, 1), {**event("a", 0, 1), "ts": 1.7e308}], "'ts'"),
+        ([event("a", 0, 1.7e308)], "'dur'"),
     ],
 )
 def test_a_malformed_trace_is_refused(events, message):
@@ -132,6 +135,12 @@ def test_a_malformed_trace_is_refused(events, message):
 def test_odd_threads_and_arguments_are_accepted():
     odd = event("a", 0, 1, tid=[1], args=7)
     assert summarize([odd, {"ph": "M", "name": "process_name", "pid": {}, "args": []}]).busy > 0
+    with pytest.raises(DocumentError, match="no event that stands for work"):
+        summarize([odd, event("b", 0, 1, args=["hlo_op"])], declared=TraceEvents(Events(argument="hlo_op")))
+
+
+def test_a_time_out_of_range_in_an_event_that_is_ignored_changes_nothing():
+    assert summarize([{"ph": "i", "ts": 1.7e308}, *STEP]) == summarize(STEP)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ The format is the "Trace Event Format" of Chrome and Perfetto. Complete events (
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +19,8 @@ LARGEST_TRACE = 256 * 1024 * 1024
 """Maximum size of an unpacked trace in bytes."""
 LONGEST_NAME = 200
 """Maximum length of an event's name in characters; longer ones are cut. Kernels have names of kilobytes."""
+_LARGEST_TIME = 1e18
+"""Maximum of a time or duration in microseconds: 30,000 years. Sums and differences of such numbers are finite."""
 
 
 class Trace:
@@ -43,13 +44,12 @@ class Trace:
         self._source = source
         times = (event.get("ts") for event in events)
         # Times since 1970 in microseconds leave too few digits for those of short events.
-        self._origin = next((time for time in times if isinstance(time, int | float)), 0)
+        self._origin = next((time for time in times if _is_time(time)), 0)
         self._events: list[dict[str, Any]] = events
         self._processes = {
-            _identifier(event, "pid"): str(event["args"].get("name", ""))[:LONGEST_NAME]
+            _identifier(event, "pid"): str(_arguments(event).get("name", ""))[:LONGEST_NAME]
             for event in events
             if event.get("ph") == "M" and event.get("name") == "process_name"
-            if isinstance(event.get("args"), dict)
         }
 
     def select(self, selections: Sequence[Events], excluded: Sequence[Events] = ()) -> list[Interval]:
@@ -98,7 +98,7 @@ class Trace:
                 match
                 and selection.category.fullmatch(category)
                 and selection.process.fullmatch(process)
-                and (not selection.argument or selection.argument in (event.get("args") or ()))
+                and (not selection.argument or selection.argument in _arguments(event))
             ):
                 return replace_control_characters(match[1] if match.re.groups and match[1] else name)
         return None
@@ -106,12 +106,23 @@ class Trace:
     def _number(self, event: Mapping[str, Any], field: str) -> float:
         """Return a time or duration of an event, in microseconds."""
         value = event.get(field)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if not _is_time(value):
             raise DocumentError(
                 f"{self._source}: the event {format_value(event.get('name'))} has the value {format_value(value)} for "
                 f"{field!r}; it must be a number of microseconds."
             )
-        return value
+        time: float = value
+        return time
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST_TIME
+
+
+def _arguments(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an event's arguments; empty if they are no object."""
+    arguments = event.get("args")
+    return arguments if isinstance(arguments, dict) else {}
 
 
 def _identifier(event: Mapping[str, Any], field: str) -> int | str:
