@@ -12,7 +12,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlperf_sdk.documents import schema
+from dlperf_sdk.documents import reading, schema
 from dlperf_sdk.documents.json_values import DEEPEST, check_plain, format_value
 from dlperf_sdk.documents.reading import LARGEST_RESULT, LARGEST_SPEC, load_document, parse_json
 from dlperf_sdk.errors import DocumentError
@@ -388,6 +388,16 @@ def test_expensive_documents_are_refused_before_parsing(tmp_path, monkeypatch, n
     (tmp_path / name).write_text(text)
     with pytest.raises(DocumentError, match=why):
         load_document(tmp_path / name, LARGEST_RESULT if name.endswith(".json") else LARGEST_SPEC)
+
+
+@pytest.mark.parametrize(("letter", "copies"), [("a", 3), ("é", 5), ("😀", 9)])
+def test_long_texts_count_as_memory(letter, copies, monkeypatch):
+    """A text is in memory as bytes, decoded, and as a value; one wide character widens all of it."""
+    monkeypatch.setattr(reading, "_MOST_MEMORY", 10**6)
+    most = 10**6 // copies
+    assert parse_json(f'["{letter * 9:{"a"}<{most - 1000}}"]'.encode(), "it")
+    with pytest.raises(DocumentError, match="would take about [0-9]+ MiB of memory"):
+        parse_json(f'["{letter * 9:{"a"}<{most}}"]'.encode(), "it")
 
 
 def test_yaml_of_too_many_values_is_refused(tmp_path):

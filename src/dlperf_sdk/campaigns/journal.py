@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf_sdk.campaigns.journal_entry import find_invalid_field
-from dlperf_sdk.documents.reading import LARGEST_RESULT, read_file
+from dlperf_sdk.documents.reading import LARGEST_RESULT, check_memory, read_file
 from dlperf_sdk.errors import DocumentError, StoreError
 from dlperf_sdk.results.files import explain_os_errors
 
@@ -47,12 +47,13 @@ class Journal:
         Both are empty without a file.
 
         Raises:
-            StoreError: the file cannot be read.
+            StoreError: the file cannot be read, or would need too much memory.
         """
         if not self.path.exists():
             return [], []
         try:
             data = read_file(self.path, LARGEST_RESULT)
+            check_memory(data, str(self.path))
         except DocumentError as error:
             raise StoreError(str(error)) from error
         entries, damages = [], []

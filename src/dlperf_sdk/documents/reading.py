@@ -19,16 +19,17 @@ from dlperf_sdk.errors import DocumentError
 
 LARGEST_SPEC = 1024 * 1024
 """Maximum size in bytes of a file that was written by hand or by a generator of campaigns."""
-LARGEST_RESULT = 512 * 1024 * 1024
+LARGEST_RESULT = 144 * 1024 * 1024
 """Maximum size in bytes of a file that dlperf-sdk wrote, with every step's time of thousands of ranks."""
-
 
 _LARGEST_YAML = 256 * 1024
 """Maximum size in bytes of a file in YAML, whose parser takes 20 times as long as those of JSON and TOML."""
-_MOST_MEMORY = 384 * 1024 * 1024
-"""Maximum memory in bytes for the values of a document in JSON."""
+_MOST_MEMORY = 448 * 1024 * 1024
+"""Maximum memory in bytes for a document in JSON: its bytes, its text, and its values."""
 _BYTES_OF = {b"{": 240, b"[": 96, b",": 64, b":": 64}
 """Character → maximum memory in bytes that Python needs for what it stands for: an object, an array, a value."""
+_WIDE = re.compile(rb"[\xf0-\xf4]")
+"""First byte of a character that makes Python store a text in four bytes per character."""
 _PART = r"""(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')"""
 _DEEP_KEY = re.compile(rf"""(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{{DEEPEST}}}""")
 """A key of TOML with more parts than any document has levels. Its parser takes time that is quadratic in the parts."""
@@ -122,18 +123,21 @@ def unpack_gzip(data: bytes, limit: int, source: str) -> bytes:
 
 
 def check_memory(data: bytes, source: str) -> None:
-    """Check, before a JSON document is parsed, that its values do not need too much memory.
+    """Check, before a JSON document is parsed, that it does not need too much memory.
+
+    Counted are the bytes, the text that they are decoded to, and the values, of which one may contain all the text.
 
     Args:
         data: The document's text.
         source: Name of the document in messages.
 
     Raises:
-        DocumentError: they would need more than 384 MiB.
+        DocumentError: it would need more than 448 MiB.
     """
-    if len(data) * (1 + max(_BYTES_OF.values())) <= _MOST_MEMORY:
+    if len(data) * (1 + 2 * 4 + max(_BYTES_OF.values())) <= _MOST_MEMORY:
         return
-    memory = len(data) + sum(data.count(mark) * size for mark, size in _BYTES_OF.items())
+    width = 1 if data.isascii() else 4 if _WIDE.search(data) else 2
+    memory = len(data) * (1 + 2 * width) + sum(data.count(mark) * size for mark, size in _BYTES_OF.items())
     if memory > _MOST_MEMORY:
         raise DocumentError(
             f"{source} would take about {memory // 2**20} MiB of memory when read; a document may take "

@@ -15,8 +15,8 @@ from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.interfaces.trace import Events
 from dlperf_sdk.results.intervals import Interval
 
-LARGEST_TRACE = 256 * 1024 * 1024
-"""Maximum size of an unpacked trace in bytes."""
+LARGEST_TRACE = 144 * 1024 * 1024
+"""Maximum size of an unpacked trace in bytes; to unpack it takes twice as much memory."""
 LONGEST_NAME = 200
 """Maximum length of an event's name in characters; longer ones are cut. Kernels have names of kilobytes."""
 _LARGEST_TIME = 1e18
