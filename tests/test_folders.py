@@ -3,15 +3,18 @@
 import os
 import pwd
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from dlperf_sdk import EnvironmentSpec, environments, folders, run
+from dlperf_sdk.cli import main
 from dlperf_sdk.data import cache as prepared
 from dlperf_sdk.data import folder
 from dlperf_sdk.documents.json_values import now
 from dlperf_sdk.environments import interpreters, pip_settings
 from dlperf_sdk.errors import EnvironmentFailed, Unavailable
+from dlperf_sdk.launchers.joined import meeting
 from dlperf_sdk.max_batch import cache as sizes
 from dlperf_sdk.parity import cache as evidence
 
@@ -93,3 +96,31 @@ def test_a_user_that_is_not_there_is_a_folder_that_is_not_there():
     anything = EnvironmentSpec(python=">=3.7", requirements=())
     with pytest.raises(EnvironmentFailed, match="no such file"):
         environments.prepare("toy", anything, "cpu", python="~nobody-of-that-name/bin/python")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("query", "select 1", "--store", "circle"),
+        ("history", "--store", "circle/below"),
+        ("site", "circle"),
+        ("campaign", "run", "circle.toml"),
+        ("plan", "spec.toml"),
+        ("plan", "numpy", "linear", "--python", "circle"),
+    ],
+    ids=" ".join,
+)
+def test_links_in_a_circle_are_refused(words, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("circle", "circle.toml"):
+        Path(name).symlink_to(name)
+    Path("spec.toml").write_text('framework = "torch"\nmodel = "resnet50"\ndata = "images:circle"\n')
+    assert main([*words]) == (
+        0 if words[0] == "plan" else 2
+    )  # a plan opens no folder and starts no interpreter
+    assert "fault of dlperf-sdk" not in capsys.readouterr().err
+
+
+def test_the_path_of_a_meeting_may_have_an_unknown_user(monkeypatch):
+    seat = SimpleNamespace(kind=SimpleNamespace(name="torchrun", identity=()))
+    assert meeting.meeting_file("~no-such-user", seat, {}).parent == Path.cwd() / "~no-such-user"

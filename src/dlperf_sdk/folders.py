@@ -26,6 +26,11 @@ def expand_home(text: str | Path) -> Path:
     return Path(os.path.expanduser(text))  # noqa: PTH111 - pathlib's raises where nobody is known
 
 
+def follow_links(path: Path) -> Path:
+    """Return an absolute path without links and `..`; links in a circle remain, so that opening the path fails."""
+    return Path(os.path.realpath(path))
+
+
 def home(environ: Mapping[str, str]) -> Path | None:
     """Return the user's home directory; None if there is none, or if its path is not absolute.
 

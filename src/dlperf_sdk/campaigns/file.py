@@ -22,6 +22,7 @@ from dlperf_sdk.documents import diagnostics, source_positions
 from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.documents.reading import load_document
 from dlperf_sdk.errors import CampaignError, DocumentError, PluginError, UnknownName, UsageError
+from dlperf_sdk.folders import follow_links
 from dlperf_sdk.planning.spec_file import resolve_data
 from dlperf_sdk.registry.plugins import Registry
 
@@ -102,8 +103,9 @@ class _Text:
 def _load(source: _File, ancestors: tuple[Path, ...], known: dict[Path, Campaign]) -> Campaign:
     """Load one file. `ancestors` are the files that extend it, `known` the files already read: each is read once."""
     path = source.path
-    if path.resolve() in known:
-        return known[path.resolve()]
+    place = follow_links(path)
+    if place in known:
+        return known[place]
     text = _read(source)
     document = text.document
     bases = [_load(base, (*ancestors, path), known) for base in _load_extended(text, (*ancestors, path))]
@@ -128,7 +130,7 @@ def _load(source: _File, ancestors: tuple[Path, ...], known: dict[Path, Campaign
     if problems:
         raise CampaignError(diagnostics.join_errors(problems))
     settings = bases[-1].settings if bases else Settings()
-    known[path.resolve()] = Campaign(
+    known[place] = Campaign(
         name=document["name"],
         description=document.get("description", ""),
         blocks=tuple(blocks),
@@ -137,7 +139,7 @@ def _load(source: _File, ancestors: tuple[Path, ...], known: dict[Path, Campaign
         settings=_settings(document, settings),
         source=str(path),
     )
-    return known[path.resolve()]
+    return known[place]
 
 
 def _merge_unique(parts: Iterable[Iterable[Any]]) -> list[Any]:

@@ -210,7 +210,7 @@ def results_in(path: Path, unreadable: list[str]) -> Iterator[Result]:
     from dlperf_sdk.results.store import ResultStore, runs_in
 
     if path.is_file() or (path / "result.json").is_file():
-        yield ResultStore(path.parent).load(path.resolve())
+        yield ResultStore(path.parent).load(path.absolute())
         return
     if not path.is_dir():
         raise StoreError(f"{path} is neither a directory of results nor a result.")

@@ -40,7 +40,7 @@ class _Search:
     def look(self, place: str, path: Path) -> Interpreter | None:
         """Return the interpreter at a path if it is a CPython of an accepted version, else None."""
         versions = self.places.setdefault(place, [])
-        target = path.resolve()
+        target = folders.follow_links(path)
         first = target not in self.interpreters
         if first:
             self.interpreters[target] = probe.probe_interpreter(path, self.environ)

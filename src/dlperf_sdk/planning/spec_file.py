@@ -21,6 +21,7 @@ from attrs import frozen
 from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.documents.reading import load_document
 from dlperf_sdk.errors import DocumentError, PluginError, SpecError, UnknownName
+from dlperf_sdk.folders import follow_links
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.spec.fields import has_effect
 from dlperf_sdk.spec.run_spec import SPEC_VERSION, RunSpec
@@ -259,8 +260,8 @@ def resolve_data(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
     )
     if not colon or not folder or "\0" in folder:
         return dict(fields)  # the field's own check rejects it
-    home = path.resolve().parent
-    resolved = (home / folder).resolve()
+    home = follow_links(path).parent
+    resolved = follow_links(home / folder)
     if not resolved.is_relative_to(home):
         raise SpecError(
             f"{path} takes its data from {format_value(folder)}, which is outside its own directory; a file "

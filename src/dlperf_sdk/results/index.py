@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf_sdk.errors import DlperfError, StoreError
-from dlperf_sdk.folders import private_cache
+from dlperf_sdk.folders import follow_links, private_cache
 from dlperf_sdk.interfaces.database import Answer, Store, Version
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.results.store import ResultStore, check_id, explain_absence
@@ -93,7 +93,7 @@ def _allow_reading(action: int, first: str | None, second: str | None, *_: Any) 
 def index_path(store: ResultStore) -> Path | None:
     """Return the path of a store's index in the user's cache; None if the cache cannot be written."""
     folder = private_cache("indexes")
-    place = os.fsencode(store.directory.resolve())
+    place = os.fsencode(follow_links(store.directory))
     return folder and folder / f"{hashlib.sha256(place).hexdigest()[:32]}.sqlite"
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from attrs import frozen
 
 from dlperf_sdk.errors import UsageError
+from dlperf_sdk.folders import expand_home, follow_links
 from dlperf_sdk.launchers.joined.job_kinds import Seat
 from dlperf_sdk.worker import network
 from dlperf_sdk.worker.agent.placement import expand_hosts
@@ -52,7 +53,7 @@ def meeting_file(folder: str, seat: Seat, environ: Mapping[str, str]) -> Path:
     """
     identity = [seat.kind.name, *(environ.get(name, "") for name in seat.kind.identity)]
     name = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:16]
-    return Path(folder or ".").expanduser().resolve() / f".dlperf-job-{name}"
+    return follow_links(expand_home(folder or ".")) / f".dlperf-job-{name}"
 
 
 def given_secret(environ: Mapping[str, str]) -> str | None:
