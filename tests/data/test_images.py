@@ -88,6 +88,15 @@ def test_second_preparation_reads_no_image_and_a_changed_one_is_looked_at(tmp_pa
         images(tmp_path / "data")
 
 
+def test_a_huge_file_is_refused_before_it_is_read(tmp_path):
+    """A sparse file takes no room on the disk, and would fill the memory."""
+    data_samples.image_folder(tmp_path / "data")
+    with (tmp_path / "data" / "n01" / "one.JPEG").open("r+b") as file:
+        file.truncate(10**11)
+    with pytest.raises(DocumentError, match=r"one\.JPEG is larger than 268,435,456 bytes"):
+        images(tmp_path / "data")
+
+
 def test_cache_is_private_and_a_corrupt_index_is_refused_by_workers_and_made_again(tmp_path, cache):
     data_samples.image_folder(tmp_path / "data")
     prepared = images(tmp_path / "data")

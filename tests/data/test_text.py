@@ -419,3 +419,27 @@ def test_arrays_are_little_endian_and_flat(tmp_path):
     assert (tmp_path / "a.bin").read_bytes() == bytes.fromhex("01000000 02010000 ffffffff 00000000")
     assert (tmp_path / "b.bin").read_bytes() == bytes.fromhex("0000003f 000000c0")
     assert entries[0]["sha256"] == worker.checksum(str(tmp_path / "a.bin"))
+
+
+def test_a_huge_vocabulary_is_refused_before_it_is_read(tmp_path):
+    with (tmp_path / "vocab.txt").open("wb") as file:
+        file.truncate(10**11)
+    with pytest.raises(DocumentError, match="larger than 4194304 bytes"):
+        wordpiece.read_vocabulary(tmp_path / "vocab.txt")
+    (tmp_path / "vocab.txt").write_text(f"{'a' * 10**6}\n" * 2)
+    with pytest.raises(DocumentError, match="doubles line 1") as raised:
+        wordpiece.read_vocabulary(tmp_path / "vocab.txt")
+    assert len(str(raised.value)) < 1000
+
+
+@pytest.mark.parametrize("field", ["samples", "documents", "tokens", "vocabulary_size"])
+def test_an_index_without_its_counts_is_made_again(tmp_path, field):
+    data_samples.text_folder(tmp_path / "data")
+    first = prepared(tmp_path / "data")
+    path = Path(first["index"])
+    content = path.read_bytes()
+    index = json.loads(content)
+    del index[field]
+    path.write_text(json.dumps(index))
+    path.with_name("index.sha256").write_text(worker.checksum(str(path)))
+    assert prepared(tmp_path / "data") == first and path.read_bytes() == content

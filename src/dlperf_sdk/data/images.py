@@ -21,6 +21,8 @@ _SUFFIXES = (".jpeg", ".jpg")
 _START = b"\xff\xd8\xff"
 """Start of image, and the first byte of the marker that follows: ITU-T T.81, annex B."""
 _END = b"\xff\xd9"
+_LARGEST = 256 * 1024 * 1024
+"""Maximum size of an image file in bytes: one without its end is read as a whole."""
 
 Classes = dict[str, list[folder.File]]
 
@@ -65,12 +67,14 @@ def check_jpeg(path: Path) -> None:
 
     Raises:
         Unavailable: It cannot be read.
-        DocumentError: It is not a JPEG, or is truncated.
+        DocumentError: It is not a JPEG, is truncated, or is larger than 256 MiB.
     """
     try:
         with path.open("rb") as file:
             start = file.read(len(_START))
             size = file.seek(0, os.SEEK_END)
+            if size > _LARGEST:
+                raise DocumentError(f"The image {path} is larger than {_LARGEST:,} bytes. Remove it.")
             file.seek(max(0, size - len(_END)))
             complete = file.read() == _END
             if not complete:

@@ -32,6 +32,8 @@ from dlperf_sdk.worker.data import INDEX_VERSION, TEXT, DataError, checksum, rea
 _RECIPE = 1
 """Raised whenever the same text would give other sequences than before."""
 _VOCABULARY = "vocab.txt"
+_COUNTS = ("samples", "documents", "tokens", "vocabulary_size")
+"""Fields of an index that become facts of the data."""
 _BLANK_LINES = re.compile(r"\n\s*\n")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 _BATCH = 4096
@@ -212,7 +214,7 @@ def _read_valid_index(entry: Path) -> dict[str, Any] | None:
         index: dict[str, Any] = json.loads((entry / "index.json").read_bytes())
     except (OSError, ValueError, DataError):
         return None
-    return {**index, "checksum": digest}
+    return {**index, "checksum": digest} if all(type(index.get(name)) is int for name in _COUNTS) else None
 
 
 def prepare_text(

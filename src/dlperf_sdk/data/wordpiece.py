@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dlperf_sdk.errors import DocumentError, SpecError, Unavailable, UsageError
+from dlperf_sdk.documents.json_values import format_value
+from dlperf_sdk.documents.reading import read_file
+from dlperf_sdk.errors import DocumentError, SpecError, UsageError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -22,6 +24,8 @@ _ALPHABET = 1000
 """The most characters that a vocabulary made from the text can spell words with."""
 _LEAST_COUNT = 2
 """A piece must occur this often to get into a vocabulary made from the text."""
+_LARGEST = 4 * 1024 * 1024
+"""Maximum size of the file of a vocabulary in bytes."""
 _LONGEST_WORD = 200
 """A longer word is unknown, as in google-research/bert's `tokenization.py`."""
 
@@ -45,20 +49,18 @@ def read_vocabulary(path: Path) -> tuple[str, ...]:
     """Return a vocabulary in BERT's format: one piece per line, whose token number is its index.
 
     Raises:
-        Unavailable: The file cannot be read.
-        DocumentError: It is not UTF-8, has an empty or duplicate line, lacks a special piece, or has no other pieces.
+        DocumentError: The file cannot be read, is larger than 4 MiB or not UTF-8, has an empty or duplicate line, lacks
+            a special piece, or has no other pieces.
     """
     try:
-        pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        pieces = read_file(path, _LARGEST).decode("utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise DocumentError(f"The vocabulary {path} is not UTF-8 text, from byte {error.start}.") from error
-    except OSError as error:
-        raise Unavailable(f"The vocabulary {path} cannot be read: {error.strerror}.") from error
     pieces = [piece.removesuffix("\r") for piece in pieces]
     lines: dict[str, int] = {}
     for number, piece in enumerate(pieces, start=1):
         if not piece or piece in lines:
-            problem = f"doubles line {lines[piece]} ({piece!r})" if piece else "is empty"
+            problem = f"doubles line {lines[piece]} ({format_value(piece)})" if piece else "is empty"
             raise DocumentError(
                 f"Line {number} of the vocabulary {path} {problem}. It must have one piece per line, as BERT's "
                 "vocab.txt; remove it to have a vocabulary made from the text."
