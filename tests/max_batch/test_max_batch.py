@@ -15,9 +15,11 @@ from processes import processes_with
 
 from dlperf_sdk import Matrix, RunSpec, campaign, dry_run, hookimpl, run
 from dlperf_sdk.errors import SpecError
-from dlperf_sdk.max_batch import budget, cache
+from dlperf_sdk.hookspecs import Observers
+from dlperf_sdk.max_batch import budget, cache, resolve
 from dlperf_sdk.max_batch.resolve import MAX_BATCH, RESERVE, cache_key, describe_search
-from dlperf_sdk.max_batch.search import MAX_PROBES, Probe, find_max_batch, resolution
+from dlperf_sdk.max_batch.search import MAX_PROBES, Probe, SearchResult, find_max_batch, resolution
+from dlperf_sdk.registry.plugins import Registry
 
 MEBI = 2**20
 SMALL = {"canonical_steps": 2, "warmup": 1, "steps": 3, "repeats": 1}
@@ -261,8 +263,32 @@ def test_damaged_cache_is_ignored():
     assert cache.read(key)["size"] == 12
     (path,) = cache.directory().iterdir()
     assert path.stat().st_mode & 0o077 == 0
-    path.write_text('{"size": "huge"}')
-    assert cache.read(key) is None
+    for damaged in (
+        {"size": "huge"},
+        {"key": key, "size": 12},
+        {"key": key, "size": True, "probes": 4},
+        {"key": key, "size": 12, "probes": "4"},
+    ):
+        path.write_text(json.dumps(damaged))
+        assert cache.read(key) is None
+
+
+def test_an_impossible_size_in_the_cache_is_searched_for_again(monkeypatch):
+    """Else the case would fail until the entry is removed by hand."""
+    searches = []
+
+    def search(*arguments):
+        searches.append(arguments)
+        return SearchResult(3, (), True)
+
+    monkeypatch.setattr(resolve, "find_max_batch", search)
+    monkeypatch.setattr(budget, "process_memory", lambda plan: None)
+    spec = RunSpec(framework="numpy", model="linear", batch_size="max")
+    key = cache_key(dry_run("numpy", "linear", batch_size=1), None)
+    for size, found, count in ((MAX_BATCH + 1, 3, 1), (10**300, 3, 2), (MAX_BATCH, MAX_BATCH, 2)):
+        cache.write(key, size, 4)
+        assert resolve.resolve_max_batch(spec, Observers({}), Registry())[0].batch_size == found
+        assert len(searches) == count
 
 
 def test_released_memory_of_a_step_counts():

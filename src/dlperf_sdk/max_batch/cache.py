@@ -35,10 +35,9 @@ def read(key: Mapping[str, Any]) -> dict[str, Any] | None:
     """
     with suppress(DlperfError):
         document = load_document(_path(key))
-        if (
-            document.get("key") == _to_plain(key)
-            and isinstance(document.get("size"), int)
-            and document["size"] >= 1
+        numbers = document.get("size"), document.get("probes")
+        if document.get("key") == _to_plain(key) and all(
+            type(number) is int and number >= 1 for number in numbers
         ):
             return document
     return None

@@ -102,7 +102,7 @@ def resolve_max_batch(
     limit = budget.process_memory(plan)
     key = cache_key(plan, limit)
     known = cache.read(key)
-    if known is not None:
+    if known is not None and known["size"] * step <= MAX_BATCH:
         size, probes = known["size"] * step, known["probes"]
         note = f"batch_size max is {size:,}, from the cache: a search of {probes} probes on this device."
         return attrs.evolve(spec, batch_size=size), None, note
