@@ -44,6 +44,18 @@ def test_visible_text_has_no_control_characters(text):
     assert all(char.isprintable() or char in "\n\t" for char in observed)
 
 
+def test_no_value_adds_a_line_at_the_margin_or_markup():
+    """A text from another person must not look like a finding of the report, nor become HTML."""
+    hostile = "a\n<b>forged</b>\x1b[1m"
+    table = Table((Column(hostile), Column(hostile)), ((hostile, hostile),), hostile)
+    blocks = [Heading(hostile, Cell(hostile)), Paragraph(hostile), Labels(((hostile, hostile),)), table]
+    blocks += [Notes((hostile,)), Verbatim("text", hostile)]
+    on_terminal, in_markdown = shown(blocks, 200), markdown.text_of(blocks)
+    assert not re.search(r"^<b>forged", on_terminal, re.MULTILINE)
+    assert not re.search(r"(?<!\\)<b>|^forged", in_markdown, re.MULTILINE)
+    assert "\x1b" not in on_terminal + in_markdown
+
+
 @given(st.text(alphabet="ab|*_`<>[]#\\ \n", min_size=1, max_size=20))
 def test_markdown_cell_is_not_split(text):
     table = Table((Column("x"), Column("y")), ((Cell(text), "end"),))

@@ -49,7 +49,7 @@ def _verbatim(block: Verbatim) -> str:
 
 def _table(block: Table) -> str:
     lines = [f"**{_escape(block.title)}**\n"] if block.title else []
-    lines.append(_row(column.title for column in block.columns))
+    lines.append(_row(_escape(column.title) for column in block.columns))
     lines.append(_row(("---:" if column.right else "---") for column in block.columns))
     lines += [_row(_escape(cell.text) for cell in row) for row in block.rows]
     return "\n".join(lines)

@@ -71,16 +71,16 @@ def render(block: Block) -> RenderableType:
     """Return one block as an object that rich can print."""
     match block:
         case Heading():
-            line = Text(replace_control_characters(block.text), "bold")
-            return line.append("  ").append(_text(block.aside)) if block.aside.text else line
+            line = Text(_on_one_line(block.text), "bold")
+            return line.append("  ").append(_line(block.aside)) if block.aside.text else line
         case Paragraph():
-            return _text(Cell(block.text, block.tone))
+            return _line(Cell(block.text, block.tone))
         case Labels():
             grid = Grid.grid(padding=(0, 2))
             grid.add_column(style="bold", no_wrap=True)
             grid.add_column(overflow="fold")
             for label, value in block.pairs:
-                grid.add_row(replace_control_characters(label), _text(value))
+                grid.add_row(_on_one_line(label), _text(value))
             return grid
         case Table():
             return _table(block)
@@ -89,10 +89,10 @@ def render(block: Block) -> RenderableType:
             grid.add_column(style="dim", no_wrap=True)
             grid.add_column(style="dim", overflow="fold")
             for number, note in enumerate(block.texts, 1):
-                grid.add_row(f"[{number}]", Text(replace_control_characters(note)))
+                grid.add_row(f"[{number}]", Text(_on_one_line(note)))
             return grid
         case Verbatim():
-            title = Text(f"{replace_control_characters(block.title)}\n" if block.title else "", "bold")
+            title = Text(f"{_on_one_line(block.title)}\n" if block.title else "", "bold")
             return title.append(Text(replace_control_characters(block.text.rstrip("\n"))))
 
 
@@ -127,14 +127,14 @@ def _rows(block: Table) -> RenderableType:
         if index:
             parts.append(Text(""))
         first = f"{block.columns[0].title} " if block.columns[0].right else ""
-        parts.append(Text(replace_control_characters(first), "bold").append(_text(row[0])))
+        parts.append(Text(_on_one_line(first), "bold").append(_line(row[0])))
         for column, cell in zip(block.columns[1:], row[1:], strict=True):
             if cell.text:
                 grid = Grid.grid(padding=(0, GAP))
                 grid.add_column(style="dim", no_wrap=True)
                 # As in a table, numbers are not broken into lines.
                 grid.add_column(overflow="ellipsis" if column.right else "fold", no_wrap=column.right)
-                grid.add_row(replace_control_characters(column.title).ljust(titles), _text(cell))
+                grid.add_row(_on_one_line(column.title).ljust(titles), _text(cell))
                 parts.append(Padding(grid, (0, 0, 0, GAP)))
     return Group(*parts)
 
@@ -143,7 +143,7 @@ def _table(block: Table) -> RenderableType:
     fitted = _Fitted(block)
     if not block.title:
         return fitted
-    return Group(Text(replace_control_characters(block.title), "bold"), Padding(fitted, (0, 0, 0, 2)))
+    return Group(Text(_on_one_line(block.title), "bold"), Padding(fitted, (0, 0, 0, 2)))
 
 
 def _grid(block: Table) -> RenderableType:
@@ -152,14 +152,24 @@ def _grid(block: Table) -> RenderableType:
         # A number that is cut short would read as another number, so it gets an ellipsis.
         is_whole = column.right or column.whole
         grid.add_column(
-            Text(replace_control_characters(column.title)),
+            Text(_on_one_line(column.title)),
             justify="right" if column.right else "left",
             overflow="ellipsis" if is_whole else "fold",
             no_wrap=is_whole,
         )
     for row in block.rows:
-        grid.add_row(*map(_text, row))
+        grid.add_row(_line(row[0]), *map(_text, row[1:]))
     return grid
+
+
+def _line(cell: Cell) -> Text:
+    """Render a cell at the margin."""
+    return Text(_on_one_line(cell.text), _STYLES[cell.tone])
+
+
+def _on_one_line(text: str) -> str:
+    """Return a text without line breaks: what follows one at the margin would look like a text of its own."""
+    return replace_control_characters(text.replace("\n", " "))
 
 
 def _text(cell: Cell) -> Text:
