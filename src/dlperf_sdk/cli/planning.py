@@ -138,7 +138,9 @@ class Outline:
         processes = self.plan.placeholder_processes()
         rows = []
         for process in processes:
-            variables = "\n".join(f"{name}={value}" for name, value in process.variables.items())
+            variables = "\n".join(
+                f"{name}={_on_one_line(value)}" for name, value in process.variables.items()
+            )
             rows.append(
                 (
                     "" if process.rank is None else str(process.rank),
@@ -161,7 +163,7 @@ class Outline:
         return [Table(columns, tuple(rows), "Processes"), Paragraph(note, "quiet")]
 
     def _launch(self) -> list[Block]:
-        lines = [" ".join(command) for command in self.commands]
+        lines = [_on_one_line(" ".join(command)) for command in self.commands]
         if self.script is None and len(lines) == self.plan.spec.topology.nodes:
             columns = (Column("node", right=True), Column("command"))
             rows = tuple((str(node), command) for node, command in enumerate(lines))
@@ -214,4 +216,10 @@ def outline(plan: Plan) -> Outline:
 
 
 def _format_assignments(values: Any) -> str:
-    return ", ".join(f"{name} = {'none' if value is None else value}" for name, value in values.items())
+    pairs = ", ".join(f"{name} = {'none' if value is None else value}" for name, value in values.items())
+    return _on_one_line(pairs)
+
+
+def _on_one_line(text: str) -> str:
+    r"""Return a text with `\n` and `\t` for line feeds and tabs: no part of a value may look like a line of its own."""
+    return text.replace("\n", r"\n").replace("\t", r"\t")

@@ -1,0 +1,11 @@
+"""The plan of a case on the terminal."""
+
+from dlperf_sdk.cli import main
+
+
+def test_a_line_feed_in_a_value_adds_no_line(capsys):
+    values = ("--set", "agent_python=python\nnode  forged", "--env", "NCCL_DEBUG=INFO\nforged = 1")
+    assert main(["plan", "numpy", "linear", "--topology", "2n1d@ssh", "--set", "hosts=a,b", *values]) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert not [line for line in lines if line.startswith(("forged", "node  forged"))], lines
+    assert r"NCCL_DEBUG = INFO\nforged = 1" in " ".join(lines)
