@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -122,6 +123,31 @@ def test_only_ports_of_the_range_are_taken():
     assert set(free) <= set(among)
     assert doorbell.port not in free
     assert len(set(free)) == 3
+
+
+def test_a_doorbell_survives_a_shortage_of_descriptors(monkeypatch):
+    """Else one such moment would make its node unreachable for all others."""
+
+    class Short(socket.socket):
+        failures = 3
+
+        def accept(self):
+            if self.failures:
+                self.failures -= 1
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            return super().accept()
+
+    def listen(address, candidates):
+        listener = Short()
+        listener.bind((address, 0))
+        listener.listen()
+        return listener
+
+    monkeypatch.setattr(rendezvous, "listen", listen)
+    doorbell = preflight.Doorbell("127.0.0.1")
+    with socket.create_connection(("127.0.0.1", doorbell.port), 30.0) as visitor:
+        assert visitor.recv(1) == b""
+    doorbell.close()
 
 
 def test_workers_get_ports_outside_the_ephemeral_range():

@@ -16,6 +16,8 @@ _ROOM = 1024 * 1024
 _PROBE_PATIENCE = 60.0
 _REACH = 5.0
 """Seconds in which one node must reach another."""
+_RETRY = 0.02
+"""Seconds before a doorbell accepts again after an error."""
 _ALL_PAIRS = 64
 """Nodes of which each tries all others."""
 SKEW = 1.0
@@ -150,11 +152,13 @@ class Doorbell:
         threading.Thread(target=self._answer, daemon=True).start()
 
     def _answer(self) -> None:
-        while True:
+        while self._listener.fileno() >= 0:
             try:
                 self._listener.accept()[0].close()
             except OSError:
-                return
+                time.sleep(
+                    _RETRY
+                )  # no descriptor was left, the peer was gone already, or the listener is being closed
 
     def close(self) -> None:
         """Stop listening."""
