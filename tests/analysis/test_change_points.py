@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from dlperf_sdk.analysis.change_points import MIN_SEGMENT, find_change_points
+from dlperf_sdk.analysis.change_points import MIN_SEGMENT, MIN_VALUES, find_change_points
 
 
 def steps(levels, runs, noise=0.005, seed=1):
@@ -51,6 +51,18 @@ def test_the_search_is_exact(seed):
 @pytest.mark.parametrize("levels", [(1.0, 0.97), (1.0, 0.95, 1.0), (1.0, 1.02, 0.98, 1.05)])
 def test_levels_are_separated_where_they_begin(levels):
     assert find_change_points(steps(levels, 25)) == tuple(25 * number for number in range(1, len(levels)))
+
+
+@pytest.mark.parametrize(("count", "has_change"), [(MIN_VALUES - 1, False), (MIN_VALUES, True)])
+def test_different_values_show_a_change_from_the_minimum_number_on(count, has_change):
+    """The largest change of all: every later value is below every earlier one, at any split."""
+    found = [
+        find_change_points(
+            [100.0 + run for run in range(split)] + [float(run) for run in range(count - split)]
+        )
+        for split in range(MIN_SEGMENT, count - MIN_SEGMENT + 1)
+    ]
+    assert any(found) == has_change
 
 
 def test_a_change_of_three_runs_shows_and_one_of_two_does_not():

@@ -40,6 +40,15 @@ def test_the_cases_of_a_store_and_one_of_them(dlperf, days, monkeypatch):
     assert "commit old → <b>new" in out
 
 
+def test_too_few_runs_are_not_called_no_change(dlperf, days, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+    assert "too few runs (1 of 9)" in " ".join(dlperf("history")[1].split())
+    code, out, _ = dlperf("history", "tf32")
+    assert code == 0
+    assert "too few runs (1 of 9)" in out
+    assert "no change" not in out
+
+
 def test_a_history_as_json_has_changes_by_runs(dlperf, days):
     code, out, _ = dlperf("history", "fp32", "--by", "commit", "--json")
     (plain,) = json.loads(out)

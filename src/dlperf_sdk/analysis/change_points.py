@@ -19,6 +19,8 @@ from itertools import accumulate, groupby
 
 MIN_SEGMENT = 3
 """Minimum number of values of a level, so that one or two unusual runs are not reported as a change."""
+MIN_VALUES = 9
+"""Minimum number of different values for a change: with fewer, even two separate levels cost less as one."""
 
 
 def find_change_points(values: Sequence[float], *, penalty: float | None = None) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 from attrs import frozen
 from packaging.version import InvalidVersion, Version
 
-from dlperf_sdk.analysis.change_points import find_change_points
+from dlperf_sdk.analysis.change_points import MIN_VALUES, find_change_points
 from dlperf_sdk.errors import UnknownName
 from dlperf_sdk.interfaces.database import Store
 from dlperf_sdk.worker.estimate import median
@@ -116,6 +116,11 @@ class History:
     def valid(self) -> tuple[Run, ...]:
         """The valid runs, in order."""
         return tuple(run for run in self.runs if run.throughput is not None)
+
+    @property
+    def has_too_few_runs(self) -> bool:
+        """True if there is no change, and the valid runs are too few to show one."""
+        return not self.changes and len(self.valid) < MIN_VALUES
 
     @property
     def newest(self) -> Run:

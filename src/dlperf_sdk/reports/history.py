@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dlperf_sdk.analysis.change_points import MIN_VALUES
 from dlperf_sdk.analysis.history import TIME, Change, History, Run
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table, Verbatim
 from dlperf_sdk.reports.numbers import common_scale, format_count, quantity
@@ -62,7 +63,7 @@ def overview(histories: Sequence[History]) -> list[Block]:
             Cell(history.newest.day),
             format_newest(history),
             Cell(short_line(history)),
-            format_change(history.changes[-1]) if history.changes else Cell("none", "quiet"),
+            format_last_change(history),
         )
         for history in histories
     )
@@ -94,11 +95,23 @@ def list_summary(history: History) -> tuple[tuple[str, Cell | str], ...]:
 
 
 def summarize_changes(history: History) -> Cell:
-    """Return the number of changes, and the size and day of the last one, as a cell."""
+    """Return the number of changes, and the size and day of the last one, as a cell.
+
+    Without a change, the cell tells whether the history has enough runs to show one.
+    """
+    last = format_last_change(history)
     if not history.changes:
-        return Cell("no change", "quiet")
-    last = format_change(history.changes[-1])
+        return last
     return Cell(f"{format_count(len(history.changes), 'change')}, the last {last.text}", last.tone)
+
+
+def format_last_change(history: History) -> Cell:
+    """Format the last change of a history; without one, return `no change` or `too few runs (4 of 9)`."""
+    if history.changes:
+        return format_change(history.changes[-1])
+    if history.has_too_few_runs:
+        return Cell(f"too few runs ({len(history.valid)} of {MIN_VALUES})", "quiet")
+    return Cell("no change", "quiet")
 
 
 def format_change(change: Change) -> Cell:

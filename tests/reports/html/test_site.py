@@ -52,6 +52,17 @@ def test_there_is_a_page_per_case_and_a_report_per_selected_run(store, written):
     assert store.location not in index
 
 
+@pytest.mark.parametrize(("runs", "state"), [(7, "too few runs"), (12, "no change")])
+def test_the_first_page_distinguishes_no_change_from_too_few_runs(tmp_path, runs, state):
+    store = Index(ResultStore(fill(tmp_path / "store", runs * 6)))
+    site.write_site(store, tmp_path / "site", reports=1)
+    index = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    other = {"too few runs": "no change", "no change": "too few runs"}[state]
+    assert state in index
+    assert other not in index.lower()
+    assert (f"({runs} of 9)" in index) == (state == "too few runs")
+
+
 def test_every_link_leads_to_a_page_of_the_site(written):
     output, _ = written
     pages = texts(output)

@@ -14,6 +14,7 @@ from dlperf_sdk.reports.history import (
     METHOD,
     describe_order,
     format_change,
+    format_last_change,
     format_newest,
     format_time,
     levels_table,
@@ -69,13 +70,13 @@ def _tiles(history: History) -> tuple[Tile, ...]:
     ]
     if best is not None:
         tiles.append(Tile("Fastest run", quantity(best, history.unit)))
+    last = format_last_change(history)
     if history.changes:
-        last = format_change(history.changes[-1])
         tiles.append(
             Tile("Last change", history.changes[-1].percent, history.changes[-1].after.day, last.tone)
         )
     else:
-        tiles.append(Tile("Last change", "none"))
+        tiles.append(Tile("Last change", "none", last.text if history.has_too_few_runs else ""))
     failed = len(history.runs) - len(history.valid)
     tiles.append(Tile("Runs", str(len(history.runs)), f"{failed} failed" if failed else ""))
     return tuple(tiles)
@@ -83,7 +84,8 @@ def _tiles(history: History) -> tuple[Tile, ...]:
 
 def _plot(history: History) -> Plot:
     rows = _chart_rows(history)
-    changes = ", ".join(format_change(change).text for change in history.changes) or "none"
+    changes = ", ".join(format_change(change).text for change in history.changes)
+    changes = changes or format_last_change(history).text
     order = describe_order(history)
     description = (
         f"Throughput of the {len(history.valid)} valid runs over {order}; each point is the median of a run, each line "

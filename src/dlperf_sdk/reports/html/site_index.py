@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import dlperf_sdk
 from dlperf_sdk.analysis.history import Change, History
 from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
-from dlperf_sdk.reports.history import METHOD, format_change, format_newest, short_line
+from dlperf_sdk.reports.history import METHOD, format_last_change, format_newest, short_line
 from dlperf_sdk.reports.html.page import Folded, Item, Page, Section, Sortable, Tile
 from dlperf_sdk.reports.numbers import format_count, quantity
 
@@ -27,7 +27,7 @@ def index_page(histories: Sequence[History], unreadable: Sequence[tuple[str, str
     changes.sort(key=lambda pair: pair[1].after.started_at, reverse=True)
     sections = (
         Section("Cases", (Sortable(_cases_table(histories, states), ("state", "hardware"), 50),)),
-        Section("Changes", _list_changes(changes)),
+        Section("Changes", _list_changes(changes, histories)),
         Section("Unreadable results", _list_unreadable(unreadable)),
     )
     return Page(
@@ -53,7 +53,8 @@ def _state(history: History) -> Cell:
     if history.newest.throughput is None:
         return Cell("failed", "bad")
     if not history.changes:
-        return Cell("no change", "quiet")
+        # Without the numbers, because the table has a filter with each state.
+        return Cell("too few runs" if history.has_too_few_runs else "no change", "quiet")
     return Cell("slower", "bad") if history.changes[-1].ratio < 1 else Cell("faster", "good")
 
 
@@ -82,7 +83,7 @@ def _cases_table(histories: Sequence[History], states: Sequence[Cell]) -> Table:
             format_newest(history),
             Cell(short_line(history)),
             state,
-            format_change(history.changes[-1]) if history.changes else Cell(""),
+            format_last_change(history),
             Cell(history.newest.day),
             Cell(str(len(history.runs))),
         )
@@ -91,9 +92,13 @@ def _cases_table(histories: Sequence[History], states: Sequence[Cell]) -> Table:
     return Table(columns, rows, format_count(len(histories), "case"))
 
 
-def _list_changes(changes: Sequence[tuple[History, Change]]) -> tuple[Item, ...]:
+def _list_changes(
+    changes: Sequence[tuple[History, Change]], histories: Sequence[History]
+) -> tuple[Item, ...]:
     if not changes:
-        return (Paragraph("No case has changed."), Paragraph(METHOD, "quiet"))
+        short = sum(history.has_too_few_runs for history in histories)
+        note = f" Cases with too few runs to show one: {short:,} of {len(histories):,}." if short else ""
+        return (Paragraph(f"No change was found.{note}"), Paragraph(METHOD, "quiet"))
     columns = (
         Column("case", key=True),
         Column("day", whole=True),
