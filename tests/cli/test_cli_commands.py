@@ -203,6 +203,20 @@ def test_plan_shows_processes_commands_files_environment_and_numbers(dlperf):
     assert all(len(line) <= 80 for line in out.splitlines())
 
 
+def test_plan_counts_the_images_of_a_folder(dlperf, tmp_path):
+    for path in ("cat/1.jpg", "cat/2.JPEG", "dog/1.jpg", "owl/1.jpg"):
+        (tmp_path / "photos" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "photos" / path).write_bytes(b"")
+    words = ("plan", "torch", "resnet50", "--data", f"images:{tmp_path / 'photos'}")
+    code, out, err = dlperf(*words)
+    assert (code, err) == (0, "")
+    assert "4 images in 3 classes" in " ".join(out.split())
+    assert json.loads(dlperf(*words, "--json")[1])["folder"] == "4 images in 3 classes"
+    code, _, err = dlperf(*words, "--set", "num_classes=2")
+    assert code == 2
+    assert "num_classes=3" in err
+
+
 def test_dry_run_is_plan_and_starts_nothing(dlperf, tmp_path):
     assert dlperf("run", *CASE, "--dry-run", "--json") == dlperf("plan", *CASE, "--json")
     assert not (tmp_path / "dlperf-results").exists()

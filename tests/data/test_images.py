@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlperf_sdk.data import prepare
+from dlperf_sdk.data import describe, prepare
 from dlperf_sdk.errors import DocumentError, SpecError, Unavailable, UnknownName
 from dlperf_sdk.interfaces.model import entry_to_dict
 from dlperf_sdk.models.bert_base import BertBase
@@ -32,6 +32,19 @@ def cache(tmp_path, monkeypatch):
 
 def images(folder, num_classes=1000, **more):
     return prepare(DataSpec("images", str(folder)), {"num_classes": num_classes}, INPUTS, **more)
+
+
+def test_a_folder_is_described_without_being_prepared(tmp_path, cache):
+    folder = tmp_path / "data"
+    count = data_samples.image_folder(folder)
+    spec = DataSpec("images", str(folder))
+    assert describe(spec, {"num_classes": 3}) == f"{count} images in 3 classes"
+    assert not cache.exists()
+    with pytest.raises(SpecError, match="Set num_classes=3"):
+        describe(spec, {"num_classes": 2})
+    with pytest.raises(Unavailable, match="does not exist"):
+        describe(DataSpec("images", str(tmp_path / "none")), {"num_classes": 3})
+    assert describe(DataSpec("synthetic"), {}) is None
 
 
 def test_index_lists_every_image_with_the_label_of_its_class(tmp_path):

@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
+from dlperf_sdk import data
 from dlperf_sdk.environments.container import container_prefix
 from dlperf_sdk.environments.interpreters import is_version
 from dlperf_sdk.interfaces.topology import Job
@@ -38,16 +39,19 @@ class Outline:
     """Name and size in bytes of each file in the bundle, including the agents' secret."""
     parity: str
     """Phrase about the parity run, or `none: ` and the reason why there is none."""
+    folder: str | None
+    """Phrase about the contents of the data's folder; None if there is nothing to tell."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the outline as JSON values.
 
-        The keys are those of the plan, and `parity`, `commands`, `script` and `files` (the `name` and `bytes` of
-        each file).
+        The keys are those of the plan, and `parity`, `folder`, `commands`, `script` and `files` (the `name` and
+        `bytes` of each file).
         """
         return {
             **self.plan.to_dict(),
             "parity": self.parity,
+            "folder": self.folder,
             "commands": [list(command) for command in self.commands],
             "script": self.script,
             "files": [{"name": name, "bytes": size} for name, size in self.files],
@@ -91,7 +95,7 @@ class Outline:
                 ("", Cell(str(workload.optimizer.get("source", "")), "quiet")),
                 ("Options", _format_assignments({**plan.model_options, **plan.framework_options}) or "none"),
                 ("Compiler", f"{spec.compiler}; strategy {spec.strategy}, layout {spec.layout}"),
-                ("Data", str(spec.data)),
+                ("Data", str(spec.data) if self.folder is None else f"{spec.data}: {self.folder}"),
                 (
                     "Protocol",
                     f"{protocol.name}: {protocol.canonical_steps} steps on the canonical batch, "
@@ -190,11 +194,14 @@ def outline(plan: Plan) -> Outline:
     Raises:
         PluginError: a package of the bundle or a plugin of the plan cannot be used.
         UnknownName: a plugin of the plan is no longer installed.
+        SpecError: the contents of the data's folder do not fit the model.
+        Unavailable: the data's folder cannot be read, or contains no data.
+        DocumentError: a file in the data's folder is not what it should be.
     """
     spec = plan.spec
     source = spec.executed.data
-    data = {"source": source.source} | ({} if source.path is None else {"path": source.path})
-    contents = bundle.contents(plan.request(_RUN, (_PYTHON,), spec.env, data), plan.packages)
+    fields = {"source": source.source} | ({} if source.path is None else {"path": source.path})
+    contents = bundle.contents(plan.request(_RUN, (_PYTHON,), spec.env, fields), plan.packages)
     registry = Registry()
     launcher = registry.topology(spec.topology.launcher)
     job = Job(
@@ -212,6 +219,7 @@ def outline(plan: Plan) -> Outline:
         script=launcher.script(job),
         files=(*((name, len(content)) for name, content in contents.items()), ("secret", 64)),
         parity=describe_parity_run(plan, registry),
+        folder=data.describe(source, plan.model_options),
     )
 
 

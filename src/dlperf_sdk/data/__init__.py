@@ -41,6 +41,25 @@ def check_exists(data: DataSpec) -> None:
             raise SpecError(str(error)) from None
 
 
+def describe(data: DataSpec, model_options: Mapping[str, Any]) -> str | None:
+    """Return a phrase about the data's folder, such as `600 images in 2 classes`, without preparing it.
+
+    Args:
+        data: The source, and its folder.
+        model_options: The model's options, resolved.
+
+    Returns:
+        The phrase; None if the source has no folder, or no description.
+
+    Raises:
+        SpecError: The folder's contents do not fit the model.
+        Unavailable: The folder does not exist, cannot be read, or contains no data.
+        DocumentError: A link leads out of the folder, or a file is not a regular file.
+    """
+    function = DATA_SOURCES[data.source].description
+    return None if function is None else str(resolve(function)(data.path, model_options))
+
+
 def prepare(
     data: DataSpec,
     model_options: Mapping[str, Any],

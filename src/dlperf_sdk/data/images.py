@@ -62,6 +62,45 @@ def scan(root: Path) -> tuple[Path, Classes]:
     return parent, classes
 
 
+def list_classes(path: str, model_options: Mapping[str, Any]) -> tuple[Path, Classes]:
+    """Return what `scan` returns for the folder that a user named, if the model has enough classes.
+
+    Args:
+        path: The folder.
+        model_options: The model's options; `num_classes` is the largest number of classes.
+
+    Raises:
+        SpecError: The folder has more classes than the model.
+        Unavailable: The folder does not exist, cannot be read, or contains no images.
+        DocumentError: A link leads out of the folder, or an image is not a regular file.
+    """
+    limit = int(model_options["num_classes"])
+    parent, classes = scan(folder.resolve_folder(path, "images"))
+    if len(classes) > limit:
+        raise SpecError(
+            f"{parent} holds {len(classes)} classes, and the model distinguishes {limit}. Set "
+            f"num_classes={len(classes)}, or name a folder with fewer."
+        )
+    return parent, classes
+
+
+def describe_images(path: str, model_options: Mapping[str, Any]) -> str:
+    """Return the numbers of images and classes as a phrase: `600 images in 2 classes`. No image is opened.
+
+    Args:
+        path: The folder.
+        model_options: The model's options; `num_classes` is the largest number of classes.
+
+    Raises:
+        SpecError: The folder has more classes than the model.
+        Unavailable: The folder does not exist, cannot be read, or contains no images.
+        DocumentError: A link leads out of the folder, or an image is not a regular file.
+    """
+    _, classes = list_classes(path, model_options)
+    images = sum(map(len, classes.values()))
+    return f"{images:,} image{'s' * (images != 1)} in {len(classes):,} class{'es' * (len(classes) != 1)}"
+
+
 def check_jpeg(path: Path) -> None:
     """Check that a file begins as a JPEG and contains the marker of a JPEG's end. It is not decoded.
 
@@ -123,14 +162,7 @@ def prepare_images(
         DocumentError: A file is not a complete JPEG, or a link leads out of the folder.
         OSError: The index cannot be written.
     """
-    limit = int(model_options["num_classes"])
-    root = folder.resolve_folder(path, "images")
-    parent, classes = scan(root)
-    if len(classes) > limit:
-        raise SpecError(
-            f"{parent} holds {len(classes)} classes, and the model distinguishes {limit}. Set "
-            f"num_classes={len(classes)}, or name a folder with fewer."
-        )
+    parent, classes = list_classes(path, model_options)
     listed = [
         (label, f"{name}/{file.name}")
         for label, (name, images) in enumerate(classes.items())

@@ -25,6 +25,9 @@ class DataSource:
     preparation: str | None = None
     """`module:function` that turns the folder named in the spec into what the workers read, on the controller
     (see `dlperf_sdk.data.prepare`). None for a source without a folder: its workers receive only its name."""
+    description: str | None = None
+    """`module:function` that returns a phrase about the folder for a plan, such as `600 images in 2 classes`. None: a
+    plan shows the folder only."""
     sample_folder: str | None = None
     """`module:function` that fills a folder with samples, for the conformance suite."""
     module: str | None = None
@@ -113,6 +116,7 @@ DATA_SOURCES = Table(
                 inputs=frozenset({"image", "label"}),
                 model_option="num_classes",
                 preparation="dlperf_sdk.data.images:prepare_images",
+                description="dlperf_sdk.data.images:describe_images",
                 sample_folder="dlperf_sdk.testing.samples:write_images",
                 requirements=requirements,
             )
