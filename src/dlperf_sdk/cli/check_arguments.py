@@ -11,6 +11,7 @@ from dlperf_sdk.cli.flags import option_values
 from dlperf_sdk.errors import RunFailed, SpecError, UnknownName, UsageError
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.capabilities import VOCABULARY
+from dlperf_sdk.registry.options import format_options
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.values import Scalar
@@ -126,7 +127,7 @@ def _model_members(name: str, chosen: Mapping[str, Scalar], registry: Registry) 
     try:
         options(**chosen)
     except (TypeError, ValueError) as error:
-        raise SpecError(f"The options {dict(chosen)} do not fit {name}: {error}") from error
+        raise SpecError(f"The options {format_options(chosen)} do not fit {name}: {error}") from error
     return {"model_options": dict(chosen)}
 
 

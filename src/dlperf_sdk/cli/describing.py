@@ -15,6 +15,7 @@ from dlperf_sdk.cli.listing import group_named
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
 from dlperf_sdk.errors import PluginError, SpecError, UnknownName, UsageError
 from dlperf_sdk.registry.groups import GROUPS
+from dlperf_sdk.registry.options import format_options
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.spec.fields import EFFECTS
 from dlperf_sdk.spec.strategy import STRATEGIES
@@ -120,7 +121,7 @@ def _about_model(registry: Registry, plugin: Any, written: dict[str, str]) -> di
     try:
         options = plugin.Options(**chosen)
     except (TypeError, ValueError) as error:
-        raise SpecError(f"The options {chosen} do not fit {plugin.name}: {error}") from error
+        raise SpecError(f"The options {format_options(chosen)} do not fit {plugin.name}: {error}") from error
     optimizer = plugin.optimizer(options, 32)
     parameters = plugin.parameters(options)
     return {

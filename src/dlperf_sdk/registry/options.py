@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -58,6 +59,13 @@ def options_of(owner: Any, spec: RunSpec) -> Any:
     return _options(owner, spec, {field.name for field in attrs.fields(owner.Options)})
 
 
+def format_options(values: Mapping[str, Any]) -> str:
+    """Format options as a user types them: `image_size=64, fused=true`."""
+    return ", ".join(
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in values.items()
+    )
+
+
 def _options(owner: Any, spec: RunSpec, names: set[str]) -> Any:
     chosen = {name: value for name, value in spec.options.items() if name in names}
     defaults = {field.name: field.default for field in attrs.fields(owner.Options)}
@@ -70,7 +78,7 @@ def _options(owner: Any, spec: RunSpec, names: set[str]) -> Any:
     try:
         return owner.Options(**chosen)
     except (TypeError, ValueError) as error:
-        raise SpecError(f"The options {chosen} do not fit {owner.name}: {error}") from error
+        raise SpecError(f"The options {format_options(chosen)} do not fit {owner.name}: {error}") from error
 
 
 _KINDS: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
