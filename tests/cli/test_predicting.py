@@ -108,7 +108,7 @@ def test_nothing_to_predict_from(store, tmp_path, capfd):
 def test_without_published_series_nothing_is_predicted(store, monkeypatch, capfd):
     monkeypatch.setattr("dlperf_sdk.cli.predicting.published_series", tuple)
     assert main(["predict", str(store), "--to", "4n8d"]) == 2
-    assert "pip install dlperf-published" in " ".join(capfd.readouterr().err.split())
+    assert "pip install --find-links dist dlperf-published" in " ".join(capfd.readouterr().err.split())
 
 
 def test_the_report_shows_the_next_larger_topology(store, capfd):

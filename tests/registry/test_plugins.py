@@ -335,7 +335,10 @@ def test_without_our_distribution_the_error_names_it(third_party, words, group, 
     )
     monkeypatch.setattr(plugins, "entry_points", lambda: entries)
     assert main(words) == 2
-    assert f"`pip install dlperf-published` adds the {group} of this project" in capsys.readouterr().err
+    assert (
+        f"`pip install --find-links dist dlperf-published` adds the {group} of this project"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_misspelt_collection_or_importer_gets_a_suggestion():

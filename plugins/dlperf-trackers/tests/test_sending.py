@@ -70,7 +70,7 @@ def test_an_unusable_name_is_explained(result, text, error, message, capsys):
 
 def test_a_missing_library_is_named_before_the_run(monkeypatch, tmp_path):
     monkeypatch.setitem(TRACKERS, "mlflow", attrs.evolve(TRACKERS["mlflow"], library="no_such_library"))
-    with pytest.raises(UsageError, match=r"pip install 'dlperf-trackers\[mlflow\]'"):
+    with pytest.raises(UsageError, match=r"pip install --find-links dist 'dlperf-trackers\[mlflow\]'"):
         TrackerObserver(["mlflow"])
     # W&B writes to ./wandb: a directory of that name is not the library
     (tmp_path / "no_such_library").mkdir()

@@ -51,7 +51,8 @@ def predict(
     topology, reference = TopologySpec.parse(to), published_series()
     if not reference:
         raise UsageError(
-            "Predictions are learned from published series, and none are installed: pip install dlperf-published."
+            "Predictions are learned from published series, and none are installed: "
+            "pip install --find-links dist dlperf-published."
         )
     matches = find((str(directory),), directory)
     errors, cases = list(matches.errors), []

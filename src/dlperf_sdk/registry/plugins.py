@@ -163,7 +163,7 @@ class Registry:
         if distribution is not None and not any(
             row.distribution.startswith(f"{distribution} ") for row in self.rows(group)
         ):
-            return f"`pip install {distribution}` adds the {group} of this project."
+            return f"`pip install --find-links dist {distribution}` adds the {group} of this project."
         return f"Install a plugin that adds it (entry-point group {GROUPS[group].entry_points!r})."
 
     def _import(self, group: str, row: Row) -> Any:
@@ -197,7 +197,9 @@ class Registry:
         """Return the framework with that name.
 
         Raises:
-            UnknownName, DuplicatePlugin, PluginError: no plugin has this name, two have it, or it cannot be used.
+            UnknownName: no plugin has this name.
+            DuplicatePlugin: two plugins have this name.
+            PluginError: the plugin cannot be used.
         """
         return cast("Framework", self.load("frameworks", name))
 
@@ -205,7 +207,9 @@ class Registry:
         """Return the model with that name.
 
         Raises:
-            UnknownName, DuplicatePlugin, PluginError: no plugin has this name, two have it, or it cannot be used.
+            UnknownName: no plugin has this name.
+            DuplicatePlugin: two plugins have this name.
+            PluginError: the plugin cannot be used.
         """
         return cast("Model", self.load("models", name))
 
@@ -213,7 +217,9 @@ class Registry:
         """Return the launcher with that name.
 
         Raises:
-            UnknownName, DuplicatePlugin, PluginError: no plugin has this name, two have it, or it cannot be used.
+            UnknownName: no plugin has this name.
+            DuplicatePlugin: two plugins have this name.
+            PluginError: the plugin cannot be used.
         """
         return cast("Topology", self.load("topologies", name))
 
@@ -221,7 +227,9 @@ class Registry:
         """Return the collection of published figures with that name.
 
         Raises:
-            UnknownName, DuplicatePlugin, PluginError: no plugin has this name, two have it, or it cannot be used.
+            UnknownName: no plugin has this name.
+            DuplicatePlugin: two plugins have this name.
+            PluginError: the plugin cannot be used.
         """
         return cast("Collection", self.load("collections", name))
 
@@ -229,7 +237,9 @@ class Registry:
         """Return the kind of database whose URLs have this scheme.
 
         Raises:
-            UnknownName, DuplicatePlugin, PluginError: no plugin has this name, two have it, or it cannot be used.
+            UnknownName: no plugin has this name.
+            DuplicatePlugin: two plugins have this name.
+            PluginError: the plugin cannot be used.
         """
         return cast("DatabaseType", self.load("databases", scheme))
 
@@ -237,7 +247,9 @@ class Registry:
         """Return the importer with that name.
 
         Raises:
-            UnknownName, DuplicatePlugin, PluginError: no plugin has this name, two have it, or it cannot be used.
+            UnknownName: no plugin has this name.
+            DuplicatePlugin: two plugins have this name.
+            PluginError: the plugin cannot be used.
         """
         return cast("Importer", self.load("importers", name))
 

@@ -70,7 +70,8 @@ def parse_destination(text: str) -> Destination:
     if spec is None or spec.origin is None:  # a directory `wandb`, as W&B makes, is no library
         raise UsageError(
             f"{name} needs the library {tracker.library}, which is not installed: "
-            f"pip install 'dlperf-trackers[{name}]'."
+            f"pip install --find-links dist 'dlperf-trackers[{name}]'. `make wheels` in a checkout of dlperf-sdk makes "
+            "the folder `dist`."
         )
     return Destination(tracker, directory)
 
