@@ -373,9 +373,9 @@ def test_other_processes_on_a_device_are_reported_by_its_agent():
     unseen = gauge("memory", "GPU-4", (9.0,) * 5, 99.0, 1.0)
     measured = repeat(series=(alone, before, meanwhile, elsewhere, unseen))
     assert machine_load.count_device_processes(measured) == {(0, "GPU-2"): 2}
-    assert machine_load.describe_device_processes(0, "GPU-2", 2, "During attempt 1") == (
-        "During attempt 1, 2 other processes computed on GPU-2 of node 0."
+    assert machine_load.describe_device_processes(0, "GPU-2", 2, "During repeat 1") == (
+        "During repeat 1, 2 other processes computed on GPU-2 of node 0."
     )
     assert "another process computed" in machine_load.describe_device_processes(
-        1, "GPU-3", 1, "During attempt 1"
+        1, "GPU-3", 1, "During repeat 1"
     )

@@ -506,7 +506,7 @@ def test_a_neighbor_is_noticed():
         actual = machine_load.foreign_load(before, machine_load.take_snapshot())
         assert actual.share > 0.05
         assert machine_load.wait_for_quiet(0.001, 0.0).share > 0.001
-        assert "other processes used" in machine_load.note(actual, "During attempt 1")
+        assert "other processes used" in machine_load.note(actual, "During repeat 1")
     finally:
         for line in processes_with("end = time.monotonic() + 30"):
             assert "python" in line
@@ -555,7 +555,7 @@ def test_load_on_other_nodes_is_what_their_agents_measured():
     del other["own1"]
     measured = repeat(series=sampled(**one, **other))
     assert machine_load.foreign_load_by_node(measured, nodes, None) == {0: 0.0}
-    assert "50 % of the cores of node 1" in machine_load.describe_node_load(1, 0.5, "During attempt 2")
+    assert "50 % of the cores of node 1" in machine_load.describe_node_load(1, 0.5, "During repeat 2")
 
 
 def test_agent_separates_its_own_load_from_other_load(done):
@@ -592,7 +592,7 @@ def test_load_on_another_node_and_other_processes_on_a_device_are_noted(tmp_path
     assert sum("other processes used 43 % of the cores of node 0" in note for note in result.notes) == 2
     assert [here for _, _, here in messages] == ["another"] * 2
     assert [note for note in result.notes if "GPU-7" in note] == [
-        f"During attempt {number}, another process computed on GPU-7 of node 0." for number in (1, 2)
+        f"During repeat {number}, another process computed on GPU-7 of node 0." for number in (1, 2)
     ]
 
 

@@ -96,7 +96,7 @@ def test_live_view_shows_campaign_case_and_phase(kept):
     happened(kept, observed, "attempt-started", case=second, attempt=1)
     observed.dlperf_step_progress(0, "measure", 7)
     text = "\n".join(drawn(observed)[-3:])
-    assert "attempt 1" in text and "measuring, step 7 of 20" in text
+    assert "repeat 1" in text and "measuring, step 7 of 20" in text
     observed.dlperf_step_progress(0, "teardown", 0)
     assert "collecting the records;" in drawn(observed)[-1]
     happened(kept, observed, "attempt-ended", case=second, attempt=1, status="crashed", seconds=1.0)
@@ -121,7 +121,7 @@ def test_plain_lines_have_no_control_characters_and_stay_whole(kept):
     lines = observed.console.file.getvalue().splitlines()
     assert (
         lines[0]
-        == "numpy linear 1n1d b4 fp32 seed=1 features=12, attempt 1: 1,234 samples/s in 3.0 s; about 1 min 15 s left"
+        == "numpy linear 1n1d b4 fp32 seed=1 features=12, repeat 1: 1,234 samples/s in 3.0 s; about 1 min 15 s left"
     )
     assert lines[1] == "Changed since the last session: machine.kernel: 5 before, 6 now."
     assert lines[2].startswith("[1/2] numpy linear 1n1d b4 fp32 seed=1 features=12: ok")

@@ -107,7 +107,7 @@ def test_one_bad_loss_fails(where: str, bad: float) -> None:
 
     verdict = integrity.finite_loss(changed(repeats(3), spoil))
     assert verdict.outcome == FAIL
-    assert "attempt 2" in verdict.detail
+    assert "repeat 2" in verdict.detail
 
 
 def test_skipped_steps_are_reported_and_do_not_excuse_a_bad_loss() -> None:
@@ -316,7 +316,7 @@ def test_one_process_that_did_not_compile_fails_and_is_named() -> None:
     for spoiled in (openly, silent):
         verdict = integrity.as_requested(spoiled, "graph", "auto")
         assert verdict.outcome == FAIL
-        assert "requested compiler graph, used none (attempt 2, rank 1)." in verdict.detail
+        assert "requested compiler graph, used none (repeat 2, rank 1)." in verdict.detail
 
 
 # ---- steady-state ---------------------------------------------------------------------

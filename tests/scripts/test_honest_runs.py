@@ -46,7 +46,7 @@ def test_a_series_has_a_verdict_for_each_case():
 
 def test_the_table_counts_and_gives_reasons():
     line = {"framework": "torch", "status": "ok", "failed": []}
-    doubt = {**line, "outcome": "inconclusive", "detail": "There is no audit (attempt 1). Compared: 3"}
+    doubt = {**line, "outcome": "inconclusive", "detail": "There is no audit (repeat 1). Compared: 3"}
     wrong = {**line, "outcome": "fail", "detail": "2 of 2 parameters did not change"}
     rows = list(honest_cases.table([{**line, "outcome": "pass", "detail": "fine"}, doubt, doubt, wrong]))
     assert "| torch | 4 | 1 | 2 | 1 |" in rows

@@ -45,9 +45,9 @@ def take_attempt(session: Session, progress: CaseProgress, case: Case) -> None:
         return
     repeat = case.repeats[-1] if len(case.repeats) > finished else None
     if foreign.share > settings.quiet_share:
-        notes.append(machine_load.note(foreign, f"During attempt {number}"))
+        notes.append(machine_load.note(foreign, f"During repeat {number}"))
     if repeat is not None:
-        notes += _disturbances(session, case, repeat, f"During attempt {number}")
+        notes += _disturbances(session, case, repeat, f"During repeat {number}")
     session.write(
         "attempt-ended",
         case=case.id,

@@ -93,7 +93,7 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
         if before.get("variables") != case.environment.variables:
             changes.append("the values of variables in its environment changed.")
     if changes:
-        notes = [f"Between two of its attempts: {change}" for change in changes]
+        notes = [f"Between two of its repeats: {change}" for change in changes]
         session.write("changed", case=id, notes=notes)
     if case.failure is not None and not session.has_exhausted_retries(progress):
         session.write("not-begun", case=id, status=case.failure.kind, message=case.failure.message)

@@ -85,7 +85,7 @@ def note(load: Foreign, period: str) -> str:
 
     Args:
         load: The load.
-        period: Start of the sentence, such as "During attempt 2".
+        period: Start of the sentence, such as "During repeat 2".
     """
     source = f", most of it {load.busiest}" if load.busiest else ""
     return f"{period}, other processes used {100 * load.share:.0f} % of this machine's cores{source}."
@@ -130,7 +130,7 @@ def describe_node_load(node: int, share: float, period: str) -> str:
     Args:
         node: Index of the node.
         share: Fraction of the node's cores.
-        period: Start of the sentence, such as "During attempt 2".
+        period: Start of the sentence, such as "During repeat 2".
     """
     return f"{period}, other processes used {100 * share:.0f} % of the cores of node {node}."
 
@@ -163,7 +163,7 @@ def describe_device_processes(node: int, device: str, count: int, period: str) -
         node: Index of the node.
         device: Identifier of the device.
         count: Number of other processes.
-        period: Start of the sentence, such as "During attempt 2".
+        period: Start of the sentence, such as "During repeat 2".
     """
     users = "another process" if count == 1 else f"{count} other processes"
     return f"{period}, {users} computed on {device} of node {node}."

@@ -86,7 +86,7 @@ class CampaignLines:
             case "waiting":
                 self.activity = "waiting for the machine to become quiet"
             case "attempt-started":
-                self.enter(f"{case}, attempt {entry['attempt']}", "starting")
+                self.enter(f"{case}, repeat {entry['attempt']}", "starting")
                 course = self.courses.get(entry["case"])
                 if course is not None:
                     self.advance = Advance(course)
@@ -117,10 +117,10 @@ class CampaignLines:
             self.finished[entry["case"]] += 1
             self.throughput = quantity(entry["throughput"], "samples/s" if course is None else course.unit)
             self.print(
-                f"{case}, attempt {entry['attempt']}: {self.throughput} in {seconds}{self.time_left_suffix()}"
+                f"{case}, repeat {entry['attempt']}: {self.throughput} in {seconds}{self.time_left_suffix()}"
             )
         else:
-            self.print(f"{case}, attempt {entry['attempt']}: {entry['status']} after {seconds}", "red")
+            self.print(f"{case}, repeat {entry['attempt']}: {entry['status']} after {seconds}", "red")
         for note in entry.get("notes", ()):
             self.print(f"note: {note}", "yellow")
 
@@ -132,7 +132,7 @@ class CampaignLines:
         """Set what is being measured and the current activity.
 
         Args:
-            current: What is being measured, such as a case and its attempt. If it is new, its time starts to count.
+            current: What is being measured, such as a case and its repeat. If it is new, its time starts to count.
             activity: The activity, as a phrase.
         """
         if current != self.current:

@@ -74,7 +74,7 @@ def _incomplete(repeats: tuple[Repeat, ...], expected: Expected) -> Iterator[str
     if len({repeat.attempt for repeat in repeats}) < len(repeats):
         yield "two repeats carry the same number"
     for repeat in repeats:
-        location = f"attempt {repeat.attempt}"
+        location = f"repeat {repeat.attempt}"
         ranks = sorted(record.rank for record in repeat.records)
         if not _is_contiguous(ranks, expected.ranks):
             yield f"{location} has records of ranks {ranks} instead of 0 to {expected.ranks - 1}"
@@ -97,7 +97,7 @@ def _is_contiguous(numbers: list[int], count: int) -> bool:
 def _incomplete_record(record: Record, repeat: Repeat, expected: Expected) -> Iterator[str]:
     protocol = expected.protocol
     if record.request != expected.request or record.attempt != repeat.attempt:
-        yield f"the record belongs to attempt {record.attempt} of request {record.request!r}"
+        yield f"the record belongs to repeat {record.attempt} of request {record.request!r}"
     counts = [
         ("step times", len(record.step_times), protocol.steps),
         ("data waits", len(record.data_waits), protocol.steps),
@@ -145,7 +145,7 @@ def finite_loss(repeats: tuple[Repeat, ...]) -> Verdict:
 
 def _losses(repeats: tuple[Repeat, ...]) -> Iterator[tuple[str, tuple[float, ...]]]:
     for attempt, replica in _replicas(repeats):
-        location = f"(attempt {attempt}, replica {replica.index})"
+        location = f"(repeat {attempt}, replica {replica.index})"
         yield f"on the canonical batch {location}", replica.canonical_losses
         yield f"in the warm-up {location}", replica.warmup_losses
         yield f"in the window {location}", replica.losses
@@ -169,7 +169,7 @@ def loss_falls(
         if not fall > 0:  # also True if one of them is NaN
             series = ", ".join(f"{loss:.6g}" for loss in losses)
             detail = (
-                f"On the canonical batch the loss never gets below its first value (attempt {attempt}, {label}): "
+                f"On the canonical batch the loss never gets below its first value (repeat {attempt}, {label}): "
                 f"{series}."
             )
             ramps = learning_rate_policy == "warmup" and all(map(math.isfinite, losses))
@@ -216,11 +216,11 @@ def replicas_equal(repeats: tuple[Repeat, ...], strategy: str) -> Verdict:
         pairs = [(replica.index, replica.digest) for record in repeat.records for replica in record.replicas]
         if not all(digest for _, digest in pairs):
             missing = next(index for index, digest in pairs if not digest)
-            detail = f"Replica {missing} gave no digest of its parameters (attempt {repeat.attempt})."
+            detail = f"Replica {missing} gave no digest of its parameters (repeat {repeat.attempt})."
             return Verdict(name, kind, INCONCLUSIVE, detail)
         if len({digest for _, digest in pairs}) > 1:
             described = ", ".join(f"{index}: {digest[:12]}" for index, digest in sorted(pairs))
-            detail = f"In attempt {repeat.attempt} the replicas end with different parameters ({described})."
+            detail = f"In repeat {repeat.attempt} the replicas end with different parameters ({described})."
             return Verdict(name, kind, FAIL, detail)
         replica_count = max(replica_count, len(pairs))
     if replica_count < 2:
@@ -244,7 +244,7 @@ def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
     for attempt, record in records:
         observed = record.observed.get("precision", precision)
         if observed != precision:
-            detail = f"requested {precision}, used {observed} (attempt {attempt}, rank {record.rank})."
+            detail = f"requested {precision}, used {observed} (repeat {attempt}, rank {record.rank})."
             return Verdict(name, kind, FAIL, detail)
     amplified: Verdict | None = None
     limits = (
@@ -260,13 +260,13 @@ def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
                 # An ill-conditioned network (a large last gamma, few values per batch norm) amplifies rounding.
                 detail = (
                     f"used {precision}; max deviation from fp32: {deviation:.3g} ({limits}): this network amplifies "
-                    f"rounding (attempt {attempt}, rank {record.rank})."
+                    f"rounding (repeat {attempt}, rank {record.rank})."
                 )
                 amplified = amplified or Verdict(name, kind, INCONCLUSIVE, detail)
                 continue  # another rank may fail
             too_close = deviation < bounds.low
             cause = f"{precision} was not in effect" if too_close else "coarser or wrong arithmetic"
-            location = f"(attempt {attempt}, rank {record.rank})"
+            location = f"(repeat {attempt}, rank {record.rank})"
             detail = f"max deviation from fp32: {deviation:.3g} ({limits}): {cause} {location}."
             return Verdict(name, kind, FAIL, detail)
     if amplified is not None:
@@ -297,7 +297,7 @@ def as_requested(repeats: tuple[Repeat, ...], compiler: str, layout: str) -> Ver
     requested = {"compiler": compiler, **({} if layout == "auto" else {"layout": layout})}
     inconclusive: Verdict | None = None
     for attempt, record in ((repeat.attempt, record) for repeat in repeats for record in repeat.records):
-        location = f"(attempt {attempt}, rank {record.rank})"
+        location = f"(repeat {attempt}, rank {record.rank})"
         for setting, value in requested.items():
             observed = record.observed.get(setting)
             if observed is None and value != NONE:

@@ -38,7 +38,7 @@ def _replicas(repeats: tuple[Repeat, ...]) -> Iterator[tuple[str, Record, Replic
     for repeat in repeats:
         for record in repeat.records:
             for replica in record.replicas:
-                yield f"(attempt {repeat.attempt}, replica {replica.index})", record, replica
+                yield f"(repeat {repeat.attempt}, replica {replica.index})", record, replica
 
 
 def _failures(repeats: tuple[Repeat, ...], expected: Expected, part: Part) -> Iterator[str]:

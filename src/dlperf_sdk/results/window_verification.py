@@ -76,7 +76,7 @@ def _replicas(repeats: Sequence[Repeat]) -> Iterator[tuple[str, Record, Replica]
     for repeat in repeats:
         for record in repeat.records:
             for replica in record.replicas:
-                yield f"(attempt {repeat.attempt}, replica {replica.index})", record, replica
+                yield f"(repeat {repeat.attempt}, replica {replica.index})", record, replica
 
 
 def _state_failures(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str]:
@@ -216,7 +216,7 @@ def _trajectories(
                 [replica.audit_losses for replica in replicas],
             )
         )
-        yield f"(attempt {repeat.attempt}, mean of all replicas)", first, audited
+        yield f"(repeat {repeat.attempt}, mean of all replicas)", first, audited
 
 
 def _movement(losses: Sequence[float]) -> float:
