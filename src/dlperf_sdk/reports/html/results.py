@@ -59,8 +59,8 @@ def results_table(
     """
     measured = [(name, title) for name, title in _COLUMNS if any(result.metric(name) for result in results)]
     scales = {name: _scales(name, results) for name, _ in measured}
-    columns = [Column(name, whole=True) for name in ("framework", "model", "topology")]
-    columns += [Column("batch", right=True), Column("precision", whole=True)]
+    columns = [Column(name, whole=True, key=True) for name in ("framework", "model", "topology")]
+    columns += [Column("batch", right=True, key=True), Column("precision", whole=True, key=True)]
     # A setting that is equal in all results gets no column.
     differing = [
         name for name, column in _WHERE_DIFFERENT.items() if len({column(result) for result in results}) > 1
