@@ -96,9 +96,13 @@ class Block:
     """`FILE:LINE` of each entry of `include`."""
 
     def locate(self, name: str, value: Any) -> str:
-        """Return the `FILE:LINE` of a value of the field `name`, else of that field, else of the matrix.
+        """Return where a field has a value, as `FILE:LINE`; empty if that is not known.
 
-        It is empty if none of them is known.
+        If the line of the value is not known, it is the line of the field; else that of the matrix.
+
+        Args:
+            name: Name of the field.
+            value: The value.
         """
         return self.spots.get((name, str(value))) or self.places.get(name, self.location)
 

@@ -202,7 +202,9 @@ def reopen_campaign(
         registry: The plugins; None: those that are installed.
 
     Raises:
-        StoreError, DocumentError, UnknownName: as `open_campaign` does.
+        StoreError: there is no campaign in the directory, or the id of a case cannot name a run.
+        DocumentError: `campaign.json` cannot be read, is of another major version, or is malformed.
+        UnknownName: a case or a setting has a name that does not exist.
         SpecError: a case has such a setting that is not in `allow`, or this shell lacks the value of a variable
             whose hash is in the case.
     """

@@ -68,7 +68,11 @@ class Predicate:
 
 
 def predicate(plain: Any) -> Predicate:
-    """Return the predicate of a mapping from fields to conditions, as in the module's examples.
+    """Return the predicate that a mapping describes, such as `{"precision": "fp32", "nodes": {"min": 2}}`.
+
+    Args:
+        plain: Mapping from a field to a value, a list of values, or a mapping with `in`, `not`, `min` or `max`. The key
+            `any` has a list of such mappings, of which one must match. The value comes from a file and is checked.
 
     Raises:
         SpecError: the value is not such a mapping, has an empty condition, or compares a field with a value of

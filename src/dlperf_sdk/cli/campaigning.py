@@ -316,7 +316,11 @@ def run_shown(
 
     Raises:
         KeyboardInterrupt: the user pressed Ctrl-C; the message says how to continue.
-        UnknownName, StoreError, Unavailable, PluginError: as `run_campaign` does.
+        UnknownName: there is no such kind of failure, or a launcher is no longer installed.
+        StoreError: another controller runs the campaign, what an earlier one left cannot be ended, or the
+            directory cannot be read or written. No case was started.
+        Unavailable: the directory could no longer be written. What was finished is kept.
+        PluginError: a plugin that is needed does not work.
     """
     from dlperf_sdk.campaigns.runner import run_campaign
     from dlperf_sdk.cli.campaign_view import view

@@ -101,7 +101,9 @@ def run_sweep(sweep: Campaign, output_options: OutputOptions, common: Common) ->
     Raises:
         UsageError: `--redact` is given, the campaign cannot be planned, or a file cannot be written; also any
             subclass.
-        PluginError, Unavailable, KeyboardInterrupt: as `run_shown` does.
+        PluginError: a plugin that is needed does not work.
+        Unavailable: the directory could no longer be written. What was finished is kept.
+        KeyboardInterrupt: the user pressed Ctrl-C; the message says how to continue.
     """
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
     from dlperf_sdk.campaigns.planning import list_runnable, plan_campaign

@@ -69,7 +69,7 @@ def _replay(
     registry: Registry,
     waiting: Callable[[str], None] = lambda text: None,
 ) -> Result:
-    """Replay as `replay` does; call `waiting` with each new reason for which the run waits in a queue."""
+    """Store the result of a stream, and call `waiting` with each new reason for which the run waits in a queue."""
     events = (event for event in map(parse_event, lines) if event is not None)
     first = next(_skip_to_start(events, waiting), None)
     if first is None:

@@ -32,7 +32,8 @@ class Uploader:
         registry: The plugins; None: those that are installed.
 
     Raises:
-        UsageError, PluginError: the URL is not valid, or its plugin cannot be used; as `open_database` does.
+        UsageError: the URL is not valid, or no plugin has its scheme.
+        PluginError: the plugin does not work.
     """
 
     def __init__(self, url: str, store: ResultStore, registry: Registry | None = None) -> None:

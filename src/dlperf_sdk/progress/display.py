@@ -80,7 +80,10 @@ class Lines:
     def dlperf_run_started(self, run_id: str, plan: Any, directory: str | None) -> None:
         """Print the case and its directory, and begin to track the run.
 
-        The arguments are those of the hook of this name in `dlperf_sdk.hookspecs.Hooks`.
+        Args:
+            run_id: Identifier of the run.
+            plan: The planned case.
+            directory: Path of the run's directory; None without a store.
         """
         spec = plan.spec
         self.advance = Advance(course_of(plan))
@@ -96,7 +99,9 @@ class Lines:
     def dlperf_stage(self, stage: str, detail: str) -> None:
         """Show a line of progress of a stage outside the repeats, and record the stage's time.
 
-        The arguments are those of the hook of this name in `dlperf_sdk.hookspecs.Hooks`.
+        Args:
+            stage: The stage, such as `environment` or `parity`.
+            detail: The line, for people.
         """
         self.stage = f"{stage}: {detail}"
         if self.advance is not None:
@@ -116,7 +121,8 @@ class Lines:
     def dlperf_repeat_started(self, attempt: int) -> None:
         """Record the start of a repeat; nothing is printed.
 
-        The arguments are those of the hook of this name in `dlperf_sdk.hookspecs.Hooks`.
+        Args:
+            attempt: Number of the repeat, counted from 1.
         """
         self.stage = ""
         if self.advance is not None:
@@ -126,7 +132,11 @@ class Lines:
     def dlperf_worker_started(self, attempt: int, node: int, name: str, pid: int) -> None:
         """Print the node, name and process id of a worker, if the display is verbose.
 
-        The arguments are those of the hook of this name in `dlperf_sdk.hookspecs.Hooks`.
+        Args:
+            attempt: Number of the repeat, counted from 1.
+            node: Index of the node, counted from 0.
+            name: Name of the process, such as `rank-0`.
+            pid: Process id on the node.
         """
         if self.verbose:
             self.print(f"repeat {attempt}: node {node} started {name} as process {pid}", "dim")
@@ -136,6 +146,11 @@ class Lines:
         """Record the phase and the step of node 0's first worker, and show them.
 
         Reports of other nodes are ignored.
+
+        Args:
+            node: Index of the node, counted from 0.
+            phase: Current phase; `measure` is the window.
+            step: Number of finished steps in the phase.
         """
         # Synchronous workers advance together: the first node's stands for all.
         if self.advance is None or node != 0:
@@ -180,7 +195,10 @@ class Lines:
     def dlperf_repeat_ended(self, attempt: int, status: str, throughput: float | None) -> None:
         """Print the throughput of a repeat, or the kind of its failure, and its duration.
 
-        The arguments are those of the hook of this name in `dlperf_sdk.hookspecs.Hooks`.
+        Args:
+            attempt: Number of the repeat, counted from 1.
+            status: `ok` or the kind of the failure.
+            throughput: Samples per second over all devices; None if the repeat failed.
         """
         advance = self.advance
         if advance is None:

@@ -63,7 +63,9 @@ class Caller:
     def dlperf_run_started(self, run_id: str, plan: Any) -> None:
         """Begin to track the run; the function is not called.
 
-        The arguments are those of the hook of this name in `dlperf_sdk.hookspecs.Hooks`.
+        Args:
+            run_id: Identifier of the run.
+            plan: The planned case.
         """
         self.run_id, self.advance = run_id, Advance(course_of(plan))
 
@@ -71,7 +73,9 @@ class Caller:
     def dlperf_stage(self, stage: str, detail: str) -> None:
         """Call the function for a line of progress of a stage outside the repeats.
 
-        The arguments are those of the hook of this name in `dlperf_sdk.hookspecs.Hooks`.
+        Args:
+            stage: The stage, such as `environment` or `parity`.
+            detail: The line, for people.
         """
         if self.advance is not None:
             self.advance.record_stage(stage, self.clock())
@@ -81,7 +85,8 @@ class Caller:
     def dlperf_repeat_started(self, attempt: int) -> None:
         """Call the function for the start of a repeat.
 
-        The arguments are those of the hook of this name in `dlperf_sdk.hookspecs.Hooks`.
+        Args:
+            attempt: Number of the repeat, counted from 1.
         """
         if self.advance is not None:
             self.advance.start_repeat(attempt, self.clock())
@@ -91,7 +96,10 @@ class Caller:
     def dlperf_step_progress(self, node: int, phase: str, step: int) -> None:
         """Call the function for a report of node 0's first worker. Reports of other nodes are ignored.
 
-        The arguments are those of the hook of this name in `dlperf_sdk.hookspecs.Hooks`.
+        Args:
+            node: Index of the node, counted from 0.
+            phase: Current phase; `measure` is the window.
+            step: Number of finished steps in the phase.
         """
         if self.advance is not None and node == 0:  # synchronous workers advance together
             self.advance.record_step(phase, step, self.clock())
@@ -101,7 +109,8 @@ class Caller:
     def dlperf_repeat_ended(self, throughput: float | None) -> None:
         """Call the function for the end of a repeat, with the stage `done`.
 
-        The arguments are those of the hook of this name in `dlperf_sdk.hookspecs.Hooks`.
+        Args:
+            throughput: Samples per second over all devices; None if the repeat failed.
         """
         if self.advance is not None:
             self.advance.end_repeat(throughput, self.clock())

@@ -159,7 +159,10 @@ def release(case: Case) -> tuple[str, str, str]:
 
 
 def older_releases(all_cases: Iterable[Case]) -> set[tuple[str, str, str]]:
-    """Return the releases, as `release` does, for which a newer one of the same framework and model is there."""
+    """Return the releases that are older than another of the same framework and model.
+
+    A release is (framework, model, version), without the local part of the version.
+    """
     releases = {release(case) for case in all_cases}
     newest: dict[tuple[str, str], list[int]] = {}
     for framework, model, version in releases:

@@ -20,7 +20,10 @@ _MARKS: dict[str, tuple[str, Tone]] = {
 
 
 def title(result: Result) -> str:
-    """Return the title of a result's case, as `case_title` does."""
+    """Return the title of a result's case: `torch resnet50 · 1n2d · fp32`.
+
+    Compiler, strategy and part follow if they are not the default. The strategy of a single device is left out.
+    """
     return case_title(result.spec)
 
 

@@ -57,7 +57,10 @@ def lead(ranking: Ranking) -> Cell:
 
 
 def ranking_reservations(ranking: Ranking) -> list[str]:
-    """Return the reservations of a ranking's lead, as `list_reservations` does; the first may be `not significant`."""
+    """Return what makes the lead of a ranking uncertain, such as `compiler differs (none, xla)`.
+
+    The first is `not significant` if the interval of the lead contains 1.
+    """
     compared = ranking.comparison
     insignificant = [NOT_SIGNIFICANT] if compared.significant is False else []
     return [*insignificant, *list_reservations(compared, ranking.unstated)]

@@ -53,7 +53,7 @@ class Scale:
         return f"{value / self.divisor:,.{_decimals(abs(value) / self.divisor)}f}"
 
     def format_interval_alone(self, low: float, high: float) -> str:
-        """Format both ends of an interval as `format_alone` does, without the unit."""
+        """Format both ends of an interval, each with the decimals that its own size requires, without the unit."""
         return f"{self.format_alone(low)} – {self.format_alone(high)}"
 
     def with_unit(self, value: float) -> str:

@@ -52,7 +52,7 @@ class Attempt:
 
     @property
     def repeat(self) -> Repeat:
-        """Return the records, series and exits of a finished attempt, as a result has them."""
+        """The repeat that a result contains of this attempt: its number, records, series and exits."""
         return Repeat(self.attempt, self.records, self.series, self.exits)
 
 

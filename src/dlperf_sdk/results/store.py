@@ -62,7 +62,13 @@ def run_id(spec: RunSpec, stamp: str, key: str) -> str:
 
 
 def campaign_of(run_id: str) -> str | None:
-    """Return the stamp of the campaign that a run's name belongs to; None for a run outside a campaign."""
+    """Return the stamp of the campaign that a run belongs to; None for a run outside a campaign.
+
+    The stamp is the text that distinguishes a campaign from all others: the names of its runs begin with it.
+
+    Args:
+        run_id: The name of the run. Nothing is read.
+    """
     match = _OF_A_CAMPAIGN.fullmatch(run_id)
     return None if match is None else match[1]
 

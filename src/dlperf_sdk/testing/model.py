@@ -44,7 +44,10 @@ class ModelConformance(Conformance):
         return self.registry.model(self.model)
 
     def axes(self) -> Mapping[str, list[Mapping[str, Scalar]]]:
-        """Return the values of `options` to try: an empty mapping, and `model_options` if that is not empty."""
+        """Return the parameters of the tests, as parameter → its values. The only parameter is `options`.
+
+        Its values are an empty mapping, and `model_options` if that is not empty.
+        """
         return {"options": [{}, *([self.model_options] if self.model_options else [])]}
 
     def test_weights_can_be_drawn(self, options: Mapping[str, Scalar]) -> None:

@@ -176,7 +176,7 @@ def ask(
     gets lines about the managed environment while it is made.
 
     Raises:
-        DlperfError: as `start` does.
+        DlperfError: the case cannot be planned, its environment cannot be made, or the workers cannot be started.
     """
     outcome = start(spec, registry, "answer", on_progress=on_progress)
     if outcome.failure is None:

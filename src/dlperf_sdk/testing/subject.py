@@ -92,10 +92,10 @@ class FrameworkSubject(FrameworkChoice):
         return self._results[key]
 
     def _start_once(self, spec: RunSpec) -> Result | None:
-        """Return the result of a case from the start that also answers and follows the reference.
+        """Start the workers once for a run, the suite's questions and parity, and return the result of the run.
 
-        None where that start failed for a reason that may be one of the three alone, and where there are services,
-        which keep the state of one trainer.
+        Return None if that start failed, because the failure may belong to one of the three alone. Return None also for
+        a case with services, because a service keeps the state of one trainer.
         """
         self._skip_unfinished("run", spec)
         case = self._begin_case(spec, ())
@@ -111,9 +111,10 @@ class FrameworkSubject(FrameworkChoice):
         return result
 
     def run_case(self, spec: RunSpec, observers: Sequence[Any] = ()) -> Result:
-        """Run a case as `run` does, but without parity, and return the result, which may have failed.
+        """Run a case without its parity run, and return the result, which may have failed.
 
-        The case is run with each call, and the result is not shared. Skips the test as `result_of` does.
+        The case is run with each call, and the result is not shared. Skips the test if this machine cannot place the
+        case, or if the plainest case of the model failed because of a gap in the worker half.
 
         Args:
             spec: The case.
@@ -164,7 +165,8 @@ class FrameworkSubject(FrameworkChoice):
         """Return the trainers' answers to the suite's questions, in the order of the ranks.
 
         The case is run once, and all tests of the class share the answers. If the workers did not start, one answer
-        holds the error. Skips the test as `parity_of` does.
+        holds the error. Skips the test if this machine cannot run the case, if a worker refuses it, or if the plugin
+        still has methods to fill in.
         """
         refused = self.refusal(spec)
         if isinstance(refused, Unavailable):
@@ -215,7 +217,8 @@ class FrameworkSubject(FrameworkChoice):
     def require_valid_result(self, spec: RunSpec) -> Result:
         """Return the result of a case; fail the test if the run or one of its integrity verdicts failed.
 
-        Inconclusive verdicts, and verdicts that do not apply, are accepted. Skips the test as `parity_of` does.
+        Inconclusive verdicts, and verdicts that do not apply, are accepted. Skips the test if this machine cannot run
+        the case, if a worker refuses it, or if the plugin still has methods to fill in.
         """
         result = self.result_of(spec)
         self.skip_if_unfinished(result.failure)

@@ -205,7 +205,10 @@ class BaseTrainer(TrainerHooks):
         return Step(self.train(batch, rate), samples, self.labels(batch))
 
     def take(self, batch: Any) -> Step:
-        """Return a batch's labels and number of samples, as `step` does, without a step.
+        """Return the labels and the number of samples of a batch, without training on it.
+
+        Args:
+            batch: A batch that `place` or `receive` returned.
 
         Raises:
             Unsupported: The batch is in the framework's graph, or the model has no labels.

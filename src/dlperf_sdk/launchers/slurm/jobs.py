@@ -102,7 +102,12 @@ def query_job(number: str) -> dict[str, str]:
 
 
 def query_job_or(previous: dict[str, str], number: str) -> dict[str, str]:
-    """Return the job's fields as `query_job` does, or `previous` if `query_job` raises Unavailable."""
+    """Return the fields of a job by name, or `previous` if Slurm does not answer.
+
+    Args:
+        previous: The fields of an earlier answer.
+        number: The job's number.
+    """
     try:
         return query_job(number)
     except Unavailable:
