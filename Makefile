@@ -60,6 +60,7 @@ $(READY): pyproject.toml $(PLUGINS:%=%/pyproject.toml)
 # The documentation site, in build/docs. Warnings and broken internal links are errors. It also writes the pages that are
 # generated and committed: CI fails where `git diff --exit-code` shows a difference.
 docs: $(READY) $(DOCS)/ready
+	$(BIN)/python scripts/reference_tables.py
 	$(BIN)/python scripts/published_documents.py
 	$(BIN)/python scripts/faults_document.py
 	$(BIN)/python scripts/parity_document.py

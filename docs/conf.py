@@ -1,25 +1,19 @@
 """Configuration of the documentation site: Sphinx, Markdown pages with MyST, the theme Furo.
 
 Sphinx was chosen for its API reference from docstrings and its checked cross-references, MyST so that the pages are the
-Markdown that a repository browser shows. Reference pages with a `GENERATED` mark get their content at build time.
+Markdown that a repository browser shows. The pages about the API and the command line get their content at build time;
+`scripts/reference_tables.py` writes the tables of other reference pages.
 """
 
 from __future__ import annotations
 
 import inspect
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dlperf_sdk
 from dlperf_sdk.cli.app import build_app
-from dlperf_sdk.results.verdicts import VERDICTS
-from dlperf_sdk.spec.compiler import COMPILERS
-from dlperf_sdk.spec.data_source import DATA_SOURCES
-from dlperf_sdk.spec.part import PARTS
-from dlperf_sdk.spec.precision import PRECISIONS
-from dlperf_sdk.spec.strategy import STRATEGIES
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -92,66 +86,11 @@ def api_reference() -> str:
     )
 
 
-def schema_reference() -> str:
-    """Return a table of the fields of each document."""
-    parts = []
-    for path in sorted((ROOT / "schemas").glob("*.schema.json")):
-        schema = json.loads(path.read_text(encoding="utf-8"))
-        required = schema.get("required", ())
-        rows = [
-            f"| `{name}` | {'yes' if name in required else 'no'} | {_cell(field.get('description', ''))} |"
-            for name, field in schema.get("properties", {}).items()
-        ]
-        table = ["| field | required | meaning |", "|---|---|---|", *rows] if rows else []
-        parts.append(
-            "\n".join([f"## {schema['title']} (`{path.name}`)", "", schema["description"], "", *table])
-        )
-    return "\n\n".join(parts)
-
-
-def verdict_reference() -> str:
-    """Return a table of all checks that have a verdict."""
-    rows = [f"| `{check.name}` | `{check.kind}` | {_cell(check.passes_if)} |" for check in VERDICTS]
-    return "\n".join(["| check | kind | passes if |", "|---|---|---|", *rows])
-
-
-def declared_reference() -> str:
-    """Return a table of the declared objects for each of the settings that names one."""
-    sections = (
-        ("Precision", "precision", [(one.name, one.help) for one in PRECISIONS]),
-        ("Compiler", "compiler", [(one.name, one.help) for one in COMPILERS]),
-        ("Strategy", "strategy", [(one.name, one.help) for one in STRATEGIES]),
-        ("Data source", "data", [(one.usage, one.help) for one in DATA_SOURCES]),
-        ("Part of a step", "only", [(one.name, one.help) for one in PARTS]),
-    )
-    return "\n\n".join(
-        "\n".join(
-            [
-                f"## {title}",
-                "",
-                f"The default is `--{flag} {rows[0][0]}`.",
-                "",
-                f"| `--{flag}` | meaning |",
-                "|---|---|",
-                *(f"| `{name}` | {_cell(text)} |" for name, text in rows),
-            ]
-        )
-        for title, flag, rows in sections
-    )
-
-
 GENERATED = {
     "reference/api": api_reference,
     "reference/cli": cli_reference,
-    "reference/run-settings": declared_reference,
-    "reference/schemas": schema_reference,
-    "reference/verdicts": verdict_reference,
 }
 """Page → the function that returns its content."""
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())
 
 
 def _fill_in(app: Sphinx, page: str, source: list[str]) -> None:
