@@ -107,6 +107,12 @@ def test_sweep(tmp_path):
 
 @pytest.mark.framework
 @pytest.mark.timeout(1200)
+def test_own_images(tmp_path):
+    follow("own-images", tmp_path, kind="how-to")
+
+
+@pytest.mark.framework
+@pytest.mark.timeout(1200)
 def test_profile(tmp_path):
     follow("profile", tmp_path, kind="how-to")
     assert "What the profiler shows" in (tmp_path / "report.html").read_text(encoding="utf-8")
