@@ -35,6 +35,7 @@ from dlperf_sdk.cli.gating import fraction
 from dlperf_sdk.errors import AnalysisError, UnknownName, UsageError
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.reports.blocks import Paragraph
 from dlperf_sdk.results.records import Failure
 from dlperf_sdk.results.store import ResultStore
 
@@ -606,6 +607,15 @@ def test_a_gate_with_missing_cases_is_incomplete():
     # Whatever is decided of the others weighs more.
     assert decide([results_with(FAST, 0), *before[1:]], [results_with(SLOW, 0)]).exit_code == 1
     assert decide([results_with(NOISY, 0), *before[1:]], [results_with(NOISY, 0)]).exit_code == 6
+
+
+def test_the_error_rates_of_two_separate_runs_are_stated_with_their_condition():
+    condition = "only if the machine was in the same state for both"
+    separate = blocks_of(decide([results_with(FAST, 0)], [results_with(FAST, 0)]))
+    assert any(condition in block.text for block in separate if isinstance(block, Paragraph))
+    pairs = [(results_with(FAST, 0), results_with(FAST, 1))]
+    interleaved = blocks_of(gate_interleaved(pairs))
+    assert not any(condition in block.text for block in interleaved if isinstance(block, Paragraph))
 
 
 def test_cases_that_are_expected_to_be_missing_may_be():

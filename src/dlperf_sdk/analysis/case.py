@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from dlperf_sdk.errors import AnalysisError, UnknownName
 from dlperf_sdk.interfaces.figure import PublishedFigure
-from dlperf_sdk.results.result import Result
+from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, Result
 from dlperf_sdk.spec.fields import Role
 from dlperf_sdk.spec.part import PARTS
 from dlperf_sdk.spec.stated_protocol import StatedProtocol
@@ -34,6 +34,12 @@ LOADER_FACTS = ("input_pipeline", "loader_workers")
 
 FRAMEWORK_FACTS = ("framework_version", "layout")
 """Facts that belong to the framework: its version, and the layout unless the case requested one."""
+
+
+IMPORTED, MODEL, STEADY_STATE = "imported numbers", "model", "steady state"
+"""What can be unverified in a valid result."""
+_UNVERIFIED = {"parity": MODEL, "steady-state": STEADY_STATE}
+"""Name of a verdict → what is unverified if it is neither passed nor not applicable."""
 
 
 MIN_THROUGHPUT, MAX_THROUGHPUT = 1e-30, 1e30
@@ -89,6 +95,9 @@ class Case:
     """Name of a fact → its role in a comparison."""
     requested_layout: bool = True
     """True if the case requested its layout; False if the framework chose it."""
+    unverified: tuple[str, ...] = ()
+    """What no check has shown of a result, and what its interval does not reflect: `IMPORTED`, `MODEL`,
+    `STEADY_STATE`; empty for a published figure."""
 
     @property
     def global_batch_size(self) -> int:
@@ -222,4 +231,15 @@ def _case_from_result(result: Result) -> Case:
         facts=known,
         roles={"estimator": "context", "part": "workload", **roles},
         requested_layout=result.spec.layout != "auto",
+        unverified=_list_unverified(result),
+    )
+
+
+def _list_unverified(result: Result) -> tuple[str, ...]:
+    if result.imported is not None:
+        return (IMPORTED,)
+    return tuple(
+        _UNVERIFIED[verdict.name]
+        for verdict in result.verdicts
+        if verdict.name in _UNVERIFIED and verdict.outcome in (FAIL, INCONCLUSIVE)
     )

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+from dlperf_sdk.analysis.gate_decision import SEPARATE_REPEATS
 from dlperf_sdk.analysis.gate_outcome import INCONCLUSIVE, MISSING
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Notes, Paragraph, Table, Tone
 
@@ -72,6 +73,8 @@ def blocks_of(gate: Gate) -> list[Block]:
         f"one in at most {level} of comparisons."
     )
     bases = dict.fromkeys(decision.basis for decision in gate.decisions if decision.basis is not None)
+    if SEPARATE_REPEATS in bases:
+        summary += " Two separate runs keep these rates only if the machine was in the same state for both."
     differences = dict.fromkeys(text for decision in gate.decisions for text in decision.differences)
     columns = (
         Column("case"),

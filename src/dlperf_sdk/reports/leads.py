@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dlperf_sdk.analysis.case import Case, key
+from dlperf_sdk.analysis.case import IMPORTED, MODEL, STEADY_STATE, Case, key
 from dlperf_sdk.analysis.comparison import NOT_STATED, RESERVED_FACTS, Comparison
 from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Cell, Table
@@ -35,6 +35,9 @@ _TERMS = {
     "layout differs": "images lie in memory in different orders",
     "protocol differs": "the first two were measured with other numbers of steps or repeats",
     "protocol not stated": "the source of one of the first two leaves out a number of steps or repeats",
+    f"{IMPORTED} unverified": "no check has seen the run of another program",
+    f"{MODEL} unverified": "the losses could not be compared with the model's float64 reference",
+    f"{STEADY_STATE} unverified": "the warm-up may have been too short, so the throughput may be biased",
     "not measured": "it may have been faster, so the lead is over the measured ones only",
 }
 """What a cell says → its explanation."""
@@ -70,7 +73,7 @@ def list_reservations(compared: Comparison, unstated: Iterable[str] = ()) -> lis
     """Return what makes a comparison of two ranked cases uncertain, such as `compiler differs (none, xla)`.
 
     These are the differences in reserved facts, in the compiler and in the protocol, such facts that only one side
-    states, and the numbers of the protocol that a source does not state.
+    states, the numbers of the protocol that a source does not state, and what is unverified in a result.
 
     Args:
         compared: The comparison.
@@ -89,6 +92,13 @@ def list_reservations(compared: Comparison, unstated: Iterable[str] = ()) -> lis
         differences.append(f"protocol differs ({'; '.join(values)})")
     elif missing:
         differences.append(f"protocol not stated ({missing})")
+    sides: dict[str, list[str]] = {}
+    for case in (compared.a, compared.b):
+        for name in case.unverified:
+            sides.setdefault(name, []).append(str(case.facts.get("framework")))
+    differences += [
+        f"{name} unverified ({join_names(dict.fromkeys(names))})" for name, names in sides.items()
+    ]
     return differences
 
 

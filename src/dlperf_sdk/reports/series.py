@@ -80,7 +80,8 @@ def _merge_runs(runs: Sequence[Case]) -> Merged:
     if len(runs) > 1:
         # Repeats of one run are alike, so each of several runs counts as one value.
         rates = tuple(run.throughput for run in runs)
-        case = evolve(case, throughput=median(rates), repeats=rates)
+        unverified = tuple(dict.fromkeys(name for run in runs for name in run.unverified))
+        case = evolve(case, throughput=median(rates), repeats=rates, unverified=unverified)
     low, high = median_interval(case.repeats) or (None, None)
     return Merged(case, len(runs), low, high)
 

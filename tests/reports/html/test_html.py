@@ -21,6 +21,7 @@ from result_samples import a_result
 from result_values import results as any_results
 
 from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.analysis.comparison import compare
 from dlperf_sdk.errors import StoreError, UsageError
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.registry.plugins import Registry
@@ -40,9 +41,11 @@ from dlperf_sdk.reports.html import (
 )
 from dlperf_sdk.reports.html import sweeps as html_sweeps
 from dlperf_sdk.reports.html.page import Abreast, Choice, Folded, Page, Plot, Section, Sortable
+from dlperf_sdk.reports.leads import list_reservations
 from dlperf_sdk.reports.series import labels, merge, strong_workloads, workloads
+from dlperf_sdk.results import metrics
 from dlperf_sdk.results.records import Failure
-from dlperf_sdk.results.result import Verdict
+from dlperf_sdk.results.result import Imported, Verdict
 
 COLLECTIONS = ("dlperf-v1.0", "tf-cnn-2017", "tensorpack")
 
@@ -1051,3 +1054,51 @@ def test_without_a_ranking_the_first_screen_states_scaling_and_the_cost_of_real_
     _, within = section(page_of("tf-cnn-2017"), "What is not comparable").items
     kinds = {row[0].text for row in within.table.rows if row[2].text == "data: images against synthetic"}
     assert kinds == {"only in Effects"}
+
+
+# -- results that do not stand
+
+
+def rivals():
+    chance = random.Random(3)
+    return [
+        case(number, chance, {"framework": name, "topology": "1n1d"})
+        for number, name in enumerate(("torch", "oneflow"))
+    ]
+
+
+def test_a_result_that_contradicts_its_records_is_ranked_nowhere():
+    slower, faster = rivals()
+    assert any(tile.value == "oneflow" for tile in measured.page([slower, faster]).tiles)
+    throughput, *others = faster.metrics
+    rates = [2 * rate for rate in throughput.repeats]
+    edited = attrs.evolve(faster, metrics=(metrics.metric("throughput", "img/s", rates), *others))
+    page = measured.page([slower, edited])
+    assert [tile.value for tile in page.tiles] == ["1 of 2 valid"]
+    assert "Fastest framework" not in [part.title for part in page.sections]
+    (omitted,) = (item for item in section(page, "Results").items if isinstance(item, Folded))
+    assert omitted.title == "1 result in no plot of throughputs"
+    assert "the file contradicts itself" in omitted.items[0].text
+
+
+def test_a_lead_names_what_is_unverified():
+    slower, faster = rivals()
+    assert list_reservations(compare(faster, slower)) == []
+    doubtful = attrs.evolve(
+        faster,
+        verdicts=(
+            *faster.verdicts,
+            Verdict("parity", "integrity", "inconclusive", "The model is unverified."),
+            Verdict("steady-state", "quality", "fail", "The window is 9 % off."),
+        ),
+    )
+    unverified = ["model unverified (oneflow)", "steady state unverified (oneflow)"]
+    assert list_reservations(compare(doubtful, slower)) == unverified
+    assert list_reservations(compare(doubtful, doubtful)) == unverified
+    # A second run without doubts does not take them away.
+    (run,) = merge([Case.from_source(faster), Case.from_source(doubtful)])
+    assert list_reservations(compare(run.case, slower)) == unverified
+    _, fastest = measured.page([slower, doubtful]).tiles
+    assert fastest.value == "oneflow" and fastest.is_reserved
+    imported = attrs.evolve(faster, verdicts=(), imported=Imported("dllogger", "1", "DLLogger", "…", ()))
+    assert list_reservations(compare(imported, slower)) == ["imported numbers unverified (oneflow)"]

@@ -129,8 +129,10 @@ def test_leads_without_a_reservation_are_counted():
 
 def test_a_tile_names_the_second_figure_and_only_what_may_be_taken_for_comparable():
     fp32, bert, amp, *_ = page().tiles
+    # Other answers to the same question that the tile does not give are named as well.
     assert "≈1.09× mxnet" in bert.aside and bert.text.endswith(
-        "not comparable: oneflow 3,690 (clip norm 1.0)"
+        "not comparable: oneflow 3,715, torch 2,886, tensorflow 2,728, paddle 2,074 (clip norm not stated); "
+        "oneflow 3,690 (clip norm 1.0)"
     )
     assert [tile.is_reserved for tile in (fp32, bert, amp)] == [True] * 3
     # A lead without any reservation is not called reserved.
@@ -138,6 +140,12 @@ def test_a_tile_names_the_second_figure_and_only_what_may_be_taken_for_comparabl
     # Nobody ranks mixed precision among fp32; fp16 beside amp-fp16 needs a reason.
     assert fp32.excluded == ""
     assert amp.excluded == "mxnet 30,714 (fp16)"
+
+
+def test_a_tile_of_implementations_gives_the_version_to_its_framework():
+    fastest, *_ = collection.page(Registry().collection("tensorpack")).tiles
+    assert fastest.value == "tensorpack"
+    assert fastest.aside.startswith("tensorpack on tensorflow 1.3.0-rc1 at 1,651 img/s, ")
 
 
 def test_a_tile_links_to_the_reason_why_cases_are_not_comparable():

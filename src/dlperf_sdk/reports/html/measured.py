@@ -59,13 +59,14 @@ def page(
     """
     if not results:
         raise StoreError("There is no result to report on.")
-    cases, omitted = _cases(results)
+    contradictions = list_contradictions_by_result(results)
+    cases, omitted = _cases(results, contradictions)
     merged = merge(cases)
     by_workload = workloads(merged)
     distinct = [run.case for run in merged]
     ranked, estimates = rankings(distinct), effects.estimate_effects(distinct)
-    contradictions = list_contradictions_by_result(results)
     outcomes = [outcome(result, reasons) for result, reasons in zip(results, contradictions, strict=True)]
+    consistent = [result for result, reasons in zip(results, contradictions, strict=True) if not reasons]
     sections = (
         Section("What could not be read", _notes(unread)),
         leaders.section(ranked),
@@ -77,7 +78,7 @@ def page(
         Section(attribution.TITLE, tuple(attribution.tables(results)), attribution.EXPLANATION),
         Section(traces.TITLE, tuple(traces.tables(results)), traces.EXPLANATION),
         effects.section(distinct, estimates),
-        *([] if published is None else [published_comparison.section(results, published)]),
+        *([] if published is None else [published_comparison.section(consistent, published)]),
         verdicts.section(results),
         *(
             evolve(section, folded=True)
@@ -117,10 +118,22 @@ def prediction_page(cases: Sequence[Case], topology: TopologySpec, reference: Se
     )
 
 
-def _cases(results: Sequence[Result]) -> tuple[list[Case], list[str]]:
-    """Return the cases with a valid throughput, and the reasons why the others are in no plot."""
+def _cases(
+    results: Sequence[Result], contradictions: Sequence[Sequence[str]]
+) -> tuple[list[Case], list[str]]:
+    """Return the cases with a valid throughput, and the reasons why the others are in no plot.
+
+    Args:
+        results: The results.
+        contradictions: The contradictions between each result and its records, in the same order.
+    """
     valid, omitted = [], []
-    for result in results:
+    for result, reasons in zip(results, contradictions, strict=True):
+        if reasons:
+            omitted.append(
+                f"The throughput of {result.id} does not stand: the file contradicts itself. {reasons[0]}"
+            )
+            continue
         try:
             valid.append(Case.from_source(result))
         except AnalysisError as error:

@@ -100,8 +100,8 @@ def _fastest_tile(equal: Sequence[Ranking], rankings: Sequence[Ranking]) -> Tile
         value = UNDECIDED
     answers = ordered[:1] if value == names[0] else ordered
     text = "; ".join(_answer(ranking, rankings) for ranking in answers)
-    is_firm = any(ranking.comparison.low is not None for ranking in ordered)
-    excluded = format_excluded(ordered[0], [ranking.entries[0] for ranking in ordered])
+    is_firm = any(ranking.comparison.low is not None for ranking in answers)
+    excluded = format_excluded(ordered[0], [ranking.entries[0] for ranking in answers])
     tone: Tone = "plain" if is_firm else "quiet"
     is_reserved = any(list_reservations(ranking.comparison, ranking.unstated) for ranking in answers)
     return Tile(f"Fastest: {' · '.join(case)}", value, text, tone, TITLE, excluded, is_reserved)
@@ -110,7 +110,11 @@ def _fastest_tile(equal: Sequence[Ranking], rankings: Sequence[Ranking]) -> Tile
 def _answer(ranking: Ranking, rankings: Sequence[Ranking]) -> str:
     """Return the fastest case with its release and throughput, its lead over the second, and who was not measured."""
     first, second = ranking.entries[:2]
-    name = " ".join(filter(None, (str(first.facts.get(ranking.factor)), release(first)[2])))
+    framework, _, version = release(first)
+    name = str(first.facts.get(ranking.factor))
+    if version:
+        # The version is the framework's, also where implementations are ranked.
+        name += f" {version}" if ranking.factor == "framework" else f" on {framework} {version}"
     name += describe_compiler(ranking, first)
     setting = describe_shared_facts(ranking, rankings)
     unmeasured = list_unmeasured(ranking, rankings)
