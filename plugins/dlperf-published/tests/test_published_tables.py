@@ -214,7 +214,7 @@ def test_the_observations_are_derived_and_two_do_not_bear_it():
     data, batch, gpu = observed[102].derived, observed[103].derived, observed[104].derived
     assert "8: 1.023 (1.000 to 1.064, p 0.281). Nowhere significant." in data
     assert "An effect of 5% or more is not excluded on 4, 8 GPUs." in data
-    # One setting on 1, 2, 4 and 8 GPUs is not four independent settings: 8 settings give 2 / 2^8 at best, times 4 tests.
+    # One setting on four numbers of GPUs is not four settings: the least p of 8 settings is 2 / 2^8, times 4 tests.
     assert (
         "The throughput at 64 is 1.075 times that at 32 (median of 32 pairs, 32 above 1, 0 below; p at most 0.0312 on "
         "each number of GPUs)." in batch
