@@ -83,7 +83,7 @@ def table(lines: Sequence[dict[str, Any]]) -> Iterator[str]:
         counts = " | ".join(str(count) for count in (own.total(), own[PASS], own[INCONCLUSIVE], own[FAIL]))
         yield f"| {framework or 'all'} | {counts} |"
     reasons = collections.Counter(
-        (line["framework"], re.sub(r"\d[\d.e+-]*", "#", line["detail"]).partition(" (attempt")[0])
+        (line["framework"], re.sub(r"\d[\d.e+-]*", "#", line["detail"]).partition(" (repeat")[0])
         for line in runs
         if line["outcome"] == INCONCLUSIVE
     )
