@@ -73,7 +73,7 @@ def served_pair(monkeypatch):
     from dlperf_sdk.worker.request import resolve
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    request = make_request("bert-base", topology="1n2d", strategy="parameter_server")
+    request = make_request("bert-base", devices_per_node=2, strategy="parameter_server")
     sockets = [socket.socket() for _ in range(3)]
     for one in sockets:
         one.bind(("127.0.0.1", 0))
