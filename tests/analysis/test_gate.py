@@ -36,6 +36,7 @@ from dlperf_sdk.errors import AnalysisError, UnknownName, UsageError
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports.blocks import Paragraph
+from dlperf_sdk.results import metrics
 from dlperf_sdk.results.records import Failure
 from dlperf_sdk.results.store import ResultStore
 
@@ -255,7 +256,7 @@ NOISE = {
 
 
 def results_with(repeats, seed=0, **changes):
-    metric = Metric("throughput", "img/s", statistics.median(repeats), None, None, tuple(repeats), "elapsed")
+    metric = metrics.metric("throughput", "img/s", repeats, "elapsed")
     return a_result(metrics=(metric,), fields={"seed": seed, **changes.pop("fields", {})}, **changes)
 
 

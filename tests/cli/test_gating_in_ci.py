@@ -39,7 +39,8 @@ HOSTILE = (
 
 def result_with(repeats, **fields):
     values = tuple(repeats)
-    metric = Metric("throughput", "img/s", statistics.median(values), None, None, values, "elapsed")
+    ends = (min(values), max(values)) if len(values) == 7 else (None, None)
+    metric = Metric("throughput", "img/s", statistics.median(values), *ends, values, "elapsed")
     return a_result(metrics=(metric,), fields=fields)
 
 
@@ -105,6 +106,18 @@ def test_a_failed_gate_is_annotated_and_summarized(tmp_path, summary, capfd):
     assert main(["gate", str(after), str(after / "nothing"), "--format", "github"]) == 2
     ((level, _, reason),) = commands_of(capfd.readouterr().out)
     assert level == "error" and "neither a directory of results nor a result" in reason
+
+
+def test_an_edited_result_does_not_pass(tmp_path, summary, capfd):
+    """The median was raised by hand, and the repeats were not."""
+    before = write_store(tmp_path / "before", [result_with(FAST, seed=seed) for seed in (0, 1)])
+    edited = result_with(SLOW, seed=0)
+    metric = attrs.evolve(edited.metrics[0], value=statistics.median(FAST))
+    after = write_store(
+        tmp_path / "after", [attrs.evolve(edited, metrics=(metric,)), result_with(FAST, seed=1)]
+    )
+    assert main(["gate", str(before), str(after)]) == 5
+    assert "after-0 contradicts itself" in " ".join(capfd.readouterr().out.split())
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -149,9 +149,23 @@ def _decide(sides: tuple[Path, ...], limits: Mapping[str, float], expect_missing
         pairs, unfinished = pairs_in(sides[0])
         return gate_interleaved(pairs, **limits, expect_missing=expect_missing, unfinished=unfinished)
     unreadable: list[str] = []
-    before, after = (list(results_in(side, unreadable)) for side in sides)
+    before, after = (_consistent_results(side, unreadable) for side in sides)
     _check_distinct_runs(before, after)
     return decide(before, after, **limits, expect_missing=expect_missing, unreadable=unreadable)
+
+
+def _consistent_results(path: Path, unreadable: list[str]) -> list[Result]:
+    """Return the results of a side; `unreadable` gets a message for each that cannot be read or contradicts itself."""
+    from dlperf_sdk.results.consistency import list_contradictions_by_result
+
+    results = list(results_in(path, unreadable))
+    consistent = []
+    for result, reasons in zip(results, list_contradictions_by_result(results), strict=True):
+        if reasons:
+            unreadable.append(f"{result.id} contradicts itself: {reasons[0]}")
+        else:
+            consistent.append(result)
+    return consistent
 
 
 def _check_sides(sides: tuple[Path, ...], against: tuple[str, ...], settings: tuple[object, ...]) -> None:
