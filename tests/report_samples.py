@@ -56,6 +56,7 @@ def case(number: int, chance: random.Random, fields: dict[str, Any], repeats: in
         repeat(
             at,
             step_times=item,
+            audit_step_times=(step,) * 3,
             request=name,
             samples=STEPS * result.spec.global_batch_size,
             replicas=tuple(replica(index, STEPS) for index in range(devices)),

@@ -33,7 +33,6 @@ from dlperf_sdk.cli import main
 from dlperf_sdk.cli.gate_output import blocks_of, junit_of
 from dlperf_sdk.cli.gating import fraction
 from dlperf_sdk.errors import AnalysisError, UnknownName, UsageError
-from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports.blocks import Paragraph
 from dlperf_sdk.results import metrics

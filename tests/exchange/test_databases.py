@@ -39,7 +39,7 @@ def test_without_our_distribution_the_error_names_it(monkeypatch, capsys):
     assert main(["query", "select 1", "--store", URL]) == 2
     assert main(["run", "numpy", "linear", "--store", URL]) == 2
     written = capsys.readouterr().err
-    assert "`pip install dlperf-postgresql` adds the databases of this project" in written
+    assert "`pip install --find-links dist dlperf-postgresql` adds the databases of this project" in written
     assert "secret" not in written
 
 

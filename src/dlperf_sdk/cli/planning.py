@@ -194,12 +194,13 @@ def outline(plan: Plan) -> Outline:
     Raises:
         PluginError: a package of the bundle or a plugin of the plan cannot be used.
         UnknownName: a plugin of the plan is no longer installed.
-        SpecError: the contents of the data's folder do not fit the model.
+        SpecError: the data's folder does not exist, or its contents do not fit the model.
         Unavailable: the data's folder cannot be read, or contains no data.
         DocumentError: a file in the data's folder is not what it should be.
     """
     spec = plan.spec
     source = spec.executed.data
+    data.check_exists(source)
     fields = {"source": source.source} | ({} if source.path is None else {"path": source.path})
     contents = bundle.contents(plan.request(_RUN, (_PYTHON,), spec.env, fields), plan.packages)
     registry = Registry()

@@ -97,8 +97,11 @@ def _list_changes(
 ) -> tuple[Item, ...]:
     if not changes:
         short = sum(history.has_too_few_runs for history in histories)
-        note = f" Cases with too few runs to show one: {short:,} of {len(histories):,}." if short else ""
-        return (Paragraph(f"No change was found.{note}"), Paragraph(METHOD, "quiet"))
+        sentences = [
+            *(["No change was found."] if short < len(histories) else []),
+            *([f"Cases with too few runs to show a change: {short:,} of {len(histories):,}."] if short else []),
+        ]
+        return (Paragraph(" ".join(sentences)), Paragraph(METHOD, "quiet"))
     columns = (
         Column("case", key=True),
         Column("day", whole=True),
