@@ -99,7 +99,11 @@ def _list_changes(
         short = sum(history.has_too_few_runs for history in histories)
         sentences = [
             *(["No change was found."] if short < len(histories) else []),
-            *([f"Cases with too few runs to show a change: {short:,} of {len(histories):,}."] if short else []),
+            *(
+                [f"Cases with too few runs to show a change: {short:,} of {len(histories):,}."]
+                if short
+                else []
+            ),
         ]
         return (Paragraph(" ".join(sentences)), Paragraph(METHOD, "quiet"))
     columns = (
