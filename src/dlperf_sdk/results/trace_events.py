@@ -105,7 +105,7 @@ class Trace:
 
     def _number(self, event: Mapping[str, Any], field: str) -> float:
         """Return a time or duration of an event, in microseconds."""
-        value = event.get(field)
+        value: Any = event.get(field)
         if not _is_time(value):
             raise DocumentError(
                 f"{self._source}: the event {format_value(event.get('name'))} has the value {format_value(value)} for "
