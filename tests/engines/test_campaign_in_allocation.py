@@ -32,7 +32,8 @@ MATRIX = Matrix(
             "framework": "torch",
             "model": "resnet50",
             "topology": "4n1d@slurm",
-            "options": {"image_size": 32, "num_classes": 10},
+            # Not 32: batch norm over two values would turn the rounding of a sum over four replicas into another loss.
+            "options": {"image_size": 64, "num_classes": 10},
         },
         {"framework": "torch", "model": "bert-base", "topology": "2n1d@slurm", "options": BERT},
         {"framework": "numpy", "model": "linear", "topology": "4n1d@slurm"},
