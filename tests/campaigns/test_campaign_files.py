@@ -755,7 +755,7 @@ def test_a_text_in_toml_that_looks_like_a_table_takes_no_time_and_no_memory(insi
 
 
 def test_every_preset_can_be_read():
-    assert file.list_presets() == ("dlperf-v1", "smoke", "tf-cnn-2017")
+    assert file.list_presets() == ("dlperf-v1", "smoke", "tensorpack-2017", "tf-cnn-2017")
     for name in file.list_presets():
         assert len(specs(file.load_campaign(f"preset:{name}"))) >= 10
     with pytest.raises(UnknownName, match="Did you mean 'smoke'"):

@@ -128,8 +128,14 @@ def test_worker_halves_use_syntax_of_their_environments(path):
     assert {module.partition(".")[0] for module in foreign(path, *own)} <= allowed
 
 
-THEIR_OWN = {"jax": ("jaxlib", "optax"), "tensorflow1": ("horovod", "tensorflow"), "torch": ("triton",)}
-"""Packages of a framework's environment that its worker half may import, beside the one with its name."""
+THEIR_OWN = {
+    "jax": ("jaxlib", "optax"),
+    "tensorflow1": ("horovod", "tensorflow"),
+    "tensorpack": ("tensorflow", "dlperf_tensorflow1"),
+    "torch": ("triton",),
+}
+"""Packages that a framework's worker half may import, beside the one with its name: of its environment, or another
+plugin's in its bundle."""
 
 
 @pytest.mark.parametrize("plugin", [path for path in PLUGINS if (path / "framework.py").exists()], ids=named)

@@ -57,6 +57,7 @@ class ResNet50V1(ResNet50):
         "torch": "dlperf_models_2017.worker.resnet50_v1_torch:ResNet50V1Trainer",
         "tensorflow": "dlperf_models_2017.worker.resnet50_v1_tensorflow:ResNet50V1Trainer",
         "tensorflow1": "dlperf_models_2017.worker.resnet50_v1_tensorflow1:ResNet50V1Trainer",
+        "tensorpack": "dlperf_models_2017.worker.resnet50_v1_tensorpack:ResNet50V1Trainer",
     }
     references = Path(__file__).with_name("references") / "resnet50_v1.json"
 

@@ -13,20 +13,26 @@ class ReplicaState(BaseTrainer):
 
     def load_canonical_weights(self, parameters):
         """Set all parameters to the canonical weights."""
-        self._feed = {}
+        self._initializers, self._feed = [], {}
         super().load_canonical_weights(parameters)
-        self.session.run([variable.initializer for variable in parameters.values()], self._feed)
-        self._feed = {}
+        self.session.run(self._initializers, self._feed)
+        self._initializers, self._feed = [], {}
 
     def assign(self, name, parameter, values):
         """Note the values of a parameter, in the manifest's layout, for `load_canonical_weights`."""
+        self._initializers.append(parameter.initializer)
         self._feed[initial_value(parameter)] = self.weights.to_variable(name, values)
+
+    def weights_of(self, replica):
+        """Return the `Weights` of one replica of this process, by its index; here there is only one replica."""
+        return self.weights
 
     def parameters(self, replica):
         """Yield (name, values) for each parameter; see `read_parameter`."""
-        values = self.session.run(self.weights.variables)
+        weights = self.weights_of(replica)
+        values = self.session.run(weights.variables)
         for entry in self.request.parameters:
-            yield entry["name"], self.weights.to_manifest(entry["name"], values.pop(entry["name"]))
+            yield entry["name"], weights.to_manifest(entry["name"], values.pop(entry["name"]))
 
     def read_parameter(self, name, replica):
         """Return a parameter's values: a float32 NumPy array in the manifest's layout, C order."""
@@ -39,7 +45,7 @@ class ReplicaState(BaseTrainer):
         """
         shifts = [entry["name"] for entry in self.request.parameters if entry["name"].endswith(".bias")]
         names = [name[: -len("bias")] + "running_mean" for name in shifts]
-        statistics = self.weights.statistics
+        statistics = self.weights_of(replica).statistics
         means = {name: statistics[name] for name in names if name in statistics}
         return list(self.session.run(means).items()) if means else []
 

@@ -37,20 +37,24 @@ class TensorFlow1Trainer(ReplicaState):
 
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
-        self.session = runtime.session
         with runtime.graph.as_default(), tf.device(runtime.device):
-            self.weights = Weights(request.parameters, self.layout.upper(), runtime.place)
-            self.exchange = make_exchange(runtime)
-            self.network = self.build(request.model_options)
-            self._add_inputs()
-            self._add_step()
-            initializer = tf.global_variables_initializer()
-        self.session.run(initializer)
-        self.load_canonical_weights(self.weights.variables)
+            parameters = self._build_graph()
+        self.load_canonical_weights(parameters)
         # From here on no replica sets variables of servers to zero.
         self.exchange.wait_for_all()
 
     # The graph.
+
+    def _build_graph(self):
+        """Add the graph of a step, initialize its variables in the session, and return those of the parameters."""
+        self.session = self.runtime.session
+        self.weights = Weights(self.request.parameters, self.layout.upper(), self.runtime.place)
+        self.exchange = make_exchange(self.runtime)
+        self.network = self.build(self.request.model_options)
+        self._add_inputs()
+        self._add_step()
+        self.session.run(tf.global_variables_initializer())
+        return self.weights.variables
 
     def _add_inputs(self):
         """Add the inputs: those that are fed, or the variables that hold the canonical batch; and the micro-batch."""

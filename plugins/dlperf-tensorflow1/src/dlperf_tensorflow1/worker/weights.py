@@ -45,18 +45,29 @@ class Weights:
             return self.values[name]
         if name not in self._entries:
             raise ManifestError("the manifest lacks the network's parameter %s" % name)
-        number, shape = self._entries[name]
-        self._axes[name], self.scopes[name] = axes, self._place(number)
-        with tf.device(self.scopes[name]):
-            self.variables[name] = make_variable(shape if axes is None else [shape[axis] for axis in axes])
+        shape = self._entries[name][1]
+        self._axes[name] = axes
+        self.variables[name] = self.make_parameter(
+            name, shape if axes is None else [shape[axis] for axis in axes]
+        )
         self.values[name] = tf.identity(self.variables[name])
         return self.values[name]
 
     def statistic(self, name, shape, initial):
         """Return the variable of a running statistic; the first call for a name makes it."""
         if name not in self.statistics:
-            self.statistics[name] = make_variable(shape, initial)
+            self.statistics[name] = self.make_statistic(name, shape, initial)
         return self.statistics[name]
+
+    def make_parameter(self, name, shape):
+        """Return a new variable for a parameter, with a shape in TensorFlow's order of axes."""
+        self.scopes[name] = self._place(self._entries[name][0])
+        with tf.device(self.scopes[name]):
+            return make_variable(shape)
+
+    def make_statistic(self, name, shape, initial):
+        """Return a new variable for a running statistic, whose elements all have one initial value."""
+        return make_variable(shape, initial)
 
     def to_variable(self, name, values):
         """Return values in the manifest's layout in the layout of the parameter's variable."""

@@ -1,0 +1,51 @@
+"""Evidence for gradient synchronization, from the operations that update the weights."""
+
+from dlperf_tensorflow1.worker.evidence import GraphEvidence
+
+
+class TowerEvidence(GraphEvidence):
+    """The operations of a step, and the towers on which each update of the weights depends.
+
+    Args:
+        targets: The operations of a step.
+        outputs: The logits of each tower.
+    """
+
+    def __init__(self, targets, outputs):
+        super().__init__(targets)
+        self._graph, self._outputs = targets[0].graph, outputs
+
+    def strategy(self):
+        """Return the strategy by which the updates use the gradients of all towers; None with a single tower.
+
+        With `all_reduce` each tower has its own weights, with `parameter_server` all towers have the same.
+
+        Raises:
+            ValueError: an update depends on some towers only.
+        """
+        names = {node.name for node in self._nodes if node.op == "ResourceApplyMomentum"}
+        if len(self._outputs) == 1:
+            return None
+        for outputs in self._outputs:
+            missing = names - _find_dependents(outputs)
+            if missing:
+                raise ValueError("updates do not depend on all towers: %s" % ", ".join(sorted(missing)[:3]))
+        variables = {self._graph.get_operation_by_name(name).inputs[0] for name in names}
+        copies = len(variables) / len({_name_in_tower(variable) for variable in variables})
+        return {len(self._outputs): "all_reduce", 1: "parameter_server"}[copies]
+
+
+def _find_dependents(tensor):
+    """Return the names of all operations that depend on a tensor."""
+    names, pending = set(), [tensor]
+    while pending:
+        for operation in pending.pop().consumers():
+            if operation.name not in names:
+                names.add(operation.name)
+                pending.extend(operation.outputs)
+    return names
+
+
+def _name_in_tower(variable):
+    """Return the name of a variable without the tower."""
+    return variable.op.name.rpartition("/")[2]

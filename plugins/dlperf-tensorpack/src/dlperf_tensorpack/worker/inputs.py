@@ -1,0 +1,103 @@
+"""Data sources as tensorpack's input sources: tensors of the graph, from which each tower takes its replica's batch."""
+
+import tensorflow.compat.v1 as tf
+from tensorpack import DataFlow, FeedfreeInput, QueueInput, TensorInput, TFDatasetInput
+from tensorpack.tfutils.tower import get_current_tower_context
+
+from dlperf_sdk.worker.loading import PREFETCH, BatchFeed
+from dlperf_sdk.worker.python_dataset import copies_of
+
+
+class TowerInputs(FeedfreeInput):
+    """An input source with a separate source for each tower, since each replica has its own batches.
+
+    Their operations are on the CPU, as queues and datasets are.
+
+    Args:
+        inputs: tensorpack's input sources, in the order of the towers.
+    """
+
+    def __init__(self, inputs):
+        self._inputs = inputs
+
+    def _setup(self, signature):
+        with tf.device("/cpu:0"):
+            for source in self._inputs:
+                source.setup(signature)
+
+    def _get_callbacks(self):
+        return [callback for source in self._inputs for callback in source.get_callbacks()]
+
+    def _get_input_tensors(self):
+        with tf.device("/cpu:0"):
+            return self._inputs[get_current_tower_context().index].get_input_tensors()
+
+
+class Copies(DataFlow):
+    """tensorpack's data flow over copies of one batch: lists of NumPy arrays, in the order of the batch's items."""
+
+    def __init__(self, batch):
+        self._generate = copies_of(batch)
+
+    def __iter__(self):
+        """Yield copies without end."""
+        for batch in self._generate():
+            yield list(batch.values())
+
+
+class GraphFeed(BatchFeed):
+    """The facts of an input source in the graph, which a session reads: nothing iterates over this feed.
+
+    Args:
+        request: The case.
+    """
+
+    def __init__(self, request):
+        super().__init__(
+            PREFETCH + 1,  # the thread or the generator holds one more, until there is room for it
+            {
+                "source": request.data["source"],
+                "samples_per_replica": request.batch_size,
+                "queue_size": PREFETCH,
+            },
+        )
+
+    def close(self):
+        """Do nothing: the threads end when tensorpack closes its session."""
+
+
+def resident_input(variables):
+    """Return the input source that reads variables on the towers' devices.
+
+    Args:
+        variables: For each tower, the variables with a batch.
+    """
+    return TensorInput(lambda: [tf.identity(v) for v in variables[get_current_tower_context().index]])
+
+
+def queue_input(batches):
+    """Return the input source with a queue for each tower, which a Python thread of tensorpack fills with copies.
+
+    Args:
+        batches: A host batch for each tower.
+    """
+    types = [tf.as_dtype(values.dtype) for values in batches[0].values()]
+    return TowerInputs([QueueInput(Copies(batch), tf.FIFOQueue(PREFETCH, types)) for batch in batches])
+
+
+def dataset_input(batches):
+    """Return the input source with a `tf.data.Dataset` over a Python generator of copies for each tower.
+
+    Args:
+        batches: A host batch for each tower.
+    """
+
+    def dataset(batch):
+        flow = Copies(batch)
+        types = tuple(tf.as_dtype(values.dtype) for values in batch.values())
+        shapes = tuple(tf.TensorShape(values.shape) for values in batch.values())
+        generated = tf.data.Dataset.from_generator(lambda: map(tuple, flow), types, shapes)
+        return generated.prefetch(PREFETCH)
+
+    with tf.device("/cpu:0"):
+        return TowerInputs([TFDatasetInput(dataset(batch)) for batch in batches])

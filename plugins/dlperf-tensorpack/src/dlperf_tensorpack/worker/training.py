@@ -1,0 +1,175 @@
+"""The base of tensorpack's trainers in dlperf: a model description, the loop of tensorpack's trainer, evidence.
+
+A batch is a list with one dict per tower: NumPy arrays by the input's name, which replace the tensors of the input
+source. For an empty dict, a tower takes its batch from the input source.
+"""
+
+import itertools
+
+import tensorflow.compat.v1 as tf
+from dlperf_tensorflow1.worker.exchange import Alone
+from dlperf_tensorflow1.worker.weights import initial_value, make_variable
+from tensorpack import RunUpdateOps, SimpleTrainer
+from tensorpack.tfutils.sesscreate import NewSessionCreator
+from tensorpack.tfutils.sessinit import JustCurrentSession
+from tensorpack.tfutils.tower import get_current_tower_context
+
+from dlperf_sdk.worker.interface import Step
+from dlperf_sdk.worker.sources import replace_sources
+from dlperf_tensorpack.worker.evidence import TowerEvidence
+from dlperf_tensorpack.worker.inputs import GraphFeed, dataset_input, queue_input, resident_input
+from dlperf_tensorpack.worker.model import Model, Tower, TowerWeights
+from dlperf_tensorpack.worker.state import TowerState
+from dlperf_tensorpack.worker.trainers import TRAINERS, StepValues
+
+INPUTS = {"python-queue": queue_input, "python-dataset": dataset_input}
+"""Data source → the function that makes tensorpack's input source, for those that run in the graph."""
+
+
+def take_resident(trainer):
+    """Return the empty batch without end, for the data source `synthetic`."""
+    trainer.load_resident_batches()
+    return itertools.repeat(trainer.empty_batch)
+
+
+def take_from_graph(trainer):
+    """Return the empty batch without end, for the data sources in `INPUTS`."""
+    trainer.loaders = [GraphFeed(trainer.request) for _ in trainer.process.replicas]
+    return itertools.repeat(trainer.empty_batch)
+
+
+class TensorpackTrainer(TowerState):
+    """The replicas of a network in one process, a tower for each, which tensorpack's own trainer trains.
+
+    It is a base beside a model's trainer of the TensorFlow 1 plugin, whose `build`, `outputs` and `loss` it calls.
+    """
+
+    sources = replace_sources(
+        synthetic=take_resident, **{"python-queue": take_from_graph, "python-dataset": take_from_graph}
+    )
+
+    # The graph.
+
+    def _build_graph(self):
+        """Let tensorpack's trainer build the graph and its session; return the variables of each parameter."""
+        runtime, batches = self.runtime, self.host_batches()
+        self.towers, self.empty_batch = [], [{} for _ in batches]
+        self.rate = tf.placeholder(tf.float32, (), "rate")
+        self.exchange = Alone(runtime)  # tensorpack's trainer synchronizes the towers
+        self.network = self.build(self.request.model_options)
+        make_input = INPUTS.get(self.request.data["source"])
+        source = resident_input(self._add_resident(batches)) if make_input is None else make_input(batches)
+        model = Model(self)
+        self.trainer = TRAINERS[self.request.strategy](runtime) if runtime.towers > 1 else SimpleTrainer()
+        self.trainer.setup_graph(model.get_input_signature(), source, model.build_graph, model.get_optimizer)
+        self.optimizer = model.get_optimizer()
+        self.values = StepValues([(tower.loss, tower.labels) for tower in self.towers])
+        self.trainer.setup_callbacks([self.values, RunUpdateOps()], [])
+        self.trainer.initialize(NewSessionCreator(config=runtime.config), JustCurrentSession())
+        self.session, runtime.session = self.trainer.sess, self.trainer.hooked_sess
+        # What tensorpack's `main_loop` does before the first step: it starts the threads of input sources.
+        self.trainer.loop.config(steps_per_epoch=1, starting_epoch=1, max_epoch=1)
+        with self.session.as_default():
+            self.trainer._callbacks.before_train()
+            self.trainer._callbacks.before_epoch()
+        names = [entry["name"] for entry in self.request.parameters]
+        return {name: list({t.weights.variables[name] for t in self.towers}) for name in names}
+
+    def _add_resident(self, batches):
+        """Return the variables on the towers' devices for the canonical batch: a list for each tower."""
+        self.resident = []
+        for tower, batch in enumerate(batches):
+            with tf.device("/gpu:%d" % tower):
+                self.resident.append(
+                    [make_variable(v.shape, 0, tf.as_dtype(v.dtype)) for v in batch.values()]
+                )
+        return self.resident
+
+    def add_tower(self, batch):
+        """Add the network and the loss to the tower that tensorpack builds, and return the loss.
+
+        Args:
+            batch: The tensors of the tower's input source, by the input's name.
+        """
+        self.weights = weights = TowerWeights(self.request.parameters, self.layout.upper(), None)
+        outputs = self.outputs(self.network, batch)
+        loss = self.loss(outputs, batch)
+        if get_current_tower_context().has_own_variables:
+            for update in weights.updates:
+                tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, update)
+        labels = tf.identity(batch[self.label_name])
+        self.towers.append(Tower(weights, batch, outputs, loss, labels))
+        return loss
+
+    # Batches.
+
+    def place(self, batches):
+        """Return the batches of this process's replicas: a session copies them to the devices when it is fed."""
+        return list(batches)
+
+    def load_resident_batches(self):
+        """Set the variables that a tower reads for the empty dict to its canonical batch."""
+        feed, initializers = {}, []
+        for variables, batch in zip(self.resident, self.host_batches()):
+            for variable, values in zip(variables, batch.values()):
+                feed[initial_value(variable)] = values
+                initializers.append(variable.initializer)
+        self.session.run(initializers, feed)
+
+    def labels(self, batch):
+        """Return the labels that the last step read, a NumPy array for each replica."""
+        return [labels for _, labels in self.values.results]
+
+    def read_labels(self, labels):
+        """Return the labels of each replica."""
+        return labels
+
+    def take(self, batch):
+        """Return a batch's labels and number of samples, without a step. Input sources give one batch for it."""
+        labels = self.session.run([tower.labels for tower in self.towers], self._feed_for(batch))
+        return Step(None, self.request.batch_size * len(self.towers), labels)
+
+    def _feed_for(self, batch):
+        """Return what a session is fed in place of the tensors of input sources."""
+        return {
+            tower.batch[name]: values
+            for tower, arrays in zip(self.towers, batch)
+            for name, values in arrays.items()
+        }
+
+    # The step.
+
+    def train(self, batch, rate):
+        """Run one step of tensorpack's trainer, and return the loss of each replica."""
+        self.values.feed = {**self._feed_for(batch), self.rate: rate}
+        self.trainer.run_step()
+        self.trainer._callbacks.trigger_step()
+        return [loss for loss, _ in self.values.results]
+
+    def read_loss(self, loss):
+        """Return the loss of each replica."""
+        return [float(value) for value in loss]
+
+    # Evidence for what was in effect.
+
+    def outputs_and_references(self):
+        """Return the logits of `step`, and the float32 references, for the canonical batch.
+
+        Both come from the operations of a step, since fp32 is all that there is.
+        """
+        logits = [output for tower in self.towers for output in tower.outputs]
+        feed = self._feed_for(self.canonical_batch())
+        return self.session.run(logits, feed), self.session.run(logits, feed)
+
+    def observe_settings(self):
+        """Return precision, compiler, layout and strategy in effect, from the operations in the graph of a step."""
+        targets = [self.trainer.train_op, *(tower.loss.op for tower in self.towers)]
+        evidence = TowerEvidence(targets, [tower.outputs[0] for tower in self.towers])
+        self.product_types = evidence.product_types()
+        variables = itertools.chain(*self.assigned.values())
+        return {
+            "precision": self.name_precision({v.dtype for v in variables}, tf32=False),
+            "compiler": "none",
+            "layout": evidence.layout(),
+            "strategy": evidence.strategy(),
+        }
