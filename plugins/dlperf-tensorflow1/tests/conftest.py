@@ -31,20 +31,10 @@ def make_request(model, **changes):
     return Request.from_json(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.decode())
 
 
-def resolve_runtime(request, nodes, process=0):
-    """Return the process of a case with this index, and its runtime, which is not started."""
-    from dlperf_sdk.worker.processes import Cluster
-    from dlperf_sdk.worker.request import resolve
-
-    cluster = Cluster(nodes, "cpu", request.strategy, request.framework_options)
-    chosen = resolve(request.processes)(cluster)[process]
-    return chosen, resolve(request.runtime)(request, cluster, chosen)
-
-
 @pytest.fixture
 def make_trainer(monkeypatch):
     """Builds the trainer of a case with one replica, its runtime started: `make_trainer("resnet50")`."""
-    from dlperf_sdk.worker.processes import Node
+    from dlperf_sdk.worker.processes import Cluster, Node
     from dlperf_sdk.worker.request import resolve
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -52,7 +42,10 @@ def make_trainer(monkeypatch):
 
     def make(model, **changes):
         request = make_request(model, **changes)
-        process, runtime = resolve_runtime(request, (Node("127.0.0.1", (), ("cpu:0",), "lo"),))
+        node = Node("127.0.0.1", (), ("cpu:0",), "lo")
+        cluster = Cluster((node,), "cpu", request.strategy, request.framework_options)
+        process = resolve(request.processes)(cluster)[0]
+        runtime = resolve(request.runtime)(request, cluster, process)
         runtime.start()
         trainers.append(resolve(request.trainer)(runtime, request, process))
         return trainers[-1]
@@ -69,7 +62,7 @@ def served_pair(monkeypatch):
     """Two trainers of BERT that share the variables of a parameter server; all servers are in this process."""
     from dlperf_tensorflow1.worker.cluster import start_server
 
-    from dlperf_sdk.worker.processes import Node
+    from dlperf_sdk.worker.processes import SERVICE, Cluster, Node
     from dlperf_sdk.worker.request import resolve
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -81,12 +74,13 @@ def served_pair(monkeypatch):
     for one in sockets:
         one.close()
     nodes, started = (Node("127.0.0.1", ports, ("cpu:0", "cpu:1"), "lo"),), []
-    for number in range(3):
-        process, runtime = resolve_runtime(request, nodes, number)
+    cluster = Cluster(nodes, "cpu", request.strategy, request.framework_options)
+    for process in resolve(request.processes)(cluster):
         monkeypatch.setitem(os.environ, "TF_CONFIG", process.variables["TF_CONFIG"])
-        if process.rank is None:
+        if process.role == SERVICE:
             start_server(None)
         else:
+            runtime = resolve(request.runtime)(request, cluster, process)
             runtime.start()
             started.append((runtime, process))
     with ThreadPoolExecutor(2) as pool:

@@ -4,6 +4,7 @@
 import itertools
 import time
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import numpy as np
 import pytest
@@ -149,21 +150,29 @@ def test_out_of_memory_is_known(make_trainer):
 
 
 def test_replicas_wait_for_each_other_around_a_reset_of_shared_variables(served_pair):
-    second = served_pair[1]
-    reset_optimizer = second.reset_optimizer
+    first, second = served_pair
+    loaded, returned = Event(), Event()
+    load_weights, reset_optimizer = first.load_canonical_weights, second.reset_optimizer
 
-    def reset_slowly():
-        time.sleep(1)
+    def load_early(parameters):
+        load_weights(parameters)
+        loaded.set()
+
+    def reset_late():
+        if returned.wait(2):
+            time.sleep(1)
         reset_optimizer()
 
     def repeat(trainer):
         expected = losses(trainer, 3)
-        time.sleep(1 if trainer is second else 0)
+        if trainer is second:
+            loaded.wait(2)
         trained = dict(trainer.parameters(0))
         trainer.reset()
+        returned.set()
         return expected, trained, losses(trainer, 3), trainer.count_updates()
 
-    second.reset_optimizer = reset_slowly
+    first.load_canonical_weights, second.reset_optimizer = load_early, reset_late
     with ThreadPoolExecutor(2) as pool:
         answers = list(pool.map(repeat, served_pair))
     for expected, _, repeated, updates in answers:
