@@ -1,11 +1,18 @@
-"""The plugin's loaders: threads for prepared data, and tf.data around a Python generator."""
+"""The plugin's sources of batches: the device's memory, threads for prepared data, tf.data around a generator."""
 
+import itertools
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 import tensorflow.compat.v1 as tf
 
 from dlperf_sdk.worker import loading, python_dataset
+
+
+def repeat_resident(trainer):
+    """Return the empty batch without end, for the data source `synthetic`."""
+    trainer.load_resident_batch()
+    return itertools.repeat({})
 
 
 class Loader(loading.Loader):

@@ -4,8 +4,6 @@ A model's own file has its network, its loss, and nothing else. A batch is what 
 input's name. The empty batch feeds nothing: the step then takes the canonical batch in the device's memory.
 """
 
-import itertools
-
 import numpy as np
 import tensorflow.compat.v1 as tf
 
@@ -13,16 +11,10 @@ from dlperf_sdk.worker.sources import replace_sources
 from dlperf_tensorflow1.precisions import PRECISIONS
 from dlperf_tensorflow1.worker.evidence import GraphEvidence
 from dlperf_tensorflow1.worker.exchange import VariableExchange, make_exchange
-from dlperf_tensorflow1.worker.loading import GeneratorFeed, Loader
+from dlperf_tensorflow1.worker.loading import GeneratorFeed, Loader, repeat_resident
 from dlperf_tensorflow1.worker.optimizers import make_optimizer
 from dlperf_tensorflow1.worker.state import ReplicaState
 from dlperf_tensorflow1.worker.weights import Weights, initial_value, make_variable
-
-
-def repeat_resident(trainer):
-    """Return the empty batch without end, for the data source `synthetic`."""
-    trainer.load_resident_batch()
-    return itertools.repeat({})
 
 
 class TensorFlow1Trainer(ReplicaState):
