@@ -1,10 +1,11 @@
 """The description of a network that tensorpack's trainers take: its inputs, its loss in a tower, its optimizer."""
 
 import tensorflow.compat.v1 as tf
-from dlperf_tensorflow1.worker.weights import Weights
+from dlperf_tensorflow1.worker.weights import Weights, make_variable
 from tensorpack import ModelDesc
 from tensorpack.tfutils.gradproc import GradientProcessor
 from tensorpack.tfutils.optimizer import apply_grad_processors
+from tensorpack.tfutils.tower import get_current_tower_context
 
 
 class Tower:
@@ -22,8 +23,10 @@ class TowerWeights(Weights):
         return variable_in_scope(name, shape, 0.0, is_trained=True)
 
     def make_statistic(self, name, shape, initial):
-        """Return the variable of this name in the current variable scope."""
-        return variable_in_scope(name, shape, initial, is_trained=False)
+        """Return the tower's own variable, also where the towers share their parameters."""
+        if get_current_tower_context().has_own_variables:
+            return variable_in_scope(name, shape, initial, is_trained=False)
+        return make_variable(shape, initial)
 
 
 def variable_in_scope(name, shape, initial, is_trained):

@@ -12,10 +12,10 @@ from dlperf_tensorflow1.worker.weights import initial_value, make_variable
 from tensorpack import RunUpdateOps, SimpleTrainer
 from tensorpack.tfutils.sesscreate import NewSessionCreator
 from tensorpack.tfutils.sessinit import JustCurrentSession
-from tensorpack.tfutils.tower import get_current_tower_context
 
 from dlperf_sdk.worker.interface import Step
 from dlperf_sdk.worker.sources import replace_sources
+from dlperf_sdk.worker.unsupported import look_up
 from dlperf_tensorpack.worker.evidence import TowerEvidence
 from dlperf_tensorpack.worker.inputs import GraphFeed, dataset_input, queue_input, resident_input
 from dlperf_tensorpack.worker.model import Model, Tower, TowerWeights
@@ -52,6 +52,7 @@ class TensorpackTrainer(TowerState):
 
     def _build_graph(self):
         """Let tensorpack's trainer build the graph and its session; return the variables of each parameter."""
+        look_up("data source", self.request.data["source"], self.sources)  # before the graph changes
         runtime, batches = self.runtime, self.host_batches()
         self.towers, self.empty_batch = [], [{} for _ in batches]
         self.rate = tf.placeholder(tf.float32, (), "rate")
@@ -94,9 +95,8 @@ class TensorpackTrainer(TowerState):
         self.weights = weights = TowerWeights(self.request.parameters, self.layout.upper(), None)
         outputs = self.outputs(self.network, batch)
         loss = self.loss(outputs, batch)
-        if get_current_tower_context().has_own_variables:
-            for update in weights.updates:
-                tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, update)
+        for update in weights.updates:
+            tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, update)
         labels = tf.identity(batch[self.label_name])
         self.towers.append(Tower(weights, batch, outputs, loss, labels))
         return loss
