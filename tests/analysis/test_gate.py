@@ -390,6 +390,11 @@ def test_sides_of_a_pair_may_differ_in_requested_settings():
     (decision,) = gate_interleaved([(before, after)]).decisions
     assert decision.outcome == "regression"
     assert decision.differences == ("compiler: inductor against none",)
+    slow_data = results_with(SLOW, fields={"data": "python-queue"})
+    assert decide([before], [slow_data]).decisions[0].outcome == "refused"
+    (decision,) = gate_interleaved([(before, slow_data)]).decisions
+    assert decision.outcome == "regression"
+    assert decision.differences == ("data: python-queue against synthetic",)
     (decision,) = gate_interleaved([(before, results_with(SLOW, fields={"batch_size": 8}))]).decisions
     assert decision.outcome == "refused"
     found = gate_interleaved([(before, before), (failed(), before)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -140,4 +140,8 @@ def _format_difference(name: str, first: Case, second: Case) -> str:
 
 
 def _format(value: Any) -> str:
-    return NOT_STATED if value is None else value if isinstance(value, str) else key(value)
+    if value is None:
+        return NOT_STATED
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}={_format(value[name])}" for name in sorted(value))
+    return value if isinstance(value, str) else key(value)

@@ -14,7 +14,7 @@ from typing import Any
 import attrs
 
 from dlperf_sdk.analysis.case import Case, differing_facts
-from dlperf_sdk.analysis.comparison import Comparison, compare
+from dlperf_sdk.analysis.comparison import ESSENTIAL_FACTS, Comparison, compare
 from dlperf_sdk.analysis.gate_decision import (
     INTERLEAVED,
     SEPARATE_REPEATS,
@@ -203,13 +203,14 @@ def _select_comparable(runs: list[Result]) -> list[Case]:
 
 
 def _match_pairs(old: Result, new: Result) -> Pairing | Decision:
-    """Match the repeats of two interleaved runs; their specs may differ in factors, which is what is compared."""
+    """Match the repeats of two interleaved runs; the gate compares the factors and data in which they differ."""
     before, after = old.spec, new.spec
     name = after.label if before.label == after.label else f"{after.label} against {before.label}"
     factors = [
         field.name
         for field in attrs.fields(RunSpec)
-        if field.metadata["role"] == "factor" and getattr(before, field.name) != getattr(after, field.name)
+        if (field.metadata["role"] == "factor" or field.name in ESSENTIAL_FACTS)
+        and getattr(before, field.name) != getattr(after, field.name)
     ]
     comparison = _compare(name, old, new, factors)
     if isinstance(comparison, Decision):
