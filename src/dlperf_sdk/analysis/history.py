@@ -52,10 +52,10 @@ class Run:
         return self.started_at[:10]
 
     def value(self, order: str) -> str | None:
-        """Return what the run's position in a history depends on; None if the run does not have it.
+        """Return the run's start, version or label by which a history is ordered; None if the run does not have it.
 
         Args:
-            order: `time`, one of `VERSIONS`, or the name of a label; the start, version or label is returned.
+            order: `time`, one of `VERSIONS`, or the name of a label.
         """
         if order == TIME:
             return self.started_at

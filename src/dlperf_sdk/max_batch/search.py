@@ -34,10 +34,13 @@ class SearchResult:
     """The outcome of a search."""
 
     size: int | None
-    """The largest size that fitted; None if not even 1 did."""
+    """The largest size that fitted, and fitted again at the end; None if 1 did not fit."""
     probes: tuple[Probe, ...]
     exact: bool
-    """True if the next larger size is known not to fit, within the resolution."""
+    """False if the search stopped before it found the limit to within `resolution`.
+
+    True also if the maximum fits, or if 1 does not fit.
+    """
 
 
 def resolution(size: int) -> int:

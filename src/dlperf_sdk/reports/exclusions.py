@@ -18,9 +18,9 @@ _MAX_EXCLUDED = 6
 def format_excluded(ranking: Ranking, shown_elsewhere: Collection[Case] = ()) -> str:
     """Return the cases that are not comparable with a ranking, in groups with the facts in which they differ, as text.
 
-    A group in a precision of another number format is left out: nobody takes it for comparable. So is a group that
-    differs in precision or hardware and in a further fact. At most six groups are described, followed by the number of
-    the remaining ones.
+    Of a group in another precision or on other hardware, only the fastest case is named. A group in a precision of
+    another number format is left out. So is a group that differs in precision or hardware and in a further fact. At
+    most six groups are described, followed by the number of the remaining ones.
 
     Args:
         ranking: The ranking.

@@ -175,14 +175,13 @@ def _numbers(version: str) -> list[int]:
 
 
 def list_unmeasured(ranking: Ranking, rankings: Iterable[Ranking]) -> list[str]:
-    """Return the frameworks that other rankings have, and this one lacks.
+    """Return the frameworks that a ranking lacks, and that rankings of other topologies have.
 
-    The other rankings have the same facts but another topology. If implementations are ranked, these are returned in
-    place of frameworks.
+    If implementations are ranked, they are returned instead of frameworks.
 
     Args:
         ranking: The ranking.
-        rankings: All rankings.
+        rankings: All rankings. Those that differ from `ranking` in a fact other than the topology are ignored.
     """
     names = dict.fromkeys(
         str(case.facts.get(ranking.factor))
