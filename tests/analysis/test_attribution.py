@@ -76,9 +76,25 @@ def test_too_few_runs(parts):
     assert attribution.tables([a_run(part, PARTS[part]) for part in parts]) == []
 
 
+def test_parts_without_input_serve_every_data_source():
+    alone = [a_run(part, PARTS[part], data="synthetic") for part in ("training", "compute", "communication")]
+    wholes = [
+        a_run("whole", seconds, data=data) for data, seconds in (("zmq", 0.160), ("python-queue", 0.150))
+    ]
+    of_synthetic, *others = attribute([*alone, *wholes])
+    assert of_synthetic.input_stall is None
+    assert [str(actual.spec.data) for actual in others] == ["zmq", "python-queue"]
+    assert [actual.input_stall.seconds for actual in others] == pytest.approx([0.035, 0.025])
+    assert [actual.communication.seconds for actual in others] == pytest.approx([0.025, 0.025])
+    own = a_run("training", 0.130, data="zmq")
+    (actual, *_) = attribute([own, *alone, *wholes])
+    assert actual.input_stall.seconds == pytest.approx(0.030)
+    assert attribute([a_run("input", 0.150, data="synthetic-host"), *wholes]) == []
+
+
 def test_runs_of_different_cases_are_not_mixed():
     whole, training = a_run("whole", 0.16), a_run("training", 0.125)
-    others = ({"batch_size": 64}, {"precision": "amp-bf16"}, {"data": "python-dataset"}, {"seed": 1})
+    others = ({"batch_size": 64}, {"precision": "amp-bf16"}, {"seed": 1})
     for fields in others:
         assert attribute([whole, training, a_run("compute", 0.1, **fields)]) == []
     (actual,) = attribute([whole, training, a_run("compute", 0.1, labels={"commit": "abc"})])

@@ -57,8 +57,9 @@ def attribute(results: Iterable[Result]) -> list[Attribution]:
     """Divide the steps of all cases whose parts were measured, in the order of first occurrence.
 
     The runs of one case differ in nothing but the part of a step that they measured. They have the same hosts and the
-    same version of the framework. If a part was measured several times, the latest run counts. A case needs
-    the part `compute`, and `training` or `whole`; results without a valid throughput are left out.
+    same version of the framework. Parts without input may have been measured with another data source. Of several runs
+    of a part, the latest with the case's data source counts, or else the latest. A case needs the part `compute`, and
+    `training` or `whole`; results without a valid throughput are left out.
 
     Without input, `whole` and `training` are the same step, and so are `training` and `compute` on one device. One of
     them serves for both.
@@ -66,19 +67,29 @@ def attribute(results: Iterable[Result]) -> list[Attribution]:
     Args:
         results: Results of any cases.
     """
-    specs: dict[str, RunSpec] = {}
+    specs: dict[str, tuple[RunSpec, str]] = {}
     runs: dict[str, dict[str, Case]] = {}
+    without_input: dict[str, dict[str, Case]] = {}
     for result in sorted(results, key=lambda result: result.started_at):
         try:
             case = Case.from_source(result)
         except AnalysisError:
             continue
         spec = attrs.evolve(result.spec, part=PARTS.default, labels={})
-        hosts = [machine.get("host") for machine in result.hardware]
-        identity = key([spec.to_dict(), hosts, case.facts.get("framework_version")])
-        specs[identity] = spec
+        conditions = [
+            [machine.get("host") for machine in result.hardware],
+            case.facts.get("framework_version"),
+        ]
+        identity = key([spec.to_dict(), *conditions])
+        without_data = key([attrs.evolve(spec, data=DATA_SOURCES.default).to_dict(), *conditions])
+        specs[identity] = spec, without_data
         runs.setdefault(identity, {})[result.spec.part] = case
-    attributions = (_attribute(spec, runs[identity]) for identity, spec in specs.items())
+        if not PARTS[result.spec.part].reads_input:
+            without_input.setdefault(without_data, {})[result.spec.part] = case
+    attributions = (
+        _attribute(spec, {**without_input.get(without_data, {}), **runs[identity]})
+        for identity, (spec, without_data) in specs.items()
+    )
     return [attribution for attribution in attributions if attribution is not None]
 
 
