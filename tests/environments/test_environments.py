@@ -483,6 +483,14 @@ def test_a_record_is_damaged_in_any_way(wheels: Path) -> None:
     assert reasons == ["has a hash of the unknown algorithm 'shake_128'"]
 
 
+def test_a_folder_whose_name_is_an_option_of_uv_is_no_distribution(wheels: Path) -> None:
+    created = environments.prepare("toy", spec("toyframe"), "cpu")
+    metadata = module_of(created, "toydep").parent / "--index-url=x-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "RECORD").write_text(f"{metadata.name}/RECORD,,\nmissing.py,sha256=abc,3\n")
+    assert environments.verify(created.path.name) == ()
+
+
 def test_a_pipe_in_place_of_a_record_or_marker_is_damage(wheels: Path) -> None:
     created = environments.prepare("toy", spec("toyframe"), "cpu")
     [record] = created.path.glob("venv/lib/python*/site-packages/toydep-2.1.dist-info/RECORD")

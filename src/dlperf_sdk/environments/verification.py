@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import frozen
-from packaging.utils import canonicalize_name
+from packaging.utils import InvalidName, canonicalize_name
 
 from dlperf_sdk.documents.reading import read_file
 from dlperf_sdk.environments import marker, pip_settings
@@ -26,7 +26,7 @@ from dlperf_sdk.environments.marker import Marker
 from dlperf_sdk.errors import DocumentError, EnvironmentFailed, UnknownName
 
 _BLOCK = 1 << 20
-_LARGEST_RECORD = 64 << 20
+_LARGEST_RECORD = 16 << 20
 
 
 @frozen
@@ -149,15 +149,18 @@ def _list_damaged_files(folder: Path, environment: Marker) -> tuple[DamagedFile,
     recorded = set()
     for metadata in sorted((folder / "venv" / "lib").glob("python*/site-packages/*.dist-info")):
         name, _, version = metadata.name.removesuffix(".dist-info").rpartition("-")
-        pin = pins.get(canonicalize_name(name), f"{name}=={version}")
         try:
+            normalized = canonicalize_name(name, validate=True)
             record = read_file(metadata / "RECORD", _LARGEST_RECORD).decode()
             rows = list(csv.reader(record.splitlines()))
+        except InvalidName:
+            continue  # no installed distribution; uv could take its name for an option
         except (DocumentError, UnicodeDecodeError, csv.Error):
             continue  # without a readable RECORD
         if not any(row[:1] == [f"{metadata.name}/RECORD"] for row in rows):
             continue  # a whole RECORD lists itself; after a crash it may be empty
-        recorded.add(canonicalize_name(name))
+        recorded.add(normalized)
+        pin = pins.get(normalized, f"{name}=={version}")
         for row in rows:
             reason = _describe_damage(metadata.parent, row)
             if reason is not None:
