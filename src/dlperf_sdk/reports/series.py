@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve, frozen
@@ -159,8 +159,8 @@ def _identity(case: Case, names: Iterable[str]) -> tuple[str, ...]:
 def format_fact(name: str, value: Any) -> str:
     """Format a fact for a label.
 
-    A text stands alone, an implementation in parentheses, a loss scale before its name, and any other value behind the
-    fact's name.
+    A text stands alone, an implementation in parentheses, a loss scale before its name, a data source's details in
+    parentheses behind its name, and any other value behind the fact's name.
     """
     if name == "implementation":
         return f"({value})"
@@ -170,6 +170,9 @@ def format_fact(name: str, value: Any) -> str:
         return "no compiler"
     if isinstance(value, str):
         return format_value(name, value)
+    if isinstance(value, Mapping):
+        stated = ", ".join(f"{format_name(item)} {value[item]}" for item in sorted(value) if item != "source")
+        return f"{value.get('source', format_name(name))} ({stated})"
     words = format_value(name, key(value))
     return f"{format_name(name)} {words}" if words == key(value) else words
 
@@ -197,7 +200,7 @@ def labels(cases: Sequence[Case], excluded: Sequence[str] = ()) -> list[str]:
     for name in (*_NAMED, *fixed):
         if name in excluded:
             continue
-        texts = [_part(name, case.facts.get(name)) for case in cases]
+        texts = _format_facts(name, [case.facts.get(name) for case in cases])
         if name == "strategy" and len({*texts} - {""}) < 2:
             continue  # a single device has no strategy, which the topology already tells
         kinds = len(set(zip(*parts.values(), texts, strict=True)))
@@ -208,5 +211,8 @@ def labels(cases: Sequence[Case], excluded: Sequence[str] = ()) -> list[str]:
     return [" ".join(filter(None, (parts[name][index] for name in order))) for index in range(len(cases))]
 
 
-def _part(name: str, value: Any) -> str:
-    return "" if value is None or value == _DULL.get(name) else format_fact(name, value)
+def _format_facts(name: str, values: Sequence[Any]) -> list[str]:
+    """Return the part of a label for each value of a fact; of a data source, only its name if that suffices."""
+    sources = [value.get("source", value) if isinstance(value, Mapping) else value for value in values]
+    shown = sources if len(set(map(key, sources))) == len(set(map(key, values))) else values
+    return ["" if value is None or value == _DULL.get(name) else format_fact(name, value) for value in shown]

@@ -39,6 +39,7 @@ from dlperf_sdk.reports.html import (
     scaling,
     spread,
 )
+from dlperf_sdk.reports.html import results as html_results
 from dlperf_sdk.reports.html import sweeps as html_sweeps
 from dlperf_sdk.reports.html.page import Abreast, Choice, Folded, Page, Plot, Section, Sortable
 from dlperf_sdk.reports.leads import list_reservations
@@ -1025,6 +1026,27 @@ def test_labels_of_throughputs_leave_out_what_all_cases_share():
     names = [row["label"] for plot in plots for row in plot.spec["data"]["values"]]
     assert names and not any("tensorflow" in name for name in names)
     assert all(name.split()[-1] in ("1n1d", "1n2d", "1n4d", "1n8d") for name in names)
+
+
+def test_data_sources_are_labeled_by_name_and_parts_have_a_column():
+    def run(number, part, **data):
+        result = a_result(id=f"run-{number}", fields={"data": data["source"], "part": part, "topology": "1n1d"})
+        facts = [attrs.evolve(fact, observed=data) if fact.name == "data" else fact for fact in result.facts]
+        return attrs.evolve(result, facts=tuple(facts))
+
+    queue = {"source": "python-queue", "queue_size": 2}
+    sources = (queue, {"source": "zmq", "sender_cpus": [1]})
+    wholes = [run(number, "whole", **data) for number, data in enumerate(sources)]
+    cases = [Case.from_source(result) for result in wholes]
+    assert labels(cases) == ["torch fp32 python-queue", "torch fp32 zmq"]
+    longer = Case.from_source(run(3, "whole", source="python-queue", queue_size=4))
+    assert labels([cases[0], longer]) == [
+        "torch fp32 python-queue (queue size 2)",
+        "torch fp32 python-queue (queue size 4)",
+    ]
+    (sortable, *_) = html_results.results_table([*wholes, run(2, "input", **queue)], [Cell("ok")] * 3).items
+    columns = [column.title for column in sortable.table.columns]
+    assert {"part", "data"} <= set(columns)
 
 
 def test_what_is_not_comparable_has_no_row_in_both_directions():

@@ -33,6 +33,7 @@ _WHERE_DIFFERENT: dict[str, Callable[[Result], str]] = {
     "compiler": lambda result: result.spec.compiler,
     "strategy": lambda result: result.spec.strategy,
     "data": lambda result: str(result.spec.data.source),
+    "part": lambda result: result.spec.part,
 }
 """Columns that are shown only if the results differ in them."""
 
