@@ -21,18 +21,32 @@ import fault_outcomes  # noqa: E402
 HEAD = """\
 # Fault matrix
 
-This page shows how a run ends when a node, a worker or the controller fails. Use it to decide what a run on a cluster
-survives and how soon it reports a failure.
+This page shows how a run on a cluster ends when a node, a worker or the controller fails. Use it to decide which
+faults a run survives, and how soon it reports them.
 
-Each entry was observed with real ssh, OpenMPI and Slurm on four nodes, which are network namespaces of one machine. It
-states:
+Each entry was observed with real ssh, OpenMPI or Slurm; if several tests cause a fault, the slowest counts. The
+nodes are network namespaces of one machine. The case is a toy model on two nodes with one device each. Two faults
+need three nodes: "node 1 cannot connect to node 2" and "node 1 has another environment". The columns are:
 
-- the kind of the failure
+- ssh, mpi: the launchers of these names
+- Slurm step: the launcher `slurm` in an existing allocation
+- Slurm job: the launcher `slurm` outside of an allocation, which submits a job
+- joined: the launcher `joined` in the processes that `srun` has started
+
+An entry has five parts:
+
+- the [kind of the failure](../reference/glossary.md#failures)
 - the node that the failure names
-- the seconds from the fault to the end of the run, or from the launch if the fault exists before the agents start. The
-  seconds of `joined` were recorded while other programs used the processors
-- orphans: processes and files of the run that were left on the nodes
-- the finished repeats that were kept; 0 of 0 if the fault occurs before the first repeat
+- the time from the fault to the end of the run in seconds, rounded to whole seconds. If the fault exists before the
+  agents start, the time begins with the launch. If the fault is part of a worker (killed, hangs), it begins with
+  the repeat in which the fault occurs. While `joined` was recorded, other programs used the processors
+- orphans: processes and files of the run that were still on the nodes at the end of the test, after at most 30 s of
+  waiting
+- the finished repeats that were kept, of those that had finished; 0 of 0 if the fault occurs before the first
+  repeat
+
+The times depend on limits. A node is regarded as lost after 15 s without a message. In this Slurm, `SlurmdTimeout`
+is 10 s and `KillWait` 15 s. A note gives the deadline of a test that has its own.
 
 `make test-engines` causes each fault again and compares everything except the seconds with this page.
 `scripts/fault_matrix.py --record --numprocesses 3 --dist load` records all entries and generates the page.

@@ -40,8 +40,8 @@ _NO_SSH = dict.fromkeys(
     ("slurm-step", "slurm-job", "joined"), "Slurm's own daemons start the agents; no ssh connection is made."
 )
 _SILENT_SSH = (
-    "The time limit of each ssh connection is half of the deadline `start`, which is 30 s in this test. An ssh that "
-    "mpirun starts names the host as ssh's own configuration does."
+    "The deadline `start` is 30 s in this test, and the time limit of each ssh connection is half of it. With mpi, the "
+    "test names the hosts by their addresses, because messages of mpirun's ssh contain only these."
 )
 _OWN_NAMES = dict.fromkeys(
     ("slurm-step", "slurm-job", "joined"),
@@ -52,10 +52,12 @@ _FROM_OUTSIDE = "The whole run is ended from outside, so no node is at fault."
 FAULTS = {
     "a worker is killed": Fault(),
     "a worker hangs in a collective": Fault(
-        note="All ranks of a collective stop in the same step. The failure names the rank whose deadline passes first."
+        note="All ranks of a collective stop in the same step. The failure names the rank whose deadline passes first. "
+        "The deadline `step` is 2 s in this test."
     ),
     "an agent is killed": Fault(
-        note="A killed agent cannot remove its folder in `/tmp`. The next agent on that node removes it."
+        note="A killed agent cannot remove its folder in `/tmp`. The next agent on that node removes it; the test "
+        "starts one before it looks for orphans."
     ),
     "node 0, with the coordinator, is cut off the network": Fault(
         note="The controller of `joined` is on node 0, and loses all other nodes. The failure names the first of them."
@@ -82,13 +84,17 @@ FAULTS = {
         "names host 1.",
     ),
     "the scheduler's time limit passes": Fault(
-        _NO_SCHEDULER, f"{_FROM_OUTSIDE} Slurm checks time limits only every 30 s."
+        _NO_SCHEDULER,
+        f"{_FROM_OUTSIDE} The test sets the end of the job to 1 s ahead, and the seconds count from then. Slurm checks "
+        "time limits only every 30 s.",
     ),
     "the job or allocation is canceled": Fault(_NO_SCHEDULER, _FROM_OUTSIDE),
     "Ctrl-C": Fault(note=_FROM_OUTSIDE),
     "the controller is killed": Fault(
         note="No process is left that could store a failure, and no node is at fault. The finished repeats are in the "
-        "directory of the run. A submitted Slurm job continues, and `dlperf attach` stores its result."
+        "directory of the run. The seconds end when nothing of the run is left on the nodes. With `joined`, they "
+        "include a second run, whose agents remove the folder of the first. A submitted Slurm job continues, and "
+        "`dlperf attach` stores its result; the seconds end there."
     ),
 }
 
