@@ -52,7 +52,7 @@ def tables(models: list[Model]) -> str:
 
 def _cases(reference: Reference, defaults: Any) -> str:
     rows = [
-        "| case | batch size | options that are not defaults | losses of one replica |",
+        "| case | batch size | options that are not defaults | losses of one replica on shard 0, from step 0 on |",
         "|---|---|---|---|",
     ]
     for name, case in reference.cases.items():
@@ -65,15 +65,16 @@ def _cases(reference: Reference, defaults: Any) -> str:
 
 def _tolerances(reference: Reference) -> str:
     rows = [
-        "| precision | limit of the losses | limit of the first updates | limit of the running means | derivation |",
+        "| precision | limit of each loss | limits of the first updates | limits of the running means | derivation |",
         "|---|---|---|---|---|",
     ]
     for name, one in reference.tolerances.items():
-        item = f"each {one.parameter}, or ten times its deviation in float32"
+        item = f"each at most {one.parameter}, or ten times its deviation in float32 if that is more"
         has_means = any(case.alone[0].running_means for case in reference.cases.values())
-        least = f"{one.least:.2g} to "
-        updates = f"together {'' if has_means else least}{one.updates:.2g}"
-        means = f"together {least}{one.means:.2g}" if has_means else "none"
+        updates = "all together " + (
+            f"at most {one.updates:.2g}" if has_means else f"{one.least:.2g} to {one.updates:.2g}"
+        )
+        means = f"all together {one.least:.2g} to {one.means:.2g}" if has_means else "none"
         held = (updates, means) if one.parameter is None else (item, item if has_means else "none")
         rows.append(f"| {name} | {one.losses:.2g} | {' | '.join(held)} | {one.reason} |")
     return "\n".join(rows)
@@ -96,7 +97,7 @@ def _mistakes(reference: Reference) -> str:
                 for mistake in cases[of_case].mistakes
                 if (mistake.name, mistake.topology) == (name, topology)
             ]
-            cells.append(f"{actual[0]:,.0f}×" if actual else "")
+            cells.append(f"{actual[0]:,.0f}×" if actual else "–")
         rows.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
