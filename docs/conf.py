@@ -33,8 +33,8 @@ html_css_files = ["site.css"]
 
 myst_heading_anchors = 4
 myst_links_external_new_tab = True
-# Pages of published figures begin with a heading of the second level; two errors have the same name in two modules.
-suppress_warnings = ["myst.header", "ref.python"]
+# Two errors have the same name in two modules.
+suppress_warnings = ["ref.python"]
 
 # In docstrings a single backtick marks code, as in Markdown.
 default_role = "literal"

@@ -135,7 +135,8 @@ def test_the_protocol_is_summarized_with_what_deviates():
     text, table = section("Coverage and protocol").items
     assert text.text == (
         "The source prescribes 20 + 100 steps, 7 repeats. Of 323 figures, 55 were measured as prescribed, 169 deviate "
-        "(5 repeats: 93, 19 + 100 steps: 40, 100 + 100 steps: 36, 100 + 500 steps: 22; a figure may deviate in both), "
+        "(5 repeats: 93, 19 + 100 steps: 40, 100 + 100 steps: 36, 100 + 500 steps: 22; a figure may deviate in steps "
+        "and in repeats), "
         "and 99 do not state their protocol in full."
     )
     rows = rows_of(table)

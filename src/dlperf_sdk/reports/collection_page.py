@@ -44,7 +44,9 @@ def deviation_blocks(collection: Collection) -> tuple[Paragraph, ...]:
     ways = ", ".join(
         f"{used} instead of {prescribed}: {count:,}" for (prescribed, used), count in counts.items()
     )
-    text = f"{collection.title}: {deviations[0].reason} ({ways}; a figure may deviate in both)."
+    text = (
+        f"{collection.title}: {deviations[0].reason} ({ways}; a figure may deviate in steps and in repeats)."
+    )
     return (Paragraph(text, "doubt"),)
 
 
@@ -80,9 +82,9 @@ def disagreement_block(collection: Collection) -> Paragraph | Table:
         Column("what is wrong"),
     )
     rounded = describe_rounding(cells)
-    title = (
-        f"{collection.title}: {count_disagreements(cells)} disagree with the figures{rounded}, in {checked}"
-    )
+    wrong = count_disagreements(cells)
+    verb = "disagrees" if wrong.startswith("1 ") and " and " not in wrong else "disagree"
+    title = f"{collection.title}: {wrong} {verb} with the figures{rounded}, of {checked}"
     return Table(columns, tuple(rows), title)
 
 

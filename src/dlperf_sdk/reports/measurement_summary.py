@@ -102,7 +102,7 @@ def describe_protocols(
         if deviation.figures:
             ways[deviation.computed] += deviation.figures
     listed = ", ".join(f"{used}: {count}" for used, count in ways.most_common())
-    deviating = f" ({listed}; a figure may deviate in both)" if listed else ""
+    deviating = f" ({listed}; a figure may deviate in steps and in repeats)" if listed else ""
     return (
         f"The source prescribes {StatedProtocol.from_protocol(prescribed)}. Of {format_count(len(figures), 'figure')}, "
         f"{outcomes[AS_PRESCRIBED]} were measured as prescribed, {outcomes[DEVIATES]} deviate{deviating}, and "

@@ -54,8 +54,8 @@ class DlperfV1(_Stored):
     name = "dlperf-v1.0"
     title = "DLPerf v1.0, 2020"
     description = (
-        "Oneflow-Inc/DLPerf at c89430b: medians on up to four nodes of eight V100-SXM2-16GB. The release before-v1.0 "
-        "is OneFlow 0.1.9."
+        "Oneflow-Inc/DLPerf at commit c89430b: medians on up to four nodes with eight V100-SXM2-16GB each. The figures "
+        "of OneFlow 0.1.9 are from the release before-v1.0 of DLPerf."
     )
     prescribed = PROTOCOLS["dlperf-v1"]
     """DLPerf's README ignores 20 steps, measures 100 and suggests 7 repeats."""
@@ -67,8 +67,8 @@ class TfCnn2017(_Stored):
     name = "tf-cnn-2017"
     title = "TensorFlow benchmarks, 2017"
     description = (
-        "A spreadsheet of tf_cnn_benchmarks' own figures: NCHW, parameter server on the CPU, no NCCL. Whole numbers "
-        "mostly, one run each as far as it says."
+        "A spreadsheet of tf_cnn_benchmarks' own figures on up to eight P100 or K80: NCHW, parameter server on the "
+        "CPU, no NCCL. Most numbers are whole. Each figure is from one run, as far as the spreadsheet states."
     )
 
 

@@ -27,6 +27,8 @@ class Trial:
     prediction: Prediction
     throughput_at_last_efficiency: float
     """The throughput that the topology would have at the efficiency of the larger of the two smaller ones."""
+    smallest: TopologySpec
+    """The smaller of the two smaller topologies."""
 
     @property
     def depth(self) -> str:
@@ -95,7 +97,7 @@ def predict_topologies(figures: Iterable[PublishedFigure]) -> tuple[Trial, ...]:
             measured_case = series[target]
             prediction = predict([series[before], series[last]], target, reference=reference)
             ideal = series[last].throughput * target.devices / last.devices
-            trials.append(Trial(measured_case, prediction, ideal))
+            trials.append(Trial(measured_case, prediction, ideal, before))
     return tuple(trials)
 
 
