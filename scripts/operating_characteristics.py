@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import attrs
-from dlperf_published.validation_page import HEADER, METHOD, ONE_SIDED, PLAIN, limitation, rows_by_depth
+from dlperf_published.validation_page import (
+    COLUMNS,
+    HEADER,
+    METHOD,
+    ONE_SIDED,
+    PLAIN,
+    limitation,
+    rows_by_depth,
+)
 
 from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.analysis.change_points import find_change_points
@@ -50,7 +58,15 @@ class Row(NamedTuple):
     """A row of a table: its first cells, and the simulation of the others."""
 
     label: str
+    """The texts of the first cells, with commas between them; also the seed of the simulation."""
     simulate: Callable[[Random], Sequence[float | str]]
+    columns: int = 1
+    """Number of the first cells."""
+
+    @property
+    def first_cells(self) -> str:
+        """The first cells as Markdown, without the bars at both ends."""
+        return " | ".join(self.label.split(", ", self.columns - 1))
 
     def line(self) -> str:
         """Return the row as Markdown."""
@@ -58,7 +74,7 @@ class Row(NamedTuple):
             cell if isinstance(cell, str) else f"{100 * cell:.1f} %"
             for cell in self.simulate(Random(self.label))
         ]
-        return f"| {self.label} | {' | '.join(cells)} |"
+        return f"| {self.first_cells} | {' | '.join(cells)} |"
 
 
 class Table(NamedTuple):
@@ -154,10 +170,12 @@ def steady(label: str, make_shape: Callable[[Random], Shape], **settings: object
 
 STATIONARY = Table(
     "`steady-state`, stationary traces",
-    "Each row has the rates of the verdicts of 400 cases. A case has 7 repeats of 100 steps with 2 % noise, unless the "
-    "row says otherwise. A `fail` is a false alarm. `inconclusive` means that the window cannot show that its mean is "
-    "within 1 % of the stationary mean; more steps, more repeats or less noise would help. AR(1) is autoregressive "
-    "noise; the number is the correlation of neighboring steps.",
+    "Each row has the rates of the verdicts of simulated cases: 200 in the rows with slow steps, with real steps and "
+    "with 5 % noise, and 400 in all others. A case has 7 repeats of 100 steps with 2 % noise, unless the row says "
+    "otherwise. The noise is the standard deviation of the step times, relative to their mean. The stationary mean is "
+    "the mean step time of an endless window. A `fail` is a false alarm. `inconclusive` means that the window cannot "
+    "show that its mean is within 1 % of the stationary mean; more steps, more repeats or less noise would help. "
+    "AR(1) is autoregressive noise; the number is the correlation of neighboring steps.",
     "| trace | pass | inconclusive | fail |",
     [
         steady("white noise", FLAT),
@@ -183,8 +201,10 @@ STATIONARY = Table(
 )
 UNFINISHED = Table(
     "`steady-state`, unfinished warm-up and drift",
-    "In each of these traces, the window's mean deviates by more than 1 % from the stationary mean, or from the level "
-    "at the end of the window. So `pass` is wrong. `inconclusive` means that the window cannot decide.",
+    "Each row has 200 cases. A case has 7 repeats of 100 steps with 2 % noise, unless the row says otherwise. In each "
+    "of these traces, the window's mean deviates by more than 1 % from the stationary mean, or from the level at the "
+    "end of the window. So `pass` is wrong. `inconclusive` means that the window cannot decide. A drift grows evenly "
+    "over the window; an exponential deviation begins with the given percentage and decays with the time constant τ.",
     "| trace | pass | inconclusive | fail |",
     [
         steady("first 5 steps three times as slow", SLOW_START, cases=200),
@@ -264,11 +284,12 @@ def adaptive_rates(source: Random, noise: float, runs: int = 1500) -> list[float
 
 ADAPTIVE = Table(
     "`adaptive`",
-    "Each row has 1500 runs with normally distributed repeats, the target ±1 % and 6 to 30 repeats. Coverage "
-    "is how often "
-    "the median's interval contains the true median (stated: at least 95 %). The plan fits if 30 repeats are enough "
-    "for the target; then `stopping-rule` passes. The coverage of these runs is given if there are at least 100.",
-    "| standard deviation between repeats | coverage | plan fits | coverage of these | mean repeats |",
+    "Each row has 1500 runs with normally distributed repeats, the target ±1 % and 6 to 30 repeats. Coverage is how "
+    "often the median's interval contains the true median (stated: at least 95 %). The target is the half width of "
+    "this interval. The plan fits if 30 repeats are enough for the target; then `stopping-rule` passes. The coverage "
+    "of these runs is given if there are at least 100.",
+    "| standard deviation between repeats | coverage | plan fits | coverage of runs whose plan fits | mean number of "
+    "repeats |",
     [
         Row(f"{100 * noise:g} %", partial(adaptive_rates, noise=noise))
         for noise in (0.002, 0.005, 0.01, 0.015, 0.02, 0.03)
@@ -312,10 +333,11 @@ INTERVALS = Table(
     "Intervals of comparisons",
     "Each row has 1500 pairs of cases without a difference and 1500 pairs with a slowdown of 5 %, with 2 % noise. The "
     "interval of the ratio states a coverage of at least 95 %, and the test a level of 5 %. A contradiction is a "
-    "significant pair whose interval contains 1, or an insignificant pair whose interval does not.",
-    "| noise, repeats per side | coverage | false alarms | slowdown of 5 % found | contradictions |",
+    "significant pair whose interval contains 1, or an insignificant pair whose interval does not. With an exponential "
+    "tail, a throughput is sometimes much lower, but never higher.",
+    "| noise | repeats per side | coverage | false alarms | slowdown of 5 % found | contradictions |",
     [
-        Row(f"{name}, {repeats}", partial(interval_rates, draw=draw, repeats=repeats))
+        Row(f"{name}, {repeats}", partial(interval_rates, draw=draw, repeats=repeats), 2)
         for name, draw in (("log-normal", lognormal), ("exponential tail", skewed))
         for repeats in (4, 7, 12)
     ],
@@ -407,16 +429,17 @@ def design_rates(
 
 GATE = Table(
     "The gate",
-    "Each row has the outcomes of 600 gates with a minimum effect of 2 % and a level of 5 %. Only the speed "
-    "of the first "
-    "case changes. Without a change, `regression` is a false alarm; with a slowdown of 2 % or more, `pass` is wrong. "
-    "Both rates are stated as at most 5 %. [Find regressions](../how-to/regression-gate.md#how-many-repeats) has the "
-    "rates for noise of real step times.",
-    "| cases, repeats per side, noise, change | regression | inconclusive | pass |",
+    "Each row has the outcomes of 600 gates with a minimum effect of 2 % and a level of 5 %. Only the speed of the "
+    "first case changes; a negative change is a slowdown. Without a change, `regression` is a false alarm; with a "
+    "slowdown of 2 % or more, `pass` is wrong. Both rates are stated as at most 5 %, and are accurate to ±1.7 "
+    "percentage points here. `pass` stands for all outcomes with exit code 0. [Find "
+    "regressions](../how-to/regression-gate.md#how-many-repeats) has the rates for noise of real step times.",
+    "| cases | repeats per side | noise | change of the first case | regression | inconclusive | pass |",
     [
         Row(
             f"{cases}, {repeats}, {100 * noise:g} %, {100 * (speed - 1):+g} %".replace("+0 %", "none"),
             partial(gate_rates, cases=cases, repeats=repeats, noise=noise, speed=speed),
+            4,
         )
         for cases, repeats, noise in ((1, 3, 0.01), (1, 7, 0.01), (1, 7, 0.02), (1, 12, 0.02), (5, 7, 0.01))
         for speed in (1.0, 0.98, 0.95)
@@ -425,19 +448,21 @@ GATE = Table(
 
 DESIGNS = Table(
     "Designs of the gate",
-    "Each row has the outcomes of 1500 gates of one case with a minimum effect of 2 %. Repeats vary with a standard "
-    "deviation of 1 % within a day; the offset is the standard deviation between days. AR(1) is the correlation of "
-    "successive repeats. The stated coverage of the interval is 90 %. The designs are:\n\n"
+    "Each row has the outcomes of 1500 gates of one case with a minimum effect of 2 % and a level of 5 %. Repeats "
+    "vary with a standard deviation of 1 % within a day; the offset is the standard deviation between days. The "
+    "correlation is that of successive repeats (AR(1)). The stated coverage of the interval is 90 %. The designs "
+    "are:\n\n"
     "- separate: 7 repeats per side, each side on its own day, as `dlperf gate BASELINE CANDIDATE` compares two runs\n"
     "- runs as units: 5 runs of 7 repeats per side, each run on its own day\n"
     "- interleaved: 7 pairs on one day\n\n"
-    "If days differ or repeats are correlated, separate repeats exceed the stated rates. Runs as units keep the rates. "
-    "Interleaved pairs keep them with far fewer repeats.",
-    "| design, offset between days, AR(1), change | regression | inconclusive | pass | coverage |",
+    "If days differ or repeats are correlated, separate repeats exceed the stated rates of wrong outcomes. Runs as "
+    "units keep the rates. Interleaved pairs keep them with far fewer repeats.",
+    "| design | offset between days | correlation | change | regression | inconclusive | pass | coverage |",
     [
         Row(
             f"{design}, {100 * offset:g} %, {rho:g}, {100 * (speed - 1):+g} %".replace("+0 %", "none"),
             partial(design_rates, design=design, offset=offset, rho=rho, speed=speed),
+            4,
         )
         for offset, rho in ((0.0, 0.0), (0.01, 0.0), (0.02, 0.0), (0.0, 0.6), (0.0, 0.9), (0.02, 0.6))
         for design in ("separate", "runs as units", "interleaved")
@@ -504,18 +529,16 @@ def family_rates(source: Random, number: int, reports: int = 600) -> list[float]
 
 EFFECTS = Table(
     "Effects in a report",
-    "Coverage is how often the interval of an effect contains the true value (stated: at least 95 %). A false "
-    "alarm is an "
-    "effect that is significant at 5 % although the true ratio is 1. The last two columns show the rates without the "
-    "precaution that reports take.\n\n"
+    "Coverage is how often the interval of an effect contains the true value (stated: at least 95 %). A false alarm "
+    "is an effect that is significant at 5 % although the true ratio is 1. The last two columns show the rates "
+    "without the precaution that reports take.\n\n"
     "- The rows with frameworks have 1500 effects each. Ratios differ between frameworks with a standard deviation of "
-    "5 %, and between pairs of one framework with 2 %. The precaution is to take frameworks as units instead "
-    "of pairs.\n"
-    "- The rows with several effects have 600 reports each, whose effects have one pair, 7 repeats per side and 2 % "
-    "noise. The rates are those of all intervals together, and of at least one false alarm. The precaution is "
-    "to adjust "
-    "for the number of effects.",
-    "| effects | coverage | false alarms | coverage without precaution | false alarms without precaution |",
+    "5 %, and between pairs of one framework with 2 %. The precaution is to take frameworks as units instead of "
+    "pairs.\n"
+    "- The rows with several effects have 600 reports each. Each effect has one pair, 7 repeats per side and 2 % "
+    "noise. The coverage is how often all intervals of a report contain their true values, and a false alarm is a "
+    "report with at least one. The precaution is to adjust for the number of effects.",
+    "| effects in a report | coverage | false alarms | coverage without precaution | false alarms without precaution |",
     [
         *(
             Row(
@@ -555,11 +578,15 @@ CHANGES = Table(
     "Rates over 600 histories whose runs vary by 1 % (standard deviation), with at most one true change. Without one, "
     "a change that is shown is a false alarm (stated: about 5 %); ranks make this rate the same for every distribution "
     "of independent noise. Correlated runs, such as AR(1), and drifts raise it: then look for a cause before you trust "
-    "a change. An outlier is 20 % slower.",
-    "| runs, change | any change | the change, within 2 runs | a change elsewhere |",
+    "a change. A negative change is a slowdown, and `after 10` means after the tenth run. An outlier is 20 % slower.",
+    "| runs | true change | any change shown | true change shown, within 2 runs | change shown elsewhere |",
     [
         *(
-            Row(f"{runs}, none{note}", partial(history_rates, runs=runs, change=0.0, after=runs, **settings))
+            Row(
+                f"{runs}, none{note}",
+                partial(history_rates, runs=runs, change=0.0, after=runs, **settings),
+                2,
+            )
             for runs, note, settings in (
                 *((runs, "", {}) for runs in (10, 20, 50, 100, 200)),
                 (50, ", 5 % of runs are outliers", {"outliers": 0.05}),
@@ -571,6 +598,7 @@ CHANGES = Table(
             Row(
                 f"{runs}, {100 * change:+g} % after {after}{note}",
                 partial(history_rates, runs=runs, change=change, after=after, **settings),
+                2,
             )
             for runs, after, note, settings in (
                 (20, 10, "", {}),
@@ -621,16 +649,19 @@ def fleet_rates(
 
 FLEET = Table(
     "Slow nodes of a fleet",
-    "Each row has 600 fleets of nodes with equal devices, a minimum effect of 3 % and a level of 5 %. The noise is the "
-    "standard deviation between nodes; heavy-tailed noise is that of Student's t with four degrees of freedom. A false "
-    "alarm is a sound node that is called slow (stated for normal noise: at most 5 %). Heavy-tailed noise raises the "
-    "rate, and so does a large noise in a large fleet. If a node is slower by 3 % or more, `alike` is wrong (stated: "
-    "at most 5 %). The other fleets without a slow node have a fast one.",
-    "| nodes, noise, slow nodes | false alarms | all slow nodes found | inconclusive | alike |",
+    "Each row has 600 fleets of nodes with equal devices, a minimum effect of 3 % and a level of 5 %. The noise is "
+    "the standard deviation between nodes; heavy-tailed noise is that of Student's t with four degrees of freedom. A "
+    "false alarm is a sound node that is called slow (stated for normal noise: at most 5 %). Heavy-tailed noise "
+    "raises the rate, and so does a large noise in a large fleet. A fleet is inconclusive if it has no node that is "
+    "called slow, and at least one inconclusive node. In an alike fleet, all nodes are alike; if a node is slower by "
+    "3 % or more, this is wrong (stated: at most 5 %). The remaining fleets have a fast node, or not all of their "
+    "slow nodes are found.",
+    "| nodes | noise | slow nodes | false alarms | all slow nodes found | inconclusive | alike |",
     [
         Row(
             f"{nodes}, {100 * noise:g} %{note}, {f'{slow} by {100 * slowdown:g} %' if slow else 'none'}",
             partial(fleet_rates, nodes=nodes, noise=noise, draw=draw, slow=slow, slowdown=slowdown),
+            3,
         )
         for note, draw, planted in (
             ("", normal, ((0, 0.0), (1, 0.03), (1, 0.05), (2, 0.05))),
@@ -646,7 +677,7 @@ FLEET = Table(
 
 PREDICTION = Table(
     "Prediction",
-    f"{METHOD} {limitation()} {ONE_SIDED} [Prediction](prediction.md) has every trial.",
+    "\n\n".join((METHOD, COLUMNS, limitation(), f"{ONE_SIDED} [Prediction](prediction.md) has every trial.")),
     f"| {' | '.join((*HEADER, *PLAIN))} |",
     [Row(depth, lambda _, cells=cells: cells) for depth, cells in rows_by_depth().items()],
 )
@@ -670,8 +701,10 @@ INTRODUCTION = """# Operating characteristics
 Look up here how often verdicts, intervals, effects, the gate, histories, fleets and predictions are wrong.
 [Statistics](../explanation/statistics.md) explains the methods.
 
-`scripts/operating_characteristics.py` writes this page. It simulates all rates except those of the last table. A rate
-of 5 % is accurate to ±3.0 percentage points with 200 cases, ±2.1 with 400, ±1.7 with 600, and ±1.1 with 1500."""
+`scripts/operating_characteristics.py` writes this page. All rates are from simulations, except those of the last
+table. In words such as "stated: at most 5 %", the stated rate is the one that the method promises. With 95 %
+confidence, a simulated rate of 5 % is accurate to ±3.0 percentage points with 200 cases, ±2.1 with 400, ±1.7 with
+600, ±1.1 with 1500, and ±1.0 with 2000."""
 
 
 def page() -> str:

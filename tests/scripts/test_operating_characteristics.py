@@ -32,4 +32,4 @@ def test_the_page_has_all_rows_and_texts(script):
     for table in script.TABLES:
         assert f"## {table.title}\n\n{table.text}\n\n{table.header}\n" in page
         for row in table.rows:
-            assert page.count(f"\n| {row.label} | ") >= 1
+            assert page.count(f"\n| {row.first_cells} | ") >= 1
