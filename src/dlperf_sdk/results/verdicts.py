@@ -45,13 +45,13 @@ VERDICTS = Table(
         Check(
             name="finite-loss",
             kind=INTEGRITY,
-            passes_if="all losses are finite",
+            passes_if="all losses are finite numbers",
             judge=lambda repeats, _: integrity.finite_loss(repeats),
         ),
         Check(
             name="loss-falls",
             kind=INTEGRITY,
-            passes_if="the loss of every replica falls on the canonical batch",
+            passes_if="on the canonical batch, the loss of every replica falls below its first value",
             judge=lambda repeats, expected: integrity.loss_falls(
                 repeats, expected.learning_rate_policy, expected.strategy
             ),
@@ -65,13 +65,14 @@ VERDICTS = Table(
         Check(
             name="precision-effective",
             kind=INTEGRITY,
-            passes_if="the outputs deviate from fp32 as much as the requested precision must",
+            passes_if="the deviation of the outputs from those of fp32 is within the limits of the requested "
+            "precision, and the trainer reports no other precision",
             judge=lambda repeats, expected: integrity.precision_effective(repeats, expected.precision),
         ),
         Check(
             name="as-requested",
             kind=INTEGRITY,
-            passes_if="the compiler and the layout that ran are the requested ones",
+            passes_if="the compiler and the layout that the trainer reports are the requested ones",
             judge=lambda repeats, expected: integrity.as_requested(
                 repeats, expected.compiler, expected.layout
             ),
@@ -79,9 +80,10 @@ VERDICTS = Table(
         Check(
             name=window_verification.NAME,
             kind=INTEGRITY,
-            passes_if="the batches of the window are those that are due, the state and the loss change in it, and "
-            "after a reset the first steps have the same losses again; for a part that does not train, the state stays "
-            "and the batches are those that are due, or the exchanged buffers hold the mean",
+            passes_if="every step of the window has the batch that is due, the state and the loss change in the "
+            "window, and after a reset of the trainer the first steps have the same losses again; for a part that does "
+            "not train, the state does not change, and the batches are those that are due, or the exchanged arrays "
+            "hold the mean over the replicas",
             judge=lambda repeats, expected: (
                 window_verification.window_verified(repeats, expected)
                 if PARTS[expected.part].trains
@@ -91,15 +93,15 @@ VERDICTS = Table(
         Check(
             name="parity",
             kind=INTEGRITY,
-            passes_if="a short run with the same code, settings, environment and device follows the model's float64 "
-            "trajectory",
+            passes_if="in a short extra run with the same code, settings, environment and device, the losses and the "
+            "first updates agree with the model's float64 reference",
             judge=None,
         ),
         Check(
             name="steady-state",
             kind=QUALITY,
-            passes_if="the mean step time of the window is shown to be within 1 % of the stationary mean; `fail` if it "
-            "is shown not to be, else `inconclusive`",
+            passes_if="the mean step time of the window is shown to be within 1 % of the stationary mean, which is "
+            "that of an endless window; `fail` if it is shown not to be, else `inconclusive`",
             judge=lambda repeats, expected: quality.steady_state(repeats, expected.protocol.warmup),
         ),
         Check(
@@ -112,7 +114,7 @@ VERDICTS = Table(
         Check(
             name="stopping-rule",
             kind=QUALITY,
-            passes_if="the protocol's stopping rule was met",
+            passes_if="the run took as many repeats as the stopping rule of its protocol requires",
             judge=lambda repeats, expected: quality.stopping_rule(repeats, expected.protocol),
         ),
     ),
