@@ -142,10 +142,10 @@ def test_a_tile_names_the_second_figure_and_only_what_may_be_taken_for_comparabl
     assert amp.excluded == "mxnet 30,714 (fp16)"
 
 
-def test_a_tile_of_implementations_gives_the_version_to_its_framework():
+def test_a_tile_names_the_version_of_the_framework_and_compares_it_with_the_next():
     fastest, *_ = collection.page(Registry().collection("tensorpack")).tiles
     assert fastest.value == "tensorpack"
-    assert fastest.aside.startswith("tensorpack on tensorflow 1.3.0-rc1 at 1,651 img/s, ")
+    assert fastest.aside.startswith("tensorpack on TensorFlow 1.3.0-rc1 at 1,651 img/s, ≈1.03× tensorflow1")
 
 
 def test_a_tile_links_to_the_reason_why_cases_are_not_comparable():
