@@ -82,9 +82,9 @@ def disagreement_block(collection: Collection) -> Paragraph | Table:
         Column("what is wrong"),
     )
     rounded = describe_rounding(cells)
-    wrong = count_disagreements(cells)
-    verb = "disagrees" if wrong.startswith("1 ") and " and " not in wrong else "disagree"
-    title = f"{collection.title}: {wrong} {verb} with the figures{rounded}, of {checked}"
+    disagreements = count_disagreements(cells)
+    verb = "disagrees" if disagreements.startswith("1 ") and " and " not in disagreements else "disagree"
+    title = f"{collection.title}: {disagreements} {verb} with the figures{rounded}, of {checked}"
     return Table(columns, tuple(rows), title)
 
 

@@ -214,5 +214,7 @@ def labels(cases: Sequence[Case], excluded: Sequence[str] = ()) -> list[str]:
 def _format_facts(name: str, values: Sequence[Any]) -> list[str]:
     """Return the part of a label for each value of a fact; of a data source, only its name if that suffices."""
     sources = [value.get("source", value) if isinstance(value, Mapping) else value for value in values]
-    shown = sources if len(set(map(key, sources))) == len(set(map(key, values))) else values
-    return ["" if value is None or value == _DULL.get(name) else format_fact(name, value) for value in shown]
+    distinct = sources if len(set(map(key, sources))) == len(set(map(key, values))) else values
+    return [
+        "" if value is None or value == _DULL.get(name) else format_fact(name, value) for value in distinct
+    ]

@@ -1029,7 +1029,9 @@ def test_labels_of_throughputs_leave_out_what_all_cases_share():
 
 def test_data_sources_are_labeled_by_name_and_parts_have_a_column():
     def run(number, part, **data):
-        result = a_result(id=f"run-{number}", fields={"data": data["source"], "part": part, "topology": "1n1d"})
+        result = a_result(
+            id=f"run-{number}", fields={"data": data["source"], "part": part, "topology": "1n1d"}
+        )
         facts = [attrs.evolve(fact, observed=data) if fact.name == "data" else fact for fact in result.facts]
         return attrs.evolve(result, facts=tuple(facts))
 
