@@ -15,6 +15,7 @@ from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.part import PARTS
 from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.values import DataSpec
 from dlperf_sdk.worker.estimate import median, median_interval
 
 
@@ -81,7 +82,7 @@ def attribute(results: Iterable[Result]) -> list[Attribution]:
             case.facts.get("framework_version"),
         ]
         identity = key([spec.to_dict(), *conditions])
-        without_data = key([attrs.evolve(spec, data=DATA_SOURCES.default).to_dict(), *conditions])
+        without_data = key([attrs.evolve(spec, data=DataSpec(DATA_SOURCES.default)).to_dict(), *conditions])
         specs[identity] = spec, without_data
         runs.setdefault(identity, {})[result.spec.part] = case
         if not PARTS[result.spec.part].reads_input:
