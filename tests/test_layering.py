@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "dlperf_sdk"
 LEVELS = (
     # The worker travels to the nodes; the root package holds the version and the public names, which are strings.
     {"worker", "", "errors"},
-    {"documents", "folders"},
+    {"documents", "folders", "private_files"},
     {"spec"},
     {"interfaces", "data"},
     {"registry", "models", "results"},

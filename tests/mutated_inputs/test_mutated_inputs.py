@@ -36,7 +36,7 @@ PARSERS = {
 
 OURS = {
     "campaigns.orphaned_jobs.find_agents": "/proc",
-    "environments.locking.list_holders": "/proc",
+    "private_files.list_holders": "/proc",
     "max_batch.budget._cgroups": "/proc and /sys",
     "environments.container.make_container_environment": "the output of our own program in the container",
     "environments.probe.probe_facts": "the output of our own program in the interpreter",

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dlperf_sdk import private_files
 from dlperf_sdk.data import cache, folder
 from dlperf_sdk.errors import DocumentError, SpecError, Unavailable
 from dlperf_sdk.worker.data import IMAGES, INDEX_VERSION
@@ -181,7 +182,7 @@ def prepare_images(
             if done % 256 == 0:
                 on_progress("looking at images", done, len(listed))
             check_jpeg(parent / relative)
-        cache.write(index, content)
+        private_files.write(index, content)
     on_progress("looking at images", len(listed), len(listed))
     return {
         "path": os.fspath(parent),

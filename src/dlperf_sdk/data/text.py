@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dlperf_sdk import private_files
 from dlperf_sdk.data import cache, folder, wordpiece
 from dlperf_sdk.data.arrays import Writer
 from dlperf_sdk.data.pairs import Document, mask, pairs
@@ -201,9 +202,9 @@ def _make(
         "arrays": arrays,
     }
     index = json.dumps(header, indent=1).encode("ascii")
-    cache.write(directory / _VOCABULARY, "".join(f"{piece}\n" for piece in pieces).encode("utf-8"))
-    cache.write(directory / "index.json", index)
-    cache.write(directory / "index.sha256", hashlib.sha256(index).hexdigest().encode("ascii"))
+    private_files.write(directory / _VOCABULARY, "".join(f"{piece}\n" for piece in pieces).encode("utf-8"))
+    private_files.write(directory / "index.json", index)
+    private_files.write(directory / "index.sha256", hashlib.sha256(index).hexdigest().encode("ascii"))
 
 
 def _read_valid_index(entry: Path) -> dict[str, Any] | None:
@@ -259,7 +260,11 @@ def prepare_text(
     }
     key = hashlib.sha256(json.dumps(made_from).encode("ascii")).hexdigest()
     entry = cache.directory() / f"text-{key[:32]}"
-    with cache.hold_lock(entry, lambda: on_progress("waiting for another preparation", 0, 1)):
+
+    def waiting() -> None:
+        on_progress("waiting for another preparation", 0, 1)
+
+    with private_files.hold_lock(entry.with_name(f".{entry.name}.lock"), shared=False, waiting=waiting):
         index = _read_valid_index(entry)
         if index is None:
             partial = entry.with_name(f".{entry.name}.partial")

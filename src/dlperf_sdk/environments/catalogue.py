@@ -8,9 +8,9 @@ from pathlib import Path
 from attrs import frozen
 
 from dlperf_sdk.environments import marker
-from dlperf_sdk.environments.locking import Locked, describe_holder, hold_lock
 from dlperf_sdk.environments.managed import home, lock_file, measure_size
 from dlperf_sdk.errors import EnvironmentFailed, UnknownName
+from dlperf_sdk.private_files import Locked, describe_holder, hold_lock
 
 
 @frozen

@@ -20,10 +20,10 @@ from packaging.utils import InvalidName, canonicalize_name
 from dlperf_sdk.documents.reading import read_file
 from dlperf_sdk.environments import marker, pip_settings
 from dlperf_sdk.environments.installer import Installer, Progress, UvFailed
-from dlperf_sdk.environments.locking import Locked, describe_holder, hold_lock
 from dlperf_sdk.environments.managed import home, interpreter_path, lock_file
 from dlperf_sdk.environments.marker import Marker
 from dlperf_sdk.errors import DocumentError, EnvironmentFailed, UnknownName
+from dlperf_sdk.private_files import Locked, describe_holder, hold_lock
 
 _BLOCK = 1 << 20
 _LARGEST_RECORD = 16 << 20

@@ -9,8 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dlperf_sdk import folders
-from dlperf_sdk.data import cache as files
+from dlperf_sdk import folders, private_files
 from dlperf_sdk.documents.reading import load_document
 from dlperf_sdk.errors import DlperfError, Unavailable
 
@@ -54,7 +53,7 @@ def write(key: Mapping[str, Any], size: int, probes: int) -> None:
     with suppress(OSError, Unavailable):
         directory().mkdir(mode=0o700, parents=True, exist_ok=True)
         document = {"key": _to_plain(key), "size": size, "probes": probes}
-        files.write(_path(key), (json.dumps(document, indent=1) + "\n").encode())
+        private_files.write(_path(key), (json.dumps(document, indent=1) + "\n").encode())
 
 
 def _to_plain(key: Mapping[str, Any]) -> Any:

@@ -12,10 +12,10 @@ from typing import Any
 from attrs import frozen
 
 from dlperf_sdk import folders
-from dlperf_sdk.data.cache import write
 from dlperf_sdk.documents.reading import load_document
 from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.parity.record import ParityRecord, records_from
+from dlperf_sdk.private_files import write
 
 VERSION = 2
 LARGEST = 64 * 1024 * 1024

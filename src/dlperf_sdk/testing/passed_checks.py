@@ -6,8 +6,7 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from dlperf_sdk import folders
-from dlperf_sdk.data import cache
+from dlperf_sdk import folders, private_files
 
 
 class PassedChecks:
@@ -46,4 +45,4 @@ class PassedChecks:
         document = {"arguments": self._arguments, "passed": self.names}
         with suppress(OSError):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            cache.write(self._path, json.dumps(document).encode())
+            private_files.write(self._path, json.dumps(document).encode())

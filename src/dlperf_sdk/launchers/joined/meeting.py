@@ -13,12 +13,13 @@ import os
 import secrets
 import socket
 import stat
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import attrs
 from attrs import frozen
 
+from dlperf_sdk import private_files
 from dlperf_sdk.errors import UsageError
 from dlperf_sdk.folders import expand_home, follow_links
 from dlperf_sdk.launchers.joined.job_kinds import Seat
@@ -87,10 +88,7 @@ def open_meeting(path: Path, address: str, environ: Mapping[str, str]) -> Meetin
         return Meeting(secret, address)
     meeting = Meeting(secrets.token_hex(32), address)
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f"{path.name}-", dir=path.parent)  # with mode 0600
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump({"secret": meeting.secret, "address": address}, file)
-        Path(name).replace(path)
+        private_files.write(path, json.dumps(attrs.asdict(meeting)).encode())
     except OSError as error:
         raise UsageError(
             f"{path.parent}, in which the processes of the job meet, cannot be written: {error.strerror}. Name a "

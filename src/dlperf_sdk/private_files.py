@@ -1,16 +1,32 @@
-"""One lock per managed environment: a process that makes or removes it holds the lock alone, its users share it.
+"""Files that only their owner can read: written in one step, and locked between processes.
 
-The lock is `flock` on a file beside the environment's folder. The kernel releases it when the last process that
-holds it ends, for whatever reason.
+A lock is `flock` on a file. The kernel releases it when the last process that holds it ends, for whatever reason.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file in one step, so that a reader sees all of it or nothing. Only its owner can read it.
+
+    An existing file is replaced. Raises OSError if the file cannot be written, and leaves no part of it.
+    """
+    # mkstemp creates the file with mode 0600.
+    number, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(content)
+        Path(partial).replace(path)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
 
 
 class Locked(Exception):
@@ -49,8 +65,8 @@ def _acquire(path: Path, kind: int, waiting: Callable[[], None] | None) -> int:
                     raise Locked from error
                 waiting()
                 fcntl.flock(descriptor, kind)
-            # Removing an environment removes its lock file, too. A lock on a removed file excludes no other
-            # process, so check that the path still names this file.
+            # What a lock guards may be removed together with its lock file. A lock on a removed file excludes no
+            # other process, so check that the path still names this file.
             if _names(path, descriptor):
                 return descriptor
         except BaseException:
