@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from dlperf_sdk.cli import campaign_tables
-from dlperf_sdk.cli.flags import ALLOW, UPLOAD
+from dlperf_sdk.cli.flags import ALLOW, QUIET, UPLOAD
 from dlperf_sdk.cli.output import say_uploaded
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, error_console, say, show
 from dlperf_sdk.folders import CAMPAIGNS
@@ -30,10 +30,6 @@ campaign = App(
 FILE = Annotated[
     str,
     Parameter(help="A campaign file (.yaml, .toml, .json), or preset:NAME; `campaign presets` lists them."),
-]
-QUIET = Annotated[
-    bool,
-    Parameter(name=["--quiet", "-q"], negative=(), show_default=False, help="No progress: only the table."),
 ]
 
 

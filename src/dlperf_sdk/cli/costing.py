@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import attrs
 from cyclopts import Parameter
 
+from dlperf_sdk.cli.flags import LOOKUP_STORE, RUNS
 from dlperf_sdk.cli.lookup import find
 from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say, show
 from dlperf_sdk.errors import AnalysisError, StoreError, UsageError
@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 
 @command
 def cost(
-    *runs: Annotated[
-        str,
-        Parameter(
-            help="Names of runs in DIR, or paths of result.json files, runs, stores or campaigns. Default: all runs "
-            "in DIR."
-        ),
-    ],
+    *runs: RUNS,
     per_device_hour: Annotated[float | None, Parameter(help="Price per device and hour.")] = None,
     per_node_hour: Annotated[
         float | None, Parameter(help="Price per node and hour, including its devices.")
@@ -43,9 +37,7 @@ def cost(
     currency: Annotated[
         str, Parameter(metavar="CODE", help="Currency of the prices, three capital letters.")
     ] = "USD",
-    store: Annotated[
-        Path, Parameter(metavar="DIR", help="Directory in which names of runs are looked up.")
-    ] = RESULTS,
+    store: LOOKUP_STORE = RESULTS,
     common: Common = AS_USUAL,
 ) -> int:
     """Show the cost of a million samples, and the energy per sample: as measured, else computed from --watts.

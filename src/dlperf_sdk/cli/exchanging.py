@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.flags import option_values, parse_entries
+from dlperf_sdk.cli.flags import LOOKUP_STORE, OUTPUT_FILE, REDACT, RUNS, option_values, parse_entries
 from dlperf_sdk.cli.lookup import find
 from dlperf_sdk.cli.output import write_file, write_text
 from dlperf_sdk.cli.redacting import write_redacted
@@ -19,34 +19,16 @@ from dlperf_sdk.folders import RESULTS
 
 @command
 def export(
-    *runs: Annotated[
-        str,
-        Parameter(
-            help="Names of runs in DIR, or paths of result.json files, runs, stores or campaigns. Default: all runs "
-            "in DIR."
-        ),
-    ],
+    *runs: RUNS,
     to: Annotated[
         Literal["csv", "parquet", "markdown", "mllog"],
         Parameter(
             help="csv or parquet (a row per result), markdown (the report), mllog (MLPerf's log lines)."
         ),
     ],
-    output: Annotated[
-        Path | None,
-        Parameter(
-            name=["--output", "-o"],
-            metavar="FILE",
-            show_default=False,
-            help="File to write instead of standard output; its permissions follow your umask.",
-        ),
-    ] = None,
-    store: Annotated[
-        Path, Parameter(metavar="DIR", help="Directory in which names of runs are looked up.")
-    ] = RESULTS,
-    redact: Annotated[
-        bool, Parameter(negative=(), show_default=False, help="Leave out the names of hosts and users.")
-    ] = False,
+    output: OUTPUT_FILE = None,
+    store: LOOKUP_STORE = RESULTS,
+    redact: REDACT = False,
     common: Common = AS_USUAL,
 ) -> int:
     """Export results for other programs.

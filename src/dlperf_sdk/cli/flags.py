@@ -10,6 +10,7 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import attrs
@@ -45,6 +46,29 @@ ALLOW = Annotated[
 """Flag of the commands that execute a document from the disk."""
 
 
+RUNS = Annotated[
+    str,
+    Parameter(
+        help="Names of runs in DIR, or paths of result.json files, runs, stores or campaigns. Default: all runs in DIR."
+    ),
+]
+LOOKUP_STORE = Annotated[
+    Path, Parameter(metavar="DIR", help="Directory in which names of runs are looked up.")
+]
+"""Arguments and flag of the commands that read results; see `lookup.find`."""
+OUTPUT_FILE = Annotated[
+    Path | None,
+    Parameter(
+        name=["--output", "-o"],
+        metavar="FILE",
+        show_default=False,
+        help="File to write instead of standard output; its permissions follow your umask.",
+    ),
+]
+REDACT = Annotated[
+    bool, Parameter(negative=(), show_default=False, help="Leave out the names of hosts and users.")
+]
+"""Flags of the commands that write results in another form."""
 STORE = Annotated[
     str,
     Parameter(
@@ -53,6 +77,10 @@ STORE = Annotated[
     ),
 ]
 """Flag of the commands that query a store."""
+QUIET = Annotated[
+    bool,
+    Parameter(name=["--quiet", "-q"], negative=(), show_default=False, help="No progress: only the table."),
+]
 UPLOAD = Annotated[
     str | None,
     Parameter(
@@ -62,7 +90,7 @@ UPLOAD = Annotated[
         "the next run or `dlperf upload` sends the result.",
     ),
 ]
-"""Flag of the commands that measure."""
+"""Flags of the commands that measure."""
 
 
 def parse_scalar(text: str) -> Scalar:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from attrs import frozen
 from cyclopts import Parameter
 
+from dlperf_sdk.cli.flags import LOOKUP_STORE, OUTPUT_FILE, REDACT, RUNS
 from dlperf_sdk.cli.lookup import Matches, find
 from dlperf_sdk.cli.output import write_file, write_text
 from dlperf_sdk.cli.redacting import write_redacted
@@ -39,13 +40,7 @@ class _Report:
 
 @command
 def report(
-    *runs: Annotated[
-        str,
-        Parameter(
-            help="Names of runs in DIR, or paths of result.json files, runs, stores or campaigns. Default: all runs "
-            "in DIR."
-        ),
-    ],
+    *runs: RUNS,
     format: Annotated[
         str | None,
         Parameter(
@@ -55,18 +50,8 @@ def report(
             "terminal.",
         ),
     ] = None,
-    output: Annotated[
-        Path | None,
-        Parameter(
-            name=["--output", "-o"],
-            metavar="FILE",
-            show_default=False,
-            help="File to write instead of standard output; its permissions follow your umask.",
-        ),
-    ] = None,
-    store: Annotated[
-        Path, Parameter(metavar="DIR", help="Directory in which names of runs are looked up.")
-    ] = RESULTS,
+    output: OUTPUT_FILE = None,
+    store: LOOKUP_STORE = RESULTS,
     published: Annotated[
         str | None,
         Parameter(
@@ -82,9 +67,7 @@ def report(
             "terminal, markdown and html. `dlperf list collections` shows the names.",
         ),
     ] = None,
-    redact: Annotated[
-        bool, Parameter(negative=(), show_default=False, help="Leave out the names of hosts and users.")
-    ] = False,
+    redact: REDACT = False,
     common: Common = AS_USUAL,
 ) -> int:
     """Show one result in full, or several in a table per workload.

@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 
 from dlperf_sdk.cli import campaigning, sweeping
 from dlperf_sdk.cli.case_arguments import spec_of
-from dlperf_sdk.cli.flags import ALLOW, UPLOAD, add_case_flags, collect_fields
+from dlperf_sdk.cli.flags import ALLOW, QUIET, UPLOAD, add_case_flags, collect_fields
 from dlperf_sdk.cli.output import say_uploaded
 from dlperf_sdk.cli.screen import (
     AS_USUAL,
@@ -49,12 +49,7 @@ class OutputOptions:
         ),
     ] = RESULTS
     store: UPLOAD = None
-    quiet: Annotated[
-        bool,
-        Parameter(
-            name=["--quiet", "-q"], negative=(), show_default=False, help="No progress: only the table."
-        ),
-    ] = False
+    quiet: QUIET = False
     verbose: Annotated[
         bool,
         Parameter(
