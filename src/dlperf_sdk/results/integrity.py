@@ -58,14 +58,19 @@ def complete_records(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict
     """
     problems = list(_incomplete(repeats, expected))
     if problems:
-        remainder = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
-        return Verdict("complete-records", INTEGRITY, FAIL, f"{problems[0]}{remainder}.")
+        return Verdict("complete-records", INTEGRITY, FAIL, state_first(problems))
     protocol = expected.protocol
     detail = (
         f"Repeats: {len(repeats)}, records in each: {expected.ranks}, replicas: {expected.replicas}, each with "
         f"{protocol.steps} steps of {expected.batch_size} samples in the window."
     )
     return Verdict("complete-records", INTEGRITY, PASS, detail)
+
+
+def state_first(problems: Sequence[str]) -> str:
+    """Return the first of some problems as a sentence, which has the number of the others."""
+    remainder = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{problems[0]}{remainder}."
 
 
 def _incomplete(repeats: tuple[Repeat, ...], expected: Expected) -> Iterator[str]:

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlperf_sdk.results.integrity import Expected
-from dlperf_sdk.results.records import Record, Repeat, Replica
-from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, INTEGRITY, PASS, Verdict
-from dlperf_sdk.results.window_verification import NAME, PRECISELY_TIMED, TIMED, too_fast
+from dlperf_sdk.results.records import Repeat, Replica
+from dlperf_sdk.results.result import Verdict
+from dlperf_sdk.results.window_verification import (
+    PRECISELY_TIMED,
+    TIMED,
+    conclude,
+    locate_replicas,
+    too_fast,
+    unexpected_labels,
+)
 from dlperf_sdk.spec.part import PARTS, Part
 
 PADDING = 0.01
@@ -25,24 +32,11 @@ def part_window_verified(repeats: tuple[Repeat, ...], expected: Expected) -> Ver
     """
     part = PARTS[expected.part]
     failures = list(_failures(repeats, expected, part))
-    if failures:
-        remainder = f" ({len(failures) - 1} more)" if len(failures) > 1 else ""
-        return Verdict(NAME, INTEGRITY, FAIL, f"{failures[0]}{remainder}.")
-    doubts, checked = list(_doubts(repeats, part)), _describe(repeats, part)
-    if doubts:
-        return Verdict(NAME, INTEGRITY, INCONCLUSIVE, f"{doubts[0]}. {checked}")
-    return Verdict(NAME, INTEGRITY, PASS, checked)
-
-
-def _replicas(repeats: tuple[Repeat, ...]) -> Iterator[tuple[str, Record, Replica]]:
-    for repeat in repeats:
-        for record in repeat.records:
-            for replica in record.replicas:
-                yield f"(repeat {repeat.attempt}, replica {replica.index})", record, replica
+    return conclude(failures, _doubts(repeats, part), _describe(repeats, part))
 
 
 def _failures(repeats: tuple[Repeat, ...], expected: Expected, part: Part) -> Iterator[str]:
-    for location, record, replica in _replicas(repeats):
+    for location, record, replica in locate_replicas(repeats):
         for kind, changes in replica.changes.items():
             if changes.unchanged_count < changes.tensors:
                 changed = changes.tensors - changes.unchanged_count
@@ -52,11 +46,8 @@ def _failures(repeats: tuple[Repeat, ...], expected: Expected, part: Part) -> It
                 )
         if record.updates:
             yield f"the optimizer counted {record.updates} updates in the window, which must not train {location}"
-        if part.reads_input and replica.batches.unexpected:
-            yield (
-                f"{len(replica.batches.unexpected)} of {replica.batches.compared} batches of the window have other "
-                f"labels than the data source must give, step {replica.batches.unexpected[0]} for one {location}"
-            )
+        if part.reads_input:
+            yield from (f"{clause} {location}" for clause in unexpected_labels(replica))
         if part.exchanges_gradients:
             yield from (f"{clause} {location}" for clause in _differing_buffers(replica, expected))
     if part.exchanges_gradients:
@@ -84,7 +75,7 @@ def _differing_buffers(replica: Replica, expected: Expected) -> Iterator[str]:
 
 
 def _doubts(repeats: tuple[Repeat, ...], part: Part) -> Iterator[str]:
-    for location, record, replica in _replicas(repeats):
+    for location, record, replica in locate_replicas(repeats):
         parameters = replica.changes.get("parameters")
         if parameters is None or not parameters.tensors:
             yield f"No parameters were compared over the window {location}"
@@ -100,7 +91,7 @@ def _doubts(repeats: tuple[Repeat, ...], part: Part) -> Iterator[str]:
 
 def _describe(repeats: tuple[Repeat, ...], part: Part) -> str:
     """Return what was checked."""
-    replicas = list(_replicas(repeats))
+    replicas = list(locate_replicas(repeats))
     tensors = min((sum(c.tensors for c in replica.changes.values()) for *_, replica in replicas), default=0)
     findings = [f"{tensors} tensors of the state did not change"]
     if part.reads_input:

@@ -11,9 +11,9 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from dlperf_sdk.results.integrity import Expected
+from dlperf_sdk.results.integrity import Expected, state_first
 from dlperf_sdk.results.records import Record, Repeat, Replica, TensorChanges
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, INTEGRITY, PASS, Verdict
 from dlperf_sdk.spec.precision import PRECISIONS
@@ -61,17 +61,26 @@ def window_verified(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
         *_repeated_losses(repeats, expected),
         *(f"{clause}: work is missing in the window" for clause in too_fast(repeats, PRECISELY_TIMED)),
     ]
+    return conclude(failures, _missing(repeats, expected), _checked(repeats))
+
+
+def conclude(failures: Sequence[str], doubts: Iterable[str], checked: str) -> Verdict:
+    """Return the verdict: failed by the first failure, or inconclusive by the first doubt, else passed.
+
+    Args:
+        failures: Clauses that say what is wrong.
+        doubts: Clauses that say why the evidence does not suffice.
+        checked: A sentence that says what was checked.
+    """
     if failures:
-        remainder = f" ({len(failures) - 1} more)" if len(failures) > 1 else ""
-        return Verdict(NAME, INTEGRITY, FAIL, f"{failures[0]}{remainder}.")
-    doubts = [*_missing(repeats, expected)]
-    checked = _checked(repeats)
-    if doubts:
-        return Verdict(NAME, INTEGRITY, INCONCLUSIVE, f"{doubts[0]}. {checked}")
+        return Verdict(NAME, INTEGRITY, FAIL, state_first(failures))
+    doubt = next(iter(doubts), None)
+    if doubt is not None:
+        return Verdict(NAME, INTEGRITY, INCONCLUSIVE, f"{doubt}. {checked}")
     return Verdict(NAME, INTEGRITY, PASS, checked)
 
 
-def _replicas(repeats: Sequence[Repeat]) -> Iterator[tuple[str, Record, Replica]]:
+def locate_replicas(repeats: Sequence[Repeat]) -> Iterator[tuple[str, Record, Replica]]:
     """Yield each replica with its record, and where it is in words."""
     for repeat in repeats:
         for record in repeat.records:
@@ -80,7 +89,7 @@ def _replicas(repeats: Sequence[Repeat]) -> Iterator[tuple[str, Record, Replica]
 
 
 def _state_failures(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str]:
-    for location, record, replica in _replicas(repeats):
+    for location, record, replica in locate_replicas(repeats):
         if not _excuse(replica, record):
             for kind, changes in replica.changes.items():
                 if _should_change(kind, changes, replica):
@@ -100,13 +109,18 @@ def _state_failures(repeats: Sequence[Repeat], expected: Expected) -> Iterator[s
 
 
 def _batch_failures(repeats: Sequence[Repeat]) -> Iterator[str]:
-    for location, _, replica in _replicas(repeats):
-        unexpected = replica.batches.unexpected
-        if unexpected:
-            yield (
-                f"{len(unexpected)} of {replica.batches.compared} batches of the window have other labels than the "
-                f"data source must give, step {unexpected[0]} for one {location}"
-            )
+    for location, _, replica in locate_replicas(repeats):
+        yield from (f"{clause} {location}" for clause in unexpected_labels(replica))
+
+
+def unexpected_labels(replica: Replica) -> Iterator[str]:
+    """Yield a clause if batches of the window had other labels than the data source must give."""
+    unexpected = replica.batches.unexpected
+    if unexpected:
+        yield (
+            f"{len(unexpected)} of {replica.batches.compared} batches of the window have other labels than the data "
+            f"source must give, step {unexpected[0]} for one"
+        )
 
 
 def _should_change(kind: str, changes: TensorChanges, replica: Replica) -> bool:
@@ -178,7 +192,7 @@ def _audit_doubts(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str
 
 def _redraws(repeats: Sequence[Repeat], expected: Expected) -> bool:
     """Return True if dropout drew other masks in the audit than in the first steps."""
-    return expected.has_dropout and not all(record.audit_seeded for _, record, _ in _replicas(repeats))
+    return expected.has_dropout and not all(record.audit_seeded for _, record, _ in locate_replicas(repeats))
 
 
 def _other_losses(
@@ -204,11 +218,11 @@ def _trajectories(
     Where replicas are asynchronous, the loss of one may belong to no state that the model was in.
     """
     if not STRATEGIES[strategy].is_asynchronous:
-        for location, _, replica in _replicas(repeats):
+        for location, _, replica in locate_replicas(repeats):
             yield location, replica.canonical_losses, replica.audit_losses
         return
     for repeat in repeats:
-        replicas = [replica for _, _, replica in _replicas((repeat,))]
+        replicas = [replica for _, _, replica in locate_replicas((repeat,))]
         first, audited = (
             [statistics.fmean(step) for step in zip(*losses, strict=False)]
             for losses in (
@@ -240,7 +254,7 @@ def _repeated_losses(repeats: Sequence[Repeat], expected: Expected) -> Iterator[
     """
     if STRATEGIES[expected.strategy].is_asynchronous:
         return
-    for location, record, replica in _replicas(repeats):
+    for location, record, replica in locate_replicas(repeats):
         steps = _steps_without_update(replica, expected)
         permitted = record.skipped_steps + max(1, REPEATED * len(replica.losses))
         if len(steps) > permitted:
@@ -289,7 +303,7 @@ def _shares(repeat: Repeat, shortest: float) -> Iterator[float]:
 
 def _missing(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str]:
     """Yield the reasons for which the evidence does not suffice."""
-    for location, record, replica in _replicas(repeats):
+    for location, record, replica in locate_replicas(repeats):
         parameters = replica.changes.get("parameters")
         if parameters is None or not parameters.tensors:
             yield f"No parameters were compared over the window {location}"
@@ -312,7 +326,7 @@ def _missing(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str]:
 
 def _checked(repeats: Sequence[Repeat]) -> str:
     """Return what was checked, and what could not be."""
-    replicas = list(_replicas(repeats))
+    replicas = list(locate_replicas(repeats))
     counts = {
         kind: min(
             (replica.changes[kind].tensors for *_, replica in replicas if kind in replica.changes), default=0
