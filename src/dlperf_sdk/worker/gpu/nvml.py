@@ -186,22 +186,14 @@ class Nvml:
 
         `device` is NVML's handle of a GPU.
         """
-        value = c_uint(0)
-        code = self._call(
-            "nvmlDeviceGetClockInfo", [c_void_p, c_int, c_void_p], device, _CLOCK_SM, byref(value)
-        )
-        return float(value.value) if code == _SUCCESS else None
+        return self._read_kind("nvmlDeviceGetClockInfo", device, _CLOCK_SM)
 
     def temperature(self, device: Any) -> Optional[float]:
         """Return the temperature in degrees Celsius; None if it cannot be read.
 
         `device` is NVML's handle of a GPU.
         """
-        value = c_uint(0)
-        code = self._call(
-            "nvmlDeviceGetTemperature", [c_void_p, c_int, c_void_p], device, _SENSOR_GPU, byref(value)
-        )
-        return float(value.value) if code == _SUCCESS else None
+        return self._read_kind("nvmlDeviceGetTemperature", device, _SENSOR_GPU)
 
     def throttle_reasons(self, device: Any) -> Optional[int]:
         """Return the bit mask of the reasons why clocks are lowered now; None if it cannot be read.
@@ -245,6 +237,11 @@ class Nvml:
     def _read(self, name: str, kind: Any, device: Any) -> Optional[Any]:
         value = kind()
         return value if self._call(name, [c_void_p, c_void_p], device, byref(value)) == _SUCCESS else None
+
+    def _read_kind(self, name: str, device: Any, kind: int) -> Optional[float]:
+        value = c_uint(0)
+        code = self._call(name, [c_void_p, c_int, c_void_p], device, kind, byref(value))
+        return float(value.value) if code == _SUCCESS else None
 
     def _text(self, name: str, types: List[Any], arguments: List[Any]) -> Optional[str]:
         buffer = ctypes.create_string_buffer(_TEXT)
