@@ -181,7 +181,7 @@ def _split(rows: Sequence[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
     return measured
 
 
-def make_history(rows: Sequence[Mapping[str, Any]], order: str = TIME) -> History:
+def make_history(rows: Sequence[Mapping[str, Any]], order: str) -> History:
     """Return the history of a case from rows of the index.
 
     Args:

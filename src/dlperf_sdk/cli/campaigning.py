@@ -80,7 +80,7 @@ def run(
     uploaders = make_uploaders(store, ResultStore(path / "runs"))
     with controlling(list_runnable(entries), Registry()) as set_exit_code:
         created = create_campaign(path, resolved, entries, stamp)
-        exit_code = _carry_out(created, quiet, common, uploaders=uploaders)
+        exit_code = _carry_out(created, quiet, common, uploaders)
         set_exit_code(exit_code)
     return exit_code
 
@@ -122,7 +122,7 @@ def resume(
     reopened = reopen_campaign(directory, allow)
     uploaders = make_uploaders(store, reopened.store)
     with controlling([case.spec for case in reopened.cases], Registry()) as set_exit_code:
-        exit_code = _carry_out(reopened, quiet, common, retry, uploaders)
+        exit_code = _carry_out(reopened, quiet, common, uploaders, retry)
         set_exit_code(exit_code)
     return exit_code
 
@@ -288,8 +288,8 @@ def _carry_out(
     directory: CampaignDirectory,
     quiet: bool,
     common: Common,
+    uploaders: tuple[Uploader, ...],
     retry: tuple[str, ...] = (),
-    uploaders: tuple[Uploader, ...] = (),
 ) -> int:
     exit_code = present(run_shown(directory, quiet, retry, uploaders), common)
     say_uploaded(uploaders)

@@ -90,7 +90,7 @@ def check_parity(
     registry: Registry,
     report: Report,
     *,
-    use_cache: bool = True,
+    use_cache: bool,
 ) -> Parity | ParityRun:
     """Return the evidence of parity, from the cache or from a parity run.
 

@@ -59,7 +59,7 @@ def ended_event(kind: str, message: str, node: int | None = None) -> bytes:
     return json.dumps({"event": "ended", "status": kind, "failure": failure}).encode()
 
 
-def lost_node_event(host: str | None, reason: str, output: str = "") -> bytes:
+def lost_node_event(host: str | None, reason: str, output: str) -> bytes:
     """Return the last event of a stream, as a line without line feed, for a run whose agent 0 cannot write it.
 
     Args:

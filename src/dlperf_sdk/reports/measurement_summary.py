@@ -87,7 +87,7 @@ def describe_check(stated: StatedProtocol, prescribed: Protocol) -> tuple[Cell, 
 
 
 def describe_protocols(
-    figures: Sequence[PublishedFigure], prescribed: Protocol, disagreements: Sequence[Disagreement] = ()
+    figures: Sequence[PublishedFigure], prescribed: Protocol, disagreements: Sequence[Disagreement]
 ) -> str:
     """Return how many figures follow the prescribed protocol, deviate from it and how, and do not state it in full.
 

@@ -44,7 +44,7 @@ def to_json(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(_ESCAPES)
 
 
-def policy(scripts: Iterable[str], from_files: bool = False) -> str:
+def policy(scripts: Iterable[str], from_files: bool) -> str:
     """Return a Content-Security-Policy that allows exactly these scripts, styles in the page, and no requests.
 
     With `from_files` it also allows scripts that are files of the same site.

@@ -60,7 +60,7 @@ class Forecast:
 
 
 def forecasts(
-    series: Sequence[Series], reference: Sequence[Case], topology: TopologySpec | None = None
+    series: Sequence[Series], reference: Sequence[Case], topology: TopologySpec | None
 ) -> list[Forecast]:
     """Return a prediction for each series that allows one; empty without a reference.
 

@@ -11,7 +11,7 @@ from dlperf_sdk.reports.numbers import Scale, format_count, quantity
 
 
 def numbers_table(
-    series: Sequence[Series], scale: Scale, predicted: Sequence[Forecast] = ()
+    series: Sequence[Series], scale: Scale, predicted: Sequence[Forecast]
 ) -> tuple[Table, list[str]]:
     """Return a table with a row for each point and prediction, and the footnotes that its cells refer to.
 

@@ -14,7 +14,7 @@ from dlperf_sdk.reports.numbers import format_count, quantity
 _MOST_UNREADABLE = 100
 
 
-def index_page(histories: Sequence[History], unreadable: Sequence[tuple[str, str]] = ()) -> Page:
+def index_page(histories: Sequence[History], unreadable: Sequence[tuple[str, str]]) -> Page:
     """Return the first page, with a row per history, a row per change, and the unreadable results.
 
     Args:

@@ -89,17 +89,14 @@ def _plot(values: Sequence[Value], name: str, unit: str, title: str) -> Plot:
     return Plot(title, f"{text}.", partial(case_charts.dots, rows, axis), Table(columns, tuple(cells)))
 
 
-def distributions(
-    groups: dict[str, list[float]], scale: Scale, axis: str, title: str, counted_as: str
-) -> Plot:
+def distributions(groups: dict[str, list[float]], scale: Scale, axis: str, title: str) -> Plot:
     """Return a plot with a box per group; of more than `MAX_VALUES` groups, the largest.
 
     Args:
-        groups: Name of each group → its values, at least one.
+        groups: Name of each group → the values of its steps, at least one.
         scale: Scale of the values.
         axis: Title of the axis.
         title: Title of the plot.
-        counted_as: Noun for the values in the plural, such as `steps`.
     """
     largest = sorted(groups.items(), key=lambda group: -len(group[1]))
     largest_groups, left = largest[:MAX_VALUES], len(largest) - MAX_VALUES
@@ -119,14 +116,14 @@ def distributions(
             }
         )
         cells.append((label, f"{len(values):,}", *map(scale, points)))
-    heads = (counted_as, *("median" if percent == 50 else f"{percent} %" for percent in _PERCENTS))
+    heads = ("steps", *("median" if percent == 50 else f"{percent} %" for percent in _PERCENTS))
     columns = (Column("case"), *(Column(head, right=True) for head in heads))
     text = (
         "The line goes from the 1st to the 99th percentile, the box holds the middle half, the mark is the median; "
         f"in {scale.unit or 'no unit'}."
     )
     if left > 0:
-        text += f" {left:,} more with fewer {counted_as} are not drawn."
+        text += f" {left:,} more with fewer steps are not drawn."
     return Plot(title, text, partial(case_charts.boxes, rows, axis), Table(columns, tuple(cells)))
 
 

@@ -44,7 +44,7 @@ def section(results: Sequence[Result]) -> Section:
         }
         scale = common_scale([metrics.percentile(values, 50) for values in groups.values()], "s")
         title_of = f"Distribution of the step times: {model}, {batch} per device"
-        items.append(spread.distributions(groups, scale, f"step time, {scale.unit}", title_of, "steps"))
+        items.append(spread.distributions(groups, scale, f"step time, {scale.unit}", title_of))
     clocks = {record.clock for _, _, repeats in timed for repeat in repeats for record in repeat.records}
     items.append(Paragraph(f"Clock: {', '.join(sorted(clocks))}.", "quiet"))
     lede = "Every measured step of every repeat; per step the slowest process counts. Nothing is trimmed."
