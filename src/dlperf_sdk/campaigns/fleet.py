@@ -28,8 +28,6 @@ from dlperf_sdk.results.store import ResultStore, new_run_id
 from dlperf_sdk.spec.identity import identity, window
 from dlperf_sdk.spec.run_spec import RunSpec
 
-PARALLEL = 32
-"""Default number of nodes that are measured at the same time; each takes a process on this machine."""
 _STOP_TIMEOUT = 60.0
 """Seconds for the controllers of the nodes to end after their standard input has closed."""
 _POLL = 0.05
