@@ -46,25 +46,11 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
         StoreError: the journal or the store cannot be written.
     """
     directory, id = session.directory, progress.case.id
-    spec, refusal = progress.case.spec, None
     registry = Registry(session.registry.extra)  # a plugin may have been reinstalled between two cases
-    if spec.wants_max_batch and progress.batch_size is None:
-        try:
-            spec, refusal, note = max_batch.resolve_max_batch(
-                spec, session.observers, registry, run_id=id, deadline=session.deadline
-            )
-        except _OWN_ERRORS as error:
-            spec, refusal, note = (
-                _shrink_batch(spec),
-                _failure_of(error),
-                "batch_size max was not searched for.",
-            )
-        if session.is_ended_by_time(refusal):
-            return None
-        batch_size = None if refusal is not None else spec.batch_size
-        session.write("case-started", case=id, batch_size=batch_size, notes=[note])
-    elif progress.batch_size is not None:
-        spec = attrs.evolve(spec, batch_size=progress.batch_size)
+    resolved = _resolve_batch_size(session, progress, registry)
+    if resolved is None:
+        return None
+    spec, refusal = resolved
     if progress.started_at is None:
         session.write("case-started", case=id)
     begin = partial(
@@ -86,12 +72,7 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
     before = read_environment(directory.store.directory / id / "environment.json") if progress.highest else {}
     with record_own_failures(case):
         case.prepare()
-    changes = list(session.host_changes) if progress.highest else []
-    if before and case.environment is not None:
-        if before.get("lock") != case.environment.lock:
-            changes.append("the versions in its environment changed.")
-        if before.get("variables") != case.environment.variables:
-            changes.append("the values of variables in its environment changed.")
+    changes = [*session.host_changes, *_environment_changes(case, before)] if progress.highest else []
     if changes:
         notes = [f"Between two of its repeats: {change}" for change in changes]
         session.write("changed", case=id, notes=notes)
@@ -99,6 +80,38 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
         session.write("not-begun", case=id, status=case.failure.kind, message=case.failure.message)
     session.open_cases[id] = case
     return case
+
+
+def _resolve_batch_size(
+    session: Session, progress: CaseProgress, registry: Registry
+) -> tuple[RunSpec, Failure | None] | None:
+    """Return the spec with its batch size, and the failure if the maximum was not found; None if the time was up."""
+    spec = progress.case.spec
+    if progress.batch_size is not None:
+        return attrs.evolve(spec, batch_size=progress.batch_size), None
+    if not spec.wants_max_batch:
+        return spec, None
+    try:
+        spec, refusal, note = max_batch.resolve_max_batch(
+            spec, session.observers, registry, run_id=progress.case.id, deadline=session.deadline
+        )
+    except _OWN_ERRORS as error:
+        spec, refusal = attrs.evolve(spec, batch_size=spec.accumulation), _failure_of(error)
+        note = "batch_size max was not searched for."
+    if session.is_ended_by_time(refusal):
+        return None
+    batch_size = None if refusal is not None else spec.batch_size
+    session.write("case-started", case=progress.case.id, batch_size=batch_size, notes=[note])
+    return spec, refusal
+
+
+def _environment_changes(case: Case, before: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is different in the environment of a case, if an earlier session recorded it."""
+    if before and case.environment is not None:
+        if before.get("lock") != case.environment.lock:
+            yield "the versions in its environment changed."
+        if before.get("variables") != case.environment.variables:
+            yield "the values of variables in its environment changed."
 
 
 @contextmanager
@@ -120,10 +133,6 @@ def record_own_failures(case: Case) -> Iterator[None]:
 
 def _failure_of(error: DlperfError) -> Failure:
     return Failure(error.kind if isinstance(error, RunFailed) else "unavailable", str(error))
-
-
-def _shrink_batch(spec: RunSpec) -> RunSpec:
-    return attrs.evolve(spec, batch_size=spec.accumulation)
 
 
 def settle_case(session: Session, progress: CaseProgress, case: Case) -> None:
