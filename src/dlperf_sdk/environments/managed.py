@@ -243,48 +243,12 @@ def _make(recipe: Recipe, folder: Path, lock: int, on_progress: Progress) -> Pre
 
 
 def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
-    folder, on_progress = installer.folder, installer.on_progress
+    """Install what a recipe names, check the result, and mark the folder as complete."""
+    folder = installer.folder
     source_builds.check_programs(recipe.source_builds)
-    requirements = source_builds.remove(recipe.source_builds, recipe.requirements)
-    lock = (
-        None
-        if recipe.lock is None
-        else "\n".join(source_builds.remove(recipe.source_builds, recipe.lock.splitlines())) + "\n"
-    )
-    listed = redact(", ".join(requirements[:4]), installer.settings.secrets)
-    on_progress(f"resolving {listed}{', …' if len(requirements) > 4 else ''}")
-    resolved = resolution.resolve(
-        requirements,
-        lock,
-        recipe.uv_options,
-        requested=recipe.requested,
-        exact=recipe.exact,
-        framework=recipe.framework,
-        device=recipe.device,
-        interpreter=recipe.interpreter,
-        installer=installer,
-    )
-    pins = folder / "requirements.txt"
-    resolved.write(pins)
-    on_progress(f"installing {len(resolved.pins)} distributions")
-    python = interpreter_path(folder)
-    try:
-        installer.venv(recipe.interpreter.path, folder / "venv")
-        # The versions are decided; the lock is a constraint only so that uv checks its hashes.
-        hashes = [] if lock is None else ["--constraint", str(folder / resolution.LOCK)]
-        command = ["install", "--python", str(python), "--no-deps", "--requirement", str(pins)]
-        installer.pip(*command, *hashes, *resolved.options)
-        for build in recipe.source_builds:
-            source_builds.install(build, recipe.requirements, python, installer)
-    except UvFailed as error:
-        raise EnvironmentFailed(
-            f"The environment of {recipe.framework} for {recipe.device} could not be installed, and was "
-            f"removed again. uv said: {error}"
-        ) from error
-    finally:
-        for scratch in ("requirements.in", resolution.LOCK, "resolved.txt", "requirements.txt"):
-            (folder / scratch).unlink(missing_ok=True)  # addresses in them may hold credentials
-    facts = probe.probe_facts(python, worker_variables({}, os.environ))
+    resolved = _resolve(recipe, installer)
+    _install(recipe, resolved, installer)
+    facts = probe.probe_facts(interpreter_path(folder), worker_variables({}, os.environ))
     problems = probe.list_unmet(recipe.requirements, recipe.device, facts)
     if problems:
         raise EnvironmentFailed(
@@ -305,8 +269,57 @@ def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
         created_at=now(),
     )
     marker.write(folder, metadata)
-    on_progress(f"made {recipe.name}: {len(facts.installed)} distributions, {metadata.size / 1e6:.0f} MB")
+    installer.on_progress(
+        f"made {recipe.name}: {len(facts.installed)} distributions, {metadata.size / 1e6:.0f} MB"
+    )
     return _make_environment(folder, metadata)
+
+
+def _resolve(recipe: Recipe, installer: Installer) -> resolution.Resolution:
+    """Resolve everything but what is built from source."""
+    requirements = source_builds.remove(recipe.source_builds, recipe.requirements)
+    lock = (
+        None
+        if recipe.lock is None
+        else "\n".join(source_builds.remove(recipe.source_builds, recipe.lock.splitlines())) + "\n"
+    )
+    listed = redact(", ".join(requirements[:4]), installer.settings.secrets)
+    installer.on_progress(f"resolving {listed}{', …' if len(requirements) > 4 else ''}")
+    return resolution.resolve(
+        requirements,
+        lock,
+        recipe.uv_options,
+        requested=recipe.requested,
+        exact=recipe.exact,
+        framework=recipe.framework,
+        device=recipe.device,
+        interpreter=recipe.interpreter,
+        installer=installer,
+    )
+
+
+def _install(recipe: Recipe, resolved: resolution.Resolution, installer: Installer) -> None:
+    """Make the virtual environment, install what was resolved, and build the rest; remove the working files."""
+    folder, python = installer.folder, interpreter_path(installer.folder)
+    pins = folder / "requirements.txt"
+    resolved.write(pins)
+    installer.on_progress(f"installing {len(resolved.pins)} distributions")
+    try:
+        installer.venv(recipe.interpreter.path, folder / "venv")
+        # The versions are decided; the lock is a constraint only so that uv checks its hashes.
+        hashes = [] if recipe.lock is None else ["--constraint", str(folder / resolution.LOCK)]
+        command = ["install", "--python", str(python), "--no-deps", "--requirement", str(pins)]
+        installer.pip(*command, *hashes, *resolved.options)
+        for build in recipe.source_builds:
+            source_builds.install(build, recipe.requirements, python, installer)
+    except UvFailed as error:
+        raise EnvironmentFailed(
+            f"The environment of {recipe.framework} for {recipe.device} could not be installed, and was "
+            f"removed again. uv said: {error}"
+        ) from error
+    finally:
+        for scratch in ("requirements.in", resolution.LOCK, "resolved.txt", "requirements.txt"):
+            (folder / scratch).unlink(missing_ok=True)  # addresses in them may hold credentials
 
 
 def measure_size(folder: Path) -> int:
