@@ -36,62 +36,70 @@ def blocks_of(gate: Gate) -> list[Block]:
     A heading has the verdict. Sentences state the coverage, the error rates and the design. A table has a row per
     case, the most important first. Notes explain each case that is not unchanged.
     """
-    order = list(_TONES)
-    notes: list[str] = []
-    rows = []
-    for decision in sorted(gate.decisions, key=lambda d: (d.is_expected, order.index(d.outcome))):
-        mark = ""
-        tone: Tone = "plain" if decision.is_expected else _TONES[decision.outcome]
-        if decision.outcome != "unchanged":
-            notes.append(decision.detail)
-            mark = f" [{len(notes)}]"
-        ratio = "" if decision.shift is None else f"{100 * (decision.shift.ratio - 1):+.1f} %"
-        interval = ""
-        if decision.shift is not None and decision.shift.low is not None and decision.shift.high is not None:
-            interval = f"{100 * (decision.shift.low - 1):+.1f} to {100 * (decision.shift.high - 1):+.1f}"
-        rows.append(
-            (
-                decision.name,
-                ratio,
-                interval,
-                Cell(decision.outcome + (", as expected" if decision.is_expected else "") + mark, tone),
-            )
-        )
+    bases = dict.fromkeys(decision.basis for decision in gate.decisions if decision.basis is not None)
+    differences = dict.fromkeys(text for decision in gate.decisions for text in decision.differences)
+    table, notes = _table(gate)
+    blocks: list[Block] = [
+        Heading("gate", Cell(*_verdict(gate))),
+        Paragraph(describe_coverage(gate), "doubt" if gate.missing or gate.unreadable else "plain"),
+        *(Paragraph(f"Left out: {reason}", "doubt") for reason in gate.unreadable),
+        Paragraph(_rates(gate, SEPARATE_REPEATS in bases), "quiet"),
+        *(Paragraph(f"Design: {basis}.") for basis in bases),
+        *([Paragraph(f"The candidate differs: {'; '.join(differences)}.", "quiet")] if differences else []),
+        table,
+    ]
+    return [*blocks, Notes(tuple(notes))] if notes else blocks
+
+
+def _verdict(gate: Gate) -> tuple[str, Tone]:
     refused = any(decision.outcome == "refused" for decision in gate.decisions)
-    of_all = f"{gate.compared} of {len(gate.decisions)} cases compared"
-    verdict: dict[int, tuple[str, Tone]] = {
+    verdicts: dict[int, tuple[str, Tone]] = {
         0: ("passed", "good"),
         1: ("failed", "bad"),
         2: ("refused: not comparable" if refused else "nothing was compared", "bad"),
-        5: (f"incomplete: {of_all}", "doubt"),
+        5: (f"incomplete: {gate.compared} of {len(gate.decisions)} cases compared", "doubt"),
         6: ("inconclusive: too few repeats, or too noisy", "doubt"),
     }
+    return verdicts[gate.exit_code]
+
+
+def _rates(gate: Gate, are_separate: bool) -> str:
+    """Return the sentences on the rates of error; `are_separate` is True if some cases had two separate runs."""
     effect, level = f"{100 * gate.minimum_effect:g} %", f"{100 * gate.level:g} %"
-    summary = (
+    rates = (
         f"A regression is slower by {effect} or more and significant; all cases together raise a false alarm in at "
         f"most {level} of comparisons. The gate passes where every case rules out a slowdown of {effect}; it misses "
         f"one in at most {level} of comparisons."
     )
-    bases = dict.fromkeys(decision.basis for decision in gate.decisions if decision.basis is not None)
-    if SEPARATE_REPEATS in bases:
-        summary += " Two separate runs keep these rates only if the machine was in the same state for both."
-    differences = dict.fromkeys(text for decision in gate.decisions for text in decision.differences)
+    if are_separate:
+        rates += " Two separate runs keep these rates only if the machine was in the same state for both."
+    return rates
+
+
+def _table(gate: Gate) -> tuple[Table, list[str]]:
+    """Return the table of the cases, and the notes that its cells refer to."""
+    order = list(_TONES)
+    notes: list[str] = []
+    rows = []
+    for decision in sorted(gate.decisions, key=lambda d: (d.is_expected, order.index(d.outcome))):
+        outcome = decision.outcome + (", as expected" if decision.is_expected else "")
+        if decision.outcome != "unchanged":
+            notes.append(decision.detail)
+            outcome += f" [{len(notes)}]"
+        tone: Tone = "plain" if decision.is_expected else _TONES[decision.outcome]
+        shift = decision.shift
+        ratio = "" if shift is None else f"{100 * (shift.ratio - 1):+.1f} %"
+        interval = ""
+        if shift is not None and shift.low is not None and shift.high is not None:
+            interval = f"{100 * (shift.low - 1):+.1f} to {100 * (shift.high - 1):+.1f}"
+        rows.append((decision.name, ratio, interval, Cell(outcome, tone)))
     columns = (
         Column("case"),
         Column("throughput", right=True),
         Column(f"{100 * (1 - 2 * gate.level):g} %", right=True),
         Column("outcome"),
     )
-    blocks: list[Block] = [
-        Heading("gate", Cell(*verdict[gate.exit_code])),
-        Paragraph(describe_coverage(gate), "doubt" if gate.missing or gate.unreadable else "plain"),
-        *(Paragraph(f"Left out: {reason}", "doubt") for reason in gate.unreadable),
-        Paragraph(summary, "quiet"),
-        *(Paragraph(f"Design: {basis}.") for basis in bases),
-        *([Paragraph(f"The candidate differs: {'; '.join(differences)}.", "quiet")] if differences else []),
-        Table(columns, tuple(rows)),
-    ]
-    return [*blocks, Notes(tuple(notes))] if notes else blocks
+    return Table(columns, tuple(rows)), notes
 
 
 def describe_coverage(gate: Gate) -> str:
