@@ -24,13 +24,7 @@ def compare_medians(stored: Iterable[Metric]) -> Iterator[str]:
     for metric in stored:
         if metric.repeats:
             recomputed = metrics.metric(metric.name, metric.unit, metric.repeats)
-            for part in ("value", "low", "high"):
-                if not _are_equal(getattr(metric, part), getattr(recomputed, part)):
-                    label = {"value": "", "low": ", lower end", "high": ", upper end"}[part]
-                    yield (
-                        f"{metric.name}{label} is {getattr(metric, part)}, but its repeats give "
-                        f"{getattr(recomputed, part)}."
-                    )
+            yield from _differing_values(metric, recomputed, "its repeats give")
 
 
 def compare_throughput(result: Result, repeats: Sequence[Repeat]) -> Iterator[str]:
@@ -90,14 +84,18 @@ def compare_metrics(
 def _differing(stored: Metric, recomputed: Metric) -> Iterator[str]:
     if stored.unit != recomputed.unit:
         yield f"{stored.name} is in {stored.unit}, but the records give {recomputed.unit}."
-    for part in ("value", "low", "high"):
-        if not _are_equal(getattr(stored, part), getattr(recomputed, part)):
-            label = {"value": "", "low": ", lower end", "high": ", upper end"}[part]
-            yield f"{stored.name}{label} is {getattr(stored, part)}, but the records give {getattr(recomputed, part)}."
+    yield from _differing_values(stored, recomputed, "the records give")
     if len(stored.repeats) != len(recomputed.repeats) or not all(
         map(_are_equal, stored.repeats, recomputed.repeats)
     ):
         yield f"The repeats of {stored.name} are not those of the records."
+
+
+def _differing_values(stored: Metric, recomputed: Metric, source: str) -> Iterator[str]:
+    for part, label in (("value", ""), ("low", ", lower end"), ("high", ", upper end")):
+        value, expected = getattr(stored, part), getattr(recomputed, part)
+        if not _are_equal(value, expected):
+            yield f"{stored.name}{label} is {value}, but {source} {expected}."
 
 
 def _are_equal(a: float | None, b: float | None) -> bool:
