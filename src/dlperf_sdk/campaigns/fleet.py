@@ -21,6 +21,7 @@ from attrs import frozen
 
 from dlperf_sdk.analysis.fleet import LABEL, node_of
 from dlperf_sdk.errors import SpecError
+from dlperf_sdk.launchers.processes import wait_or_kill
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.result import Result
@@ -181,11 +182,6 @@ def _stop(running: Iterable[_Running]) -> None:
         assert node.process.stdin is not None
         with suppress(BrokenPipeError):
             node.process.stdin.close()
-    deadline = time.monotonic() + _STOP_TIMEOUT
+    wait_or_kill((node.process for node in running), _STOP_TIMEOUT)
     for node in running:
-        try:
-            node.process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            node.process.kill()
-            node.process.wait()
         node.diagnostics.close()

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -106,16 +106,21 @@ def _open_pipe() -> tuple[IO[bytes], IO[bytes]]:
 
 
 def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    deadline = time.monotonic() + STOP_TIMEOUT
+    wait_or_kill(processes, STOP_TIMEOUT)
     for process in processes:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(max(0.0, deadline - time.monotonic()))
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+def wait_or_kill(processes: Iterable[subprocess.Popen[bytes]], timeout: float) -> None:
+    """Wait for processes that have been told to end, and kill those that have not ended after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    for process in processes:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _read_lines(

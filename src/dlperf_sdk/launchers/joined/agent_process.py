@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from dlperf_sdk.launchers.processes import STOP_TIMEOUT
+from dlperf_sdk.launchers.processes import STOP_TIMEOUT, wait_or_kill
 from dlperf_sdk.worker.agent import tether
 from dlperf_sdk.worker.agent.diagnostics import read_tail
 
@@ -68,11 +68,7 @@ def run_agent(
         finally:
             stopped.set()
             feeding.join()
-            try:
-                process.wait(STOP_TIMEOUT)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            wait_or_kill([process], STOP_TIMEOUT)
             reading.join()
             assert process.stdout is not None
             process.stdout.close()

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import dlperf_sdk
 from dlperf_sdk.errors import Unavailable
-from dlperf_sdk.launchers.processes import STOP_TIMEOUT
+from dlperf_sdk.launchers.processes import STOP_TIMEOUT, wait_or_kill
 from dlperf_sdk.launchers.slurm.jobs import (
     COMPLETING,
     FINAL_STATES,
@@ -178,11 +178,7 @@ def _start_follower(
             yield process, diagnostics
         finally:
             process.terminate()
-            try:
-                process.wait(STOP_TIMEOUT)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            wait_or_kill([process], STOP_TIMEOUT)
             assert process.stdout is not None
             process.stdout.close()
 
