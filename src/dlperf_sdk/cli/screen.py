@@ -120,15 +120,9 @@ def write(text: str) -> None:
     Raises:
         UsageError: standard output cannot be written for another reason.
     """
-    stdout = _reserved[-1] if _reserved else sys.stdout
-    try:
+    with _stdout() as stdout:
         stdout.write(text)
         stdout.flush()
-    except BrokenPipeError:
-        _mute(stdout)
-    except OSError as error:
-        _mute(stdout)
-        raise UsageError(f"Standard output cannot be written: {error.strerror}.") from error
 
 
 def write_bytes(data: bytes) -> None:
@@ -137,10 +131,17 @@ def write_bytes(data: bytes) -> None:
     Raises:
         UsageError: standard output cannot be written for another reason.
     """
-    stdout = _reserved[-1] if _reserved else sys.stdout
-    try:
+    with _stdout() as stdout:
         stdout.buffer.write(data)
         stdout.buffer.flush()
+
+
+@contextmanager
+def _stdout() -> Iterator[TextIO]:
+    """Return a context whose value is standard output, reserved or not; it is muted if it cannot be written."""
+    stdout = _reserved[-1] if _reserved else sys.stdout
+    try:
+        yield stdout
     except BrokenPipeError:
         _mute(stdout)
     except OSError as error:
