@@ -178,15 +178,7 @@ def _list_uv(environ: Mapping[str, str]) -> Iterator[Path]:
         "json",
     ]
     try:
-        answer = subprocess.run(
-            [*command, "--offline", "--no-config"],
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=probe.PATIENCE,
-            check=True,
-        )
-        for entry in json.loads(answer.stdout):
+        for entry in json.loads(probe.read_output([*command, "--offline", "--no-config"], environ)):
             yield Path(entry["path"])
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,16 +104,8 @@ def probe_interpreter(path: Path, environ: Mapping[str, str]) -> Interpreter | N
         The interpreter; None if it does not run as Python (such as an inactive pyenv shim or a broken link).
     """
     try:
-        answer = subprocess.run(
-            [str(path), "-c", _VERSION],
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PATIENCE,
-            check=True,
-        )
-        fields = answer.stdout.decode("utf-8", "replace").strip().splitlines()[-1].split()
-        version, implementation, flags = fields
+        output = read_output([str(path), "-c", _VERSION], environ)
+        version, implementation, flags = output.splitlines()[-1].split()
         return Interpreter(path, Version(version), implementation, "t" in flags)
     except (OSError, subprocess.SubprocessError, IndexError, ValueError):
         return None
@@ -130,16 +122,8 @@ def probe_facts(path: Path, environ: Mapping[str, str]) -> Facts:
         EnvironmentFailed: The interpreter does not start, fails, takes too long, or prints an invalid answer.
     """
     try:
-        answer = subprocess.run(
-            [str(path), "-I", str(SCRIPT)],
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PATIENCE,
-            check=True,
-        )
-        plain = json.loads(answer.stdout.decode("utf-8", "replace").strip().splitlines()[-1])
-        return facts_from(plain)
+        output = read_output([str(path), "-I", str(SCRIPT)], environ)
+        return facts_from(json.loads(output.splitlines()[-1]))
     except subprocess.CalledProcessError as error:
         last = (error.stderr.decode("utf-8", "replace").strip().splitlines() or ["nothing on stderr"])[-1]
         raise EnvironmentFailed(
@@ -152,6 +136,27 @@ def probe_facts(path: Path, environ: Mapping[str, str]) -> Facts:
             f"The packages of the interpreter {path} could not be listed: "
             f"{redact(str(error))}. Check that it runs, or name another one with --python PATH."
         ) from error
+
+
+def read_output(command: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Run a program, and return what it printed to standard output, without white space around it.
+
+    Args:
+        command: The program and its arguments.
+        environ: All environment variables to start it with.
+
+    Raises:
+        OSError, subprocess.SubprocessError: It does not start, fails, or takes longer than `PATIENCE` seconds.
+    """
+    done = subprocess.run(
+        command,
+        env=dict(environ),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    return done.stdout.decode("utf-8", "replace").strip()
 
 
 def facts_from(plain: Mapping[str, Any]) -> Facts:
