@@ -9,3 +9,9 @@ def test_a_line_feed_in_a_value_adds_no_line(capsys):
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert not [line for line in lines if line.startswith(("forged", "node  forged"))], lines
     assert r"NCCL_DEBUG = INFO\nforged = 1" in " ".join(lines)
+
+
+def test_commands_have_the_deadline_of_the_start(capsys):
+    values = ("--set", "hosts=a,b", "--deadline", "start=20")
+    assert main(["plan", "numpy", "linear", "--topology", "2n1d@ssh", *values]) == 0
+    assert "ConnectTimeout=10" in capsys.readouterr().out

@@ -8,9 +8,8 @@ from typing import Any
 from attrs import frozen
 
 from dlperf_sdk import data
-from dlperf_sdk.environments.container import container_prefix
 from dlperf_sdk.environments.interpreters import is_version
-from dlperf_sdk.interfaces.topology import Job
+from dlperf_sdk.execution.launch import make_job
 from dlperf_sdk.parity.evidence import describe_parity_run
 from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import Plan
@@ -205,15 +204,7 @@ def outline(plan: Plan) -> Outline:
     contents = bundle.contents(plan.request(_RUN, (_PYTHON,), spec.env, fields), plan.packages)
     registry = Registry()
     launcher = registry.topology(spec.topology.launcher)
-    job = Job(
-        id=_RUN,
-        bundle=_BUNDLE,
-        nodes=spec.topology.nodes,
-        devices_per_node=spec.topology.devices_per_node,
-        device=plan.device,
-        options=plan.topology_options,
-        prefix=container_prefix(spec, plan.device, launcher.placement_variables),
-    )
+    job = make_job(plan, _RUN, _BUNDLE, launcher)
     return Outline(
         plan=plan,
         commands=launcher.commands(job),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dlperf_sdk.environments.container import container_prefix
-from dlperf_sdk.interfaces.topology import Job
+from dlperf_sdk.interfaces.topology import Job, Topology
 from dlperf_sdk.launchers.events import launch_events
 from dlperf_sdk.parity.evidence import ParityRun
 from dlperf_sdk.planning import bundle
@@ -32,6 +32,28 @@ def bundle_metadata(plan: Plan, parity: Parity | None = None) -> dict[str, Any]:
     """
     known = {} if parity is None else {"parity": to_plain(parity)}
     return {"spec": plan.spec.to_dict(), "plugin": plan.plugin, **known}
+
+
+def make_job(plan: Plan, id: str, bundle: Path, launcher: Topology) -> Job:
+    """Return the job that a launcher gets for a plan.
+
+    Args:
+        plan: The plan of the case.
+        id: Name of the launch.
+        bundle: Path of the bundle.
+        launcher: The launcher.
+    """
+    topology = plan.spec.topology
+    return Job(
+        id=id,
+        bundle=bundle,
+        nodes=topology.nodes,
+        devices_per_node=topology.devices_per_node,
+        device=plan.device,
+        options=plan.topology_options,
+        prefix=container_prefix(plan.spec, plan.device, launcher.placement_variables),
+        start_timeout=plan.deadlines["start"],
+    )
 
 
 def launch(
@@ -64,16 +86,7 @@ def launch(
         path = Path(scratch) / f"{request.id}.pyz"
         packed = bundle.build(request, path, plan.packages, bundle_metadata(plan, evidence), parity_request)
         report("bundle", f"{len(packed.files)} files, SHA-256 {packed.digest}")
-        job = Job(
-            id=request.id,
-            bundle=packed.path,
-            nodes=topology.nodes,
-            devices_per_node=topology.devices_per_node,
-            device=plan.device,
-            options=plan.topology_options,
-            prefix=container_prefix(plan.spec, plan.device, launcher.placement_variables),
-            start_timeout=plan.deadlines["start"],
-        )
+        job = make_job(plan, request.id, packed.path, launcher)
         agents = "1 agent" if topology.nodes == 1 else f"{topology.nodes} agents"
         report("launch", f"{agents}, placed by {topology.launcher}")
         with closing(launch_events(launcher, job, deadline)) as stream:

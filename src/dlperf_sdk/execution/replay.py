@@ -17,10 +17,10 @@ from dlperf_sdk.documents import schema
 from dlperf_sdk.environments.prepared import CONTAINER, GIVEN, PreparedEnvironment
 from dlperf_sdk.errors import DocumentError, LostNode, SpecError, UsageError
 from dlperf_sdk.execution.case import Case
-from dlperf_sdk.execution.launch import bundle_metadata
+from dlperf_sdk.execution.launch import bundle_metadata, make_job
 from dlperf_sdk.folders import CAMPAIGNS
 from dlperf_sdk.hookspecs import Observers
-from dlperf_sdk.interfaces.topology import AttachedJob, Job, Submission
+from dlperf_sdk.interfaces.topology import AttachedJob, Submission
 from dlperf_sdk.launchers.stream_events import parse_event
 from dlperf_sdk.parity.evidence import ParityRun, make_unknown_parity, plan_parity_run
 from dlperf_sdk.planning import bundle
@@ -232,25 +232,17 @@ def _make_submission(plan: Plan, packed: bundle.Bundle, run_id: str, registry: R
     Raises:
         UsageError: The bundle holds the value of a secret variable.
     """
-    topology = plan.spec.topology
-    job = Job(
-        id=run_id,
-        bundle=packed.path,
-        nodes=topology.nodes,
-        devices_per_node=topology.devices_per_node,
-        device=plan.device,
-        options=plan.topology_options,
-        start_timeout=plan.deadlines["start"],
-    )
-    launcher = registry.topology(topology.launcher)
-    with registry.wrap_plugin_errors("topologies", topology.launcher, "write a file for its scheduler"):
+    name = plan.spec.topology.launcher
+    launcher = registry.topology(name)
+    job = make_job(plan, run_id, packed.path, launcher)
+    with registry.wrap_plugin_errors("topologies", name, "write a file for its scheduler"):
         submission = launcher.submission(job, str(packed.path))
     if submission is not None:
-        name = next((name for name in plan.secrets if plan.spec.env[name] is not None), None)
-        if name is not None:
+        secret = next((secret for secret in plan.secrets if plan.spec.env[secret] is not None), None)
+        if secret is not None:
             raise UsageError(
-                f"The file for {topology.launcher} would hold the value of {name}, which may be a secret. Write "
-                f"--env {name} without a value, and set {name} where the agents run."
+                f"The file for {name} would hold the value of {secret}, which may be a secret. Write "
+                f"--env {secret} without a value, and set {secret} where the agents run."
             )
     return submission
 
