@@ -9,9 +9,10 @@ import dlperf_sdk
 from dlperf_sdk.documents import schema
 from dlperf_sdk.documents.json_values import check_plain, now
 from dlperf_sdk.execution.facts import facts_of
-from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
+from dlperf_sdk.interfaces.measurer import Measurer, Metric
 from dlperf_sdk.planning.plan import Plan
 from dlperf_sdk.results.convert import to_plain
+from dlperf_sdk.results.metrics import measured_of
 from dlperf_sdk.results.records import Repeat
 from dlperf_sdk.results.result import Parity, Result, Verdict
 from dlperf_sdk.results.verdicts import Expected, judge
@@ -88,15 +89,7 @@ def _metrics(
     plan: Plan, repeats: tuple[Repeat, ...], measurers: Sequence[Measurer]
 ) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
     """Return all metrics, and a note for each measurer that failed: its error must not lose the other metrics."""
-    measured = Measured(
-        repeats=repeats,
-        unit=plan.workload.unit,
-        batch_size=plan.spec.batch_size,
-        devices=plan.spec.topology.devices,
-        device=plan.device,
-        precision=plan.spec.precision,
-        flops_per_sample=plan.workload.flops_per_sample,
-    )
+    measured = measured_of(plan.spec, plan.workload, plan.device, repeats)
     metrics: list[Metric] = []
     problems: list[str] = []
     for measurer in measurers:

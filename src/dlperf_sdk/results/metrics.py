@@ -5,9 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.interfaces.measurer import Measured, Metric
 from dlperf_sdk.results.records import Repeat
+from dlperf_sdk.results.result import Workload
+from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.worker import estimate
+
+
+def measured_of(spec: RunSpec, workload: Workload, device: str, repeats: tuple[Repeat, ...]) -> Measured:
+    """Return the input of the measurers for a case.
+
+    Args:
+        spec: The case.
+        workload: The size of what was trained.
+        device: The kind of device that was used.
+        repeats: The finished repeats.
+    """
+    return Measured(
+        repeats=repeats,
+        unit=workload.unit,
+        batch_size=spec.batch_size,
+        devices=spec.topology.devices,
+        device=device,
+        precision=spec.precision,
+        flops_per_sample=workload.flops_per_sample,
+    )
 
 
 def window_samples(repeat: Repeat) -> int:

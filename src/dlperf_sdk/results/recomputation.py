@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import dlperf_sdk
-from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
+from dlperf_sdk.interfaces.measurer import Measurer, Metric
 from dlperf_sdk.results import metrics
 from dlperf_sdk.results.records import Repeat
 from dlperf_sdk.results.result import FAIL, Result, Verdict
@@ -57,15 +57,7 @@ def compare_metrics(
     if result.workload is None:
         return
     device = next((fact.observed for fact in result.facts if fact.name == "device"), None)
-    measured = Measured(
-        repeats=repeats,
-        unit=result.workload.unit,
-        batch_size=result.spec.batch_size,
-        devices=result.spec.topology.devices,
-        device=str(device),
-        precision=result.spec.precision,
-        flops_per_sample=result.workload.flops_per_sample,
-    )
+    measured = metrics.measured_of(result.spec, result.workload, str(device), repeats)
     older = (
         "" if result.sdk_version == dlperf_sdk.__version__ else f" (it is of dlperf-sdk {result.sdk_version})"
     )

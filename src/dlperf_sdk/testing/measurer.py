@@ -15,6 +15,7 @@ import pytest
 from dlperf_sdk.api import run
 from dlperf_sdk.interfaces.measurer import Measured, Measurer, Metric
 from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.results.metrics import measured_of
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.testing.conformance import Conformance, advice
 
@@ -130,12 +131,4 @@ class MeasurerConformance(Conformance):
             )
         result = self._cache[0]
         assert result.failure is None and result.workload is not None, result.failure
-        return Measured(
-            tuple(result.repeats),
-            result.workload.unit,
-            result.spec.batch_size,
-            result.spec.topology.devices,
-            "cpu",
-            result.spec.precision,
-            result.workload.flops_per_sample,
-        )
+        return measured_of(result.spec, result.workload, "cpu", tuple(result.repeats))
