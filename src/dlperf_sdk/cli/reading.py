@@ -106,43 +106,37 @@ def _directory(path: Path, common: Common) -> int:
     if not runs:
         raise StoreError(explain_absence(path))
     # Run → contradictions, and the reason if it could not be checked.
-    paths: dict[Path, tuple[tuple[str, ...], str | None]] = {}
+    findings: dict[str, tuple[tuple[str, ...], str | None]] = {}
     for run in runs:
         try:
-            paths[run] = check_directory(run, measurers), None
+            findings[run.name] = check_directory(run, measurers), None
         except DlperfError as error:
-            paths[run] = (), str(error)
+            findings[run.name] = (), str(error)
     if common.json:
-        emit(
+        plain = [
             {
-                "directory": str(path),
-                "runs": [
-                    {
-                        "run": run.name,
-                        "valid": not (problems or error),
-                        "contradictions": list(problems),
-                        "error": error,
-                    }
-                    for run, (problems, error) in paths.items()
-                ],
+                "run": run_id,
+                "valid": not (problems or error),
+                "contradictions": list(problems),
+                "error": error,
             }
-        )
-    else:
-        rows = [
-            (run.name, Cell(f"? {error}", "doubt"))
-            if error is not None
-            else (
-                run.name,
-                Cell(f"✗ {' '.join(problems)}", "bad")
-                if problems
-                else Cell("✓ nothing contradicts it", "good"),
-            )
-            for run, (problems, error) in paths.items()
+            for run_id, (problems, error) in findings.items()
         ]
+        emit({"directory": str(path), "runs": plain})
+    else:
+        rows = [(run_id, _format_finding(*finding)) for run_id, finding in findings.items()]
         show([Table((Column("run"), Column("result")), tuple(rows))])
-    if any(error is not None for _, error in paths.values()):
+    if any(error is not None for _, error in findings.values()):
         return DocumentError.exit_code
-    return _CONTRADICTED if any(problems for problems, _ in paths.values()) else 0
+    return _CONTRADICTED if any(problems for problems, _ in findings.values()) else 0
+
+
+def _format_finding(problems: tuple[str, ...], error: str | None) -> Cell:
+    if error is not None:
+        return Cell(f"? {error}", "doubt")
+    if problems:
+        return Cell(f"✗ {' '.join(problems)}", "bad")
+    return Cell("✓ nothing contradicts it", "good")
 
 
 def kind_of(document: Mapping[str, Any]) -> str:
