@@ -294,7 +294,7 @@ def _annotation(field: attrs.Attribute[Any], hint: Any) -> Any:
 
 def _read_as(hint: Any) -> Any:
     """Return the type that a flag's text is converted to; our value types parse their text themselves."""
-    if get_origin(hint) in (types.UnionType,):
+    if get_origin(hint) is types.UnionType:
         hint = next(member for member in get_args(hint) if member is not type(None))
     return hint if hint in (bool, int, float, str) else str
 

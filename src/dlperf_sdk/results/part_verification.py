@@ -97,9 +97,9 @@ def _describe(repeats: tuple[Repeat, ...], part: Part) -> str:
     if part.reads_input:
         batches = min((replica.batches.compared for *_, replica in replicas), default=0)
         findings.append(f"{batches} batches have the labels that are due")
-    for exchanged in (replica.exchanged for *_, replica in replicas[:1] if part.exchanges_gradients):
-        if exchanged is not None:
-            findings.append(
-                f"{exchanged.buffers} buffers with {exchanged.elements:,} elements hold the mean over the replicas"
-            )
+    exchanged = replicas[0][2].exchanged if replicas and part.exchanges_gradients else None
+    if exchanged is not None:
+        findings.append(
+            f"{exchanged.buffers} buffers with {exchanged.elements:,} elements hold the mean over the replicas"
+        )
     return f"In the window, {' and '.join(findings)}."

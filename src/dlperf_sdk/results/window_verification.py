@@ -139,12 +139,12 @@ def _excuse(replica: Replica, record: Record) -> str | None:
     """Return the reason why even a correct trainer would leave the state unchanged; None if there is none."""
     if 0 < len(record.step_times) <= record.skipped_steps:
         return "The loss scaler skipped all steps of the window; take more warm-up steps"
-    if _came_to_rest(replica, record):
+    if _came_to_rest(replica):
         return "The loss had come to rest before the window; take fewer steps, or a larger model"
     return None
 
 
-def _came_to_rest(replica: Replica, record: Record) -> bool:
+def _came_to_rest(replica: Replica) -> bool:
     """Return True if the losses before the window approached the value at which they stay.
 
     A trainer that ceases to train stops in the middle of its way: its last change is not small.
@@ -336,7 +336,7 @@ def _checked(repeats: Sequence[Repeat]) -> str:
     compared_counts = ", ".join(
         f"{count} {kind.replace('-', ' ')}" for kind, count in counts.items() if count
     )
-    not_reported = [kind for kind in ("moments",) if not counts[kind]]
+    not_reported = [] if counts["moments"] else ["moments"]
     if any(record.updates is None for _, record, _ in replicas):
         not_reported.append("the optimizer's own count of updates")
     steps = min((len(replica.audit_losses) for *_, replica in replicas), default=0)

@@ -237,8 +237,8 @@ class ControllerHalf(FrameworkSubject):
         for module, distributions in packages_distributions().items():
             if required & {canonicalize_name(name) for name in distributions}:
                 names.add(module)
-        packages = {reference.partition(".")[0].partition(":")[0] for reference in (self.plugin.runtime,)}
-        yield from sorted(names - packages - {"attr", "attrs", "dlperf_sdk"})
+        package = self.plugin.runtime.partition(".")[0].partition(":")[0]
+        yield from sorted(names - {package, "attr", "attrs", "dlperf_sdk"})
 
 
 _PLURAL = {

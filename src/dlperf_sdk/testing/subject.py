@@ -257,4 +257,5 @@ def describe(spec: RunSpec) -> str:
     plain = RunSpec(framework=spec.framework, model=spec.model)
     names = ("topology", "precision", "compiler", "strategy", "layout", "data", "accumulation")
     parts = [f"{name} {getattr(spec, name)}" for name in names if getattr(spec, name) != getattr(plain, name)]
-    return " ".join([spec.framework, spec.model, *(f"with {', '.join(parts)}" for _ in parts[:1])])
+    case = f"{spec.framework} {spec.model}"
+    return f"{case} with {', '.join(parts)}" if parts else case
