@@ -15,6 +15,7 @@ from dlperf_sdk.campaigns.campaign_directory import CampaignDirectory
 from dlperf_sdk.campaigns.file import load_campaign
 from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import DlperfError
+from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.spec.run_spec import RunSpec
 
 MAX_LISTED = 5
@@ -54,11 +55,12 @@ def differences(before: Sequence[RunSpec], now: Sequence[RunSpec]) -> list[str]:
     added = [spec for text, spec in new.items() if text not in old]
     changed, removed, added = _pair_cases(removed, added)
     sentences = [
-        f"{_format_count(cases)} {'has' if len(cases) == 1 else 'have'} {edit} ({_names(cases)})."
+        f"{format_count(len(cases), 'case')} {'has' if len(cases) == 1 else 'have'} {edit} ({_names(cases)})."
         for edit, cases in changed.items()
     ]
-    sentences += [f"{_format_count(removed)} no longer in it ({_names(removed)})."] if removed else []
-    sentences += [f"{_format_count(added)} new in it ({_names(added)})."] if added else []
+    for cases, state in ((removed, "no longer in it"), (added, "new in it")):
+        if cases:
+            sentences.append(f"{format_count(len(cases), 'case')} {state} ({_names(cases)}).")
     return sentences
 
 
@@ -116,10 +118,6 @@ def _settings(before: Settings, now: Settings) -> list[str]:
         for name in old
         if old[name] != new[name]
     ]
-
-
-def _format_count(cases: Sequence[RunSpec]) -> str:
-    return "1 case" if len(cases) == 1 else f"{len(cases):,} cases"
 
 
 def _names(cases: Sequence[RunSpec]) -> str:

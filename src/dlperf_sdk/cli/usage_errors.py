@@ -21,6 +21,7 @@ from cyclopts import (
 
 from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import UnknownName, UsageError
+from dlperf_sdk.spec.table import alternatives
 
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", Path: "a path", str: "text"}
 
@@ -58,7 +59,7 @@ def _explain(error: CycloptsError, command: str) -> str:
         name, value = error.token.keyword or argument.name, error.token.value
         choices = [str(choice) for choice in _choices(argument.hint)]
         kinds = [kind for type_, kind in _KINDS.items() if type_ in _parts(argument.hint)]
-        accepted = _join_alternatives([*kinds, *choices])
+        accepted = alternatives([*kinds, *choices] or ["another value"])
         return f"{name} is {format_value(value)}; it takes {accepted}.{_suggestion(value, choices)}"
     return " ".join(str(error).split())
 
@@ -119,7 +120,3 @@ def _parts(hint: Any) -> Iterator[Any]:
 
 def _choices(hint: Any) -> Iterator[Any]:
     return (choice for part in _parts(hint) if get_origin(part) is Literal for choice in get_args(part))
-
-
-def _join_alternatives(texts: list[str]) -> str:
-    return " or ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts) or "another value"
