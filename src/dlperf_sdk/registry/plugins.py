@@ -194,63 +194,27 @@ class Registry:
         return manager.driver
 
     def framework(self, name: str) -> Framework:
-        """Return the framework with that name.
-
-        Raises:
-            UnknownName: no plugin has this name.
-            DuplicatePlugin: two plugins have this name.
-            PluginError: the plugin cannot be used.
-        """
+        """Return the framework with that name. Errors are those of `load`."""
         return cast("Framework", self.load("frameworks", name))
 
     def model(self, name: str) -> Model:
-        """Return the model with that name.
-
-        Raises:
-            UnknownName: no plugin has this name.
-            DuplicatePlugin: two plugins have this name.
-            PluginError: the plugin cannot be used.
-        """
+        """Return the model with that name. Errors are those of `load`."""
         return cast("Model", self.load("models", name))
 
     def topology(self, name: str) -> Topology:
-        """Return the launcher with that name.
-
-        Raises:
-            UnknownName: no plugin has this name.
-            DuplicatePlugin: two plugins have this name.
-            PluginError: the plugin cannot be used.
-        """
+        """Return the launcher with that name. Errors are those of `load`."""
         return cast("Topology", self.load("topologies", name))
 
     def collection(self, name: str) -> Collection:
-        """Return the collection of published figures with that name.
-
-        Raises:
-            UnknownName: no plugin has this name.
-            DuplicatePlugin: two plugins have this name.
-            PluginError: the plugin cannot be used.
-        """
+        """Return the collection of published figures with that name. Errors are those of `load`."""
         return cast("Collection", self.load("collections", name))
 
     def database(self, scheme: str) -> DatabaseType:
-        """Return the kind of database whose URLs have this scheme.
-
-        Raises:
-            UnknownName: no plugin has this name.
-            DuplicatePlugin: two plugins have this name.
-            PluginError: the plugin cannot be used.
-        """
+        """Return the kind of database whose URLs have this scheme. Errors are those of `load`."""
         return cast("DatabaseType", self.load("databases", scheme))
 
     def importer(self, name: str) -> Importer:
-        """Return the importer with that name.
-
-        Raises:
-            UnknownName: no plugin has this name.
-            DuplicatePlugin: two plugins have this name.
-            PluginError: the plugin cannot be used.
-        """
+        """Return the importer with that name. Errors are those of `load`."""
         return cast("Importer", self.load("importers", name))
 
     def measurers(self) -> tuple[Measurer, ...]:
