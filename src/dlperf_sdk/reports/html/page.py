@@ -51,8 +51,6 @@ class Plot:
     """Function that returns the Vega-Lite specification."""
     numbers: Table | None = None
     """The plot's numbers; None if a table beside the plot has them."""
-    open: bool = False
-    """True if the numbers are shown without a click."""
 
     @property
     def spec(self) -> Mapping[str, Any]:

@@ -312,9 +312,6 @@
   };
   window.addEventListener("hashchange", unfold);
   unfold();
-  if (window.matchMedia("(max-width: 40rem)").matches) {
-    for (const details of document.querySelectorAll("details.numbers[open]")) details.open = false;
-  }
   const opened = new Set();
   window.addEventListener("beforeprint", () => {
     for (const details of document.querySelectorAll("details.numbers:not([open]), details.part:not([open])")) { opened.add(details); details.open = true; }
