@@ -5,10 +5,10 @@ Modules that report something return blocks; `terminal` and `markdown` render th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 Tone = Literal["plain", "quiet", "good", "bad", "doubt"]
 """Tone of a text. Color only repeats what the words say."""
@@ -80,6 +80,17 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...] = field(converter=_rows)
     title: str = ""
+
+    def select(self, indexes: Sequence[int]) -> Table:
+        """Return the table with the columns at these indexes, in their order."""
+        columns = tuple(self.columns[index] for index in indexes)
+        return evolve(self, columns=columns, rows=[[row[index] for index in indexes] for row in self.rows])
+
+    def without_empty_columns(self) -> Table:
+        """Return the table without the columns in which all cells are empty."""
+        return self.select(
+            [index for index in range(len(self.columns)) if any(row[index] != Cell("") for row in self.rows)]
+        )
 
 
 @frozen

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from attrs import evolve
+
 from dlperf_sdk.analysis.change_points import MIN_VALUES
 from dlperf_sdk.analysis.history import TIME, Change, History, Run
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table, Verbatim
@@ -206,9 +208,8 @@ def _newest_table(history: History) -> Table:
     indexes = [
         index for index, column in enumerate(table.columns) if column.title not in ("started", "versions")
     ]
-    rows = tuple(tuple(row[index] for index in indexes[-1:] + indexes[:-1]) for row in table.rows)
-    columns = tuple(table.columns[index] for index in indexes[-1:] + indexes[:-1])
-    return Table(columns, rows, f"Newest runs of {len(history.runs)}")
+    selected = table.select(indexes[-1:] + indexes[:-1])
+    return evolve(selected, title=f"Newest runs of {len(history.runs)}")
 
 
 def _format_position(run: Run, order: str) -> str:

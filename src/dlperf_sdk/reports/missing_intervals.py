@@ -48,12 +48,7 @@ def tabulate_missing(cases: Sequence[Case]) -> Table:
         Column("cases", right=True),
         Column("interval of the throughput"),
     )
-    visible = [index for index in range(len(columns)) if any(row[index] != "" for row in rows)]
-    return Table(
-        tuple(columns[index] for index in visible),
-        tuple(tuple(row[index] for index in visible) for row in rows),
-        "Which throughputs have an interval",
-    )
+    return Table(columns, tuple(rows), "Which throughputs have an interval").without_empty_columns()
 
 
 def describe_leads_without_interval(rankings: Sequence[Ranking]) -> tuple[Paragraph, ...]:

@@ -77,10 +77,7 @@ def tabulate_answers(named: Sequence[tuple[str, Effect]]) -> Table:
         Column("rests on"),
         Column("all pairs are of"),
     )
-    used = [index for index in range(len(columns)) if any(row[index] not in ("", Cell("")) for row in rows)]
-    return Table(
-        tuple(columns[index] for index in used), tuple(tuple(row[index] for index in used) for row in rows)
-    )
+    return Table(columns, tuple(rows)).without_empty_columns()
 
 
 def tabulate_by_topology(named: Sequence[tuple[str, Effect]]) -> tuple[Sortable, ...]:
@@ -110,27 +107,21 @@ def tabulate_by_topology(named: Sequence[tuple[str, Effect]]) -> tuple[Sortable,
         )
         for name, group, places in parts
     ]
-    # A fact that no effect has, such as the framework of pairs between frameworks, has no column.
-    keys = [
-        (index, fact)
-        for index, fact in enumerate(_OF_GROUPS, 1)
-        if fact == "framework" or len({row[index] for row in rows}) > 1
-    ]
     columns = (
         Column("effect", key=True),
-        *(Column(format_name(fact), right=fact == "batch_size", key=True) for _, fact in keys),
+        *(Column(format_name(fact), right=fact == "batch_size", key=True) for fact in _OF_GROUPS),
         *(Column(str(topology), right=True) for topology in topologies),
     )
-    indexes = [
-        0,
-        *(index for index, _ in keys),
-        *range(len(_OF_GROUPS) + 1, len(_OF_GROUPS) + 1 + len(topologies)),
-    ]
-    table = Table(
-        columns,
-        tuple(tuple(row[index] for index in indexes) for row in rows),
-        "The same effects by framework, model, batch size and topology; both sides have the same batch size",
+    title = (
+        "The same effects by framework, model, batch size and topology; both sides have the same batch size"
     )
+    # A fact that no effect has, such as the framework of pairs between frameworks, has no column.
+    absent = {
+        index
+        for index, fact in enumerate(_OF_GROUPS, 1)
+        if fact != "framework" and len({row[index] for row in rows}) == 1
+    }
+    table = Table(columns, tuple(rows), title).select([i for i in range(len(columns)) if i not in absent])
     filters = ("effect", *(format_name(fact) for fact in _OF_GROUPS))
     return (Sortable(table, filters, _GROUP_ROWS),)
 
@@ -177,9 +168,9 @@ def tabulate_pairs(named: Sequence[tuple[str, Effect]]) -> Folded:
         for index, title in enumerate(titles)
         if title in ("effect", "framework", "ratio") or len({row[index] for row in rows}) > 1
     ]
-    columns = tuple(Column(titles[index], right=titles[index] == "ratio") for index in indexes)
+    columns = tuple(Column(title, right=title == "ratio") for title in titles)
     title = "Every pair" if len(rows) <= MOST_PAIRS else f"The first {MOST_PAIRS:,} of {len(rows):,} pairs"
-    table = Table(columns, tuple(tuple(row[index] for index in indexes) for row in rows[:MOST_PAIRS]))
+    table = Table(columns, tuple(rows[:MOST_PAIRS])).select(indexes)
     filters = ("effect", "framework", "model", "topology", "hardware")
     return Folded(title, (Sortable(table, filters, _PAGE_ROWS),))
 

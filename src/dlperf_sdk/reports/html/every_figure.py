@@ -98,12 +98,8 @@ def _drop_constant_columns(rows: Sequence[tuple[Cell | str, ...]]) -> tuple[Tabl
         for index, column in enumerate(columns)
         if index not in visible and any(texts[index])
     ]
-    table = Table(
-        tuple(columns[index] for index in visible),
-        tuple(tuple(row[index] for index in visible) for row in rows),
-        "Each figure with the document and the line that it stands in",
-    )
-    return table, constant
+    table = Table(columns, tuple(rows), "Each figure with the document and the line that it stands in")
+    return table.select(visible), constant
 
 
 def _text(cell: Cell | str) -> str:

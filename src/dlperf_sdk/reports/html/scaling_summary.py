@@ -273,11 +273,8 @@ def _fold_series(rows: Sequence[_Row]) -> Folded:
         *(() if any(row.version for row in rows) else ("version",)),
         *(() if any(row.limit for row in rows) else (_LIMITED,)),
     }
-    visible = [index for index, column in enumerate(columns) if column.title not in absent]
-    table = Table(
-        tuple(columns[index] for index in visible),
-        tuple(tuple(row[index] for index in visible) for row in cells),
-        "Efficiency of each series at its largest topology",
+    table = Table(columns, tuple(cells), "Efficiency of each series at its largest topology").select(
+        [index for index, column in enumerate(columns) if column.title not in absent]
     )
     filters = ("model", "precision", "workload", "topology", _BELOW, _LIMITED)
     return Folded("Every series", (Sortable(table, filters, _PAGE_ROWS),))
