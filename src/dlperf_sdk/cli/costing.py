@@ -12,7 +12,7 @@ from dlperf_sdk.cli.lookup import find
 from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say, show
 from dlperf_sdk.errors import AnalysisError, StoreError, UsageError
 from dlperf_sdk.folders import RESULTS
-from dlperf_sdk.reports.blocks import Block, Cell, Column, Notes, Table
+from dlperf_sdk.reports.blocks import Block, Cell, Column, Notes, Table, interval_cell
 
 if TYPE_CHECKING:
     from dlperf_sdk.analysis.cost import Cost
@@ -114,14 +114,12 @@ def _blocks(costs: list[tuple[Result, Cost]]) -> list[Block]:
             if part.basis not in notes:
                 notes.append(part.basis)
             scaled = scale(part.value, part.unit.split()[0])
-            known = part.low is not None and part.high is not None
-            spread = Cell(scaled.interval(part.low or 0.0, part.high or 0.0)) if known else Cell("–", "quiet")
             rows.append(
                 (
                     name,
                     f"{label} [{notes.index(part.basis) + 1}]",
                     f"{scaled.with_unit(part.value)} per {part.unit.partition(' per ')[2]}",
-                    spread,
+                    interval_cell(part.low, part.high, scaled.interval),
                 )
             )
             name = ""

@@ -5,7 +5,7 @@ Modules that report something return blocks; `terminal` and `markdown` render th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from attrs import evolve, field, frozen
@@ -22,6 +22,15 @@ class Cell:
     tone: Tone = "plain"
     link: str = ""
     """Relative address of a page on it, in HTML; empty for none."""
+
+
+ABSENT = Cell("–", "quiet")
+"""Cell in place of a value that does not exist."""
+
+
+def interval_cell(low: float | None, high: float | None, write: Callable[[float, float], str]) -> Cell:
+    """Return the cell of an interval, as `write` formats its two ends; `ABSENT` if an end is missing."""
+    return ABSENT if low is None or high is None else Cell(write(low, high))
 
 
 def _cell(value: Cell | str) -> Cell:

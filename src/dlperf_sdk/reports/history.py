@@ -8,7 +8,18 @@ from attrs import evolve
 
 from dlperf_sdk.analysis.change_points import MIN_VALUES
 from dlperf_sdk.analysis.history import TIME, Change, History, Run
-from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table, Verbatim
+from dlperf_sdk.reports.blocks import (
+    ABSENT,
+    Block,
+    Cell,
+    Column,
+    Heading,
+    Labels,
+    Paragraph,
+    Table,
+    Verbatim,
+    interval_cell,
+)
 from dlperf_sdk.reports.numbers import common_scale, format_count, quantity
 from dlperf_sdk.reports.run_context import format_labels
 from dlperf_sdk.reports.sparkline import mark_positions, sparkline
@@ -190,9 +201,7 @@ def runs_table(history: History, runs: Sequence[Run]) -> Table:
         (
             Cell(format_time(run)),
             Cell(run.problem, "bad") if run.throughput is None else Cell(scale(run.throughput)),
-            Cell("–", "quiet")
-            if run.throughput is None or run.low is None or run.high is None
-            else Cell(scale.interval(run.low, run.high)),
+            ABSENT if run.throughput is None else interval_cell(run.low, run.high, scale.interval),
             Cell(", ".join(run.versions.values())),
             Cell(format_labels(run.labels)),
             Cell(run.id),

@@ -7,7 +7,17 @@ from pathlib import Path
 
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.reports import traces
-from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Notes, Paragraph, Table
+from dlperf_sdk.reports.blocks import (
+    Block,
+    Cell,
+    Column,
+    Heading,
+    Labels,
+    Notes,
+    Paragraph,
+    Table,
+    interval_cell,
+)
 from dlperf_sdk.reports.labels import batch_size, format_value, mark_outcome, outcome, title
 from dlperf_sdk.reports.numbers import format_count, quantity, scale
 from dlperf_sdk.reports.run_context import list_run_context
@@ -164,9 +174,7 @@ def _metrics(metrics: Sequence[Metric], notes: _Notes) -> Table:
 
 def interval(metric: Metric) -> Cell:
     """Return the interval of a metric's median as a cell, without the unit; a dash if there is none."""
-    if metric.low is None or metric.high is None:
-        return Cell("–", "quiet")
-    return Cell(scale(metric.value, metric.unit).interval(metric.low, metric.high))
+    return interval_cell(metric.low, metric.high, scale(metric.value, metric.unit).interval)
 
 
 # -- verdicts

@@ -10,7 +10,7 @@ from attrs import define
 
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.reports import attribution, traces
-from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Notes, Paragraph, Table
+from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Notes, Paragraph, Table, interval_cell
 from dlperf_sdk.reports.labels import batch_size, format_value, outcome
 from dlperf_sdk.reports.numbers import Scale, common_scale
 from dlperf_sdk.reports.sweeps import swept_size
@@ -235,11 +235,7 @@ def _column(results: Sequence[Result], name: str, heading: str, note: str) -> tu
 
 
 def _interval(metric: Metric | None, scale: Scale) -> Cell:
-    if metric is None:
-        return Cell("")
-    if metric.low is None or metric.high is None:
-        return Cell("–", "quiet")
-    return Cell(scale.interval(metric.low, metric.high))
+    return Cell("") if metric is None else interval_cell(metric.low, metric.high, scale.interval)
 
 
 def _verdict(result: Result, outcome: Cell, notes: dict[str, int]) -> Cell:

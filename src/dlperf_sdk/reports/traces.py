@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from dlperf_sdk.reports.blocks import Cell, Column, Table
+from dlperf_sdk.reports.blocks import ABSENT, Cell, Column, Table
 from dlperf_sdk.reports.labels import batch_size, title
 from dlperf_sdk.reports.numbers import Scale, common_scale, format_count
 from dlperf_sdk.results.result import Result
@@ -109,7 +109,7 @@ def _table(
             cells += _time_cells(time, count, scale)
         if len(marks) == 2:
             first, second = times
-            ratio = f"{second[0] / first[0]:.2f}" if first and second and first[0] > 0 else Cell("–", "quiet")
+            ratio = f"{second[0] / first[0]:.2f}" if first and second and first[0] > 0 else ABSENT
             cells.append(ratio)
         table_rows.append(tuple(cells))
     return Table(tuple(columns), tuple(table_rows), heading)
@@ -118,6 +118,6 @@ def _table(
 def _time_cells(time: tuple[float, float] | None, steps: int, scale: Scale) -> tuple[Cell | str, Cell | str]:
     """Return the cells of a time per step, and of its share of a total over all steps; dashes without a time."""
     if time is None:
-        return Cell("–", "quiet"), Cell("–", "quiet")
+        return ABSENT, ABSENT
     seconds, total = time
-    return scale(seconds), f"{seconds * steps / total:.1%}" if total > 0 else Cell("–", "quiet")
+    return scale(seconds), f"{seconds * steps / total:.1%}" if total > 0 else ABSENT

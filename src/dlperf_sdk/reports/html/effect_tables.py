@@ -7,7 +7,7 @@ from typing import Any
 
 from dlperf_sdk.analysis.case import key
 from dlperf_sdk.analysis.effects import Effect, Pair
-from dlperf_sdk.reports.blocks import Cell, Column, Table
+from dlperf_sdk.reports.blocks import ABSENT, Cell, Column, Table, interval_cell
 from dlperf_sdk.reports.html.effect_wording import (
     describe_evidence,
     describe_ratio,
@@ -98,12 +98,11 @@ def tabulate_by_topology(named: Sequence[tuple[str, Effect]]) -> tuple[Sortable,
         {topology for *_, places in parts for topology in places},
         key=lambda topology: (topology.devices, topology.nodes),
     )
-    none = Cell("–", "quiet")
     rows = [
         (
             name,
             *group,
-            *(f"{places[topology]:.2f}×" if topology in places else none for topology in topologies),
+            *(f"{places[topology]:.2f}×" if topology in places else ABSENT for topology in topologies),
         )
         for name, group, places in parts
     ]
@@ -190,9 +189,7 @@ def tabulate_medians(named: Sequence[tuple[str, Effect]]) -> Table:
             str(len(estimate.pairs)),
             str(estimate.unpaired),
             f"{estimate.median:.3f}",
-            Cell("–", "quiet")
-            if estimate.low is None or estimate.high is None
-            else f"{estimate.low:.3f} – {estimate.high:.3f}",
+            interval_cell(estimate.low, estimate.high, lambda low, high: f"{low:.3f} – {high:.3f}"),
             f"{min(pair.ratio for pair in estimate.pairs):.3f} – {max(pair.ratio for pair in estimate.pairs):.3f}",
             describe_significance(estimate),
         )

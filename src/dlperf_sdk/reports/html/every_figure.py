@@ -10,7 +10,7 @@ from dlperf_sdk.analysis.case import Case, cases
 from dlperf_sdk.analysis.scaling import efficiency, speedup
 from dlperf_sdk.interfaces.collection import Collection
 from dlperf_sdk.interfaces.figure import PublishedFigure
-from dlperf_sdk.reports.blocks import Cell, Column, Notes, Table
+from dlperf_sdk.reports.blocks import ABSENT, Cell, Column, Notes, Table
 from dlperf_sdk.reports.html.page import Item, Section, Sortable
 from dlperf_sdk.reports.measurement_summary import describe_check, short_version
 from dlperf_sdk.reports.missing_intervals import spread
@@ -110,7 +110,7 @@ def _row(
     figure: PublishedFigure, candidates: Sequence[Case], notes: list[str], prescribed: Protocol | None
 ) -> tuple[Cell | str, ...]:
     faster, scaled = speedup(figure, candidates).value, efficiency(figure, candidates).value
-    none, deviation = Cell("–", "quiet"), spread(figure.repeats)
+    deviation = spread(figure.repeats)
     details = [
         f"{format_name(name)} {value}" if isinstance(value, str) else format_fact(name, value)
         for name, value in sorted(figure.options.items())
@@ -129,9 +129,9 @@ def _row(
         figure.hardware,
         " ".join([", ".join(details), *marks]).lstrip(),
         f"{f'{figure.throughput:,}'.removesuffix('.0')} {figure.unit}",
-        none if deviation is None else f"{deviation:.1%}",
-        none if faster is None else f"{faster:.2f}",
-        none if scaled is None else f"{scaled:.1%}",
+        ABSENT if deviation is None else f"{deviation:.1%}",
+        ABSENT if faster is None else f"{faster:.2f}",
+        ABSENT if scaled is None else f"{scaled:.1%}",
         str(figure.protocol),
         describe_check(figure.protocol, prescribed)[0] if prescribed else "",
         str(figure.source),

@@ -8,7 +8,7 @@ from itertools import combinations
 from dlperf_sdk.analysis.case import LOADER_FACTS, Case, key
 from dlperf_sdk.analysis.comparison import Comparison, compare
 from dlperf_sdk.analysis.ranking import Ranking
-from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
+from dlperf_sdk.reports.blocks import ABSENT, Cell, Column, Paragraph, Table
 from dlperf_sdk.reports.fastest import describe_shared_facts, older_releases, release
 from dlperf_sdk.reports.html.page import Section, Sortable
 from dlperf_sdk.reports.leads import ESTIMATORS, format_ratio, list_reservations
@@ -135,7 +135,7 @@ def _variant_row(pair: Comparison) -> tuple[Cell | str, ...]:
         *others,
         "",
         *(f"{model}: {_describe(case, pair)}" for model, case in zip(models, (pair.a, pair.b), strict=True)),
-        Cell("–", "quiet"),
+        ABSENT,
         Cell("not comparable: variants of the model are other work", "bad"),
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.reports import labels, result_page
-from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
+from dlperf_sdk.reports.blocks import ABSENT, Cell, Column, Paragraph, Table, interval_cell
 from dlperf_sdk.reports.html.page import Folded, Item, Section, Sortable
 from dlperf_sdk.reports.numbers import Scale, common_scale, format_count
 from dlperf_sdk.reports.results_table import UNREAD
@@ -124,7 +124,7 @@ def _scales(name: str, results: Sequence[Result]) -> dict[str, Scale]:
 
 def _number(metric: Metric | None, scales: Mapping[str, Scale], is_mixed: bool) -> Cell | str:
     if metric is None:
-        return Cell("–", "quiet")
+        return ABSENT
     scale = scales.get(metric.unit)
     if scale is None or not math.isfinite(metric.value):
         return Cell(str(metric.value), "bad")
@@ -133,11 +133,10 @@ def _number(metric: Metric | None, scales: Mapping[str, Scale], is_mixed: bool) 
     )
 
 
-def _interval(metric: Metric | None, scales: Mapping[str, Scale]) -> Cell | str:
-    scale = None if metric is None else scales.get(metric.unit)
-    if metric is None or scale is None or metric.low is None or metric.high is None:
-        return Cell("–", "quiet")
-    return scale.format_interval_alone(metric.low, metric.high)
+def _interval(metric: Metric | None, scales: Mapping[str, Scale]) -> Cell:
+    if metric is None or metric.unit not in scales:
+        return ABSENT
+    return interval_cell(metric.low, metric.high, scales[metric.unit].format_interval_alone)
 
 
 def list_details(results: Sequence[Result], outcomes: Sequence[Cell]) -> Section:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlperf_sdk.reports.blocks import Cell, Column, Table
+from dlperf_sdk.reports.blocks import ABSENT, Cell, Column, Table, interval_cell
 from dlperf_sdk.reports.html.forecast import Forecast
 from dlperf_sdk.reports.html.scaling_series import Series, find_loader_limits, size_of
 from dlperf_sdk.reports.numbers import Scale, format_count, quantity
@@ -28,31 +28,28 @@ def numbers_table(
             if scaled.reason and scaled.reason not in reasons:
                 reasons.append(scaled.reason)
             mark = Cell(f"– [{reasons.index(scaled.reason) + 1}]", "quiet") if scaled.reason else None
-            low, high = point.merged.low, point.merged.high
             rows.append(
                 (
                     curve.name,
                     str(case.topology),
                     str(case.topology.devices),
                     scale.format_alone(case.throughput),
-                    Cell("–", "quiet")
-                    if low is None or high is None
-                    else scale.format_interval_alone(low, high),
+                    interval_cell(point.merged.low, point.merged.high, scale.format_interval_alone),
                     mark or f"{scaled.value:.2f}×",
                     mark or f"{point.efficiency.value:.1%}",
                 )
             )
     for forecast in predicted:
-        after, none = forecast.prediction, Cell("–", "quiet")
+        after = forecast.prediction
         rows.append(
             (
                 forecast.name,
                 f"{after.topology} (predicted, 90 % interval)",
                 str(after.topology.devices),
-                none if after.throughput is None else scale.format_alone(after.throughput),
+                ABSENT if after.throughput is None else scale.format_alone(after.throughput),
                 scale.format_interval_alone(after.low, after.high),
-                none,
-                none,
+                ABSENT,
+                ABSENT,
             )
         )
         reasons += [note for note in after.notes if note not in reasons]

@@ -7,7 +7,7 @@ from functools import partial
 
 from attrs import frozen
 
-from dlperf_sdk.reports.blocks import Cell, Column, Table
+from dlperf_sdk.reports.blocks import Column, Table, interval_cell
 from dlperf_sdk.reports.html import case_charts
 from dlperf_sdk.reports.html.page import Plot
 from dlperf_sdk.reports.numbers import Scale, common_scale
@@ -76,7 +76,11 @@ def _plot(values: Sequence[Value], name: str, unit: str, title: str) -> Plot:
         return f"{scale.format_alone(value)} {scale.unit}".rstrip()
 
     columns = (Column("case"), Column(axis, right=True), Column("95 % interval", right=True))
-    cells = [(value.label, scale.format_alone(value.value), _interval(value, scale)) for value in ordered]
+    write = scale.format_interval_alone
+    cells = [
+        (value.label, scale.format_alone(value.value), interval_cell(value.low, value.high, write))
+        for value in ordered
+    ]
     first, last = ordered[0], ordered[-1]
     text = f"The highest is {first.label} with {format_with_unit(first.value)}"
     if len(ordered) > 1:
@@ -138,9 +142,3 @@ def _row(value: Value, scale: Scale) -> dict[str, object]:
         row |= {"low": value.low / scale.divisor, "high": value.high / scale.divisor}
         row["interval"] = scale.format_interval_alone(value.low, value.high)
     return row
-
-
-def _interval(value: Value, scale: Scale) -> Cell:
-    if value.low is None or value.high is None:
-        return Cell("–", "quiet")
-    return Cell(scale.format_interval_alone(value.low, value.high))

@@ -8,7 +8,7 @@ from typing import Any
 
 from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.interfaces.measurer import Metric
-from dlperf_sdk.reports.blocks import Block, Cell, Column, Paragraph, Table
+from dlperf_sdk.reports.blocks import Block, Column, Paragraph, Table, interval_cell
 from dlperf_sdk.reports.html import line_charts
 from dlperf_sdk.reports.html.page import Abreast, Plot, Section
 from dlperf_sdk.reports.html.palette import MOST_SERIES
@@ -186,10 +186,7 @@ def _plot(
     for name, sweep, points in curves:
         for run, value, low, high in points:
             rows.append(_row(name, sweep.value(run), value, low, high, scale))
-            has_interval = low is not None and high is not None
-            interval = (
-                scale.format_interval_alone(low or 0, high or 0) if has_interval else Cell("–", "quiet")
-            )
+            interval = interval_cell(low, high, scale.format_interval_alone)
             cells.append((name, f"{sweep.value(run):g}", scale.format_alone(value), interval))
     size = factor.replace("_", " ") + (" per device" if factor == "batch_size" else "")
     columns = (
