@@ -8,14 +8,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import attrs
 from attrs import frozen
 
 from dlperf_sdk.errors import SpecError, Unavailable
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.launchers.agent_command import PlacementArguments
 from dlperf_sdk.launchers.command_launcher import CommandLauncher
-from dlperf_sdk.launchers.options import AgentOptions, flags
+from dlperf_sdk.launchers.options import AgentOptions, flags, option
 from dlperf_sdk.launchers.start_failures import explain_start_failure
 from dlperf_sdk.worker.agent.placement import expand_hosts
 
@@ -34,15 +33,9 @@ def ssh_timeout(job: Job) -> tuple[str, str]:
 class HostOptions(AgentOptions):
     """Options of a launcher whose user names the hosts."""
 
-    hosts: str = attrs.field(
-        default="", metadata={"help": "The nodes, in order: a list with commas; n[1-4] for n1 to n4."}
-    )
-    hostfile: str = attrs.field(
-        default="",
-        metadata={
-            "help": "A file with a host per line instead; what follows the name is left out.",
-            "reads": True,
-        },
+    hosts: str = option("The nodes, in order: a list with commas; n[1-4] for n1 to n4.")
+    hostfile: str = option(
+        "A file with a host per line instead; what follows the name is left out.", reads=True
     )
     launcher_flags: str = flags("More arguments for ssh or mpirun.")
 

@@ -27,6 +27,18 @@ def _validate_flags(_: Any, attribute: Any, value: str) -> None:
         ) from error
 
 
+def option(help: str, default: Any = "", *, validator: Any = None, **effects: bool) -> Any:
+    """Return an attrs field for an option of a launcher.
+
+    Args:
+        help: The option's help text.
+        default: Its default; empty text if it is not given.
+        validator: A validator of attrs; None for any value.
+        effects: `executes=True` if the value names a program or arguments of one; `reads=True` if it names a file.
+    """
+    return attrs.field(default=default, validator=validator, metadata={"help": help, **effects})
+
+
 def flags(help: str) -> Any:
     """Return an attrs field for an option that holds more arguments for a program; empty by default.
 
@@ -35,25 +47,18 @@ def flags(help: str) -> Any:
     Args:
         help: The option's help text.
     """
-    return attrs.field(default="", validator=_validate_flags, metadata={"help": help, "executes": True})
+    return option(help, validator=_validate_flags, executes=True)
 
 
 @frozen
 class AgentOptions:
     """Options of launchers that start agents on other machines."""
 
-    interface: str = attrs.field(
-        default="",
-        metadata={"help": "Network interface of the workers, instead of the one between the hosts."},
-    )
-    ports: str = attrs.field(
-        default="",
+    interface: str = option("Network interface of the workers, instead of the one between the hosts.")
+    ports: str = option(
+        "FIRST-LAST: the only ports that agents listen on and hand to workers; any free ones otherwise.",
         validator=_validate_ports,
-        metadata={
-            "help": "FIRST-LAST: the only ports that agents listen on and hand to workers; any free ones otherwise."
-        },
     )
-    agent_python: str = attrs.field(
-        default="python3",
-        metadata={"help": "Python 3.7 or later that runs the agent on every node.", "executes": True},
+    agent_python: str = option(
+        "Python 3.7 or later that runs the agent on every node.", "python3", executes=True
     )

@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import attrs
 from attrs import frozen
 
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.launchers.agent_command import PlacementArguments, agent_command
 from dlperf_sdk.launchers.command_launcher import CommandLauncher
-from dlperf_sdk.launchers.options import AgentOptions
+from dlperf_sdk.launchers.options import AgentOptions, option
 
 _NODE, _HOSTS = "DLPERF_RAY_NODE", "DLPERF_RAY_HOSTS"
 _DRIVER = Path(__file__).with_name("driver")
@@ -30,31 +29,21 @@ class RayOptions(AgentOptions):
     """Options of the launcher `ray`."""
 
     # Ray unpickles what the cluster sends, and imports the module that is named before `://`.
-    address: str = attrs.field(
-        default="auto",
-        metadata={
-            "help": "Ray cluster, such as 10.0.0.1:6379; auto: RAY_ADDRESS, or the one on this machine.",
-            "executes": True,
-        },
+    address: str = option(
+        "Ray cluster, such as 10.0.0.1:6379; auto: RAY_ADDRESS, or the one on this machine.",
+        "auto",
+        executes=True,
     )
-    cpus: float = attrs.field(
-        default=-1.0,
+    cpus: float = option(
+        "CPUs to reserve on each node; -1: one per device.", -1.0, validator=_validate_amount
+    )
+    gpus: float = option(
+        "GPUs to reserve on each node; -1: one per device if the device is cuda, else none.",
+        -1.0,
         validator=_validate_amount,
-        metadata={"help": "CPUs to reserve on each node; -1: one per device."},
     )
-    gpus: float = attrs.field(
-        default=-1.0,
-        validator=_validate_amount,
-        metadata={
-            "help": "GPUs to reserve on each node; -1: one per device if the device is cuda, else none."
-        },
-    )
-    ray_python: str = attrs.field(
-        default="",
-        metadata={
-            "help": "Python that has the cluster's version of Ray; empty: the Python that runs dlperf.",
-            "executes": True,
-        },
+    ray_python: str = option(
+        "Python that has the cluster's version of Ray; empty: the Python that runs dlperf.", executes=True
     )
 
 

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import attrs
 from attrs import frozen
 
 from dlperf_sdk.errors import LostNode, Unavailable, UsageError
@@ -34,7 +33,7 @@ from dlperf_sdk.launchers.joined.meeting import (
     open_meeting,
 )
 from dlperf_sdk.launchers.joined.member import find_controller, serve
-from dlperf_sdk.launchers.options import AgentOptions
+from dlperf_sdk.launchers.options import AgentOptions, option
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.worker.agent import rendezvous
 from dlperf_sdk.worker.network import port_range
@@ -47,26 +46,17 @@ _START = 300.0
 class JoinedOptions(AgentOptions):
     """Options of the launcher `joined`."""
 
-    agent_python: str = attrs.field(
-        default="",
-        metadata={
-            "help": "Python 3.7 or later that runs the agent on every node; empty: the Python that runs dlperf.",
-            "executes": True,
-        },
+    agent_python: str = option(
+        "Python 3.7 or later that runs the agent on every node; empty: the Python that runs dlperf.",
+        executes=True,
     )
-    meeting: str = attrs.field(
-        default="",
-        metadata={
-            "help": "Folder that all nodes share, for the file with the job's secret; empty: the working directory.",
-            "reads": True,
-        },
+    meeting: str = option(
+        "Folder that all nodes share, for the file with the job's secret; empty: the working directory.",
+        reads=True,
     )
-    address: str = attrs.field(
-        default="",
-        metadata={
-            "help": "Address of rank 0's node, as other nodes reach it; empty: from the job's variables.",
-            "executes": True,  # the other processes start what comes from there
-        },
+    # The other processes start what comes from there.
+    address: str = option(
+        "Address of rank 0's node, as other nodes reach it; empty: from the job's variables.", executes=True
     )
 
 
