@@ -166,39 +166,37 @@ def _read(source: _File) -> _Text:
 def _load_extended(text: _Text, ancestors: tuple[Path, ...]) -> list[_File]:
     """Return the files that a file extends; refuse files outside its directory and cycles."""
     files = []
-    folder = text.path.resolve().parent
     for i, name in enumerate(text.document.get("extends", ())):
-        place = ("extends", i)
-        if len(ancestors) > DEEPEST:
-            message = (
-                f"The files extend each other more than {DEEPEST} deep; put together what belongs together."
-            )
-            raise text.refusal(UsageError(message), *place)
-        if name.startswith(PRESET):
-            try:
-                files.append(_preset(name))
-            except (PluginError, UnknownName) as error:
-                raise text.refusal(error, *place) from error
-            continue
-        path = text.path.parent / name
         try:
-            resolved = path.resolve()
-            is_file = resolved.is_file()
-        except (OSError, ValueError, RuntimeError) as error:  # too long, or links in a circle
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise text.refusal(UsageError(f"It extends {format_value(name)}: {reason}."), *place) from error
-        if folder not in resolved.parents:
-            raise text.refusal(
-                UsageError(f"It extends {name}, which lies outside the file's own directory, {folder}."),
-                *place,
+            if len(ancestors) > DEEPEST:
+                raise UsageError(
+                    f"The files extend each other more than {DEEPEST} deep; put together what belongs together."
+                )
+            files.append(
+                _preset(name) if name.startswith(PRESET) else _extended_file(text.path, name, ancestors)
             )
-        if resolved in [ancestor.resolve() for ancestor in ancestors]:
-            chain = " → ".join(str(ancestor) for ancestor in (*ancestors, path))
-            raise text.refusal(UsageError(f"The files extend each other in a circle: {chain}."), *place)
-        if not is_file:
-            raise text.refusal(UsageError(f"It extends {name}, but there is no such file."), *place)
-        files.append(_File(path, path.parent))
+        except (PluginError, UsageError) as error:
+            raise text.refusal(error, "extends", i) from error
     return files
+
+
+def _extended_file(extending: Path, name: str, ancestors: tuple[Path, ...]) -> _File:
+    """Return the file that a file extends under a name."""
+    folder, path = extending.resolve().parent, extending.parent / name
+    try:
+        resolved = path.resolve()
+        is_file = resolved.is_file()
+    except (OSError, ValueError, RuntimeError) as error:  # too long, or links in a circle
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"It extends {format_value(name)}: {reason}.") from error
+    if folder not in resolved.parents:
+        raise UsageError(f"It extends {name}, which lies outside the file's own directory, {folder}.")
+    if resolved in [ancestor.resolve() for ancestor in ancestors]:
+        chain = " → ".join(str(ancestor) for ancestor in (*ancestors, path))
+        raise UsageError(f"The files extend each other in a circle: {chain}.")
+    if not is_file:
+        raise UsageError(f"It extends {name}, but there is no such file.")
+    return _File(path, path.parent)
 
 
 def _preset(name: str) -> _File:
