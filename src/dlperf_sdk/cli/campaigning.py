@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from dlperf_sdk.cli import campaign_tables
-from dlperf_sdk.cli.flags import ALLOW, QUIET, UPLOAD
+from dlperf_sdk.cli.flags import ALLOW, QUIET, UPLOAD, switch
 from dlperf_sdk.cli.output import say_uploaded
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, error_console, say, show
 from dlperf_sdk.folders import CAMPAIGNS
@@ -47,14 +47,7 @@ def run(
     max_cases: Annotated[
         int | None, Parameter(metavar="N", help="Maximum number of cases, instead of the file's.")
     ] = None,
-    trace: Annotated[
-        bool,
-        Parameter(
-            negative=(),
-            show_default=False,
-            help="Trace every case as well, in an extra attempt, for Perfetto.",
-        ),
-    ] = False,
+    trace: Annotated[bool, switch("Trace every case as well, in an extra attempt, for Perfetto.")] = False,
     store: UPLOAD = None,
     quiet: QUIET = False,
     common: Common = AS_USUAL,
@@ -133,9 +126,7 @@ def status(
     directory: Annotated[Path, Parameter(help="A campaign's directory.")],
     /,
     *,
-    all: Annotated[
-        bool, Parameter(negative=(), show_default=False, help="Show every case, however many.")
-    ] = False,
+    all: Annotated[bool, switch("Show every case, however many.")] = False,
     common: Common = AS_USUAL,
 ) -> int:
     """Show the progress of a campaign, running or not.
@@ -160,9 +151,7 @@ def plan(
     file: FILE,
     /,
     *,
-    all: Annotated[
-        bool, Parameter(negative=(), show_default=False, help="Show every case, however many.")
-    ] = False,
+    all: Annotated[bool, switch("Show every case, however many.")] = False,
     max_cases: Annotated[
         int | None, Parameter(metavar="N", help="Maximum number of cases, instead of the file's.")
     ] = None,

@@ -13,7 +13,7 @@ import attrs
 from cyclopts import Parameter
 
 from dlperf_sdk.cli.check_arguments import members
-from dlperf_sdk.cli.flags import convert_whole_number, parse_entries
+from dlperf_sdk.cli.flags import convert_whole_number, parse_entries, switch
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write
 from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.errors import PluginError, UnknownName, UsageError
@@ -48,11 +48,7 @@ def check(
     ] = None,
     resume: Annotated[
         bool,
-        Parameter(
-            negative=(),
-            show_default=False,
-            help="Leave out the tests that passed in the last check of this plugin with the same arguments.",
-        ),
+        switch("Leave out the tests that passed in the last check of this plugin with the same arguments."),
     ] = False,
     models: Annotated[
         list[str] | None,

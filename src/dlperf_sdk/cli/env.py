@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import attrs
 from cyclopts import App, Parameter
 
+from dlperf_sdk.cli.flags import switch
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
 from dlperf_sdk.errors import UnknownName
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Paragraph, Table
@@ -41,12 +42,7 @@ def create(
     data: Annotated[
         str, Parameter(help="Data source, without a folder: some need additional packages.", metavar="DATA")
     ] = DATA_SOURCES.default,
-    quiet: Annotated[
-        bool,
-        Parameter(
-            name=["--quiet", "-q"], negative=(), show_default=False, help="Do not show the installation."
-        ),
-    ] = False,
+    quiet: Annotated[bool, switch("Do not show the installation.", name=["--quiet", "-q"])] = False,
     common: Common = AS_USUAL,
 ) -> int:
     """Create a framework's environment before its first run.

@@ -33,6 +33,16 @@ _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WORDS: dict[str, Scalar] = {"true": True, "false": False, "null": None}
 
 
+def switch(help: str, **details: Any) -> Parameter:
+    """Return the parameter of a flag without a value, which is off if it is not given.
+
+    Args:
+        help: The flag's help text.
+        details: Further arguments of cyclopts' `Parameter`.
+    """
+    return Parameter(negative=(), show_default=False, help=help, **details)
+
+
 ALLOW = Annotated[
     tuple[str, ...],
     Parameter(
@@ -65,9 +75,7 @@ OUTPUT_FILE = Annotated[
         help="File to write instead of standard output; its permissions follow your umask.",
     ),
 ]
-REDACT = Annotated[
-    bool, Parameter(negative=(), show_default=False, help="Leave out the names of hosts and users.")
-]
+REDACT = Annotated[bool, switch("Leave out the names of hosts and users.")]
 """Flags of the commands that write results in another form."""
 STORE = Annotated[
     str,
@@ -77,10 +85,7 @@ STORE = Annotated[
     ),
 ]
 """Flag of the commands that query a store."""
-QUIET = Annotated[
-    bool,
-    Parameter(name=["--quiet", "-q"], negative=(), show_default=False, help="No progress: only the table."),
-]
+QUIET = Annotated[bool, switch("No progress: only the table.", name=["--quiet", "-q"])]
 UPLOAD = Annotated[
     str | None,
     Parameter(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Group, Parameter
 
 from dlperf_sdk.cli.case_arguments import spec_of
-from dlperf_sdk.cli.flags import add_case_flags, collect_fields
+from dlperf_sdk.cli.flags import add_case_flags, collect_fields, switch
 from dlperf_sdk.cli.gating import fraction
 from dlperf_sdk.cli.output import write_file
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
@@ -74,10 +74,7 @@ def fleet(
             help="Also write a report to this file: .html, which needs the extra report, or .md.",
         ),
     ] = None,
-    quiet: Annotated[
-        bool,
-        Parameter(name=["--quiet", "-q"], negative=(), show_default=False, group=_NODES, help="No progress."),
-    ] = False,
+    quiet: Annotated[bool, switch("No progress.", name=["--quiet", "-q"], group=_NODES)] = False,
     common: Common = AS_USUAL,
     **flags: Any,
 ) -> int:

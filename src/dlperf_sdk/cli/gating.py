@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from dlperf_sdk.cli.flags import switch
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write
 from dlperf_sdk.errors import DlperfError, StoreError, UnknownName, UsageError
 
@@ -46,12 +47,7 @@ def gate(
         Path | None,
         Parameter(metavar="DIR", help="With --against: directory of the run. Default: a new one."),
     ] = None,
-    quiet: Annotated[
-        bool,
-        Parameter(
-            name=["--quiet", "-q"], negative=(), show_default=False, help="With --against: no progress."
-        ),
-    ] = False,
+    quiet: Annotated[bool, switch("With --against: no progress.", name=["--quiet", "-q"])] = False,
     minimum_effect: Annotated[
         str, Parameter(metavar="X%", help="Smallest slowdown that counts as a regression.")
     ] = "2%",

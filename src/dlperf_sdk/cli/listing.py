@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from dlperf_sdk.cli.flags import switch
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
 from dlperf_sdk.errors import PluginError, UnknownName
 from dlperf_sdk.registry.groups import GROUPS
@@ -26,12 +27,7 @@ def list_plugins(
     ] = None,
     /,
     *,
-    check: Annotated[
-        bool,
-        Parameter(
-            negative=(), show_default=False, help="Load each plugin and show the error of a broken one."
-        ),
-    ] = False,
+    check: Annotated[bool, switch("Load each plugin and show the error of a broken one.")] = False,
     common: Common = AS_USUAL,
 ) -> int:
     """List the installed plugins of each group. Without --check, none is imported.

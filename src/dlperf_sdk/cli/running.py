@@ -11,7 +11,7 @@ from cyclopts import Group, Parameter
 
 from dlperf_sdk.cli import campaigning, sweeping
 from dlperf_sdk.cli.case_arguments import spec_of
-from dlperf_sdk.cli.flags import ALLOW, QUIET, UPLOAD, add_case_flags, collect_fields
+from dlperf_sdk.cli.flags import ALLOW, QUIET, UPLOAD, add_case_flags, collect_fields, switch
 from dlperf_sdk.cli.output import say_uploaded
 from dlperf_sdk.cli.screen import (
     AS_USUAL,
@@ -51,21 +51,11 @@ class OutputOptions:
     store: UPLOAD = None
     quiet: QUIET = False
     verbose: Annotated[
-        bool,
-        Parameter(
-            name=["--verbose", "-v"],
-            negative=(),
-            show_default=False,
-            help="Show every line of an installation, and every process.",
-        ),
+        bool, switch("Show every line of an installation, and every process.", name=["--verbose", "-v"])
     ] = False
     redact: Annotated[
         bool,
-        Parameter(
-            negative=(),
-            show_default=False,
-            help="Omit names of hosts and users from the output and from report.md.",
-        ),
+        switch("Omit names of hosts and users from the output and from report.md."),
     ] = False
 
 
@@ -99,16 +89,11 @@ def run(
     model: Annotated[str | None, Parameter(help="A model's name; not with a spec file.")] = None,
     /,
     *,
-    dry_run: Annotated[
-        bool,
-        Parameter(negative=(), show_default=False, help="Show the plan and start nothing.", group=OUTPUT),
-    ] = False,
+    dry_run: Annotated[bool, switch("Show the plan and start nothing.", group=OUTPUT)] = False,
     trace: Annotated[
         bool,
-        Parameter(
-            negative=(),
-            show_default=False,
-            help="Add an attempt under the framework's own profiler, for Perfetto; part of no metric.",
+        switch(
+            "Add an attempt under the framework's own profiler, for Perfetto; part of no metric.",
             group=OUTPUT,
         ),
     ] = False,
@@ -151,10 +136,7 @@ def plan(
     model: Annotated[str | None, Parameter(help="A model's name; not with a spec file.")] = None,
     /,
     *,
-    files: Annotated[
-        bool,
-        Parameter(negative=(), show_default=False, help="List the files that each node gets, instead."),
-    ] = False,
+    files: Annotated[bool, switch("List the files that each node gets, instead.")] = False,
     common: Common = AS_USUAL,
     **flags: Any,
 ) -> int:

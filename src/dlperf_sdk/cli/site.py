@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from dlperf_sdk.cli.flags import STORE
+from dlperf_sdk.cli.flags import STORE, switch
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say
 from dlperf_sdk.folders import RESULTS
 
@@ -33,10 +33,7 @@ def site(
             "too.",
         ),
     ] = 3,
-    redact: Annotated[
-        bool,
-        Parameter(negative=(), show_default=False, help="Leave out the names of hosts and users in reports."),
-    ] = False,
+    redact: Annotated[bool, switch("Leave out the names of hosts and users in reports.")] = False,
     common: Common = AS_USUAL,
 ) -> int:
     """Write a static site: all cases with search, a page per case with its history and changes, and reports on runs.

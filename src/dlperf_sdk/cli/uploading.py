@@ -9,6 +9,7 @@ from typing import Annotated
 import attrs
 from cyclopts import Parameter
 
+from dlperf_sdk.cli.flags import switch
 from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say
 from dlperf_sdk.folders import RESULTS
 from dlperf_sdk.reports.numbers import format_count
@@ -24,12 +25,7 @@ def upload(
         str, Parameter(metavar="URL", help="Database to upload to, such as postgresql://HOST/DATABASE.")
     ],
     upgrade: Annotated[
-        bool,
-        Parameter(
-            negative=(),
-            show_default=False,
-            help="First build the database's tables again if an older version of dlperf-sdk made them.",
-        ),
+        bool, switch("First build the database's tables again if an older version of dlperf-sdk made them.")
     ] = False,
     common: Common = AS_USUAL,
 ) -> int:

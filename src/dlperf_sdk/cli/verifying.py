@@ -6,6 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from dlperf_sdk.cli.flags import switch
 from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, emit, say, show, write
 from dlperf_sdk.spec.compiler import COMPILERS
 from dlperf_sdk.spec.precision import PRECISIONS
@@ -39,9 +40,7 @@ def verify(
     python: Annotated[
         str | None, Parameter(help="Python interpreter of an existing environment, instead of a managed one.")
     ] = None,
-    quiet: Annotated[
-        bool, Parameter(name=["--quiet", "-q"], negative=(), show_default=False, help="Only the table.")
-    ] = False,
+    quiet: Annotated[bool, switch("Only the table.", name=["--quiet", "-q"])] = False,
     common: Common = AS_USUAL,
 ) -> int:
     """Compare the first steps of each framework with the model's float64 reference, step by step.
