@@ -56,9 +56,6 @@ def run(
 
     Exit codes: 0 all cases finished and are valid; 1 all cases finished, and a validity check failed; 4 all cases
     failed; 5 some cases failed or are not finished.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
     from dlperf_sdk.campaigns.planning import list_runnable, plan_campaign
@@ -103,9 +100,6 @@ def resume(
 
     Exit codes: 0 all cases finished and are valid; 1 all cases finished, and a validity check failed; 4 all cases
     failed; 5 some cases failed or are not finished.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk.campaigns.campaign_directory import reopen_campaign
     from dlperf_sdk.execution.controlling import controlling
@@ -129,11 +123,7 @@ def status(
     all: Annotated[bool, switch("Show every case, however many.")] = False,
     common: Common = AS_USUAL,
 ) -> int:
-    """Show the progress of a campaign, running or not.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
-    """
+    """Show the progress of a campaign, running or not."""
     from dlperf_sdk.campaigns.campaign_directory import open_campaign
     from dlperf_sdk.campaigns.status import status as status_of
 
@@ -164,22 +154,14 @@ def plan(
     ] = None,
     common: Common = AS_USUAL,
 ) -> int:
-    """List a campaign's cases, skipped cases with reasons, and the estimated duration. Nothing is started.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
-    """
+    """List a campaign's cases, skipped cases with reasons, and the estimated duration. Nothing is started."""
     return show_plan(_load(file, max_cases=max_cases), all, common, measured)
 
 
 @campaign.command
 @command
 def presets(*, common: Common = AS_USUAL) -> int:
-    """List the campaigns that come with dlperf-sdk.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
-    """
+    """List the campaigns that come with dlperf-sdk."""
     from dlperf_sdk.campaigns import file
 
     available = {name: file.load_campaign(f"{file.PRESET}{name}") for name in file.list_presets()}
@@ -202,11 +184,7 @@ def presets(*, common: Common = AS_USUAL) -> int:
 @campaign.command(name="schema")
 @command
 def print_schema(*, common: Common = AS_USUAL) -> int:
-    """Print the self-contained JSON Schema of campaign files, which editors use for completion.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
-    """
+    """Print the self-contained JSON Schema of campaign files, which editors use for completion."""
     from dlperf_sdk.documents import schema
 
     emit(schema.embed_references("campaign"))
@@ -221,9 +199,6 @@ def show_plan(campaign: Campaign, all: bool, common: Common, measured: Path | No
         all: True to list all cases.
         common: Options of every command.
         measured: Directory of a campaign whose repeats the estimated duration is based on; None: no repeats.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
 
     Raises:
         CampaignError, PluginError: the campaign cannot be planned, as in `plan_campaign`.
@@ -332,9 +307,6 @@ def present(outcome: Outcome, common: Common) -> int:
     Args:
         outcome: Outcome of the campaign's session.
         common: Options of every command.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
 
     Raises:
         StoreError, DocumentError: the journal or a result cannot be read.

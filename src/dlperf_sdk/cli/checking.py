@@ -98,9 +98,6 @@ def check(
 
     Exit codes: 0 all passed or were skipped; 1 a check failed; 2 unknown plugin or option; 3 the plugin cannot be
     loaded.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     registry = Registry()
     group_name = _group_of(name, group)
@@ -217,9 +214,6 @@ def new_plugin(
     """Write the skeleton of a framework plugin: both halves, processes, a conformance test, a README.
 
     The parts to fill in are marked, and `dlperf check` lists those that are missing.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk import skeleton
 

@@ -18,9 +18,6 @@ def completion(
 
     For bash: `dlperf completion bash > ~/.local/share/bash-completion/completions/dlperf`. For zsh the file is
     `_dlperf` in a folder of `fpath`, for fish `~/.config/fish/completions/dlperf.fish`.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk.cli.app import build_app
 

@@ -45,9 +45,6 @@ def cost(
     `dlperf cost dlperf-results --per-device-hour 2.5 --currency EUR --per-kwh 0.3`
 
     The exit code is 5 if a named run has no result, cannot be read, or has no valid throughput.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk.analysis.cost import Price
     from dlperf_sdk.analysis.cost import cost as cost_of

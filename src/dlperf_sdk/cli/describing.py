@@ -43,9 +43,6 @@ def describe(
     For a model: its FLOPs, its exact definition, and its parameters.
 
     `dlperf describe resnet50`, `dlperf describe model resnet50 --set image_size=64`
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     registry = Registry()
     group, name = _parse_name(registry, names)

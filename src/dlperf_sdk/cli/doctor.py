@@ -51,9 +51,6 @@ def doctor(*, common: Common = AS_USUAL) -> int:
     """Check this machine: what works, what is missing, and what would disturb measurements.
 
     The exit code is 3 if it cannot measure.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     findings = [finding for check in CHECKS for finding in check()]
     broken = [finding for finding in findings if finding.outcome == BROKEN]

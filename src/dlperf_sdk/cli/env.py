@@ -45,11 +45,7 @@ def create(
     quiet: Annotated[bool, switch("Do not show the installation.", name=["--quiet", "-q"])] = False,
     common: Common = AS_USUAL,
 ) -> int:
-    """Create a framework's environment before its first run.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
-    """
+    """Create a framework's environment before its first run."""
     from dlperf_sdk import environments
     from dlperf_sdk.registry.capabilities import device_of
     from dlperf_sdk.registry.plugins import Registry
@@ -85,11 +81,7 @@ def create(
 @env.command(name="list")
 @command
 def list_environments(*, common: Common = AS_USUAL) -> int:
-    """List the managed environments with their sizes and the time of their last use.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
-    """
+    """List the managed environments with their sizes and the time of their last use."""
     from dlperf_sdk import environments
 
     installed = environments.list_environments()
@@ -134,11 +126,7 @@ def remove(
     *,
     common: Common = AS_USUAL,
 ) -> int:
-    """Remove a managed environment that is not in use.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
-    """
+    """Remove a managed environment that is not in use."""
     from dlperf_sdk import environments
 
     environments.remove(name)
@@ -160,9 +148,6 @@ def verify(
     """Compare the files of a managed environment with the hashes recorded when they were installed.
 
     The exit code is 3 if a file is damaged.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk import environments
 
@@ -185,11 +170,7 @@ def repair(
     *,
     common: Common = AS_USUAL,
 ) -> int:
-    """Install the distributions of damaged files again, in the same versions.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
-    """
+    """Install the distributions of damaged files again, in the same versions."""
     from dlperf_sdk import environments
 
     repaired = environments.repair(name, lambda text: say(text, "dim"))

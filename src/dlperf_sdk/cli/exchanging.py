@@ -34,9 +34,6 @@ def export(
     """Export results for other programs.
 
     The exit code is 5 if a named run has no result or cannot be read.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk.exchange.csv_table import to_csv
     from dlperf_sdk.exchange.mllog import to_mllog
@@ -108,9 +105,6 @@ def import_(
     """Import logs of other programs as results.
 
     The results are marked as imported and not verified. They name the estimator of the log's program.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk.exchange.import_logs import import_logs
     from dlperf_sdk.reports import results_table

@@ -85,9 +85,6 @@ def fleet(
 
     The exit code is the first of these that applies. 1: a node is slow, or computes wrongly or may. 4: all nodes
     failed. 6, inconclusive: there are too few nodes, or they vary too much. 5: some nodes failed.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk.analysis.fleet import examine_fleet
     from dlperf_sdk.results.store import ResultStore

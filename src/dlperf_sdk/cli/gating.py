@@ -87,9 +87,6 @@ def gate(
     The exit code is the first of these that applies. 1: a case is slower or no longer works. 2: specs differ, or
     nothing was comparable. 6, inconclusive: the repeats of a case neither show nor rule out a slowdown by the minimum
     effect. 5, incomplete: a case is missing on a side, or a result could not be read.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk.analysis.gate_outcome import UNFINISHED
     from dlperf_sdk.cli import github

@@ -53,9 +53,6 @@ def history(
 
     One case is shown in full; several cases are shown as a table. Change points are computed from the ranks of the
     valid runs' throughputs, so a single unusual run is not reported as a change.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk.analysis.history import load_histories
     from dlperf_sdk.exchange.databases import open_store

@@ -33,9 +33,6 @@ def list_plugins(
     """List the installed plugins of each group. Without --check, none is imported.
 
     The exit code is 3 if --check finds a broken plugin.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     registry = Registry()
     groups = GROUPS if group is None else (group_named(group),)

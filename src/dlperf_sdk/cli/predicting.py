@@ -39,9 +39,6 @@ def predict(
     accurate enough, there is an interval only, and a note names the topology to measure.
 
     Exit codes: 2 no series can be predicted; 5 some series cannot be predicted.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk.analysis.case import Case
     from dlperf_sdk.analysis.prediction import predict as predict_topology

@@ -38,9 +38,6 @@ def query(
     The store is a database or a directory. For a directory, the query reads an index in your cache.
 
     `dlperf query "select framework, throughput from results where model = 'resnet50' order by 2 desc"`
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk.exchange.csv_table import csv_text
     from dlperf_sdk.exchange.databases import open_store

@@ -35,9 +35,6 @@ def validate(
     computed again from the records, and every difference is reported.
 
     Exit codes: 1 a result contradicts its records; 2 a document is invalid, or a run cannot be read.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk.documents import schema
     from dlperf_sdk.documents.reading import LARGEST_RESULT, load_document

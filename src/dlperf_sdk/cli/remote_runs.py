@@ -37,9 +37,6 @@ def bundle(
     """Write a case as one file, for a machine without dlperf, or for the scheduler of a launcher that has a format.
 
     There: `python FILE run -o OUT`. Back here: `dlperf ingest OUT`. For a scheduler's file, its commands are printed.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk.execution import replay
 
@@ -64,11 +61,7 @@ def ingest(
     output_options: OutputOptions = DEFAULT_OUTPUT,
     common: Common = AS_USUAL,
 ) -> int:
-    """Import the output of a bundle, measured on a machine without dlperf, as a result.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
-    """
+    """Import the output of a bundle, measured on a machine without dlperf, as a result."""
     from dlperf_sdk.execution import replay
 
     path = source / "events.jsonl" if source.is_dir() else source
@@ -112,11 +105,7 @@ def attach(
     output_options: OutputOptions = DEFAULT_OUTPUT,
     common: Common = AS_USUAL,
 ) -> int:
-    """Follow a submitted job whose controller was lost. Ctrl-C detaches; the job keeps running.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
-    """
+    """Follow a submitted job whose controller was lost. Ctrl-C detaches; the job keeps running."""
     from dlperf_sdk.execution import replay
 
     attached = replay.find_job(job)

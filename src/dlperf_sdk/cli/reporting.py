@@ -73,9 +73,6 @@ def report(
     """Show one result in full, or several in a table per workload.
 
     The exit code is 5 if a named run has no result or cannot be read.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     if format is None:
         format = _FORMAT_OF.get("" if output is None else output.suffix.lower(), "terminal")

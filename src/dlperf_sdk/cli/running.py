@@ -105,9 +105,6 @@ def run(
 
     Flags override fields of a spec file; --set, --env and --deadline add to them. Several values with commas between
     them (`torch,paddle`, `--batch-size 2,4,8`) measure every combination, as a campaign with one table.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk import api
 
@@ -143,9 +140,6 @@ def plan(
     """Show what a run would do, and start nothing: processes, variables, commands, environment.
 
     For a campaign file: its cases, skipped cases with reasons, and the estimated duration.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk.campaigns.file import is_campaign, load_campaign
 
@@ -171,11 +165,7 @@ def rerun(
     output_options: OutputOptions = DEFAULT_OUTPUT,
     common: Common = AS_USUAL,
 ) -> int:
-    """Measure the case of a result again, in the environment that its lock describes.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
-    """
+    """Measure the case of a result again, in the environment that its lock describes."""
     from dlperf_sdk import api
     from dlperf_sdk.results.store import ResultStore
 
@@ -210,9 +200,6 @@ def run_case(measure: Any, output_options: OutputOptions, common: Common) -> int
         measure: Function that takes a store and a list of observers, and returns a `Result`.
         output_options: Options about display and directory.
         common: Options of every command.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
 
     Raises:
         UsageError: options contradict each other, `--store` is not a database, or standard output cannot be written.

@@ -186,9 +186,6 @@ def complain(error: BaseException, common: Common, exit_code: int) -> int:
         error: The error.
         common: Options of every command.
         exit_code: The exit code.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     if common.debug:
         with suppress(OSError):
@@ -208,8 +205,8 @@ def complain(error: BaseException, common: Common, exit_code: int) -> int:
 def command(function: Callable[..., int]) -> Callable[..., int]:
     """Return a command whose errors, unexpected ones included, are reported by `complain` and become an exit code.
 
-    It decorates commands. With `--json`, standard output is reserved while the command runs. The docstring up to
-    `Returns:` is the help text; the lines of each paragraph are joined.
+    It decorates commands, which return their exit code: 0 if they succeeded. With `--json`, standard output is reserved
+    while the command runs. The docstring is the help text; the lines of each paragraph are joined.
     """
 
     @wraps(function)
@@ -236,8 +233,7 @@ def command(function: Callable[..., int]) -> Callable[..., int]:
             return complain(cause.with_traceback(error.__traceback__), common, DlperfError.exit_code)
 
     if function.__doc__:
-        text = cleandoc(function.__doc__).partition("\n\nReturns:")[0]
-        run_guarded.__doc__ = re.sub(r"(?<!\n)\n(?!\n)", " ", text)
+        run_guarded.__doc__ = re.sub(r"(?<!\n)\n(?!\n)", " ", cleandoc(function.__doc__))
     return run_guarded
 
 

@@ -40,9 +40,6 @@ def site(
 
     The pages need no server and no network: open index.html, or put the directory on any web server. If the directory
     has a site already, that site is replaced.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     import attrs
 

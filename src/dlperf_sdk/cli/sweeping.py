@@ -95,9 +95,6 @@ def run_sweep(sweep: Campaign, output_options: OutputOptions, common: Common) ->
         output_options: Options about display and directory.
         common: Options of every command.
 
-    Returns:
-        The exit code; 0 if the command succeeded.
-
     Raises:
         UsageError: `--redact` is given, the campaign cannot be planned, or a file cannot be written; also any
             subclass.

@@ -40,9 +40,6 @@ def try_(
     It checks the weights, a few steps on the canonical batch, their times, the batches and the evidence, and names the
     line of the plugin that fails. The models of dlperf-sdk are small unless --set changes an option. Nothing is stored.
     Exit codes: 0 no problem; 1 a problem; 2 usage error; 3 the plugin or its environment cannot be used.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     try:
         from dlperf_sdk.testing import starts

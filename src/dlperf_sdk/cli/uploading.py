@@ -32,9 +32,6 @@ def upload(
     """Upload all results that a database lacks, or has in an earlier version. The directories do not change.
 
     The exit code is 5 if some results cannot be uploaded.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk.exchange import databases
     from dlperf_sdk.results.store import ResultStore

@@ -48,9 +48,6 @@ def verify(
     All start from the same weights on the same batch. For a framework that fails, the first difference and the known
     error that explains it are shown; with --debug, also the worker's traceback. Exit codes: 0 all passed; 1 at least
     one failed; 2 usage error; 3 none failed, but none could be compared; 5 none failed, but some could not be compared.
-
-    Returns:
-        The exit code; 0 if the command succeeded.
     """
     from dlperf_sdk.execution import verification
     from dlperf_sdk.reports import verification as report
