@@ -16,8 +16,11 @@ LIGHT := $(filter-out $(FRAMEWORKS:%=plugins/dlperf-%/tests),$(wildcard plugins/
 # Plugins with models, whose tests with the markers of the core's train them in frameworks' environments.
 MODELS := $(shell grep -l 'entry-points."dlperf_sdk.models"' plugins/*/pyproject.toml | sed 's|/pyproject.toml||')
 
+# Those of the parts of `make test-all` of which `.ci/run` tests one a day.
+ROTATED := test-torch-pairs $(filter-out test-torch,$(FRAMEWORKS:%=test-%))
+
 # What `make test-all` adds to `make test`, in this order: what fails most often and takes least comes first.
-PARTS := test-report test-trackers test-ray test-long test-torch test-together test-engines $(filter-out test-torch,$(FRAMEWORKS:%=test-%))
+PARTS := test-report test-trackers test-ray test-long test-torch test-together test-engines $(ROTATED)
 
 PYTEST := $(BIN)/pytest
 # The core's tests wait now and then for deadlines and for other processes: one worker more than processors.
@@ -34,15 +37,14 @@ test: $(READY)
 	$(MAKE) --jobs 2 lint torch-environment core
 	$(MAKE) torch
 
-# Everything but `test-pairs`. `.ci/run` does the same part by part, with the frameworks in turns.
+# Everything but `test-pairs`. `.ci/run` does the same part by part, with the frameworks in turn.
 test-all: test $(PARTS)
 
 parts:
 	@echo $(PARTS)
 
-# Those of the parts that `.ci/run` tests every third day only.
 rotated:
-	@echo $(filter-out test-torch,$(FRAMEWORKS:%=test-%))
+	@echo $(ROTATED)
 
 setup: $(READY)
 
@@ -103,10 +105,13 @@ torch-environment: $(READY)
 torch: torch-environment
 	$(BIN)/python scripts/test_frameworks.py torch -m 'not pairwise'
 
-# The combinations in torch's conformance, and torch through the front door.
-test-torch: torch-environment
+# The combinations in torch's conformance.
+test-torch-pairs: torch-environment
 	$(PYTEST) --numprocesses 2 --dist loadgroup -m pairwise -c plugins/dlperf-torch/pyproject.toml \
 	  plugins/dlperf-torch/tests/test_conformance.py
+
+# Torch through the front door.
+test-torch: torch-environment
 	$(PYTEST) --numprocesses 2 --dist loadgroup -m 'framework and not long' tests
 	set -e; for plugin in $(MODELS); do \
 	  $(PYTEST) --numprocesses 2 -m framework -c $$plugin/pyproject.toml $$plugin/tests; done
@@ -118,7 +123,7 @@ test-long: torch-environment
 
 # One other framework, in its own environment: its own tests, its conformance with each declared value once, and the
 # trainers that distributions of models have for it. pytest ends with 5 where one has none.
-$(filter-out test-torch,$(FRAMEWORKS:%=test-%)): test-%: $(READY)
+$(filter-out test-torch-pairs,$(ROTATED)): test-%: $(READY)
 	$(BIN)/python scripts/test_frameworks.py $* -m 'not pairwise'
 	for plugin in $(MODELS); do \
 	  $(PYTEST) -m frameworks -k '[$*- or [$*]' -c $$plugin/pyproject.toml $$plugin/tests || test $$? = 5 || exit 1; done
