@@ -55,7 +55,7 @@ PARTS = Table(
         ),
         Part(
             name="input",
-            step="takes the next batch of the data source on the device, and does not train on it",
+            step="waits until the next batch of the data source is on the device, and does not train on it",
             reads_input=True,
             exchanges_gradients=False,
             trains=False,
