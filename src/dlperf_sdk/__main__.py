@@ -7,7 +7,7 @@ import sys
 def main() -> int:
     """Run the command line, and return the exit code: 130 if Ctrl-C is pressed while the program is still loading.
 
-    After that, signals that would end the program are ignored: its exit code is decided.
+    When this returns, SIGINT, SIGTERM and SIGHUP are ignored, so that they cannot change the exit code.
     """
     try:
         from dlperf_sdk import cli

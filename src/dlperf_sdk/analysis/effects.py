@@ -117,18 +117,20 @@ def effect(
 ) -> Effect:
     """Compute the ratios of throughputs between two values of a factor, over pairs that are equal in other facts.
 
-    The two cases of a pair agree in all identifying facts, with three exceptions. A fact that has a single value for
-    each of the factor's two values may differ, such as the machine if each GPU is in another one. Such facts are
-    reported as confounded. A fact that only one value of the factor allows, such as the loss scale of a mixed
-    precision, is part of that value: each of its variants has a pair. If the factor is `framework`, the framework's
-    version and a layout that it chose may differ.
+    The two cases of a pair agree in all identifying facts, with three exceptions:
+
+    - A fact may differ if all cases with the same value of the factor agree in it, such as the machine if each GPU is
+      in another one. Such facts are reported as confounded.
+    - A fact may differ if it exists with only one value of the factor, such as the loss scale of a mixed precision. A
+      case of the other value is paired with each variant.
+    - If the factor is `framework`, the framework's version and a layout that it chose may differ.
 
     Args:
         sources: The cases. Those with other values of the factor are ignored.
         factor: Name of the fact.
         levels: The value whose throughput is divided, and the one that it is divided by. By default the factor
             must have exactly two values, and the first in the order of the cases is divided by the second.
-        pairs_are_units: True to take the pairs as independent of each other, as cases of separate systems are.
+        pairs_are_units: True to treat the pairs as independent of each other, such as pairs of separate systems.
 
     Raises:
         UnknownName: no case has a fact named `factor`.

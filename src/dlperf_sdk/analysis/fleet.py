@@ -111,7 +111,7 @@ class Fleet:
 
         The first of these that applies:
 
-        - 1: a node is slow, or computes wrongly or may.
+        - 1: a node is slow, computes wrongly, or may compute wrongly.
         - 4: the runs of all nodes failed.
         - 6: the speed or the numerics of a node are inconclusive.
         - 5: the run of a node failed.

@@ -40,9 +40,9 @@ class Observation:
 
 
 def observations(figures: Figures) -> tuple[Observation, ...]:
-    """Return the observations that the spreadsheet states, in its order, and whether its figures confirm them.
+    """Return the spreadsheet's statements about its figures, in its order, each with whether the figures confirm it.
 
-    Empty for collections without observations.
+    Empty for collections without such statements.
     """
     result = []
     for cell in load_printed_cells(figures.collection):

@@ -10,7 +10,10 @@ from attrs import frozen
 
 @frozen
 class JobKind:
-    """A kind of job, as the names of the variables that each of its processes has; empty for one that it lacks."""
+    """A kind of job, described by the names of the variables that each of its processes has.
+
+    A name is empty if jobs of this kind do not have the variable.
+    """
 
     name: str
     marker: tuple[str, ...]

@@ -115,7 +115,7 @@ class Roster:
         return set(self._channels)
 
     def order(self, message: Dict[str, Any], nodes: Optional[Iterable[int]] = None) -> None:
-        """Enqueue the same message to the connected ones among some nodes, by default to all; return at once."""
+        """Enqueue a message to `nodes`, by default to all; leave out nodes that are not connected. Return at once."""
         line = encode(message)
         for node in list(self._channels) if nodes is None else nodes:
             if node in self._channels:

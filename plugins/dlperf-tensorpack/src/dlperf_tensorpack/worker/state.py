@@ -13,7 +13,10 @@ class TowerState(TensorFlow1Trainer):
         return self.towers[replica].weights
 
     def assign(self, name, parameter, values):
-        """Note the values of a parameter for each of its variables: one for each tower, or one that all share."""
+        """Note the values of a parameter, in the manifest's layout, for `load_canonical_weights`.
+
+        `parameter` has one variable for each tower, or a single one that all towers share.
+        """
         for variable in parameter:
             super().assign(name, variable, values)
 

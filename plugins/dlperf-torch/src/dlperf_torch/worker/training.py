@@ -53,7 +53,10 @@ class TorchTrainer(ReplicaState):
         return [{name: torch.from_numpy(v).pin_memory() for name, v in batch.items()} for batch in batches]
 
     def place(self, batches):
-        """Return the one batch in `batches`, NumPy arrays by name, as tensors on the device, images as (B, C, H, W)."""
+        """Return the one batch in `batches`, by name, as tensors on the device, images as (B, C, H, W).
+
+        The batch holds NumPy arrays, or the tensors that `stage` returned.
+        """
         (batch,) = batches
         placed = {n: torch.as_tensor(v).to(self.device, non_blocking=True) for n, v in batch.items()}
         if self.channels_last:
