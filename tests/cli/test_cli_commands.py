@@ -76,6 +76,8 @@ def test_run_help_gives_each_flag_its_default_and_its_role(dlperf):
             2,
             "Unexpected arguments: 'more' 'words'. See `dlperf run --help`",
         ),
+        (["run", *CASE, "--env", "A=1", "B=hidden"], 2, "Unexpected arguments: 'B=…'"),
+        (["run", *CASE, "--env", "B:hidden"], 2, "--env: a name consists of letters"),
         (["run", *CASE, "--batch-siz", "4"], 2, "Did you mean --batch-size?"),
         (["run", "numpy", "linear", "--batch-size", "four"], 2, "four"),
         (["run", "numpy", "linear", "--batch-size", "0"], 2, "batch_size is 0"),

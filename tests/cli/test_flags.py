@@ -19,7 +19,8 @@ from dlperf_sdk.errors import SpecError
 from dlperf_sdk.spec.fields import context
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,10}", fullmatch=True)
-TEXTS = {"options": NAMES.map("{}=1".format), "env": NAMES, "deadlines": NAMES.map("{}=1.5".format)}
+VARIABLES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,10}", fullmatch=True)
+TEXTS = {"options": NAMES.map("{}=1".format), "env": VARIABLES, "deadlines": NAMES.map("{}=1.5".format)}
 TEXTS["labels"] = TEXTS["options"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -197,3 +198,32 @@ def test_changed_copies_of_a_plan_conceal_again():
     changed = make_plan(attrs.evolve(plan.spec, batch_size=8), Registry())
     assert changed.spec.env == plan.spec.env
     assert changed.secrets == ("MY_TOKEN",)
+
+
+@pytest.mark.parametrize("value", [SECRET, "12345678\udcff", "é'\"12345678", "first\r\nsecond"])
+@pytest.mark.parametrize(
+    "printed",
+    [
+        lambda value: value,
+        lambda value: repr({"name": value}),
+        lambda value: repr({b"name": os.fsencode(value)}),
+        lambda value: json.dumps({"name": value}),
+        lambda value: json.dumps({"name": value}, ensure_ascii=False),
+        lambda value: os.fsencode(value).decode("utf-8", "replace"),
+    ],
+)
+def test_every_printed_form_of_a_value_is_replaced(printed, value):
+    text = replace_values(f"before {printed(value)} after", {"NAME": value})
+    assert "<NAME>" in text
+    assert not any(part in text for part in ("4b1d", "1234", "first", "second"))
+
+
+def test_report_shows_handed_on_variables_only_if_they_are_not_set(place, monkeypatch):
+    monkeypatch.setenv("MY_TOKEN", SECRET)
+    env = {"MY_TOKEN": None, "NOT_SET": None}
+    result = api.run("numpy", "linear", env=env, store=None, **SHORT)
+    page = text_of(result_page.page(result, None))
+    assert "NOT_SET: not set in the shell, so not passed to the workers" in " ".join(page.split())
+    assert "MY_TOKEN=(secret)" in page
+    assert "scrypt" not in page
+    assert "env: requested" not in page

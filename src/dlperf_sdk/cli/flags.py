@@ -17,6 +17,7 @@ import attrs
 from cyclopts import Group, Parameter, Token
 
 from dlperf_sdk.errors import SpecError
+from dlperf_sdk.spec.checks import VARIABLE
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.values import MAX_BATCH, Scalar
 
@@ -152,6 +153,11 @@ def _variable(text: str) -> tuple[str, str | None]:
     name, equals, value = text.partition("=")
     if not name:
         raise SpecError("--env: the name is missing; write NAME=VALUE, or NAME to hand on this shell's.")
+    if VARIABLE.fullmatch(name) is None:  # not shown, because it may be a value
+        raise SpecError(
+            "--env: a name consists of letters, digits and _, and begins with no digit; write NAME=VALUE, or NAME to "
+            "hand on this shell's."
+        )
     return name, value if equals else None
 
 

@@ -48,7 +48,7 @@ def explain_usage_error(error: CycloptsError) -> UsageError:
 def _explain(error: CycloptsError, command: str) -> str:
     argument = error.argument
     if isinstance(error, UnusedCliTokensError):
-        return f"Unexpected arguments: {' '.join(map(format_value, error.unused_tokens or ()))}."
+        return f"Unexpected arguments: {' '.join(map(_without_value, error.unused_tokens or ()))}."
     if isinstance(error, UnknownOptionError):
         return _explain_unknown_option(error)
     if isinstance(error, RepeatArgumentError):
@@ -62,6 +62,12 @@ def _explain(error: CycloptsError, command: str) -> str:
         accepted = alternatives([*kinds, *choices] or ["another value"])
         return f"{name} is {format_value(value)}; it takes {accepted}.{_suggestion(value, choices)}"
     return " ".join(str(error).split())
+
+
+def _without_value(token: str) -> str:
+    """Format an unexpected argument, without the value of `NAME=VALUE`, which may be a second one meant for `--env`."""
+    name, equals, _ = token.partition("=")
+    return format_value(f"{name}=…" if equals and name.isidentifier() else token)
 
 
 def _explain_unknown_option(error: UnknownOptionError) -> str:

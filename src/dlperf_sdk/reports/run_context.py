@@ -45,7 +45,13 @@ def list_run_context(result: Result, directory: Path | None) -> tuple[tuple[str,
         listing = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in context)
         pairs.append(("Workers", listing))
     for fact in result.facts if result.imported is None else ():
-        if differs(fact.requested, fact.observed) and fact.name not in ("repeats", "strategy"):
+        if fact.name == "env":
+            pairs += [
+                ("Observed", Cell(f"{name}: not set in the shell, so not passed to the workers", "doubt"))
+                for name, value in (fact.requested or {}).items()
+                if value is None and fact.observed is not None and name not in fact.observed
+            ]
+        elif differs(fact.requested, fact.observed) and fact.name not in ("repeats", "strategy"):
             text = f"{fact.name}: requested {fact.requested}, used {fact.observed}"
             pairs.append(("Observed", Cell(text, "doubt")))
     pairs += [("Note", Cell(note, "doubt")) for note in result.notes]

@@ -20,7 +20,8 @@ MOST_SEED = 2**32 - 1  # what NumPy's RandomState takes
 MOST_SECONDS = 1e9
 MOST_BYTES = 2**60
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""The name of an environment variable."""
 _OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _LABEL = re.compile(r"[^\u0000-\u001f]{1,200}")
 CONTAINER_RUNNERS = ("podman", "docker", "apptainer", "enroot")
@@ -133,7 +134,7 @@ def variables(_: Any, attribute: Any, value: Any) -> None:
         SpecError: the value is not a mapping, a name is invalid, a value is not text or has a null character, or
             `OMP_NUM_THREADS` is not a whole number from 1.
     """
-    for name, content in _items(attribute, value, _VARIABLE, "an environment variable"):
+    for name, content in _items(attribute, value, VARIABLE, "an environment variable"):
         if content is not None and (not isinstance(content, str) or "\0" in content):
             raise SpecError(
                 f"The environment variable {name} must be text without null characters, got {type(content).__name__}."

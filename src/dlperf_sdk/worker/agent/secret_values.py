@@ -1,7 +1,7 @@
 """Remove the values of secret variables from what a node reports: failures, records, logs."""
 
 import json
-from typing import Any, Mapping
+from typing import Any, Mapping, Set
 
 from dlperf_sdk.worker.request import Request
 
@@ -28,8 +28,8 @@ def secret_values(request: Request, environ: Mapping[str, str]) -> "dict[str, st
 def replace_values(message: Any, values: Mapping[str, str]) -> Any:
     """Return a message of JSON values with `<NAME>` in place of each secret value, in keys as well.
 
-    A value is also replaced in the forms in which Python's `repr` and JSON escape it. Longer values are replaced
-    before shorter ones; those of fewer than `SHORTEST` characters are kept.
+    A value is also replaced in the forms in which Python's `repr` and JSON escape it, and as its bytes are read
+    from a log. Longer values are replaced before shorter ones; those of fewer than `SHORTEST` characters are kept.
 
     Args:
         message: The message, which is not changed.
@@ -39,7 +39,7 @@ def replace_values(message: Any, values: Mapping[str, str]) -> Any:
         (form, "<%s>" % name)
         for name, value in values.items()
         if len(value) >= SHORTEST
-        for form in {value, repr(value)[1:-1], json.dumps(value)[1:-1]}
+        for form in _printed_forms(value)
     ]
     pairs.sort(key=lambda pair: len(pair[0]), reverse=True)
 
@@ -55,3 +55,16 @@ def replace_values(message: Any, values: Mapping[str, str]) -> Any:
         return part
 
     return replaced(message) if pairs else message
+
+
+def _printed_forms(value: str) -> Set[str]:
+    """Return the forms in which a worker may print a value, including the value itself."""
+    content = value.encode("utf-8", "surrogateescape")
+    return {
+        value,
+        content.decode("utf-8", "replace"),  # a byte that is no UTF-8, in a log
+        repr(value)[1:-1],
+        repr(content)[2:-1],
+        json.dumps(value)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+    }
