@@ -15,7 +15,11 @@ CASE = ("numpy", "linear", "--topology", "4n1d", "--batch-size", "8", "--steps",
 
 
 def measured(
-    tmp_path: Path, *prefix: str, descriptors: int | None = None, **variables: str
+    tmp_path: Path,
+    *prefix: str,
+    descriptors: int | None = None,
+    case: tuple[str, ...] = CASE,
+    **variables: str,
 ) -> dict[str, object]:
     """The failure of a case that another process measures."""
 
@@ -29,7 +33,7 @@ def measured(
         "-m",
         "dlperf_sdk",
         "run",
-        *CASE,
+        *case,
         "--json",
         "--output",
         str(tmp_path / "store"),
@@ -50,12 +54,27 @@ def test_too_few_descriptors(tmp_path, descriptors):
     assert f"Raise `ulimit -n`, which is {descriptors}" in failure["message"]
 
 
-def test_a_full_file_system_for_temporary_files(tmp_path):
-    full = tmp_path / "full"
-    full.mkdir()
-    mount = f"mount -t tmpfs -o size=128k tmpfs {full}"
+def measured_on(size: str, tmp_path: Path, case: tuple[str, ...] = CASE) -> dict[str, object]:
+    """The failure of a case whose folder for temporary files is a file system of this size."""
+    folder = tmp_path / "full"
+    folder.mkdir()
+    mount = f"mount -t tmpfs -o size={size} tmpfs {folder}"
     if subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True, check=False).returncode:
         pytest.skip("a file system of one's own needs root")
-    failure = measured(tmp_path, "unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh", TMPDIR=str(full))
+    prefix = ("unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh")
+    return measured(tmp_path, *prefix, case=case, TMPDIR=str(folder))
+
+
+def test_a_full_file_system_for_temporary_files(tmp_path):
+    failure = measured_on("128k", tmp_path)
     assert failure["kind"] == "unavailable"
     assert "The disk or quota is full: No space left on device" in failure["message"]
+
+
+def test_a_file_system_that_becomes_full_during_the_window(tmp_path):
+    """The worker can write neither its record nor its log."""
+    case = ("faulty", "linear", "--set", "fault=full-disk", "--steps", "3", "--repeats", "1")
+    failure = measured_on("8m", tmp_path, case)
+    assert failure["kind"] == "unavailable"
+    assert "rank-0 could not write its record: The disk or quota is full" in failure["message"]
+    assert failure["rank"] == 0

@@ -93,6 +93,8 @@ class Attempt:
                     worker.detected_failure = failures.explain_service_failure(
                         worker.name, worker.exit(), self._kernel_killed()
                     )
+                elif worker.process.role != SERVICE and worker.detected_failure is None:
+                    worker.detected_failure = worker.check_disk()
                 continue
             overdue = worker.check_deadline()
             if overdue is not None and worker.detected_failure is None:

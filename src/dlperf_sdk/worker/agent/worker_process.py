@@ -9,6 +9,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from dlperf_sdk.worker.agent.window_check import WindowCheck
+from dlperf_sdk.worker.exhaustion import describe_exhaustion
 from dlperf_sdk.worker.failures import failure
 from dlperf_sdk.worker.processes import SERVICE, Process
 from dlperf_sdk.worker.progress import Progress
@@ -18,6 +19,8 @@ LARGEST_RECORD = 64 * 1024 * 1024
 DEEPEST_RECORD = 32
 """Maximum number of objects and arrays inside each other, so that every reader of the record can follow."""
 LONGEST_LOG = 256 * 1024
+_PROBE = 16384
+"""Bytes that `WorkerProcess.check_disk` writes to find out whether the disk is full."""
 
 
 class WorkerProcess:
@@ -115,6 +118,30 @@ class WorkerProcess:
             % (self.name, phase, limit, key),
             phase,
         )
+
+    def check_disk(self) -> Optional[Dict[str, Any]]:
+        """Return a failure if the process failed without a record, and its directory cannot be written to.
+
+        Such a process could write neither its failure nor its log. Call this only after the process has ended.
+
+        Returns:
+            The failure, of kind `unavailable`; None if the process has another cause of failure, or none.
+        """
+        if (
+            not (self.popen.returncode > 0 or self.popen.returncode == -signal.SIGBUS)
+            or self.record() is not None
+        ):
+            return None
+        try:
+            with open(os.path.join(self.directory, "probe"), "wb", buffering=0) as file:
+                file.write(bytes(_PROBE))
+            os.unlink(file.name)
+        except OSError as error:
+            shortage = describe_exhaustion(error, self.name)
+            if shortage is not None:
+                message = "%s could not write its record: %s" % (self.name, shortage)
+                return failure("unavailable", message, self.last_progress[0])
+        return None
 
     def close(self) -> None:
         """Close the pipe to the process. A process that still runs concludes that the agent has ended."""

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy
@@ -173,6 +173,10 @@ class Linear(worker.Linear):
             for _ in range(100):
                 os.write(1, b"x" * 2**20)
             print("\nthe end of a long log", flush=True)
+        elif self.fault == "full-disk":
+            with Path("filling").open("wb", buffering=0) as file, suppress(OSError):
+                while True:
+                    file.write(bytes(4096))
         elif self.fault == "nan":
             return result._replace(loss=float("nan"))
         elif self.fault == "drift":
