@@ -85,6 +85,7 @@ def test_parity_is_measured_on_each_node(capsys):
         (("--hosts", "n1", "--topology", "1n1d"), "cannot place a case on a node of your choice"),
         (("--hosts", "n1", "--parallel", "0"), "must be 1 or more"),
         (("--hosts", "n1", "--report", "x.pdf"), "use .html or .md"),
+        (("--hosts", "n1", "--data", "images:/nowhere"), "images:/nowhere does not exist"),
     ],
 )
 def test_mistakes_are_found_before_anything_starts(capsys, words, message):

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from cli_fixtures import dlperf, isolated_directory  # noqa: F401 - fixtures
@@ -91,3 +92,17 @@ def test_more_than_one_device_is_refused(dlperf):
     code, _, err = dlperf("try", "numpy", "linear", "--topology", "1n2d")
     assert code == 2
     assert "starts one worker" in err
+
+
+def test_missing_folder_of_data_is_refused_before_anything_starts(dlperf):
+    code, _, err = dlperf("try", "numpy", "linear", "--data", "images:/nowhere")
+    assert code == 2
+    assert "images:/nowhere does not exist" in err
+
+
+def test_folder_of_data_is_prepared(dlperf):
+    """What its images contain, and whether they fit the model, is known before a worker starts."""
+    Path("data").mkdir()
+    code, _, err = dlperf("try", "torch", "resnet50", "--data", "images:data")
+    assert code == 4
+    assert "There are no images in" in err

@@ -19,6 +19,7 @@ from typing import IO
 import attrs
 from attrs import frozen
 
+from dlperf_sdk import data
 from dlperf_sdk.analysis.fleet import LABEL, node_of
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.launchers.processes import wait_or_kill
@@ -60,7 +61,8 @@ def plan_fleet(spec: RunSpec, hosts: Iterable[str], registry: Registry) -> dict[
         registry: The plugins.
 
     Raises:
-        SpecError: there is no host, a host occurs twice, or the case has several nodes or the batch size `max`.
+        SpecError: there is no host, a host occurs twice, the case has several nodes or the batch size `max`, or the
+            data's folder does not exist.
         Unavailable: the launcher cannot choose the node, or cannot place the case from this machine.
         UsageError, PluginError, Unsupported: the case cannot be planned.
     """
@@ -81,6 +83,7 @@ def plan_fleet(spec: RunSpec, hosts: Iterable[str], registry: Registry) -> dict[
         specs[name] = attrs.evolve(spec, options=options, labels={**spec.labels, LABEL: name})
     if not specs:
         raise SpecError("A fleet needs its nodes: name them with --hosts n1,n2 or --hostfile FILE.")
+    data.check_exists(spec.data)
     make_plan(next(iter(specs.values())), registry)
     return specs
 

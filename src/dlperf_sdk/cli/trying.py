@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from dlperf_sdk import data
 from dlperf_sdk.cli.case_arguments import spec_of
 from dlperf_sdk.cli.flags import add_case_flags, parse_entries
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
@@ -55,6 +56,7 @@ def try_(
         raise UsageError(
             "`dlperf try` starts one worker: leave --topology out, and use `dlperf verify` for two."
         )
+    data.check_exists(spec.data)
     answer = starts.ask(spec, Registry(), partial(say, style="dim"))[0]
     problems = list(list_problems(answer.values))
     if common.json:

@@ -78,7 +78,7 @@ def prepare_case(plan: Plan, environment_from: Environment | None, report: Repor
     """
     variables = list_requested_variables(plan.spec)
     # Data first: a mistyped folder should fail before an environment of gigabytes is made.
-    samples = _prepare_data(plan, partial(report, "data"))
+    samples = prepare_data(plan, partial(report, "data"))
     environment = _prepare_environment(plan, environment_from, partial(report, "environment"))
     return PreparedCase(plan, environment, variables, samples)
 
@@ -163,7 +163,7 @@ def _prepare_environment(
     )
 
 
-def _prepare_data(plan: Plan, on_progress: Callable[[str], None]) -> Mapping[str, Any]:
+def prepare_data(plan: Plan, on_progress: Callable[[str], None]) -> Mapping[str, Any]:
     """Prepare the data here, never inside the window.
 
     Raises:

@@ -12,7 +12,7 @@ from attrs import frozen
 from dlperf_sdk import environments
 from dlperf_sdk.execution.case import Case
 from dlperf_sdk.execution.launch import launch
-from dlperf_sdk.execution.prepare import prepare_case
+from dlperf_sdk.execution.prepare import prepare_case, prepare_data
 from dlperf_sdk.parity.evidence import ParityRun, evaluate_parity, plan_parity_run
 from dlperf_sdk.planning.plan import Plan, make_plan
 from dlperf_sdk.planning.secret_variables import list_requested_variables
@@ -61,21 +61,22 @@ def start(
 ) -> Outcome:
     """Start the workers of a case with one program, wait until they end, and return their records, failure and logs.
 
-    The managed environment is made first if it does not exist. No samplers run.
+    The data is prepared first, and the managed environment is made if it does not exist. No samplers run.
 
     Args:
         spec: The case.
         registry: The plugins.
         program: A key of `dlperf_sdk.worker.programs.PROGRAMS`, such as `answer`.
         deadline: Upper bound in seconds for the deadline of each phase; None leaves the deadlines as they are.
-        on_progress: Gets lines about the managed environment while it is made.
+        on_progress: Gets lines about the data and the managed environment while they are prepared.
 
     Raises:
-        DlperfError: the case cannot be planned, its environment cannot be made, or the workers cannot be started. A
-            failure of a started worker is in the outcome instead.
+        DlperfError: the case cannot be planned, its data cannot be used, its environment cannot be made, or the workers
+            cannot be started. A failure of a started worker is in the outcome instead.
     """
     plan = make_plan(spec, registry)
     variables = list_requested_variables(plan.spec)
+    samples = prepare_data(plan, on_progress)
     prepared = environments.prepare(
         spec.framework,
         plan.environment,
@@ -84,7 +85,7 @@ def start(
         env=variables,
         on_progress=on_progress,
     )
-    request = plan.request("conformance", prepared.command, variables, {"source": spec.data.source})
+    request = plan.request("conformance", prepared.command, variables, samples)
     if deadline is not None:
         bounded = {phase: min(seconds, deadline) for phase, seconds in request.deadlines.items()}
         request = request._replace(deadlines=bounded)
