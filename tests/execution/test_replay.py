@@ -16,7 +16,7 @@ import pytest
 from dlperf_sdk import RunSpec
 from dlperf_sdk.cli import remote_runs
 from dlperf_sdk.documents import schema
-from dlperf_sdk.errors import DlperfError, DocumentError, InvalidRecord, Unavailable, UsageError
+from dlperf_sdk.errors import DlperfError, DocumentError, InvalidRecord, StoreError, Unavailable, UsageError
 from dlperf_sdk.execution import case_record, replay
 from dlperf_sdk.interfaces.topology import Submission
 from dlperf_sdk.launchers.local import Local
@@ -286,3 +286,34 @@ def test_refused_file_is_not_left_behind(tmp_path, fields, error, message):
     with pytest.raises(error, match=message):
         packed_for_batch(tmp_path / "job", **fields)
     assert not list(tmp_path.iterdir())
+
+
+def test_second_run_of_a_bundle_does_not_get_the_result_of_the_first(told, tmp_path):
+    """Both have the name that the bundle contains."""
+    first = ingested(told, tmp_path)
+    assert ingested(told, tmp_path).metrics == first.metrics
+    files = {path: path.read_bytes() for path in (tmp_path / "store").rglob("*.json")}
+    second = json.loads(json.dumps(told))
+    for event in second:
+        for record in event.get("records", ()) if event["event"] == "attempt-ended" else ():
+            record["window"]["end"] += 1.0
+    second[0]["versions"]["packages"]["other"] = "1.0"
+    with pytest.raises(StoreError, match="the bundle was run more than once"):
+        ingested(second, tmp_path)
+    assert {path: path.read_bytes() for path in files} == files
+
+
+def test_truncated_stream_does_not_replace_a_complete_result(told, tmp_path):
+    ingested(told, tmp_path)
+    (path,) = (tmp_path / "store").rglob("result.json")
+    content = path.read_bytes()
+    with pytest.raises(StoreError, match="already has the complete result"):
+        ingested(told[:-4], tmp_path)
+    assert path.read_bytes() == content
+
+
+def test_run_of_another_case_is_not_continued(told, tmp_path):
+    ingested(told, tmp_path)
+    spec = {**told[0]["spec"], "seed": 5}
+    with pytest.raises(StoreError, match="of another case"):
+        ingested(changed(told, "case", spec=spec), tmp_path)

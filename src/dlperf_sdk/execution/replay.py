@@ -15,7 +15,15 @@ import attrs
 from dlperf_sdk import data
 from dlperf_sdk.documents import schema
 from dlperf_sdk.environments.prepared import CONTAINER, GIVEN, PreparedEnvironment
-from dlperf_sdk.errors import DocumentError, LostNode, SpecError, UsageError
+from dlperf_sdk.errors import (
+    DocumentError,
+    InvalidRecord,
+    LostNode,
+    SpecError,
+    StoreError,
+    UnknownName,
+    UsageError,
+)
 from dlperf_sdk.execution.case import Case
 from dlperf_sdk.execution.launch import bundle_metadata, make_job
 from dlperf_sdk.folders import CAMPAIGNS
@@ -28,10 +36,12 @@ from dlperf_sdk.planning.plan import Plan, make_plan
 from dlperf_sdk.planning.secret_variables import redact_variables, secret_names
 from dlperf_sdk.planning.spec_file import declaration_lookup, list_restricted_settings
 from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.results.agent_events import attempt_outcome
 from dlperf_sdk.results.convert import parity_from_dict, to_plain
 from dlperf_sdk.results.files import check_replaceable, explain_os_errors
+from dlperf_sdk.results.records import Failure, Repeat
 from dlperf_sdk.results.result import Environment, Result
-from dlperf_sdk.results.store import ResultStore, campaign_of, new_run_id
+from dlperf_sdk.results.store import ResultStore, campaign_of, check_id, new_run_id
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.secret_values import reveal
 
@@ -57,6 +67,7 @@ def replay(
         DocumentError: The stream does not describe its case, or the description breaks the schema.
         SpecError: The case names a file that planning it here would read.
         UsageError: The case cannot be planned here, or the store cannot be written.
+        StoreError: The store has other measurements of the run, or its complete result while this stream fails.
         PluginError: A plugin does not work.
     """
     return _replay(lines, store, Observers.load(observers), registry or Registry())
@@ -91,13 +102,42 @@ def _replay(
                 f"The case of the stream {setting.description}, which is a file of another machine; a stream may not "
                 f"decide which file is read here. Run the case again without {setting.name}."
             )
-    case = Case.begin(spec, store, observers, registry, run_id=run_id)
+    results = store if isinstance(store, ResultStore) else ResultStore(Path(store))
+    is_complete = _has_complete_result(results, run_id, spec)
+    case = Case.begin(spec, results, observers, registry, run_id=run_id)
     case.announce()
-    case.record_environment(environment)
+    continues = bool(case.repeats)
+    if not continues:
+        case.record_environment(environment)
     _record_parity(case, environment, first.get("parity"))
     with case.record_failures():
         _take(case, events)
+    if is_complete and case.failure is not None:
+        raise StoreError(
+            f"{results.directory} already has the complete result of the run {run_id}, and this stream of the same run "
+            f"failed: {case.failure.message} The result was not changed. Use another --output."
+        )
+    if continues:
+        case.record_environment(environment)
     return case.conclude()
+
+
+def _has_complete_result(store: ResultStore, run_id: str, spec: RunSpec) -> bool:
+    """Return True if the store has a result of the run without a failure.
+
+    Raises:
+        StoreError: The run in the store has another spec.
+    """
+    check_id(run_id)
+    try:
+        stored = store.load(store.directory / run_id)
+    except (StoreError, DocumentError, UnknownName):
+        return False
+    if stored.spec.to_dict() != spec.to_dict():
+        raise StoreError(
+            f"{store.directory} already has a run {run_id} of another case. Use another --output."
+        )
+    return stored.failure is None
 
 
 def _skip_to_start(
@@ -157,16 +197,39 @@ def _restore_prepared(plan: Plan, python: str, lock: str, command: tuple[str, ..
 
 
 def _take(case: Case, events: Iterable[dict[str, Any]]) -> None:
-    finished = [repeat.attempt for repeat in case.repeats]
+    stored = list(case.repeats)
     diagnostics = ""
     for event in events:
         if event["event"] == "diagnostics":
             diagnostics = str(event.get("text"))
-        elif event["event"] == "parity-ended" or event.get("attempt") not in finished:
+        elif event["event"] == "parity-ended" or event.get("attempt") not in [
+            repeat.attempt for repeat in stored
+        ]:
             case.record_event(event)
+        elif event["event"] == "attempt-ended":
+            _check_equal(
+                event, next(repeat for repeat in stored if repeat.attempt == event["attempt"]), case.id
+            )
         if event["event"] == "ended":
             return
     raise LostNode(f"The stream stops in the middle of the run. {diagnostics}".strip())
+
+
+def _check_equal(event: Mapping[str, Any], stored: Repeat, run_id: str) -> None:
+    """Check that an attempt of the stream is the one that the store has.
+
+    Raises:
+        StoreError: It has other records.
+    """
+    try:
+        outcome = attempt_outcome(event)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidRecord(f"Repeat {stored.attempt} of the stream breaks the protocol: {error}") from error
+    if isinstance(outcome, Failure) or tuple(outcome.records) != tuple(stored.records):
+        raise StoreError(
+            f"Repeat {stored.attempt} of the run {run_id} in the store has other records than this stream: the bundle "
+            "was run more than once, or its streams were mixed. The store was not changed. Use another --output."
+        )
 
 
 def pack(
