@@ -289,3 +289,20 @@ def test_the_page_works(tmp_path):
     required = {name for name, about in component["spec"]["inputs"].items() if "default" not in about}
     assert required <= set(included["inputs"])
     assert set(yaml.safe_load((tmp_path / "allow.yml").read_text())) == {"dlperf-gate"}
+
+
+@pytest.mark.parametrize("width", ["80", "40"])
+def test_no_text_of_a_result_is_a_workflow_command(tmp_path, monkeypatch, capfd, width):
+    """The runner also takes a line that begins with white space, such as a wrapped one, for a command."""
+    note = (
+        "a note\n::error::forged " + "word " * 20 + "::warning::wrapped ##[error]forged\n  ::notice::forged"
+    )
+    store = write_store(tmp_path / "store", [a_result(notes=(note,))])
+    run = str(store / "run-0")
+    monkeypatch.setenv("COLUMNS", width)
+    main(["report", run])
+    assert commands_of(capfd.readouterr().out)  # outside of GitHub Actions, the text is as it is
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    for words in (["report", run], ["report", str(store)], ["report", "x\n::error::no"]):
+        main(words)
+        assert not commands_of("\n".join(capfd.readouterr()))

@@ -71,6 +71,7 @@ def output_console() -> Console:
     return _Console(file=sys.stdout)
 
 
+_WORKFLOW_COMMAND = re.compile(r"^[^\S\n]*::|##\[", re.MULTILINE)
 _reserved: list[TextIO] = []
 """Standard output while it is reserved."""
 
@@ -157,7 +158,18 @@ def show(blocks: Iterable[Block]) -> None:
     """
     from dlperf_sdk.reports import terminal
 
-    write(terminal.text_of(blocks, styled=sys.stdout.isatty()))
+    write(disarm_commands(terminal.text_of(blocks, styled=sys.stdout.isatty())))
+
+
+def disarm_commands(text: str) -> str:
+    """Return a text for people in which no line is a workflow command, in a step of GitHub Actions; else unchanged.
+
+    Notes, failures and names come from files of results. The runner takes lines that begin with `::`, after white
+    space, and `##[` anywhere, for commands.
+    """
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return text
+    return _WORKFLOW_COMMAND.sub(lambda match: f"{match[0][:-1]} {match[0][-1]}", text)
 
 
 def say(text: str, style: str = "") -> None:
@@ -169,7 +181,7 @@ def say(text: str, style: str = "") -> None:
 
     with suppress(OSError):
         error_console().print(
-            replace_control_characters(hide_credentials(text)),
+            disarm_commands(replace_control_characters(hide_credentials(text))),
             style=style or None,
             soft_wrap=not sys.stderr.isatty(),
         )
