@@ -170,6 +170,14 @@ def test_settings_that_differ_from_the_request_are_shown():
     assert "layout: requested nhwc, used nchw" in shown(result_page.page(a_result(facts=(changed,))))
 
 
+def test_details_of_the_data_source_are_words_and_no_deviation():
+    observed = {"source": "images", "samples": 400}
+    details = Fact("data", "context", "images:photos", observed)
+    text = shown(result_page.page(a_result(fields={"data": "images:photos"}, facts=(details,))))
+    assert "images:photos (samples 400)" in text
+    assert "requested images" not in text
+
+
 def test_nodes_that_are_alike_share_a_line():
     node = {"cpu": {"model": "EPYC"}, "gpus": [{"name": "H200", "memory": 139 * 2**30}] * 8}
     lines = run_context.hardware([node, node, {"cpu": {"model": "Xeon"}}, node])
@@ -272,7 +280,7 @@ def test_a_sweep_is_one_table_in_the_order_of_the_size():
     blocks = results_table.pages(results)
     assert blocks[0] == Paragraph("A sweep of batch size: 2, 4, 8.", "quiet")
     (table,) = [block for block in blocks if isinstance(block, Table)]
-    at = [column.title for column in table.columns].index("per device")
+    at = [column.title for column in table.columns].index("batch per device")
     assert [row[at].text for row in table.rows] == ["2", "4", "8"]
     assert "cannot be compared" not in shown(blocks)
 
@@ -324,6 +332,7 @@ def test_a_table_of_results_fits_80_columns():
         (0.0641, "J", "64.10 mJ"),
         (45.234, "%", "45.23 %"),
         (0.0638, "%", "0.0638 %"),
+        (8.6e-14, "%", "0.0000 %"),
         (-0.0075, "s", "-7.500 ms"),
         (123456.0, "img/s", "123,456 img/s"),
     ],

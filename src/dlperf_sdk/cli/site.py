@@ -46,6 +46,7 @@ def site(
     from dlperf_sdk.cli.redacting import redact_local
     from dlperf_sdk.exchange.databases import open_store
     from dlperf_sdk.reports.html.site import write_site
+    from dlperf_sdk.reports.numbers import format_count
 
     with closing(open_store(store)) as results:
         written = write_site(results, output, reports, redact_local if redact else None)
@@ -53,7 +54,7 @@ def site(
         emit({"index": str(output / "index.html"), **attrs.asdict(written)})
     else:
         say(
-            f"{output / 'index.html'}: {written.cases:,} cases, {written.reports:,} reports, "
-            f"{written.bytes / 1e6:,.1f} MB"
+            f"{output / 'index.html'}: {format_count(written.cases, 'case')}, "
+            f"{format_count(written.reports, 'report')}, {written.bytes / 1e6:,.1f} MB"
         )
     return 0

@@ -31,6 +31,8 @@ _PREFIXES = {
 }
 
 _COUNT_UNITS = ("steps", "")
+_PERCENT_DECIMALS = 4
+"""Maximum number of decimals of a percentage: a smaller share is rounding noise."""
 
 
 @frozen
@@ -68,6 +70,8 @@ class Scale:
 def scale(value: float, unit: str) -> Scale:
     """Return the scale of a value: four significant digits, or three below 1; whole counts without decimals.
 
+    A percentage has at most four decimals.
+
     Args:
         value: The value in `unit`.
         unit: The unit without a prefix: `s`, `B`, `img/s`, ….
@@ -80,7 +84,7 @@ def scale(value: float, unit: str) -> Scale:
     decimals = (
         0 if unit in _COUNT_UNITS and math.isfinite(size) and size == int(size) else _decimals(size / divisor)
     )
-    return Scale(divisor, prefix + unit, decimals)
+    return Scale(divisor, prefix + unit, min(decimals, _PERCENT_DECIMALS) if unit == "%" else decimals)
 
 
 def common_scale(values: Sequence[float], unit: str) -> Scale:

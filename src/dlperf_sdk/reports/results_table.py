@@ -191,7 +191,7 @@ def _table(group: Group, differing: set[str], outcomes: Sequence[Cell], swept: s
 
 
 def _heading(swept: str) -> str:
-    return "per device" if swept == "batch_size" else swept.replace("_", " ")
+    return "batch per device" if swept == "batch_size" else swept.replace("_", " ")
 
 
 def _treatments(result: Result) -> dict[str, str]:

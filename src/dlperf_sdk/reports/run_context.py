@@ -80,7 +80,12 @@ def _format_period(start: str, end: str) -> str:
 
 
 def differs(requested: Any, observed: Any) -> bool:
-    """Return True if a value was requested and another one was observed; `auto` and None request nothing."""
+    """Return True if a value was requested and another one was observed; `auto` and None request nothing.
+
+    Of a data source with details, only the name is compared.
+    """
+    if isinstance(observed, Mapping) and isinstance(requested, str) and "source" in observed:
+        requested, observed = requested.partition(":")[0], observed["source"]
     return requested not in (None, "auto") and observed is not None and requested != observed
 
 

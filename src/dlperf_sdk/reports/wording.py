@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 MOST_NAMES = 6
 """Maximum number of names that a sentence lists."""
@@ -22,6 +22,14 @@ _VALUES = {
 def format_value(fact: str, value: str) -> str:
     """Return a value of a fact in words: `no clipping` for a `clip_norm` of 0.0. Most values are words already."""
     return _VALUES.get(fact, {}).get(value, value)
+
+
+def format_details(source: object, observed: Mapping[str, object]) -> str:
+    """Format a data source with what was observed of it, as `python-queue (queue size 2)`."""
+    details = ", ".join(
+        f"{format_name(name)} {observed[name]}" for name in sorted(observed) if name != "source"
+    )
+    return f"{source} ({details})" if details else str(source)
 
 
 def format_name(fact: str) -> str:
