@@ -46,7 +46,7 @@ def test_a_run_is_uploaded_and_nothing_contains_the_password(with_password, url,
     assert main(["upload", "--store", with_password, "--json"]) == 0
     written = capfd.readouterr()
     assert f"Uploaded to {url}: 1 result" in written.err
-    assert "1 reports" in written.err
+    assert "1 report" in written.err
     everything = written.out + written.err + caplog.text
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) > 10
