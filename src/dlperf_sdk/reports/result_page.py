@@ -21,7 +21,7 @@ from dlperf_sdk.reports.blocks import (
 from dlperf_sdk.reports.labels import batch_size, format_value, mark_outcome, outcome, title
 from dlperf_sdk.reports.numbers import format_count, quantity, scale
 from dlperf_sdk.reports.run_context import list_run_context
-from dlperf_sdk.reports.wording import format_details
+from dlperf_sdk.reports.wording import list_details
 from dlperf_sdk.results.consistency import list_contradictions
 from dlperf_sdk.results.result import INTEGRITY, QUALITY, Imported, Result, Verdict
 from dlperf_sdk.spec.part import PARTS
@@ -98,10 +98,10 @@ def _case(result: Result) -> Labels:
             f"{protocol.name}{changed}: {protocol.warmup} warm-up + {protocol.steps} measured steps, {repeats}",
         )
     )
+    pairs.append(("Data", str(spec.data)))
     observed = next((fact.observed for fact in result.facts if fact.name == "data"), None)
-    pairs.append(
-        ("Data", format_details(spec.data, observed) if isinstance(observed, Mapping) else str(spec.data))
-    )
+    if isinstance(observed, Mapping) and len(observed) > 1:
+        pairs.append(("Input", list_details(observed)))
     if result.stopping is not None and result.stopping.rule != "fixed":
         pairs.append(("Stopping", result.stopping.detail))
     return Labels(tuple(pairs))

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from dlperf_sdk.analysis.case import Case, key
-from dlperf_sdk.reports.wording import format_details, format_name, format_value
+from dlperf_sdk.reports.wording import format_name, format_value, list_details
 from dlperf_sdk.spec.compiler import NONE
 from dlperf_sdk.spec.strategy import NO_STRATEGY
 from dlperf_sdk.worker.estimate import median, median_interval
@@ -171,7 +171,7 @@ def format_fact(name: str, value: Any) -> str:
     if isinstance(value, str):
         return format_value(name, value)
     if isinstance(value, Mapping):
-        return format_details(value.get("source", format_name(name)), value)
+        return f"{value.get('source', format_name(name))} ({list_details(value)})"
     words = format_value(name, key(value))
     return f"{format_name(name)} {words}" if words == key(value) else words
 

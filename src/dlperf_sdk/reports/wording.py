@@ -24,12 +24,14 @@ def format_value(fact: str, value: str) -> str:
     return _VALUES.get(fact, {}).get(value, value)
 
 
-def format_details(source: object, observed: Mapping[str, object]) -> str:
-    """Format a data source with what was observed of it, as `python-queue (queue size 2)`."""
-    details = ", ".join(
-        f"{format_name(name)} {observed[name]}" for name in sorted(observed) if name != "source"
+def list_details(observed: Mapping[str, object]) -> str:
+    """List what was observed of a data source besides its name, as `queue size 2, samples per replica 8`."""
+    words = {True: "yes", False: "no"}
+    return ", ".join(
+        f"{format_name(name)} {words[value] if isinstance(value, bool) else value}"
+        for name, value in sorted(observed.items())
+        if name != "source"
     )
-    return f"{source} ({details})" if details else str(source)
 
 
 def format_name(fact: str) -> str:
