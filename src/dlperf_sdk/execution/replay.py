@@ -202,14 +202,12 @@ def _take(case: Case, events: Iterable[dict[str, Any]]) -> None:
     for event in events:
         if event["event"] == "diagnostics":
             diagnostics = str(event.get("text"))
-        elif event["event"] == "parity-ended" or event.get("attempt") not in [
-            repeat.attempt for repeat in stored
-        ]:
+            continue
+        repeat = next((repeat for repeat in stored if repeat.attempt == event.get("attempt")), None)
+        if event["event"] == "parity-ended" or repeat is None:
             case.record_event(event)
         elif event["event"] == "attempt-ended":
-            _check_equal(
-                event, next(repeat for repeat in stored if repeat.attempt == event["attempt"]), case.id
-            )
+            _check_equal(event, repeat, case.id)
         if event["event"] == "ended":
             return
     raise LostNode(f"The stream stops in the middle of the run. {diagnostics}".strip())
