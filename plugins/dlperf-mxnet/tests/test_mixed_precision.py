@@ -29,7 +29,10 @@ def train(name, ports, rank):
 
 @functools.cache
 def answer(name):
-    """What it said."""
+    """Return the answer of a case's worker.
+
+    Skipped on a processor without AVX-512: there the trainer refuses bfloat16, which oneDNN does not support.
+    """
     pytest.importorskip("mxnet", reason="the worker half needs MXNet, which is not in this environment")
     if "avx512bw" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
         pytest.skip("MXNet's bfloat16 takes a processor with AVX-512, and this one has none")
