@@ -293,6 +293,14 @@ PARITY: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         {"precision": "amp-fp16", "options": {"fused_batch_norm": True}},
     ),
     "bert-base-amp-bf16-inductor": ("bert-base", {"precision": "amp-bf16", "compiler": "inductor"}),
+    "resnet50-amp-fp16-cuda_graph": (
+        "resnet50",
+        {"precision": "amp-fp16", "options": {"cuda_graph": True}},
+    ),
+    "bert-base-amp-bf16-cuda_graph": (
+        "bert-base",
+        {"precision": "amp-bf16", "options": {"cuda_graph": True}},
+    ),
     **{
         f"{model}-{precision}": (model, {"precision": precision})
         for model in ("resnet50", "bert-base")

@@ -32,7 +32,7 @@ def computed(norm, x, residual, dy, way):
     """Output, gradients of x, γ, β and the residual, running mean and variance."""
     x = x.clone().requires_grad_()
     residual = residual.clone().requires_grad_() if way == "residual" else None
-    y = norm(x) if way == "plain" else norm.activated(x, residual)
+    y = norm(x) if way == "plain" else norm.activate(x, residual)
     y.backward(dy)
     actual = {"y": y.detach(), "dx": x.grad, "dgamma": norm.weight.grad, "dbeta": norm.bias.grad}
     if residual is not None:
@@ -110,7 +110,7 @@ def test_missing_numbers_stay_none():
 
     x = drawn((2, 3, 4, 4), 1, torch.float32)
     x[0, 1, 2, 3] = float("nan")
-    y = made(FusedBatchNorm, 3).activated(x)
+    y = made(FusedBatchNorm, 3).activate(x)
     assert y[:, 1].isnan().all()
     assert y[:, ::2].isfinite().all()
 

@@ -222,17 +222,28 @@ class BaseTrainer(TrainerHooks):
         return Step(None, self.request.batch_size * len(self.process.replicas), labels)
 
     def train(self, batch: Any, rate: float) -> Any:
-        """Enqueue one step: add up the gradients of all micro-batches, and update the weights.
+        """Set the learning rate, and enqueue one step.
 
         Args:
             batch: A batch that `place` or `receive` returned.
             rate: Learning rate of this step.
 
         Returns:
+            The handle of the loss that `enqueue` returned.
+        """
+        self.set_learning_rate(rate)
+        return self.enqueue(batch)
+
+    def enqueue(self, batch: Any) -> Any:
+        """Add up the gradients of all micro-batches, and update the weights, with the learning rate that was set.
+
+        Args:
+            batch: A batch that `place` or `receive` returned.
+
+        Returns:
             The handle of the loss: the sum of what `backward` returned for the micro-batches, which is the mean loss
             over the batch, one value per replica.
         """
-        self.set_learning_rate(rate)
         self.clear_gradients()
         pieces = self.micro_batches(batch)
         parts = len(pieces)

@@ -48,6 +48,11 @@ class TorchOptions:
         True,
         validator=check_boolean,
     )
+    cuda_graph: bool = factor(
+        "Replay the whole training step as one CUDA graph from the third step on (CUDA, one device).",
+        False,
+        validator=check_boolean,
+    )
     max_autotune: bool = factor(
         "Let inductor time several kernels for matrix products and convolutions, and keep the fastest.",
         False,
@@ -95,7 +100,15 @@ def explain_refused_option(options: TorchOptions, spec: RunSpec) -> str | None:
     An option that is not at its default is refused if it has no effect or no support in the case. `spec.device` must
     not be `auto`.
     """
-    for judge in (_explain_wrong_model, _training, _nccl, _cudnn, _attention, _explain_fused_batch_norm):
+    for judge in (
+        _explain_wrong_model,
+        _training,
+        _cuda_graph,
+        _nccl,
+        _cudnn,
+        _attention,
+        _explain_fused_batch_norm,
+    ):
         if (refused := judge(options, spec)) is not None:
             return refused
     return None
@@ -120,6 +133,18 @@ def _training(options: TorchOptions, spec: RunSpec) -> str | None:
             f"Without the fused optimizer the loss scaler of {spec.precision} waits for the device in every step, "
             "which a measured step must not; leave fused_optimizer at true, or choose amp-bf16."
         )
+    return None
+
+
+def _cuda_graph(options: TorchOptions, spec: RunSpec) -> str | None:
+    if not options.cuda_graph:
+        return None
+    if spec.device != "cuda":
+        return f"There are no CUDA graphs on {spec.device}; leave cuda_graph at false."
+    if spec.topology.devices > 1:
+        return "cuda_graph captures no exchange of gradients; choose the topology 1n1d, or leave it at false."
+    if not options.fused_optimizer:
+        return "cuda_graph needs the fused optimizer, whose counts are on the device; leave fused_optimizer at true."
     return None
 
 

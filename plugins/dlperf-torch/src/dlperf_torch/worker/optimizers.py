@@ -20,7 +20,9 @@ def optimizer(parameters, request):
         {"params": group, "weight_decay": decay}
         for group, decay in decay_groups(request.parameters, parameters, numbers["weight_decay"])
     ]
-    rate = numbers["learning_rate"]
+    rate, graph = numbers["learning_rate"], request.framework_options["cuda_graph"]
+    if graph:  # a number would be a constant of the graph
+        rate = torch.tensor(rate, device=next(iter(parameters.values())).device)
     if numbers["kind"] == "sgd":
         optimizer = torch.optim.SGD(groups, lr=rate, momentum=numbers["momentum"], fused=fused)
         # Left to torch it is made at the first step, of memory that the fused kernel never writes to if the loss
@@ -30,7 +32,9 @@ def optimizer(parameters, request):
         return optimizer
     if numbers["kind"] == "adamw":
         betas = (numbers["beta1"], numbers["beta2"])
-        return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=numbers["epsilon"], fused=fused)
+        return torch.optim.AdamW(
+            groups, lr=rate, betas=betas, eps=numbers["epsilon"], fused=fused, capturable=graph
+        )
     raise ValueError("the torch plugin has no optimizer %r" % numbers["kind"])
 
 
@@ -50,7 +54,7 @@ class LossScaler(torch.amp.GradScaler):
     def reset(self):
         """Set the loss scale and its growth counter to their values before the first step; keep `skipped`."""
         self.load_state_dict(self._first)
-        self._last = self.scale(self._unit)
+        self._last.copy_(self.scale(self._unit))
 
     def update(self):
         """Set the scale for the next step, and add 1 to `skipped` if this step was skipped.
@@ -61,4 +65,4 @@ class LossScaler(torch.amp.GradScaler):
         if self.is_enabled():
             scale = self.scale(self._unit)
             self.skipped += scale < self._last
-            self._last = scale
+            self._last.copy_(scale)

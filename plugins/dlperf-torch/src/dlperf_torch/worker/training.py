@@ -17,6 +17,7 @@ from dlperf_torch.worker.loading import GeneratorFeed, Loader
 from dlperf_torch.worker.master_weights import MasterWeights
 from dlperf_torch.worker.optimizers import LossScaler, optimizer
 from dlperf_torch.worker.state import ReplicaState
+from dlperf_torch.worker.step_graph import StepGraph
 
 
 class TorchTrainer(ReplicaState):
@@ -43,6 +44,8 @@ class TorchTrainer(ReplicaState):
         self.scaler = LossScaler(self.device, self.scales_loss)
         self.skipped = self.scaler.skipped
         self.image_layouts = set()
+        if request.framework_options["cuda_graph"]:
+            self.enqueue = StepGraph(self.enqueue)
 
     # Batches.
 
@@ -72,7 +75,10 @@ class TorchTrainer(ReplicaState):
     def set_learning_rate(self, rate):
         """Set the learning rate of the next update in all groups of parameters."""
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            if isinstance(group["lr"], torch.Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
 
     def clear_gradients(self):
         """Set gradients to None, which releases their memory."""
@@ -169,4 +175,5 @@ class TorchTrainer(ReplicaState):
             "layout": "+".join(sorted(layouts)) or None,
             "strategy": "all_reduce" if isinstance(self.replicated, DistributedDataParallel) else None,
             "fused_optimizer": bool(self.optimizer.defaults["fused"]),
+            "cuda_graph": isinstance(self.enqueue, StepGraph) and self.enqueue.replays > 0,
         }

@@ -1,0 +1,56 @@
+"""The whole training step as one CUDA graph: captured once, and replayed for each further step."""
+
+import torch
+
+EAGER = 2
+"""Steps before the capture. They choose algorithms, compile kernels and create the optimizer's state, none of which a
+capture may do."""
+
+
+class StepGraph:
+    """A function that takes training steps, first as they are, then by replaying the CUDA graph of one of them.
+
+    All steps are steps of the training: none is taken only to warm up, and a capture computes nothing. A replay reads
+    and writes the memory that the captured step used, so each batch is copied to that of the captured one, and the
+    loss is copied from there. Parameters, optimizer state, learning rate and the generator of dropout are on the
+    device, and a replay continues them as the step itself would.
+
+    Args:
+        step: Function that enqueues a step on a batch, a dict of tensors, and returns its loss, a tensor.
+    """
+
+    def __init__(self, step):
+        self.replays = 0
+        self._step, self._stream, self._eager = step, torch.cuda.Stream(), EAGER
+        self._graph = self._batch = self._loss = self._latest = None
+
+    def __call__(self, batch):
+        """Enqueue one step on a batch, and return its loss, which no later step overwrites."""
+        if self._eager:
+            self._eager -= 1
+            return self._run_aside(batch)
+        if self._graph is None:
+            self._capture(batch)
+        if batch is not self._latest:  # synthetic data is the same batch each time
+            for name, values in self._batch.items():
+                values.copy_(batch[name])
+            self._latest = batch
+        self._graph.replay()
+        self.replays += 1
+        return self._loss.clone()
+
+    def _run_aside(self, batch):
+        """Take a step on the stream of the capture, where the autograd nodes and workspaces of the capture belong."""
+        current = torch.cuda.current_stream()
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            loss = self._step(batch)
+        current.wait_stream(self._stream)
+        return loss
+
+    def _capture(self, batch):
+        self._batch = {name: values.clone() for name, values in batch.items()}
+        self._graph = torch.cuda.CUDAGraph()
+        # The threads of a loader may allocate page-locked memory meanwhile.
+        with torch.cuda.graph(self._graph, stream=self._stream, capture_error_mode="thread_local"):
+            self._loss = self._step(self._batch)
