@@ -120,15 +120,67 @@ def test_attention_that_cannot_be_is_refused(make_trainer, model, lever, changes
         make_trainer(model, framework_options=lever, **changes)
 
 
-def test_the_fused_batch_norm_needs_triton(monkeypatch):
-    """Said of a GPU's case, which needs no GPU."""
+@pytest.mark.parametrize(
+    ("model", "name"), [("resnet50", "fused_batch_norm"), ("bert-base", "fused_layers")], ids=str
+)
+def test_kernels_in_triton_need_it(monkeypatch, model, name):
+    """Said of a GPU's case, which needs no GPU; what is not asked for is left out."""
     from conftest import make_request
     from dlperf_torch.worker import levers
 
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    request = make_request("resnet50", framework_options={"fused_batch_norm": True}, device="cuda")
-    with pytest.raises(Unsupported, match="triton, which torch's builds"):
-        levers.check(request)
+    request = make_request(model, framework_options={name: True}, device="cuda")
+    with pytest.raises(Unsupported, match=name + " needs triton, which torch's builds"):
+        levers.settle(request)
+    assert levers.settle(make_request(model, device="cuda")).framework_options[name] is False
+
+
+GRAPH = {"cuda_graph": True, "vocabulary_multiple": 64}
+NARROW = {"device": "cuda", "precision": "amp-bf16"}
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "changes", "chosen"),
+    [
+        ("resnet50", {}, {}, {}),
+        ("bert-base", {}, {}, {}),
+        ("resnet50", {}, {"device": "cuda"}, GRAPH | {"fused_batch_norm": True}),
+        ("resnet50", {}, {"device": "cuda", "compiler": "inductor"}, GRAPH),
+        ("resnet50", {}, {"device": "cuda", "layout": "nchw"}, GRAPH),
+        ("resnet50", {}, {"device": "cuda", "devices_per_node": 2}, {"vocabulary_multiple": 64}),
+        ("resnet50", {"cuda_graph": False}, {"device": "cuda"}, {"vocabulary_multiple": 64}),
+        ("resnet50", {"fused_batch_norm": False}, {"device": "cuda"}, GRAPH),
+        ("resnet50", {"batch_norm_fp32": True}, {"device": "cuda"}, GRAPH),
+        ("resnet50", {"fused_optimizer": False}, {"device": "cuda"}, {"vocabulary_multiple": 64}),
+        ("bert-base", {}, {"device": "cuda"}, GRAPH),
+        ("bert-base", {}, NARROW, GRAPH | {"fused_layers": True}),
+        ("bert-base", {"packed_qkv": True}, NARROW, GRAPH),
+        ("bert-base", {"attention": "math"}, NARROW, GRAPH),
+        ("bert-base", {}, {**NARROW, "options": {"sequence_length": 256}}, GRAPH),
+        (
+            "bert-base",
+            {"vocabulary_multiple": 8},
+            NARROW,
+            GRAPH | {"fused_layers": True, "vocabulary_multiple": 8},
+        ),
+    ],
+)
+def test_what_is_left_open_is_chosen(monkeypatch, model, options, changes, chosen):
+    from conftest import make_request
+    from dlperf_torch.worker import levers
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: "triton")
+    request = make_request(model, framework_options=options, **changes)
+    settled = levers.settle(request)
+    expected = {
+        "cuda_graph": False,
+        "fused_batch_norm": False,
+        "fused_layers": False,
+        "vocabulary_multiple": 1,
+    }
+    assert settled == request._replace(
+        framework_options={**request.framework_options, **expected, **chosen, **options}
+    )
 
 
 def test_the_plain_network_may_attend_as_it_likes(make_trainer):

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from attrs import frozen
 
 from dlperf_sdk.interfaces.framework import explain_unused_collective, explain_unused_nccl
-from dlperf_sdk.spec.fields import check_boolean, context, factor, one_of, whole_number
+from dlperf_sdk.spec.fields import check_boolean, context, factor, one_of, optional, whole_number
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_torch.precisions import PRECISIONS as OWN_PRECISIONS
 
 ATTENTION = {"flash": {"cpu"}, "efficient": {"cuda"}, "cudnn": {"cuda"}, "math": {"cpu", "cuda"}}
 """Implementation of scaled dot product attention → the kinds of device on which torch has it with a mask."""
@@ -17,7 +18,7 @@ ATTENTION = {"flash": {"cpu"}, "efficient": {"cuda"}, "cudnn": {"cuda"}, "math":
 
 @frozen
 class TorchOptions:
-    """The options of the plugin, set with `--set NAME=VALUE`.
+    """The options of the plugin, set with `--set NAME=VALUE`. `worker.levers.settle` chooses those that are None.
 
     Raises:
         SpecError: an option has a value that is not allowed.
@@ -48,10 +49,10 @@ class TorchOptions:
         True,
         validator=check_boolean,
     )
-    cuda_graph: bool = factor(
-        "Replay the whole training step as one CUDA graph from the third step on (CUDA, one device).",
-        False,
-        validator=check_boolean,
+    cuda_graph: bool | None = factor(
+        "Replay the whole training step as one CUDA graph from the third step on; by default on one GPU.",
+        None,
+        validator=optional(check_boolean),
     )
     max_autotune: bool = factor(
         "Let inductor time several kernels for matrix products and convolutions, and keep the fastest.",
@@ -61,18 +62,23 @@ class TorchOptions:
     batch_norm_fp32: bool = factor(
         "Batch norm's input in float32 also in mixed precision (resnet50).", False, validator=check_boolean
     )
-    fused_batch_norm: bool = factor(
-        "Batch norm, residual sum and ReLU in Triton kernels, forward and backward (resnet50, CUDA, nhwc).",
-        False,
-        validator=check_boolean,
+    fused_batch_norm: bool | None = factor(
+        "Batch norm, residual sum, ReLU and max-pool in Triton kernels; by default with cuda_graph (resnet50).",
+        None,
+        validator=optional(check_boolean),
     )
     packed_qkv: bool = factor(
         "Query, key and value as one matrix product (bert-base).", False, validator=check_boolean
     )
-    vocabulary_multiple: int = factor(
-        "Word logits are computed for a multiple of so many words, and those too many cut off (bert-base).",
-        1,
-        validator=whole_number(1, 4096),
+    vocabulary_multiple: int | None = factor(
+        "Word logits are computed for a multiple of so many words; by default 64 on a GPU, else 1 (bert-base).",
+        None,
+        validator=optional(whole_number(1, 4096)),
+    )
+    fused_layers: bool | None = factor(
+        "All between matrix products in Triton kernels, in 16 bits; by default with cuda_graph (bert-base).",
+        None,
+        validator=optional(check_boolean),
     )
     attention: str = factor(
         "Implementation of scaled dot product attention: auto, flash, efficient, cudnn or math (bert-base).",
@@ -89,6 +95,7 @@ OF_MODEL: Mapping[str, str] = {
     "fused_batch_norm": "resnet50",
     "packed_qkv": "bert-base",
     "vocabulary_multiple": "bert-base",
+    "fused_layers": "bert-base",
     "attention": "bert-base",
 }
 """Option that changes how one of the models is computed → that model."""
@@ -108,6 +115,7 @@ def explain_refused_option(options: TorchOptions, spec: RunSpec) -> str | None:
         _cudnn,
         _attention,
         _explain_fused_batch_norm,
+        _fused_layers,
     ):
         if (refused := judge(options, spec)) is not None:
             return refused
@@ -195,10 +203,28 @@ def _explain_fused_batch_norm(options: TorchOptions, spec: RunSpec) -> str | Non
     return None
 
 
+def _fused_layers(options: TorchOptions, spec: RunSpec) -> str | None:
+    if not options.fused_layers:
+        return None
+    if spec.device != "cuda":
+        return f"fused_layers is kernels for GPUs; on {spec.device}, leave it at false."
+    if spec.compiler != "none":
+        return (
+            f"fused_layers is for the compiler none: {spec.compiler} fuses layers itself; leave it at false."
+        )
+    if OWN_PRECISIONS[spec.precision].products == "float32":
+        return f"fused_layers computes in 16 bits, and {spec.precision} does not; leave it at false."
+    for name in ("attention", "packed_qkv"):
+        if _is_changed(options, name):
+            return f"fused_layers has its own attention, and ignores {name}; leave one of the two at its default."
+    return None
+
+
 def _is_changed(options: TorchOptions, name: str) -> bool:
     return bool(getattr(options, name) != getattr(TorchOptions(), name))
 
 
 def _format_default(name: str) -> str:
     """Return the option's default, as a user types it."""
-    return str(getattr(TorchOptions(), name)).lower()
+    value = getattr(TorchOptions(), name)
+    return "its default" if value is None else str(value).lower()

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from dlperf_sdk.worker.architectures import LAYER_NORM_EPSILON, POSITIONS, SEGMENTS
+from dlperf_sdk.worker.unsupported import Unsupported
 from dlperf_torch.worker import levers
 from dlperf_torch.worker.training import TorchTrainer
 
@@ -119,24 +120,32 @@ class Bert(nn.Module):
         `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`,
         (B, P), has the positions of the masked words in the sequence.
         """
-        x = self.embeddings(input_ids, segment_ids)
+        x = self.encode(self.embeddings(input_ids, segment_ids), attention_mask)
+        predicted = self.masked_lm(gather_positions(x, masked_positions), self.embeddings.word.weight)
+        return predicted, self.next_sentence(torch.tanh(self.pooler(x[:, 0])))
+
+    def encode(self, x, attention_mask):
+        """Return the encoder's output, (B, S, H), for the embeddings x, (B, S, H), and `attention_mask`, (B, S)."""
         mask = additive(attention_mask, x)
         for layer in self.encoder:
             x = layer(x, mask)
-        predicted = self.masked_lm(gather_positions(x, masked_positions), self.embeddings.word.weight)
-        return predicted, self.next_sentence(torch.tanh(self.pooler(x[:, 0])))
+        return x
 
 
 def additive(attention_mask, x):
     """Return the mask that is added to attention scores: (B, S) → (B, 1, 1, S).
 
     It is 0 where `attention_mask` is not 0, else -∞, and lies on the device of x. It has the type of the scores, so
-    that no layer has to convert it: autocast's type, or without autocast the type of x.
+    that no layer has to convert it.
     """
-    device = x.device.type
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
-    mask = torch.zeros(attention_mask.shape, dtype=dtype, device=x.device)
+    mask = torch.zeros(attention_mask.shape, dtype=compute_type(x), device=x.device)
     return mask.masked_fill(attention_mask == 0, float("-inf"))[:, None, None, :]
+
+
+def compute_type(x):
+    """Return the data type of matrix products of x: autocast's, or without autocast the type of x."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
 def gather_positions(x, positions):
@@ -146,8 +155,15 @@ def gather_positions(x, positions):
     return x.flatten(0, 1).index_select(0, (first + positions).flatten())
 
 
+def cross_entropy(logits, labels):
+    """Return -log softmax(logits)[label] of each row, computed in float32: (R,) for logits (R, V)."""
+    return F.cross_entropy(logits.float(), labels, reduction="none")
+
+
 class BertBaseTrainer(TorchTrainer):
     """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
+
+    cross_entropy = staticmethod(cross_entropy)
 
     def build(self, options):
         """Return the network with the sizes of the model's options.
@@ -167,7 +183,7 @@ class BertBaseTrainer(TorchTrainer):
             options["hidden_size"] // options["heads"],
             options["dropout"],
         )
-        return Bert(
+        return self._network(options)(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],
             heads=options["heads"],
@@ -177,6 +193,22 @@ class BertBaseTrainer(TorchTrainer):
             packed_qkv=chosen["packed_qkv"],
             multiple=chosen["vocabulary_multiple"],
         )
+
+    def _network(self, options):
+        """Return the class of the network; for `fused_layers` also set the cross entropy of its logits."""
+        if not self.request.framework_options["fused_layers"]:
+            return Bert
+        # Triton is where the GPUs are, and nowhere else.
+        from dlperf_torch.worker.fused_bert import FusedBert
+        from dlperf_torch.worker.fused_cross_entropy import cross_entropy
+
+        if options["sequence_length"] > levers.FUSED_TOKENS:
+            raise Unsupported(
+                "fused_layers is for sequences of at most %d tokens, and sequence_length is %d; leave it at false"
+                % (levers.FUSED_TOKENS, options["sequence_length"])
+            )
+        self.cross_entropy = cross_entropy
+        return FusedBert
 
     def outputs(self, network, batch):
         """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2)."""
@@ -193,6 +225,6 @@ class BertBaseTrainer(TorchTrainer):
         """
         words, follows = outputs
         weights = batch["masked_weights"].flatten()
-        per_token = F.cross_entropy(words, batch["masked_ids"].flatten(), reduction="none")
+        per_token = self.cross_entropy(words, batch["masked_ids"].flatten())
         masked = (weights * per_token).sum() / weights.sum()
-        return masked + F.cross_entropy(follows, batch["next_sentence_label"])
+        return masked + F.cross_entropy(follows.float(), batch["next_sentence_label"])

@@ -74,13 +74,14 @@ def preserve_state(network):
 def use_plain_fp32():
     """Compute float32 products in the full width of float32, without TF32, while the context lasts.
 
-    All implementations of attention are allowed meanwhile, since some do not take float32.
+    All implementations of attention are allowed meanwhile, since some do not take float32. cuDNN times no algorithms,
+    which would take longer than what is computed once with them.
     """
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, cudnn.allow_tf32
-    matmul.allow_tf32 = cudnn.allow_tf32 = False
+    before = matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark
+    matmul.allow_tf32 = cudnn.allow_tf32 = cudnn.benchmark = False
     try:
         with sdpa_kernel(ANY_ATTENTION):
             yield
     finally:
-        matmul.allow_tf32, cudnn.allow_tf32 = before
+        matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark = before

@@ -1,7 +1,4 @@
-"""Options of the plugin that change how a model is computed, not what.
-
-None of them has been measured on a GPU yet. With the defaults, the arithmetic is that of the models' files.
-"""
+"""Options of the plugin that change how a model is computed, not what."""
 
 import importlib.util
 
@@ -10,6 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from dlperf_sdk.worker.unsupported import Unsupported
+from dlperf_torch.precisions import PRECISIONS
 
 ATTENTION = {
     "flash": torch.backends.cuda.enable_flash_sdp,
@@ -19,18 +17,49 @@ ATTENTION = {
 }
 """Implementation of scaled dot product attention → the function that allows or forbids it."""
 
+FUSED_TOKENS = 128
+"""Maximum sequence length of `fused_layers`."""
+NEEDS_TRITON = ("fused_batch_norm", "fused_layers")
+"""Options whose kernels are written in Triton."""
 
-def check(request):
-    """Check that this environment has the libraries that the request's options need.
+
+def settle(request):
+    """Return the request with a choice for each option that is None: what was fastest on an H200, where it applies.
+
+    Args:
+        request: The request.
 
     Raises:
-        Unsupported: `fused_batch_norm` is set, and Triton is missing.
+        Unsupported: an option of `NEEDS_TRITON` is true, and Triton is missing.
     """
-    if request.framework_options["fused_batch_norm"] and importlib.util.find_spec("triton") is None:
-        raise Unsupported(
-            "fused_batch_norm needs triton, which torch's builds for CUDA bring and this environment lacks; "
-            "install it there, or leave the option at false"
-        )
+    options = dict(request.framework_options)
+    has_triton = importlib.util.find_spec("triton") is not None
+    for name in NEEDS_TRITON:
+        if options[name] and not has_triton:
+            raise Unsupported(
+                "%s needs triton, which torch's builds for CUDA bring and this environment lacks; install it there, "
+                "or set the option to false" % name
+            )
+    one_gpu = request.device == "cuda" and request.nodes * request.devices_per_node == 1
+    _choose(options, "cuda_graph", one_gpu and options["fused_optimizer"])
+    # Without a graph these kernels take longer to launch than to run.
+    fuses = options["cuda_graph"] and has_triton and request.compiler == "none"
+    plain = options["batch_norm_fp32"] or request.layout == "nchw"
+    _choose(options, "fused_batch_norm", fuses and request.model == "resnet50" and not plain)
+    plain = options["attention"] != "auto" or options["packed_qkv"]
+    narrow = PRECISIONS[request.precision].products != "float32"
+    short = request.model_options.get("sequence_length", 0) <= FUSED_TOKENS
+    _choose(
+        options, "fused_layers", fuses and request.model == "bert-base" and narrow and short and not plain
+    )
+    _choose(options, "vocabulary_multiple", 64 if request.device == "cuda" else 1)
+    return request._replace(framework_options=options)
+
+
+def _choose(options, name, value):
+    """Set an option to `value`, unless the user has set it."""
+    if options[name] is None:
+        options[name] = value
 
 
 class BatchNorm(nn.BatchNorm2d):

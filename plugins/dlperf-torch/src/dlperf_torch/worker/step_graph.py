@@ -51,6 +51,13 @@ class StepGraph:
     def _capture(self, batch):
         self._batch = {name: values.clone() for name, values in batch.items()}
         self._graph = torch.cuda.CUDAGraph()
-        # The threads of a loader may allocate page-locked memory meanwhile.
-        with torch.cuda.graph(self._graph, stream=self._stream, capture_error_mode="thread_local"):
-            self._loss = self._step(self._batch)
+        try:
+            # The threads of a loader may allocate page-locked memory meanwhile.
+            with torch.cuda.graph(self._graph, stream=self._stream, capture_error_mode="thread_local"):
+                self._loss = self._step(self._batch)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            raise RuntimeError(
+                "the training step cannot be captured as a CUDA graph; set cuda_graph to false (%s)" % error
+            ) from error

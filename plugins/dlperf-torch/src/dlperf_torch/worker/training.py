@@ -27,8 +27,8 @@ class TorchTrainer(ReplicaState):
     loader, generator_feed = Loader, GeneratorFeed
 
     def __init__(self, runtime, request, process):
+        request = levers.settle(request)
         super().__init__(runtime, request, process)
-        levers.check(request)
         self.device, self.dtype = runtime.device, getattr(torch, self.precision.products)
         self.channels_last = self.layout == "nhwc"
         self.network = self.build(request.model_options)
@@ -39,7 +39,7 @@ class TorchTrainer(ReplicaState):
         self.named = self.assigned = self.masters.named
         self.replicated = wrap_network(self.network, request) if runtime.syncs_gradients else self.network
         self.trained = self.compiler(self.replicated, request)
-        self.criterion = self.compiler(self._fp32_loss, request)
+        self.criterion = self.compiler(self.loss, request)
         self.optimizer = optimizer(self.named, request)
         self.scaler = LossScaler(self.device, self.scales_loss)
         self.skipped = self.scaler.skipped
@@ -88,9 +88,6 @@ class TorchTrainer(ReplicaState):
         """Return the loss of `piece`, a micro-batch, in the request's precision: a scalar tensor for `backward()`."""
         with self.autocast():
             return self.criterion(self.outputs(self.trained, piece), piece)
-
-    def _fp32_loss(self, outputs, piece):
-        return self.loss([value.float() for value in outputs], piece)
 
     def autocast(self):
         """Return the context in which convolutions and matrix products are computed in the precision's type."""

@@ -1,0 +1,36 @@
+"""Dropout inside Triton kernels: which elements are kept is computed, never stored."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+def draw_seeds(sites, device):
+    """Return the seeds of a step, (sites, 2) int32, from torch's generator of the device; a CUDA graph redraws them."""
+    return torch.randint(-(2**31), 2**31, (sites, 2), dtype=torch.int32, device=device)
+
+
+def threshold(p):
+    """Return the int32 number, read as unsigned, below which the bits of an element that is dropped are."""
+    bits = round(p * 2**32)
+    return bits - 2**32 if bits >= 2**31 else bits
+
+
+@triton.jit
+def keep(seeds, index, threshold):
+    """Return True for the elements that dropout keeps.
+
+    The bits per element are MurmurHash3's finalizer (Appleby 2011) of its index, with a seed added before each of its
+    two multiplications, and without its last step, which changes the lower half only. Philox takes more than ten times
+    as many instructions, which would take longer than these kernels' memory traffic.
+
+    Args:
+        seeds: Pointer to two int32 seeds.
+        index: int32 index of each element in its tensor.
+        threshold: `threshold(p)` of the probability p of dropout, 0 ≤ p < 1.
+    """
+    bits = index.to(tl.uint32, bitcast=True) + tl.load(seeds).to(tl.uint32, bitcast=True)
+    bits ^= bits >> 16
+    bits = bits * 0x85EBCA6B + tl.load(seeds + 1).to(tl.uint32, bitcast=True)
+    bits ^= bits >> 13
+    return bits * 0xC2B2AE35 >= threshold.to(tl.uint32, bitcast=True)
