@@ -177,6 +177,7 @@ IMAGES = dict.fromkeys(("x", "y", "dx", "dy", "residual", "masked"), "*bf16")
 TILES = {
     "_moments": [kernels.MOMENTS_TILE],
     "_finish": [kernels.STRIPS_TILE],
+    "_add_strips": [kernels.STRIPS_TILE],
     **dict.fromkeys(("_output", "_sums", "_input_gradient"), [kernels._tile_for(64), kernels._tile_for(128)]),
 }
 for name, tiles in TILES.items():
@@ -204,4 +205,4 @@ def test_every_kernel_compiles_for_a_gpu(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.split()) == 5
+    assert len(done.stdout.split()) == 6
