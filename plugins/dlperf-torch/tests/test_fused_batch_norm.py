@@ -18,7 +18,7 @@ pytest.importorskip(
 # Triton's interpreter cuts off and a GPU rounds. The float32 sums add what a test allows absolutely.
 LAST_BIT = {torch.float32: 2e-6, torch.float16: 2**-11, torch.bfloat16: 2**-7}
 SHAPES = [(2, 3, 5, 7), (3, 65, 9, 4), (1, 130, 3, 2), (5, 64, 8, 8), (2, 1, 1, 1)]
-WAYS = ["plain", "relu", "residual"]
+WAYS = ["plain", "relu", "residual", "two gradients", "second gradient"]
 
 
 def drawn(shape, seed, dtype):
@@ -31,9 +31,17 @@ def drawn(shape, seed, dtype):
 def computed(norm, x, residual, dy, way):
     """Output, gradients of x, γ, β and the residual, running mean and variance."""
     x = x.clone().requires_grad_()
-    residual = residual.clone().requires_grad_() if way == "residual" else None
-    y = norm(x) if way == "plain" else norm.activate(x, residual)
-    y.backward(dy)
+    if way in ("plain", "relu"):
+        residual, y = None, norm(x) if way == "plain" else norm.activate(x)
+        y.backward(dy)
+    else:
+        residual = residual.clone().requires_grad_()
+        y, again = norm.activate_sum(x, residual)
+        assert torch.equal(y, again)
+        if way == "two gradients":
+            torch.autograd.backward([y, again], [dy, dy.roll(1, 0)])
+        else:
+            (y if way == "residual" else again).backward(dy)
     actual = {"y": y.detach(), "dx": x.grad, "dgamma": norm.weight.grad, "dbeta": norm.bias.grad}
     if residual is not None:
         actual["dresidual"] = residual.grad
@@ -58,6 +66,8 @@ def test_it_is_batch_norm(shape, dtype, way):
     from dlperf_torch.worker.levers import BatchNorm
 
     x, residual, dy = (drawn(shape, seed, dtype) for seed in (1, 2, 3))
+    if way == "two gradients":
+        dy = (8 * dy).round() / 8  # so that the sum of two is exact in all types
     actual = computed(made(FusedBatchNorm, shape[1]), x + 3, residual, dy, way)
     exact = computed(
         made(BatchNorm, shape[1], torch.float64), (x + 3).double(), residual.double(), dy.double(), way
@@ -122,6 +132,18 @@ def test_one_value_has_no_variance():
         made(FusedBatchNorm, 3)(torch.zeros(1, 3, 1, 1))
 
 
+def test_the_two_outputs_share_memory():
+    """And autograd adds nothing: each gradient reaches the function by itself."""
+    from dlperf_torch.worker.fused_batch_norm import FusedBatchNorm
+
+    x, residual = (drawn((2, 3, 4, 4), seed, torch.float32) for seed in (1, 2))
+    y, again = made(FusedBatchNorm, 3).activate_sum(x, residual)
+    assert y.data_ptr() == again.data_ptr()
+    assert y.stride() == again.stride()
+    assert y.grad_fn is again.grad_fn
+    assert (y.output_nr, again.output_nr) == (0, 1)
+
+
 @pytest.mark.parametrize("stride", [1, 2])
 def test_a_bottleneck_as_a_whole(stride):
     """With a shortcut of its own and with the input itself: values, and all gradients."""
@@ -140,7 +162,7 @@ def test_a_bottleneck_as_a_whole(stride):
     fused = fused.to(memory_format=torch.channels_last)
     x = drawn((3, inputs, 9, 7), 1, torch.float32)
     exact, actual = x.double().requires_grad_(), x.clone().requires_grad_()
-    left, right = plain(exact), fused(actual)
+    (left, _), (right, _) = plain((exact, exact)), fused((actual, actual))
     dy = drawn(tuple(left.shape), 2, torch.float32)
     left.backward(dy.double())
     right.backward(dy)
@@ -173,7 +195,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 NUMBERS = dict.fromkeys(("rows", "channels", "strip", "strips"), "i32") | {"momentum": "fp32", "epsilon": "fp32"}
-IMAGES = dict.fromkeys(("x", "y", "dx", "dy", "residual", "masked"), "*bf16")
+IMAGES = dict.fromkeys(("x", "y", "dx", "dy", "second", "residual", "masked"), "*bf16")
 TILES = {
     "_moments": [kernels.MOMENTS_TILE],
     "_finish": [kernels.STRIPS_TILE],
@@ -183,7 +205,7 @@ TILES = {
 for name, tiles in TILES.items():
     kernel = getattr(kernels, name)
     for tile in tiles:
-        chosen = tile | {"RELU": True, "RESIDUAL": True}
+        chosen = tile | {"RELU": True, "RESIDUAL": True, "SECOND": True}
         types = {
             arg: "constexpr" if arg in chosen else (NUMBERS | IMAGES).get(arg, "*fp32") for arg in kernel.arg_names
         }

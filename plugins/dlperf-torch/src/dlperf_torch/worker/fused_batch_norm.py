@@ -18,6 +18,7 @@ import triton
 import triton.language as tl
 
 from dlperf_torch.worker.levers import BatchNorm
+from dlperf_torch.worker.pixels import output_twice, sort_gradients, to_images, to_matrix
 
 MOMENTS_TILE = {"ROWS": 32, "CHANNELS": 64}
 """Tile of `_moments`, the fastest of those timed on an H200."""
@@ -126,15 +127,20 @@ def _output(
 
 @triton.jit
 def _sums(
-    dy, x, y, masked, parts, mean, scale, gamma, beta, rows, channels, strip,
-    RELU: tl.constexpr, RESIDUAL: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
+    dy, second, x, y, masked, parts, mean, scale, gamma, beta, rows, channels, strip,
+    RELU: tl.constexpr, RESIDUAL: tl.constexpr, SECOND: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """Sum dy x̂ and dy of each strip where ReLU is open; keep that dy if there is a residual."""
+    """Sum dy x̂ and dy of each strip where ReLU is open; keep that dy if there is a residual.
+
+    dy is the sum of two gradients if there is a `second` one.
+    """
     first = tl.program_id(0) * strip
     d_gamma, d_beta = tl.zeros((ROWS, CHANNELS), tl.float32), tl.zeros((ROWS, CHANNELS), tl.float32)
     for row in range(first, tl.minimum(first + strip, rows), ROWS):
         offsets, inside, c, real = _tile(row, rows, channels, ROWS, CHANNELS)
         gradient = tl.load(dy + offsets, inside, 0.0).to(tl.float32)
+        if SECOND:
+            gradient += tl.load(second + offsets, inside, 0.0).to(tl.float32)
         normalized, before_relu = _normalize(x, offsets, inside, c, real, mean, scale, gamma, beta)
         if RESIDUAL:
             gradient = tl.where(tl.load(y + offsets, inside, 0.0).to(tl.float32) <= 0.0, 0.0, gradient)
@@ -175,16 +181,6 @@ def _input_gradient(
     tl.store(dx + offsets, values.to(dx.dtype.element_ty), inside)
 
 
-def _matrix(images):
-    """Reshape (B, C, H, W) → (B·H·W, C), contiguous: a view of images in channels_last, a copy of others."""
-    return images.permute(0, 2, 3, 1).contiguous().view(-1, images.shape[1])
-
-
-def _images(matrix, shape):
-    """Reshape (B·H·W, C) → `shape` (B, C, H, W), a view in channels_last."""
-    return matrix.view(shape[0], shape[2], shape[3], shape[1]).permute(0, 3, 1, 2)
-
-
 def _tile_for(channels):
     """Return the tile of the other kernels, the fastest of those timed on an H200 for most numbers of channels."""
     return {"ROWS": 32, "CHANNELS": 128} if channels >= 128 else {"ROWS": 64, "CHANNELS": 64}
@@ -198,11 +194,15 @@ def _split(rows, channels, tile):
 
 
 class _Fused(torch.autograd.Function):
-    """x, residual or None, γ, β, running mean and variance (changed), momentum, ε, whether with ReLU → y."""
+    """x, residual or None, γ, β, running mean and variance (changed), momentum, ε, whether with ReLU → y, and y again.
+
+    Both outputs are in the same memory.
+    """
 
     @staticmethod
     def forward(ctx, x, residual, gamma, beta, running_mean, running_variance, momentum, epsilon, relu):
-        ctx.shape, ctx.relu, x = x.shape, relu, _matrix(x)
+        ctx.set_materialize_grads(False)
+        ctx.shape, ctx.relu, x = x.shape, relu, to_matrix(x)
         (rows, channels), with_residual = x.shape, residual is not None
         if rows == 1:
             raise ValueError("batch norm in training needs more than one value per channel")
@@ -216,23 +216,26 @@ class _Fused(torch.autograd.Function):
         )  # fmt: skip
         y, tile = torch.empty_like(x), _tile_for(channels)
         _output[triton.cdiv(rows, tile["ROWS"]), triton.cdiv(channels, tile["CHANNELS"])](
-            x, _matrix(residual) if with_residual else x, y, mean, scale, gamma, beta, rows, channels,
+            x, to_matrix(residual) if with_residual else x, y, mean, scale, gamma, beta, rows, channels,
             RELU=relu, RESIDUAL=with_residual, **tile,
         )  # fmt: skip
         ctx.save_for_backward(x, y if with_residual else None, mean, scale, gamma, beta)
-        return _images(y, ctx.shape)
+        return output_twice(to_images(y, ctx.shape))
 
     @staticmethod
-    def backward(ctx, dy):
+    def backward(ctx, *gradients):
         x, y, mean, scale, gamma, beta = ctx.saved_tensors
-        (rows, channels), dy, with_residual = x.shape, _matrix(dy), y is not None
+        (rows, channels), with_residual = x.shape, y is not None
+        dy, second = sort_gradients(gradients)
+        dy, second = to_matrix(dy), None if second is None else to_matrix(second)
         tile = _tile_for(channels)
         strip, strips, columns = _split(rows, channels, tile)
         masked = torch.empty_like(dy) if with_residual else dy
         parts = torch.empty(2, strips, channels, device=x.device)
         _sums[strips, columns](
-            dy, x, y if with_residual else x, masked, parts, mean, scale, gamma, beta,
-            rows, channels, strip, RELU=ctx.relu, RESIDUAL=with_residual, **tile,
+            dy, dy if second is None else second, x, y if with_residual else x, masked,
+            parts, mean, scale, gamma, beta, rows, channels, strip,
+            RELU=ctx.relu, RESIDUAL=with_residual, SECOND=second is not None, **tile,
         )  # fmt: skip
         sums = torch.empty(2, channels, device=x.device)
         _add_strips[2, triton.cdiv(channels, STRIPS_TILE["CHANNELS"])](
@@ -244,8 +247,8 @@ class _Fused(torch.autograd.Function):
             masked, x, dx, d_gamma, d_beta, mean, scale, gamma, beta, rows, channels,
             RELU=ctx.relu and not with_residual, **tile,
         )  # fmt: skip
-        d_residual = _images(masked, ctx.shape) if with_residual else None
-        return _images(dx, ctx.shape), d_residual, d_gamma, d_beta, None, None, None, None, None
+        d_residual = to_images(masked, ctx.shape) if with_residual else None
+        return to_images(dx, ctx.shape), d_residual, d_gamma, d_beta, None, None, None, None, None
 
 
 class FusedBatchNorm(BatchNorm):
@@ -260,10 +263,18 @@ class FusedBatchNorm(BatchNorm):
         Raises:
             ValueError: x has only one value per channel.
         """
-        return self._apply_fused(x, None, relu=False)
+        return self._apply_fused(x, None, relu=False)[0]
 
-    def activate(self, x, shortcut=None):
-        """Return ReLU(batch norm of x, plus shortcut), (B, C, H, W), in x's type; a shortcut of None adds nothing.
+    def activate(self, x):
+        """Return ReLU(batch norm of x), (B, C, H, W), in x's type.
+
+        Raises:
+            ValueError: x has only one value per channel.
+        """
+        return self._apply_fused(x, None, relu=True)[0]
+
+    def activate_sum(self, x, shortcut):
+        """Return ReLU(batch norm of x + shortcut), (B, C, H, W), in x's type: two tensors in the same memory.
 
         Raises:
             ValueError: x has only one value per channel.

@@ -52,15 +52,19 @@ class Bottleneck(nn.Module):
         if inputs != outputs:
             self.downsample = nn.Sequential(convolution(inputs, outputs, 1, stride), batch_norm(outputs))
 
-    def forward(self, x):
-        """Return the block's output: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
+    def forward(self, branches):
+        """Return the block's output twice: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
 
-        The axes are in this order in both layouts; `nhwc` is the memory format `channels_last`.
+        `branches` holds the block's input twice, for the convolutions and for the shortcut. The gradients of the two
+        can so be added by the backward pass of the batch norm that returned them. The axes are in this order in both
+        layouts; `nhwc` is the memory format `channels_last`.
         """
-        shortcut = x if self.downsample is None else self.downsample(x)
+        x, shortcut = branches
+        if self.downsample is not None:
+            shortcut = self.downsample(shortcut)
         x = self.bn1.activate(self.conv1(x))
         x = self.bn2.activate(self.conv2(x))
-        return self.bn3.activate(self.conv3(x), shortcut)
+        return self.bn3.activate_sum(self.conv3(x), shortcut)
 
 
 class ResNet50(nn.Module):
@@ -89,7 +93,7 @@ class ResNet50(nn.Module):
         """
         x = self.bn1.activate(self.conv1(x.to(self.conv1.weight.dtype)))
         x = F.max_pool2d(x, 3, stride=2, padding=1)
-        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        x, _ = self.layer4(self.layer3(self.layer2(self.layer1((x, x)))))
         return self.fc(x.mean((2, 3)))
 
 
