@@ -180,39 +180,47 @@ def test_the_option_puts_it_everywhere(make_trainer, monkeypatch):
     """That it is refused on a CPU is left out here, and only here."""
     from dlperf_torch.worker import levers
     from dlperf_torch.worker.fused_batch_norm import FusedBatchNorm
+    from dlperf_torch.worker.fused_max_pool import max_pool
 
     monkeypatch.setattr(levers, "check", lambda *_: None)
     network = make_trainer("resnet50", framework_options={"fused_batch_norm": True}).network
     norms = [module for module in network.modules() if isinstance(module, torch.nn.BatchNorm2d)]
     assert len(norms) == 53
     assert all(isinstance(norm, FusedBatchNorm) for norm in norms)
+    assert network.max_pool is max_pool
 
 
 COMPILES = """\
-from dlperf_torch.worker import fused_batch_norm as kernels
+from dlperf_torch.worker import fused_batch_norm, fused_max_pool
 from triton import compile
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-NUMBERS = dict.fromkeys(("rows", "channels", "strip", "strips"), "i32") | {"momentum": "fp32", "epsilon": "fp32"}
+NUMBERS = dict.fromkeys(("rows", "channels", "strip", "strips", "windows", "height", "width"), "i32")
+NUMBERS |= {"momentum": "fp32", "epsilon": "fp32", "taps": "*i8"}
 IMAGES = dict.fromkeys(("x", "y", "dx", "dy", "second", "residual", "masked"), "*bf16")
 TILES = {
-    "_moments": [kernels.MOMENTS_TILE],
-    "_finish": [kernels.STRIPS_TILE],
-    "_add_strips": [kernels.STRIPS_TILE],
-    **dict.fromkeys(("_output", "_sums", "_input_gradient"), [kernels._tile_for(64), kernels._tile_for(128)]),
+    fused_batch_norm._moments: [fused_batch_norm.MOMENTS_TILE],
+    fused_batch_norm._finish: [fused_batch_norm.STRIPS_TILE],
+    fused_batch_norm._add_strips: [fused_batch_norm.STRIPS_TILE],
+    **{
+        getattr(fused_batch_norm, name): [fused_batch_norm._tile_for(channels) for channels in (64, 128)]
+        for name in ("_output", "_sums", "_input_gradient")
+    },
+    fused_max_pool._maximum: [fused_max_pool.TILE],
+    fused_max_pool._gather: [fused_max_pool.TILE],
 }
-for name, tiles in TILES.items():
-    kernel = getattr(kernels, name)
+for kernel, tiles in TILES.items():
     for tile in tiles:
         chosen = tile | {"RELU": True, "RESIDUAL": True, "SECOND": True}
         types = {
             arg: "constexpr" if arg in chosen else (NUMBERS | IMAGES).get(arg, "*fp32") for arg in kernel.arg_names
         }
         fixed = {(i,): chosen[arg] for i, arg in enumerate(kernel.arg_names) if arg in chosen}
-        made = compile(ASTSource(kernel, types, fixed), target=GPUTarget("cuda", 90, 32))
-        assert made.asm["cubin"], name
-    print(name)
+        options = {"num_warps": tile.get("num_warps", 4)}
+        made = compile(ASTSource(kernel, types, fixed), target=GPUTarget("cuda", 90, 32), options=options)
+        assert made.asm["cubin"], kernel
+    print(kernel.fn.__name__)
 """
 
 
@@ -227,4 +235,4 @@ def test_every_kernel_compiles_for_a_gpu(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.split()) == 6
+    assert len(done.stdout.split()) == 8

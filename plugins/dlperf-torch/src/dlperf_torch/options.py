@@ -62,7 +62,7 @@ class TorchOptions:
         "Batch norm's input in float32 also in mixed precision (resnet50).", False, validator=check_boolean
     )
     fused_batch_norm: bool = factor(
-        "Batch norm, residual sum and ReLU in Triton kernels, forward and backward (resnet50, CUDA, nhwc).",
+        "Batch norm, residual sum, ReLU and max-pool in Triton kernels (resnet50, CUDA, nhwc).",
         False,
         validator=check_boolean,
     )

@@ -1,12 +1,13 @@
 """Batch norm, the residual sum and ReLU in as few passes over memory as there can be: Triton, forward and backward.
 
-Never run on a GPU yet; what it computes is tested in Triton's interpreter. Images lie in channels_last, and are a
-matrix (rows = B·H·W, channels) here. With c channels' worth of reads and writes of such a matrix, torch's own kernels
-take 13 for batch norm + ReLU and 16 with a residual (docs/explanation/performance.md counts them); these take 8 and 11:
+What it computes is tested in Triton's interpreter. Images lie in channels_last, and are a matrix (rows = B·H·W,
+channels) here. In reads and writes of such a matrix, torch's own kernels take 13 for batch norm + ReLU, and 19 with a
+residual: 16, and 3 to add the gradients of the two branches that read y (docs/explanation/performance.md counts them).
+These take 8 and 12:
 
     forward     statistics: read x.  Output: read x (and the residual), write y.
-    backward    sums: read dy and x (and y; write the masked dy, which is the residual's gradient).
-                dx: read dy (or the masked one) and x, write dx.
+    backward    sums: read dy and x (and y and the second dy; write their masked sum, which is the residual's gradient).
+                dx: read dy (or the masked sum) and x, write dx.
 
 Statistics are float32, merged as Chan, Golub and LeVeque do (1983), which cancels nothing; threads meet once for each
 strip of rows. No atomics: the order of every sum is fixed, and so are its last bits. What ReLU cut off is computed anew
