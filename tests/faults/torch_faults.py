@@ -50,7 +50,7 @@ class SamePadding(resnet50.ResNet50Trainer):
 def forward(network, x):
     x = F.relu(network.bn1(network.conv1(x)))
     x = F.max_pool2d(F.pad(x, (0, 1, 0, 1)), 3, stride=2)
-    x = network.layer4(network.layer3(network.layer2(network.layer1(x))))
+    x, _ = network.layer4(network.layer3(network.layer2(network.layer1((x, x)))))
     return network.fc(x.mean((2, 3)))
 
 

@@ -18,7 +18,7 @@ pytest.importorskip(
 # Triton's interpreter cuts off and a GPU rounds. The float32 sums add what a test allows absolutely.
 LAST_BIT = {torch.float32: 2e-6, torch.float16: 2**-11, torch.bfloat16: 2**-7}
 SHAPES = [(2, 3, 5, 7), (3, 65, 9, 4), (1, 130, 3, 2), (5, 64, 8, 8), (2, 1, 1, 1)]
-WAYS = ["plain", "relu", "residual"]
+WAYS = ["plain", "relu", "residual", "two gradients", "second gradient"]
 
 
 def drawn(shape, seed, dtype):
@@ -31,9 +31,17 @@ def drawn(shape, seed, dtype):
 def computed(norm, x, residual, dy, way):
     """Output, gradients of x, γ, β and the residual, running mean and variance."""
     x = x.clone().requires_grad_()
-    residual = residual.clone().requires_grad_() if way == "residual" else None
-    y = norm(x) if way == "plain" else norm.activate(x, residual)
-    y.backward(dy)
+    if way in ("plain", "relu"):
+        residual, y = None, norm(x) if way == "plain" else norm.activate(x)
+        y.backward(dy)
+    else:
+        residual = residual.clone().requires_grad_()
+        y, again = norm.activate_sum(x, residual)
+        assert torch.equal(y, again)
+        if way == "two gradients":
+            torch.autograd.backward([y, again], [dy, dy.roll(1, 0)])
+        else:
+            (y if way == "residual" else again).backward(dy)
     actual = {"y": y.detach(), "dx": x.grad, "dgamma": norm.weight.grad, "dbeta": norm.bias.grad}
     if residual is not None:
         actual["dresidual"] = residual.grad
@@ -58,6 +66,8 @@ def test_it_is_batch_norm(shape, dtype, way):
     from dlperf_torch.worker.levers import BatchNorm
 
     x, residual, dy = (drawn(shape, seed, dtype) for seed in (1, 2, 3))
+    if way == "two gradients":
+        dy = (8 * dy).round() / 8  # so that the sum of two is exact in all types
     actual = computed(made(FusedBatchNorm, shape[1]), x + 3, residual, dy, way)
     exact = computed(
         made(BatchNorm, shape[1], torch.float64), (x + 3).double(), residual.double(), dy.double(), way
@@ -86,8 +96,8 @@ def test_sums_are_merged_from_strips(monkeypatch, strips):
 
 
 def test_more_strips_than_a_tile_has_rows():
-    """Seventy-nine, the last of them short."""
-    test_it_is_batch_norm((2, 3, 50, 50), torch.float32, "relu")
+    """Of `_moments` 766, of `_sums` 383, the last of both short."""
+    test_it_is_batch_norm((5, 3, 70, 70), torch.float32, "relu")
 
 
 def test_strangely_laid_out_images_are_the_same_images():
@@ -122,6 +132,18 @@ def test_one_value_has_no_variance():
         made(FusedBatchNorm, 3)(torch.zeros(1, 3, 1, 1))
 
 
+def test_the_two_outputs_share_memory():
+    """And autograd adds nothing: each gradient reaches the function by itself."""
+    from dlperf_torch.worker.fused_batch_norm import FusedBatchNorm
+
+    x, residual = (drawn((2, 3, 4, 4), seed, torch.float32) for seed in (1, 2))
+    y, again = made(FusedBatchNorm, 3).activate_sum(x, residual)
+    assert y.data_ptr() == again.data_ptr()
+    assert y.stride() == again.stride()
+    assert y.grad_fn is again.grad_fn
+    assert (y.output_nr, again.output_nr) == (0, 1)
+
+
 @pytest.mark.parametrize("stride", [1, 2])
 def test_a_bottleneck_as_a_whole(stride):
     """With a shortcut of its own and with the input itself: values, and all gradients."""
@@ -140,7 +162,7 @@ def test_a_bottleneck_as_a_whole(stride):
     fused = fused.to(memory_format=torch.channels_last)
     x = drawn((3, inputs, 9, 7), 1, torch.float32)
     exact, actual = x.double().requires_grad_(), x.clone().requires_grad_()
-    left, right = plain(exact), fused(actual)
+    (left, _), (right, _) = plain((exact, exact)), fused((actual, actual))
     dy = drawn(tuple(left.shape), 2, torch.float32)
     left.backward(dy.double())
     right.backward(dy)
@@ -158,30 +180,47 @@ def test_the_option_puts_it_everywhere(make_trainer, monkeypatch):
     """That it is refused on a CPU is left out here, and only here."""
     from dlperf_torch.worker import levers
     from dlperf_torch.worker.fused_batch_norm import FusedBatchNorm
+    from dlperf_torch.worker.fused_max_pool import max_pool
 
     monkeypatch.setattr(levers, "check", lambda *_: None)
     network = make_trainer("resnet50", framework_options={"fused_batch_norm": True}).network
     norms = [module for module in network.modules() if isinstance(module, torch.nn.BatchNorm2d)]
     assert len(norms) == 53
     assert all(isinstance(norm, FusedBatchNorm) for norm in norms)
+    assert network.max_pool is max_pool
 
 
 COMPILES = """\
-from dlperf_torch.worker import fused_batch_norm as kernels
+from dlperf_torch.worker import fused_batch_norm, fused_max_pool
 from triton import compile
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-NUMBERS = dict.fromkeys(("rows", "channels", "strip", "strips"), "i32") | {"momentum": "fp32", "epsilon": "fp32"}
-IMAGES = dict.fromkeys(("x", "y", "dx", "dy", "residual", "masked"), "*bf16")
-FIXED = {"ROWS": kernels.ROWS, "CHANNELS": kernels.CHANNELS, "RELU": True, "RESIDUAL": True}
-for name in ("_moments", "_finish", "_output", "_sums", "_input_gradient"):
-    kernel = getattr(kernels, name)
-    types = {arg: "constexpr" if arg in FIXED else (NUMBERS | IMAGES).get(arg, "*fp32") for arg in kernel.arg_names}
-    fixed = {(i,): FIXED[arg] for i, arg in enumerate(kernel.arg_names) if arg in FIXED}
-    made = compile(ASTSource(kernel, types, fixed), target=GPUTarget("cuda", 90, 32))
-    assert made.asm["cubin"], name
-    print(name)
+NUMBERS = dict.fromkeys(("rows", "channels", "strip", "strips", "windows", "height", "width"), "i32")
+NUMBERS |= {"momentum": "fp32", "epsilon": "fp32", "taps": "*i8"}
+IMAGES = dict.fromkeys(("x", "y", "dx", "dy", "second", "residual", "masked"), "*bf16")
+TILES = {
+    fused_batch_norm._moments: [fused_batch_norm.MOMENTS_TILE],
+    fused_batch_norm._finish: [fused_batch_norm.STRIPS_TILE],
+    fused_batch_norm._add_strips: [fused_batch_norm.STRIPS_TILE],
+    **{
+        getattr(fused_batch_norm, name): [fused_batch_norm._tile_for(channels) for channels in (64, 128)]
+        for name in ("_output", "_sums", "_input_gradient")
+    },
+    fused_max_pool._maximum: [fused_max_pool.TILE],
+    fused_max_pool._gather: [fused_max_pool.TILE],
+}
+for kernel, tiles in TILES.items():
+    for tile in tiles:
+        chosen = tile | {"RELU": True, "RESIDUAL": True, "SECOND": True}
+        types = {
+            arg: "constexpr" if arg in chosen else (NUMBERS | IMAGES).get(arg, "*fp32") for arg in kernel.arg_names
+        }
+        fixed = {(i,): chosen[arg] for i, arg in enumerate(kernel.arg_names) if arg in chosen}
+        options = {"num_warps": tile.get("num_warps", 4)}
+        made = compile(ASTSource(kernel, types, fixed), target=GPUTarget("cuda", 90, 32), options=options)
+        assert made.asm["cubin"], kernel
+    print(kernel.fn.__name__)
 """
 
 
@@ -196,4 +235,4 @@ def test_every_kernel_compiles_for_a_gpu(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.split()) == 5
+    assert len(done.stdout.split()) == 8

@@ -1,12 +1,13 @@
 """Batch norm, the residual sum and ReLU in as few passes over memory as there can be: Triton, forward and backward.
 
-Never run on a GPU yet; what it computes is tested in Triton's interpreter. Images lie in channels_last, and are a
-matrix (rows = B·H·W, channels) here. With c channels' worth of reads and writes of such a matrix, torch's own kernels
-take 13 for batch norm + ReLU and 16 with a residual (docs/explanation/performance.md counts them); these take 8 and 11:
+What it computes is tested in Triton's interpreter. Images lie in channels_last, and are a matrix (rows = B·H·W,
+channels) here. In reads and writes of such a matrix, torch's own kernels take 13 for batch norm + ReLU, and 19 with a
+residual: 16, and 3 to add the gradients of the two branches that read y (docs/explanation/performance.md counts them).
+These take 8 and 12:
 
     forward     statistics: read x.  Output: read x (and the residual), write y.
-    backward    sums: read dy and x (and y; write the masked dy, which is the residual's gradient).
-                dx: read dy (or the masked one) and x, write dx.
+    backward    sums: read dy and x (and y and the second dy; write their masked sum, which is the residual's gradient).
+                dx: read dy (or the masked sum) and x, write dx.
 
 Statistics are float32, merged as Chan, Golub and LeVeque do (1983), which cancels nothing; threads meet once for each
 strip of rows. No atomics: the order of every sum is fixed, and so are its last bits. What ReLU cut off is computed anew
@@ -18,9 +19,12 @@ import triton
 import triton.language as tl
 
 from dlperf_torch.worker.levers import BatchNorm
+from dlperf_torch.worker.pixels import output_twice, sort_gradients, to_images, to_matrix
 
-ROWS, CHANNELS = 64, 64
-"""Size of a tile. In half precision a row of it has 128 bytes, which is a line of the cache."""
+MOMENTS_TILE = {"ROWS": 32, "CHANNELS": 64}
+"""Tile of `_moments`, the fastest of those timed on an H200."""
+STRIPS_TILE = {"ROWS": 256, "CHANNELS": 16}
+"""Tile of strips, for the kernels that merge them. It has few channels, so that there are many programs."""
 STRIPS = 1024
 """Maximum number of programs of a reduction: about eight for each of an H200's 132 multiprocessors."""
 
@@ -124,15 +128,20 @@ def _output(
 
 @triton.jit
 def _sums(
-    dy, x, y, masked, parts, mean, scale, gamma, beta, rows, channels, strip,
-    RELU: tl.constexpr, RESIDUAL: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
+    dy, second, x, y, masked, parts, mean, scale, gamma, beta, rows, channels, strip,
+    RELU: tl.constexpr, RESIDUAL: tl.constexpr, SECOND: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """Sum dy x̂ and dy of each strip where ReLU is open; keep that dy if there is a residual."""
+    """Sum dy x̂ and dy of each strip where ReLU is open; keep that dy if there is a residual.
+
+    dy is the sum of two gradients if there is a `second` one.
+    """
     first = tl.program_id(0) * strip
     d_gamma, d_beta = tl.zeros((ROWS, CHANNELS), tl.float32), tl.zeros((ROWS, CHANNELS), tl.float32)
     for row in range(first, tl.minimum(first + strip, rows), ROWS):
         offsets, inside, c, real = _tile(row, rows, channels, ROWS, CHANNELS)
         gradient = tl.load(dy + offsets, inside, 0.0).to(tl.float32)
+        if SECOND:
+            gradient += tl.load(second + offsets, inside, 0.0).to(tl.float32)
         normalized, before_relu = _normalize(x, offsets, inside, c, real, mean, scale, gamma, beta)
         if RESIDUAL:
             gradient = tl.where(tl.load(y + offsets, inside, 0.0).to(tl.float32) <= 0.0, 0.0, gradient)
@@ -142,6 +151,17 @@ def _sums(
         d_gamma += gradient * normalized
         d_beta += gradient
     _keep(parts, tl.sum(d_gamma, 0), tl.sum(d_beta, 0), channels, ROWS, CHANNELS)
+
+
+@triton.jit
+def _add_strips(parts, sums, channels, strips, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
+    """Add up the strips' sums: program 0 computes dγ, program 1 dβ."""
+    total, start = tl.zeros((ROWS, CHANNELS), tl.float32), tl.program_id(0) * strips * channels
+    for i in range(0, strips, ROWS):
+        offsets, inside, _, _ = _tile(i, strips, channels, ROWS, CHANNELS)
+        total += tl.load(parts + start + offsets, inside, 0.0)
+    _, _, c, real = _tile(0, strips, channels, ROWS, CHANNELS)
+    tl.store(sums + tl.program_id(0) * channels + c, tl.sum(total, 0), real)
 
 
 @triton.jit
@@ -162,63 +182,74 @@ def _input_gradient(
     tl.store(dx + offsets, values.to(dx.dtype.element_ty), inside)
 
 
-def _matrix(images):
-    """Reshape (B, C, H, W) → (B·H·W, C), contiguous: a view of images in channels_last, a copy of others."""
-    return images.permute(0, 2, 3, 1).contiguous().view(-1, images.shape[1])
+def _tile_for(channels):
+    """Return the tile of the other kernels, the fastest of those timed on an H200 for most numbers of channels."""
+    return {"ROWS": 32, "CHANNELS": 128} if channels >= 128 else {"ROWS": 64, "CHANNELS": 64}
 
 
-def _images(matrix, shape):
-    """Reshape (B·H·W, C) → `shape` (B, C, H, W), a view in channels_last."""
-    return matrix.view(shape[0], shape[2], shape[3], shape[1]).permute(0, 3, 1, 2)
+def _split(rows, channels, tile):
+    """Return the number of rows in a strip, a multiple of the tile's; of strips; and of tiles side by side."""
+    columns = triton.cdiv(channels, tile["CHANNELS"])
+    strip = triton.cdiv(triton.cdiv(rows, tile["ROWS"]), max(1, STRIPS // columns)) * tile["ROWS"]
+    return strip, triton.cdiv(rows, strip), columns
 
 
 class _Fused(torch.autograd.Function):
-    """x, residual or None, γ, β, running mean and variance (changed), momentum, ε, whether with ReLU → y."""
+    """x, residual or None, γ, β, running mean and variance (changed), momentum, ε, whether with ReLU → y, and y again.
+
+    Both outputs are in the same memory.
+    """
 
     @staticmethod
     def forward(ctx, x, residual, gamma, beta, running_mean, running_variance, momentum, epsilon, relu):
-        ctx.shape, ctx.relu, x = x.shape, relu, _matrix(x)
+        ctx.set_materialize_grads(False)
+        ctx.shape, ctx.relu, x = x.shape, relu, to_matrix(x)
         (rows, channels), with_residual = x.shape, residual is not None
         if rows == 1:
             raise ValueError("batch norm in training needs more than one value per channel")
-        columns = triton.cdiv(channels, CHANNELS)
-        ctx.strip = triton.cdiv(triton.cdiv(rows, ROWS), max(1, STRIPS // columns)) * ROWS
-        ctx.strips, ctx.columns = triton.cdiv(rows, ctx.strip), columns
-        tile = {"ROWS": ROWS, "CHANNELS": CHANNELS}
-        moments = torch.empty(2, ctx.strips, channels, device=x.device)
+        strip, strips, columns = _split(rows, channels, MOMENTS_TILE)
+        moments = torch.empty(2, strips, channels, device=x.device)
         mean, scale = torch.empty(2, channels, device=x.device).unbind()
-        _moments[ctx.strips, columns](x, moments, rows, channels, ctx.strip, **tile)
-        _finish[1, columns](
+        _moments[strips, columns](x, moments, rows, channels, strip, **MOMENTS_TILE)
+        _finish[1, triton.cdiv(channels, STRIPS_TILE["CHANNELS"])](
             moments, mean, scale, running_mean, running_variance,
-            rows, channels, ctx.strip, ctx.strips, momentum, epsilon, **tile,
+            rows, channels, strip, strips, momentum, epsilon, **STRIPS_TILE,
         )  # fmt: skip
-        y = torch.empty_like(x)
-        _output[triton.cdiv(rows, ROWS), columns](
-            x, _matrix(residual) if with_residual else x, y, mean, scale, gamma, beta, rows, channels,
+        y, tile = torch.empty_like(x), _tile_for(channels)
+        _output[triton.cdiv(rows, tile["ROWS"]), triton.cdiv(channels, tile["CHANNELS"])](
+            x, to_matrix(residual) if with_residual else x, y, mean, scale, gamma, beta, rows, channels,
             RELU=relu, RESIDUAL=with_residual, **tile,
         )  # fmt: skip
         ctx.save_for_backward(x, y if with_residual else None, mean, scale, gamma, beta)
-        return _images(y, ctx.shape)
+        return output_twice(to_images(y, ctx.shape))
 
     @staticmethod
-    def backward(ctx, dy):
+    def backward(ctx, *gradients):
         x, y, mean, scale, gamma, beta = ctx.saved_tensors
-        (rows, channels), dy, with_residual = x.shape, _matrix(dy), y is not None
-        tile = {"ROWS": ROWS, "CHANNELS": CHANNELS}
+        (rows, channels), with_residual = x.shape, y is not None
+        dy, second = sort_gradients(gradients)
+        dy, second = to_matrix(dy), None if second is None else to_matrix(second)
+        tile = _tile_for(channels)
+        strip, strips, columns = _split(rows, channels, tile)
         masked = torch.empty_like(dy) if with_residual else dy
-        parts = torch.empty(2, ctx.strips, channels, device=x.device)
-        _sums[ctx.strips, ctx.columns](
-            dy, x, y if with_residual else x, masked, parts, mean, scale, gamma, beta,
-            rows, channels, ctx.strip, RELU=ctx.relu, RESIDUAL=with_residual, **tile,
+        parts = torch.empty(2, strips, channels, device=x.device)
+        _sums[strips, columns](
+            dy, dy if second is None else second, x, y if with_residual else x, masked,
+            parts, mean, scale, gamma, beta, rows, channels, strip,
+            RELU=ctx.relu, RESIDUAL=with_residual, SECOND=second is not None, **tile,
         )  # fmt: skip
-        d_gamma, d_beta = parts.sum(1).unbind()
+        sums = torch.empty(2, channels, device=x.device)
+        _add_strips[2, triton.cdiv(channels, STRIPS_TILE["CHANNELS"])](
+            parts, sums, channels, strips, **STRIPS_TILE
+        )
+        d_gamma, d_beta = sums.unbind()
         dx = torch.empty_like(x)
-        _input_gradient[triton.cdiv(rows, ROWS), ctx.columns](
+        _input_gradient[triton.cdiv(rows, tile["ROWS"]), columns](
             masked, x, dx, d_gamma, d_beta, mean, scale, gamma, beta, rows, channels,
             RELU=ctx.relu and not with_residual, **tile,
         )  # fmt: skip
-        d_residual = _images(masked, ctx.shape) if with_residual else None
-        return _images(dx, ctx.shape), d_residual, d_gamma, d_beta, None, None, None, None, None
+        d_residual = to_images(masked, ctx.shape) if with_residual else None
+        return to_images(dx, ctx.shape), d_residual, d_gamma, d_beta, None, None, None, None, None
 
 
 class FusedBatchNorm(BatchNorm):
@@ -233,10 +264,18 @@ class FusedBatchNorm(BatchNorm):
         Raises:
             ValueError: x has only one value per channel.
         """
-        return self._apply_fused(x, None, relu=False)
+        return self._apply_fused(x, None, relu=False)[0]
 
-    def activate(self, x, shortcut=None):
-        """Return ReLU(batch norm of x, plus shortcut), (B, C, H, W), in x's type; a shortcut of None adds nothing.
+    def activate(self, x):
+        """Return ReLU(batch norm of x), (B, C, H, W), in x's type.
+
+        Raises:
+            ValueError: x has only one value per channel.
+        """
+        return self._apply_fused(x, None, relu=True)[0]
+
+    def activate_sum(self, x, shortcut):
+        """Return ReLU(batch norm of x + shortcut), (B, C, H, W), in x's type: two tensors in the same memory.
 
         Raises:
             ValueError: x has only one value per channel.

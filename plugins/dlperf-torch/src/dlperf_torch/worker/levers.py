@@ -63,14 +63,16 @@ def _choose(options, name, value):
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """torch's batch norm for images, with the ReLU that follows it in a network."""
+    """torch's batch norm for images, with what follows it in a network."""
 
-    def activate(self, x, shortcut=None):
-        """Return ReLU(batch norm of x, plus shortcut), (B, C, H, W), in x's type; a shortcut of None adds nothing."""
-        x = self(x)
-        if shortcut is not None:
-            x = x.add_(shortcut)
-        return F.relu(x, inplace=True)
+    def activate(self, x):
+        """Return ReLU(batch norm of x), (B, C, H, W), in x's type."""
+        return F.relu(self(x), inplace=True)
+
+    def activate_sum(self, x, shortcut):
+        """Return ReLU(batch norm of x + shortcut), (B, C, H, W), in x's type, twice: for the next block's branches."""
+        x = F.relu(self(x).add_(shortcut), inplace=True)
+        return x, x
 
 
 class BatchNormFp32(BatchNorm):

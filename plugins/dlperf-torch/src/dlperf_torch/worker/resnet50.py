@@ -33,6 +33,12 @@ def batch_norm(channels, kind=BatchNorm):
     return norm
 
 
+def max_pool(x):
+    """Return the 3×3 max-pool with stride 2 of x, (B, C, H, W), twice: for the first block's branches."""
+    x = F.max_pool2d(x, 3, stride=2, padding=1)
+    return x, x
+
+
 class Bottleneck(nn.Module):
     """A residual block: convolutions of 1×1, 3×3 and 1×1, each with batch norm, and the shortcut around them.
 
@@ -52,25 +58,31 @@ class Bottleneck(nn.Module):
         if inputs != outputs:
             self.downsample = nn.Sequential(convolution(inputs, outputs, 1, stride), batch_norm(outputs))
 
-    def forward(self, x):
-        """Return the block's output: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
+    def forward(self, branches):
+        """Return the block's output twice: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
 
-        The axes are in this order in both layouts; `nhwc` is the memory format `channels_last`.
+        `branches` holds the block's input twice, for the convolutions and for the shortcut. The gradients of the two
+        can so be added by the backward pass of the operation that returned them. The axes are in this order in both
+        layouts; `nhwc` is the memory format `channels_last`.
         """
-        shortcut = x if self.downsample is None else self.downsample(x)
+        x, shortcut = branches
+        if self.downsample is not None:
+            shortcut = self.downsample(shortcut)
         x = self.bn1.activate(self.conv1(x))
         x = self.bn2.activate(self.conv2(x))
-        return self.bn3.activate(self.conv3(x), shortcut)
+        return self.bn3.activate_sum(self.conv3(x), shortcut)
 
 
 class ResNet50(nn.Module):
     """ResNet-50: a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer.
 
-    `classes` is the number of classes; `batch_norm` is a function of the channels that returns a batch norm.
+    `classes` is the number of classes; `batch_norm` is a function of the channels that returns a batch norm;
+    `max_pool` computes what this module's function does.
     """
 
-    def __init__(self, classes, batch_norm=batch_norm):
+    def __init__(self, classes, batch_norm=batch_norm, max_pool=max_pool):
         super().__init__()
+        self.max_pool = max_pool
         self.conv1, self.bn1 = convolution(3, 64, 7, stride=2), batch_norm(64)
         channels = 64
         for stage, (width, blocks) in enumerate(STAGES, start=1):
@@ -88,8 +100,7 @@ class ResNet50(nn.Module):
         The axes are in this order in both layouts; images are cast to the type of the weights.
         """
         x = self.bn1.activate(self.conv1(x.to(self.conv1.weight.dtype)))
-        x = F.max_pool2d(x, 3, stride=2, padding=1)
-        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        x, _ = self.layer4(self.layer3(self.layer2(self.layer1(self.max_pool(x)))))
         return self.fc(x.mean((2, 3)))
 
 
@@ -98,16 +109,15 @@ class ResNet50Trainer(TorchTrainer):
 
     def build(self, options):
         """Return the network for the model's options `num_classes`."""
-        return ResNet50(options["num_classes"], partial(batch_norm, kind=self._batch_norm()))
-
-    def _batch_norm(self):
-        chosen = self.request.framework_options
+        classes, chosen = options["num_classes"], self.request.framework_options
         if chosen["fused_batch_norm"]:
             # Triton is where the GPUs are, and nowhere else.
-            from dlperf_torch.worker.fused_batch_norm import FusedBatchNorm
+            from dlperf_torch.worker import fused_batch_norm, fused_max_pool
 
-            return FusedBatchNorm
-        return BatchNormFp32 if chosen["batch_norm_fp32"] else BatchNorm
+            kind = fused_batch_norm.FusedBatchNorm
+            return ResNet50(classes, partial(batch_norm, kind=kind), fused_max_pool.max_pool)
+        kind = BatchNormFp32 if chosen["batch_norm_fp32"] else BatchNorm
+        return ResNet50(classes, partial(batch_norm, kind=kind))
 
     def outputs(self, network, batch):
         """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes)."""
