@@ -72,7 +72,7 @@ def test_attention(tokens, p, dtype):
     mask[1, tokens // 2 :] = 0
     inputs = {
         "qkv": draw(sequences, tokens, 3 * heads * size, seed=1, dtype=dtype),
-        "bias": draw(3 * heads * size, seed=2),
+        "bias": draw(3 * heads * size, seed=2, dtype=dtype).float(),
     }
     dy = draw(sequences, tokens, heads * size, seed=3, dtype=dtype)
     kept = kept_elements(seeds, (sequences, heads, tokens, tokens), p)
@@ -83,7 +83,10 @@ def test_attention(tokens, p, dtype):
         scores = scores.masked_fill(mask[:, None, None, :] == 0, float("-inf")).softmax(-1)
         return ((kept * scores / (1 - p)) @ value).transpose(1, 2).flatten(-2)
 
-    actual = gradients(lambda qkv, bias: [attend(qkv, bias, mask, heads, p, seeds)], inputs, [dy])
+    def fused(qkv, bias):
+        return [attend(qkv + bias.detach().to(dtype), bias, mask, heads, p, seeds)]
+
+    actual = gradients(fused, inputs, [dy])
     exact = gradients(
         lambda qkv, bias: [reference(qkv, bias)], {n: v.double() for n, v in inputs.items()}, [dy.double()]
     )
@@ -206,12 +209,13 @@ def test_long_sequences_are_refused(make_trainer):
 
 
 COMPILES = """\
-from dlperf_torch.worker import fused_add_norm, fused_attention, fused_cross_entropy
+from dlperf_torch.worker import fused_add_norm, fused_attention, fused_cross_entropy, strips
 from triton import compile
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-NUMBERS = dict.fromkeys(("rows", "columns", "strip", "width", "tokens", "heads", "dropped"), "i32")
+WHOLE = ("rows", "columns", "channels", "strip", "strips", "width", "tokens", "heads", "dropped")
+NUMBERS = dict.fromkeys(WHOLE, "i32")
 NUMBERS |= dict.fromkeys(("grow", "epsilon", "scale"), "fp32") | {"mask": "*i64", "labels": "*i64", "seeds": "*i32"}
 NARROW = ("x", "y", "dx", "dy", "other", "shortcut", "d_shortcut", "normalized", "qkv", "context", "d_context", "d_qkv")
 NARROW += ("logits", "d_logits")
@@ -223,6 +227,7 @@ KERNELS = {
     fused_add_norm._norm_backward: {"ROWS": 2, "COLUMNS": 1024, "TWO": True},
     fused_add_norm._gelu_forward: {"ROWS": 32, "COLUMNS": 128},
     fused_add_norm._gelu_backward: {"ROWS": 32, "COLUMNS": 128},
+    strips._add: strips.TILE,
     fused_cross_entropy._forward: {"COLUMNS": 4096},
     fused_cross_entropy._backward: {"COLUMNS": 4096},
 }
@@ -247,4 +252,4 @@ def test_every_kernel_compiles_for_a_gpu(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.split()) == 8
+    assert len(done.stdout.split()) == 9

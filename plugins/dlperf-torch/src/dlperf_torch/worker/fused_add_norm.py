@@ -10,11 +10,12 @@ import torch
 import triton
 import triton.language as tl
 
+from dlperf_torch.worker.branches import output_twice, sort_gradients
 from dlperf_torch.worker.dropout import keep, threshold
+from dlperf_torch.worker.strips import add_strips, split
 
 ROWS, WARPS = 2, 4
-GELU_ROWS, GELU_COLUMNS, GELU_WARPS = 32, 128, 8
-_GELU = {"ROWS": GELU_ROWS, "COLUMNS": GELU_COLUMNS, "num_warps": GELU_WARPS}
+GELU_TILE = {"ROWS": 32, "COLUMNS": 128}
 STRIPS = 528
 """Maximum number of programs of a reduction: four for each of an H200's 132 multiprocessors."""
 
@@ -122,12 +123,6 @@ def _gelu_backward(dy, x, bias, dx, parts, rows, columns, strip, ROWS: tl.conste
     tl.store(parts + tl.program_id(0) * columns + c, tl.sum(d_bias, 0), c < columns)
 
 
-def _strips(rows, tile, most):
-    """Return the rows per program, a multiple of `tile`, and the number of programs, at most `most`."""
-    strip = triton.cdiv(triton.cdiv(rows, tile), most) * tile
-    return strip, triton.cdiv(rows, strip)
-
-
 class _AddNorm(torch.autograd.Function):
     """x, bias, shortcut, weight, shift, ε, p, seeds → y twice, for its two uses: autograd adds no gradients then."""
 
@@ -145,22 +140,21 @@ class _AddNorm(torch.autograd.Function):
             rows, columns, epsilon, *ctx.dropout, **ctx.fixed,
         )  # fmt: skip
         ctx.save_for_backward(normalized, scales, bias, weight, seeds)
-        return y, y.new_empty(0).set_(y)
+        return output_twice(y)
 
     @staticmethod
-    def backward(ctx, dy, other):
+    def backward(ctx, *gradients):
         normalized, scales, bias, weight, seeds = ctx.saved_tensors
-        if dy is None:
-            dy, other = other, None
+        dy, other = sort_gradients(gradients)
         dy, rows, columns = dy.contiguous(), len(scales), len(weight)
-        strip, strips = _strips(rows, ROWS, STRIPS)
+        strip, strips = split(rows, ROWS, STRIPS)
         dx, d_shortcut = torch.empty_like(dy), torch.empty_like(dy)
         parts = torch.empty(3, strips, columns, device=dy.device)
         _norm_backward[(strips,)](
             dy, dy if other is None else other.contiguous(), normalized, scales, weight, seeds, dx, d_shortcut,
             parts, rows, columns, strip, *ctx.dropout, TWO=other is not None, **ctx.fixed,
         )  # fmt: skip
-        d_weight, d_shift, d_bias = parts.sum(1).unbind()
+        d_weight, d_shift, d_bias = add_strips(parts)
         d_weight, d_shift = d_weight.to(weight.dtype), d_shift.to(weight.dtype)
         return dx, d_bias.to(bias.dtype), d_shortcut, d_weight, d_shift, None, None, None
 
@@ -172,8 +166,8 @@ class _Gelu(torch.autograd.Function):
     def forward(ctx, x, bias):
         x, columns = x.contiguous(), len(bias)
         y, rows = torch.empty_like(x), x.numel() // columns
-        grid = triton.cdiv(rows, GELU_ROWS), triton.cdiv(columns, GELU_COLUMNS)
-        _gelu_forward[grid](x, bias, y, rows, columns, **_GELU)
+        grid = triton.cdiv(rows, GELU_TILE["ROWS"]), triton.cdiv(columns, GELU_TILE["COLUMNS"])
+        _gelu_forward[grid](x, bias, y, rows, columns, **GELU_TILE)
         ctx.save_for_backward(x, bias)
         return y
 
@@ -181,11 +175,14 @@ class _Gelu(torch.autograd.Function):
     def backward(ctx, dy):
         x, bias = ctx.saved_tensors
         dx, columns = torch.empty_like(x), len(bias)
-        rows, blocks = x.numel() // columns, triton.cdiv(columns, GELU_COLUMNS)
-        strip, strips = _strips(rows, GELU_ROWS, max(1, 2 * STRIPS // blocks))
-        parts = torch.empty(strips, columns, device=x.device)
-        _gelu_backward[strips, blocks](dy.contiguous(), x, bias, dx, parts, rows, columns, strip, **_GELU)
-        return dx, parts.sum(0).to(bias.dtype)
+        rows, blocks = x.numel() // columns, triton.cdiv(columns, GELU_TILE["COLUMNS"])
+        strip, strips = split(rows, GELU_TILE["ROWS"], 2 * STRIPS // blocks)
+        parts = torch.empty(1, strips, columns, device=x.device)
+        _gelu_backward[strips, blocks](
+            dy.contiguous(), x, bias, dx, parts, rows, columns, strip, num_warps=8, **GELU_TILE
+        )
+        (d_bias,) = add_strips(parts)
+        return dx, d_bias.to(bias.dtype)
 
 
 def add_norm(x, bias, shortcut, norm, p, seeds):

@@ -18,13 +18,14 @@ import torch
 import triton
 import triton.language as tl
 
+from dlperf_torch.worker.branches import output_twice, sort_gradients
 from dlperf_torch.worker.levers import BatchNorm
-from dlperf_torch.worker.pixels import output_twice, sort_gradients, to_images, to_matrix
+from dlperf_torch.worker.pixels import to_images, to_matrix
+from dlperf_torch.worker.strips import TILE as STRIPS_TILE
+from dlperf_torch.worker.strips import add_strips, split
 
 MOMENTS_TILE = {"ROWS": 32, "CHANNELS": 64}
 """Tile of `_moments`, the fastest of those timed on an H200."""
-STRIPS_TILE = {"ROWS": 256, "CHANNELS": 16}
-"""Tile of strips, for the kernels that merge them. It has few channels, so that there are many programs."""
 STRIPS = 1024
 """Maximum number of programs of a reduction: about eight for each of an H200's 132 multiprocessors."""
 
@@ -154,17 +155,6 @@ def _sums(
 
 
 @triton.jit
-def _add_strips(parts, sums, channels, strips, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
-    """Add up the strips' sums: program 0 computes dγ, program 1 dβ."""
-    total, start = tl.zeros((ROWS, CHANNELS), tl.float32), tl.program_id(0) * strips * channels
-    for i in range(0, strips, ROWS):
-        offsets, inside, _, _ = _tile(i, strips, channels, ROWS, CHANNELS)
-        total += tl.load(parts + start + offsets, inside, 0.0)
-    _, _, c, real = _tile(0, strips, channels, ROWS, CHANNELS)
-    tl.store(sums + tl.program_id(0) * channels + c, tl.sum(total, 0), real)
-
-
-@triton.jit
 def _input_gradient(
     dy, x, dx, d_gamma, d_beta, mean, scale, gamma, beta, rows, channels,
     RELU: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
@@ -190,8 +180,7 @@ def _tile_for(channels):
 def _split(rows, channels, tile):
     """Return the number of rows in a strip, a multiple of the tile's; of strips; and of tiles side by side."""
     columns = triton.cdiv(channels, tile["CHANNELS"])
-    strip = triton.cdiv(triton.cdiv(rows, tile["ROWS"]), max(1, STRIPS // columns)) * tile["ROWS"]
-    return strip, triton.cdiv(rows, strip), columns
+    return *split(rows, tile["ROWS"], STRIPS // columns), columns
 
 
 class _Fused(torch.autograd.Function):
@@ -238,11 +227,7 @@ class _Fused(torch.autograd.Function):
             parts, mean, scale, gamma, beta, rows, channels, strip,
             RELU=ctx.relu, RESIDUAL=with_residual, SECOND=second is not None, **tile,
         )  # fmt: skip
-        sums = torch.empty(2, channels, device=x.device)
-        _add_strips[2, triton.cdiv(channels, STRIPS_TILE["CHANNELS"])](
-            parts, sums, channels, strips, **STRIPS_TILE
-        )
-        d_gamma, d_beta = sums.unbind()
+        d_gamma, d_beta = add_strips(parts)
         dx = torch.empty_like(x)
         _input_gradient[triton.cdiv(rows, tile["ROWS"]), columns](
             masked, x, dx, d_gamma, d_beta, mean, scale, gamma, beta, rows, channels,

@@ -36,7 +36,7 @@ def _apply_layer(layer, x, shortcut, mask, seeds):
     attention, p = layer.attention, layer.dropout.p if layer.training else 0.0
     projections = attention.query, attention.key, attention.value
     weight, bias = (torch.cat([getattr(item, name) for item in projections]) for name in ("weight", "bias"))
-    context = attend(F.linear(x, weight), bias, mask, attention.heads, p, seeds[0])
+    context = attend(F.linear(x, weight, bias.detach()), bias, mask, attention.heads, p, seeds[0])
     x = F.linear(context, attention.output.weight)
     x, shortcut = add_norm(x, attention.output.bias, shortcut, attention.norm, p, seeds[1])
     x = gelu(F.linear(x, layer.intermediate.weight), layer.intermediate.bias)

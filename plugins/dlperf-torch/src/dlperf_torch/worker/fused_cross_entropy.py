@@ -24,13 +24,13 @@ def _load(logits, first, columns, width, COLUMNS: tl.constexpr):
 @triton.jit
 def _forward(logits, labels, losses, logsums, columns, width, COLUMNS: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
-    most, total = float("-inf"), 0.0
+    maximum, total = float("-inf"), 0.0
     for first in range(0, columns, COLUMNS):
         values, _ = _load(logits, first, columns, width, COLUMNS)
-        new = tl.maximum(most, tl.max(values, 0))
-        total = total * tl.exp(most - new) + tl.sum(tl.exp(values - new), 0)
-        most = new
-    logsum = most + tl.log(total)
+        new = tl.maximum(maximum, tl.max(values, 0))
+        total = total * tl.exp(maximum - new) + tl.sum(tl.exp(values - new), 0)
+        maximum = new
+    logsum = maximum + tl.log(total)
     chosen = tl.load(logits + row * width + tl.load(labels + row)).to(tl.float32)
     tl.store(logsums + row, logsum)
     tl.store(losses + row, logsum - chosen)

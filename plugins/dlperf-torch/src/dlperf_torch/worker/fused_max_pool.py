@@ -11,7 +11,8 @@ import torch
 import triton
 import triton.language as tl
 
-from dlperf_torch.worker.pixels import output_twice, sort_gradients, to_images, to_matrix
+from dlperf_torch.worker.branches import output_twice, sort_gradients
+from dlperf_torch.worker.pixels import to_images, to_matrix
 
 TILE = {"ROWS": 32, "CHANNELS": 64, "num_warps": 8}
 """Windows and channels of a program. A thread has eight channels, 16 bytes in half precision, of one window."""
