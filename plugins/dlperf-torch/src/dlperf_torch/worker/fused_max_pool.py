@@ -89,15 +89,15 @@ def _gather(
     offsets, inside = _offsets(window, c, channels), exists[:, None] & real
     is_right, is_below = (column + 1 < columns)[:, None], (row + 1 < rows)[:, None]
     below = offsets + columns * channels
-    own, own_tap = _read(dy, second, taps, offsets, inside, SECOND)
+    middle, middle_tap = _read(dy, second, taps, offsets, inside, SECOND)
     right, right_tap = _read(dy, second, taps, offsets + channels, inside & is_right, SECOND)
     under, under_tap = _read(dy, second, taps, below, inside & is_below, SECOND)
     corner, corner_tap = _read(dy, second, taps, below + channels, inside & is_right & is_below, SECOND)
 
-    upper_left = tl.where(own_tap == 4, own, 0.0)
-    upper_right = tl.where(own_tap == 5, own, 0.0) + tl.where(right_tap == 3, right, 0.0)
-    lower_left = tl.where(own_tap == 7, own, 0.0) + tl.where(under_tap == 1, under, 0.0)
-    lower_right = tl.where(own_tap == 8, own, 0.0) + tl.where(right_tap == 6, right, 0.0)
+    upper_left = tl.where(middle_tap == 4, middle, 0.0)
+    upper_right = tl.where(middle_tap == 5, middle, 0.0) + tl.where(right_tap == 3, right, 0.0)
+    lower_left = tl.where(middle_tap == 7, middle, 0.0) + tl.where(under_tap == 1, under, 0.0)
+    lower_right = tl.where(middle_tap == 8, middle, 0.0) + tl.where(right_tap == 6, right, 0.0)
     lower_right += tl.where(under_tap == 2, under, 0.0)
     lower_right += tl.where(corner_tap == 0, corner, 0.0)
 
