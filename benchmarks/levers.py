@@ -3,8 +3,9 @@
     python scripts/in_environment.py torch --with attrs -- benchmarks/levers.py
 
 A lever is an option of the plugin, or a field of the case: layout, precision, batch size, compiler. The plain way is
-the plugin's default, in `PLAIN`'s precision. Both sides train on as many samples in a block, also where a batch is
-larger. The campaign `docs/how-to/gpu/levers.toml` measures the same in new processes, with every verdict.
+torch's own kernels, one launch after another, in `PLAIN`'s precision. Both sides train on as many samples in a block,
+also where a batch is larger. The campaign `docs/how-to/gpu/levers.toml` measures the same in new processes, with every
+verdict.
 
 A lever that means nothing on this device, or that cannot be had, is a row with its reason; one that breaks is another,
 and the exit code is 1. `cudnn_benchmark_limit` is no row: cuDNN's choices are kept for the whole process. `--compiled`
@@ -53,37 +54,57 @@ class Lever(NamedTuple):
     """How many times the plain batch size a batch has; a divisor of the steps in a block."""
 
 
+OWN = {"cuda_graph": False, "fused_batch_norm": False}
+"""ResNet-50 by torch's own kernels."""
+OWN_BERT = {"cuda_graph": False, "fused_layers": False}
+"""BERT-Base by torch's own kernels."""
 PACKED = {"packed_qkv": True, "vocabulary_multiple": 64}
 LEVERS: Mapping[str, Mapping[str, Lever]] = {
     "resnet50": {
-        "layout nchw": Lever(fields={"layout": "nchw"}),
-        "amp-bf16": Lever(fields={"precision": "amp-bf16"}),
-        "batch_norm_fp32": Lever({"batch_norm_fp32": True}),
-        "fused_batch_norm": Lever({"fused_batch_norm": True}),
-        "fused_batch_norm, amp-bf16": Lever({"fused_batch_norm": True}, {"precision": "amp-bf16"}),
-        "batch × 2": Lever(batches=2),
-        "batch × 4": Lever(batches=4),
-        "fused_batch_norm, batch × 2": Lever({"fused_batch_norm": True}, batches=2),
+        "cuda_graph": Lever({"cuda_graph": True, "fused_batch_norm": False}),
+        "fused_batch_norm": Lever({"cuda_graph": False, "fused_batch_norm": True}),
+        "both": Lever({"cuda_graph": True, "fused_batch_norm": True}),
+        "both, amp-bf16": Lever({"cuda_graph": True, "fused_batch_norm": True}, {"precision": "amp-bf16"}),
+        "both, batch × 2": Lever({"cuda_graph": True, "fused_batch_norm": True}, batches=2),
+        "both, batch × 4": Lever({"cuda_graph": True, "fused_batch_norm": True}, batches=4),
+        "layout nchw": Lever(OWN, {"layout": "nchw"}),
+        "amp-bf16": Lever(OWN, {"precision": "amp-bf16"}),
+        "batch_norm_fp32": Lever({**OWN, "batch_norm_fp32": True}),
+        "batch × 2": Lever(OWN, batches=2),
+        "batch × 4": Lever(OWN, batches=4),
     },
     "bert-base": {
-        "amp-fp16": Lever(fields={"precision": "amp-fp16"}),
-        "no fused_optimizer": Lever({"fused_optimizer": False}),
-        "packed_qkv": Lever({"packed_qkv": True}),
-        "vocabulary_multiple 64": Lever({"vocabulary_multiple": 64}),
-        "both": Lever(PACKED),
-        "attention flash": Lever({"attention": "flash"}),
-        "attention efficient": Lever({"attention": "efficient"}),
-        "attention math": Lever({"attention": "math"}),
-        "both, batch × 2": Lever(PACKED, batches=2),
+        "cuda_graph": Lever({"cuda_graph": True, "fused_layers": False}),
+        "fused_layers": Lever({"cuda_graph": False, "fused_layers": True}),
+        "both": Lever({"cuda_graph": True, "fused_layers": True}),
+        "both, batch × 2": Lever({"cuda_graph": True, "fused_layers": True}, batches=2),
+        "amp-fp16": Lever(OWN_BERT, {"precision": "amp-fp16"}),
+        "no fused_optimizer": Lever({**OWN_BERT, "fused_optimizer": False}),
+        "packed_qkv": Lever({**OWN_BERT, "packed_qkv": True}),
+        "vocabulary_multiple 64": Lever({**OWN_BERT, "vocabulary_multiple": 64}),
+        "attention flash": Lever({**OWN_BERT, "attention": "flash"}),
+        "attention efficient": Lever({**OWN_BERT, "attention": "efficient"}),
+        "attention math": Lever({**OWN_BERT, "attention": "math"}),
     },
 }
 """Model → name → what is changed."""
 ITSELF = "plain, A/A"
+PLAIN_LEVER: Mapping[str, Lever] = {
+    "resnet50": Lever(OWN),
+    "bert-base": Lever({**OWN_BERT, "vocabulary_multiple": 1}),
+}
+"""Model → the plain way."""
 COMPILED: Mapping[str, Mapping[str, Lever]] = {
-    "resnet50": {"inductor": Lever(fields={"compiler": "inductor"})},
+    "resnet50": {
+        "inductor": Lever(OWN, {"compiler": "inductor"}),
+        "inductor, cuda_graph": Lever({**OWN, "cuda_graph": True}, {"compiler": "inductor"}),
+    },
     "bert-base": {
-        "inductor": Lever(fields={"compiler": "inductor"}),
-        "inductor, both": Lever(PACKED, {"compiler": "inductor"}),
+        "inductor": Lever(OWN_BERT, {"compiler": "inductor"}),
+        "inductor, packed": Lever({**OWN_BERT, **PACKED}, {"compiler": "inductor"}),
+        "inductor, packed, cuda_graph": Lever(
+            {**OWN_BERT, **PACKED, "cuda_graph": True}, {"compiler": "inductor"}
+        ),
     },
 }
 
@@ -138,8 +159,8 @@ class Side:
 
 def compare(device: str, model: str, levers: Mapping[str, Lever], pairs: int) -> list[dict[str, Any]]:
     """A row for each lever, one after another: the device holds two trainers at most. Then plain against plain."""
-    plain, rows = Side(device, model, Lever()), []
-    for name, lever in {**levers, ITSELF: Lever()}.items():
+    plain, rows = Side(device, model, PLAIN_LEVER[model]), []
+    for name, lever in {**levers, ITSELF: PLAIN_LEVER[model]}.items():
         row: dict[str, Any] = {"name": name, **lever._asdict()}
         rows.append(row)
         try:

@@ -17,7 +17,7 @@ from dlperf_sdk.worker.gpu.nvml import Nvml
 
 _BERT = {"layers": 1, "hidden_size": 64, "heads": 4, "intermediate_size": 128, "vocabulary_size": 1000}
 SIZES: dict[str, dict[str, dict[str, Any]]] = {
-    "cuda": {"resnet50": {"batch_size": 256}, "bert-base": {"batch_size": 64}},
+    "cuda": {"resnet50": {"batch_size": 64}, "bert-base": {"batch_size": 32}},
     "cpu": {
         "resnet50": {"batch_size": 2, "options": {"image_size": 64, "num_classes": 10}},
         "bert-base": {"batch_size": 2, "options": {**_BERT, "sequence_length": 32}},

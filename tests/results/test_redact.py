@@ -169,6 +169,14 @@ def test_names_joined_to_others_go(text, shared):
     assert redact_result(one, hosts=["qqhost"], users=["zzuser", "amp"]).notes == (shared,)
 
 
+def test_uuids_of_gpus_go():
+    uuids = ["GPU-5536be8c-27a1-a752-b892-3c837add7539", "GPU-c866c31d-8816-a641-4f91-cbd64d3fddeb"]
+    nodes = ({"host": "qqhost", "gpus": [{"number": i, "uuid": uuid} for i, uuid in enumerate(uuids)]},)
+    shared = redact_result(result(hardware=nodes, notes=(f"GPU 1 ({uuids[1]}) is busy.",)))
+    assert [gpu["uuid"] for gpu in shared.hardware[0]["gpus"]] == ["gpu-1", "gpu-2"]
+    assert shared.notes == ("GPU 1 (gpu-2) is busy.",)
+
+
 def test_boot_ids_go():
     ids = ["0a1b2c3d-0000-4000-8000-000000000001", "0a1b2c3d-0000-4000-8000-000000000002"]
     nodes = tuple({"host": f"qqhost{i}", "boot_id": id} for i, id in enumerate([*ids, ids[0]]))

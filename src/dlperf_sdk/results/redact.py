@@ -9,6 +9,7 @@ identifies nobody: a host called `cpu`, or a user called `amp` in `amp-fp16`.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -22,6 +23,8 @@ _HOST_KEYS = frozenset({"host", "hosts", "hostname", "fqdn", "nodename", "addres
 _HOST_VARIABLES = frozenset({"HOST", "HOSTNAME", "MASTER_ADDR", "DMLC_PS_ROOT_URI", "DMLC_NODE_HOST"})
 _USER_KEYS = frozenset({"user", "username", "login", "owner"})
 _USER_VARIABLES = frozenset({"USER", "LOGNAME", "USERNAME", "SUDO_USER"})
+_IDENTIFIERS = {"boot_id": "boot", "uuid": "gpu"}
+"""Key whose text identifies a machine or a GPU → what its stand-in begins with."""
 _HOME = re.compile(r"(/(?:home|Users)/)([^/\s:'\",;()<>\[\]{}]+)")
 _URL_HOST = re.compile(r"://(?:[^/\s@]*@)?([A-Za-z0-9][A-Za-z0-9.-]*)")
 _ADDRESS = re.compile(r"[0-9.]+|[0-9a-fA-F.]*:[0-9a-fA-F:.]*")
@@ -42,9 +45,9 @@ _FREE = frozenset({"hardware", "observed", "requested"})
 def redact_result(result: Result, hosts: Iterable[str] = (), users: Iterable[str] = ()) -> Result:
     """Return a copy of a result without the names of hosts and users.
 
-    Host names become `host-1`, …, user names `user`, `user-2`, …, boot ids `boot-1`, …. The names of home
-    directories are replaced, and credentials in URLs removed. A name is kept if it is also a word of the schemas or
-    of the case, such as `cpu`. The names of this machine and its user are not looked up.
+    Host names become `host-1`, …, user names `user`, `user-2`, …, boot ids `boot-1`, …, and UUIDs of GPUs `gpu-1`,
+    …. The names of home directories are replaced, and credentials in URLs removed. A name is kept if it is also a
+    word of the schemas or of the case, such as `cpu`. The names of this machine and its user are not looked up.
 
     Args:
         result: The result. Its records are read.
@@ -61,7 +64,7 @@ def redact_result(result: Result, hosts: Iterable[str] = (), users: Iterable[str
         [*((host,) for host in hosts), *_hosts(document)],
         [*users, *_users(document)],
         words,
-        [text for key, text in _texts(document, "") if key == "boot_id"],
+        [(_IDENTIFIERS[key], text) for key, text in _texts(document, "") if key in _IDENTIFIERS],
     )
     return result_from_dict(_rewrite(document, replace, free=False))
 
@@ -79,19 +82,22 @@ def _make_replacer(
     hosts: Iterable[Iterable[str]],
     users: Iterable[str],
     words: frozenset[str],
-    boot_ids: Iterable[str] = (),
+    identifiers: Iterable[tuple[str, str]] = (),
 ) -> Callable[[str], str]:
-    """Return a function that replaces hosts, under all their names, users and boot ids by stand-ins in a text.
+    """Return a function that replaces hosts, under all their names, users and identifiers by stand-ins in a text.
 
     It also drops credentials in URLs and the names of home directories. Names that are among `words` are kept.
+    Identifiers are pairs of what the stand-in begins with and the identifier.
     """
     names: dict[str, str] = {}
     for forms in hosts:
         _name_host(forms, words, names)
     for i, user in enumerate(dict.fromkeys(user for user in users if _is_name(user, words))):
         names.setdefault(user, "user" if i == 0 else f"user-{i + 1}")
-    for i, boot_id in enumerate(dict.fromkeys(boot_ids), 1):
-        names.setdefault(boot_id, f"boot-{i}")
+    counts: Counter[str] = Counter()
+    for kind, identifier in dict.fromkeys(identifiers):
+        counts[kind] += 1
+        names.setdefault(identifier, f"{kind}-{counts[kind]}")
     # The longest first: `gpu1.example.org` goes before `gpu1`.
     longest = sorted(filter(None, names), key=len, reverse=True)
     pattern = (

@@ -163,7 +163,7 @@ class TorchTrainer(ReplicaState):
         return value.double()
 
     def observe_settings(self):
-        """Return `precision`, `compiler`, `layout`, `strategy` and `fused_optimizer` in effect, by key."""
+        """Return the settings in effect, by key; `triton_kernels` is True if the network has this plugin's kernels."""
         weights = evidence.weight_types(self.network)
         layouts = self.image_layouts or evidence.layouts_of_weights(self.network)
         return {
@@ -173,4 +173,5 @@ class TorchTrainer(ReplicaState):
             "strategy": "all_reduce" if isinstance(self.replicated, DistributedDataParallel) else None,
             "fused_optimizer": bool(self.optimizer.defaults["fused"]),
             "cuda_graph": isinstance(self.enqueue, StepGraph) and self.enqueue.replays > 0,
+            "triton_kernels": any(".fused_" in type(m).__module__ for m in self.network.modules()),
         }
