@@ -17,7 +17,7 @@ Equal work means, on both sides:
 - the same FLOPs: torch's counter runs over one step of each side, and they must agree to 0.1 %.
 
 `--device cuda` is the same on one GPU, in larger batches, with the device waited for at both ends of a block;
-nothing has been run there yet. `--compiled` adds their plain loop with forward pass and loss under
+it has not been run there yet. `--compiled` adds their plain loop with forward pass and loss under
 `torch.compile`, which takes minutes on a CPU; `--compiler` and `--options` are ours. Where timm is installed, its
 ResNet-50 is one of theirs.
 
@@ -136,9 +136,12 @@ def compare(
 ) -> dict[str, Any]:
     """One model in one precision: ours, with `changes` of its case, against each of their ways, and against itself."""
     options = {**size.options, **({"label_smoothing": 0.0} if model == "resnet50" else {})}
-    request = torch_case.request(model, options, size.batch_size, precision, device=device)
+    # torch's own kernels: the counter of FLOPs sees into no other.
+    request = torch_case.request(
+        model, options, size.batch_size, precision, device=device, framework_options={"cuda_graph": False}
+    )
     ways = {**THEIRS[model], **({COMPILED: THEIRS[model][PLAIN]} if compiled else {})}
-    _, plain = torch_case.start(request)  # the counter of FLOPs does not see into what is compiled
+    _, plain = torch_case.start(request)
     sides = {
         name: way.make(request, plain.canonical_batch()).prepare(
             channels_last=way.channels_last, fused=way.fused
