@@ -201,11 +201,18 @@ def test_training_goes_the_same_way(make_trainer, dropout):
     assert trainer.observed()["precision"] == "amp-fp16"
 
 
-def test_long_sequences_are_refused(make_trainer):
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"sequence_length": 256}, "at most 128 tokens, and these have 256"),
+        ({"hidden_size": 96}, "heads of 16, 32, 64 or 128 features, and these have 24"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(make_trainer, options, words):
     from dlperf_sdk.worker.unsupported import Unsupported
 
-    with pytest.raises(Unsupported, match="at most 128 tokens, and sequence_length is 256"):
-        make_trainer("bert-base", options={"sequence_length": 256}, framework_options={"fused_layers": True})
+    with pytest.raises(Unsupported, match=words):
+        make_trainer("bert-base", options=options, framework_options={"fused_layers": True})
 
 
 COMPILES = """\

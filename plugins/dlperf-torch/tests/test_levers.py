@@ -157,6 +157,7 @@ NARROW = {"device": "cuda", "precision": "amp-bf16"}
         ("bert-base", {"packed_qkv": True}, NARROW, GRAPH),
         ("bert-base", {"attention": "math"}, NARROW, GRAPH),
         ("bert-base", {}, {**NARROW, "options": {"sequence_length": 256}}, GRAPH),
+        ("bert-base", {}, {**NARROW, "options": {"hidden_size": 96}}, GRAPH),
         (
             "bert-base",
             {"vocabulary_multiple": 8},

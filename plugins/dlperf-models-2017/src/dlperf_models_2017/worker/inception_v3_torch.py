@@ -132,7 +132,5 @@ class InceptionV3Trainer(TorchTrainer):
         each head; `batch["label"]` holds the indices of the classes, (B,).
         """
         smoothing = self.request.model_options["label_smoothing"]
-        losses = [
-            F.cross_entropy(logits.float(), batch["label"], label_smoothing=smoothing) for logits in outputs
-        ]
+        losses = [F.cross_entropy(logits, batch["label"], label_smoothing=smoothing) for logits in outputs]
         return losses[0] + sum(AUXILIARY_WEIGHT * loss for loss in losses[1:])

@@ -156,8 +156,8 @@ def gather_positions(x, positions):
 
 
 def cross_entropy(logits, labels):
-    """Return -log softmax(logits)[label] of each row, computed in float32: (R,) for logits (R, V)."""
-    return F.cross_entropy(logits.float(), labels, reduction="none")
+    """Return -log softmax(logits)[label] of each row: (R,) for logits (R, V)."""
+    return F.cross_entropy(logits, labels, reduction="none")
 
 
 class BertBaseTrainer(TorchTrainer):
@@ -202,11 +202,8 @@ class BertBaseTrainer(TorchTrainer):
         from dlperf_torch.worker.fused_bert import FusedBert
         from dlperf_torch.worker.fused_cross_entropy import cross_entropy
 
-        if options["sequence_length"] > levers.FUSED_TOKENS:
-            raise Unsupported(
-                "fused_layers is for sequences of at most %d tokens, and sequence_length is %d; leave it at false"
-                % (levers.FUSED_TOKENS, options["sequence_length"])
-            )
+        if (misfit := levers.explain_misfit(options)) is not None:
+            raise Unsupported(misfit)
         self.cross_entropy = cross_entropy
         return FusedBert
 
@@ -215,6 +212,11 @@ class BertBaseTrainer(TorchTrainer):
         return network(
             batch["input_ids"], batch["segment_ids"], batch["attention_mask"], batch["masked_positions"]
         )
+
+    def widen_outputs(self, outputs):
+        """Return the outputs in float32, but those that this module's cross entropy does not take as they are."""
+        words, follows = outputs
+        return [words.float() if self.cross_entropy is cross_entropy else words, follows.float()]
 
     def loss(self, outputs, batch):
         """Return the sum of the losses of both heads: a float32 scalar.
@@ -227,4 +229,4 @@ class BertBaseTrainer(TorchTrainer):
         weights = batch["masked_weights"].flatten()
         per_token = self.cross_entropy(words, batch["masked_ids"].flatten())
         masked = (weights * per_token).sum() / weights.sum()
-        return masked + F.cross_entropy(follows.float(), batch["next_sentence_label"])
+        return masked + F.cross_entropy(follows, batch["next_sentence_label"])

@@ -19,6 +19,8 @@ ATTENTION = {
 
 FUSED_TOKENS = 128
 """Maximum sequence length of `fused_layers`."""
+FUSED_FEATURES = (16, 32, 64, 128)
+"""Features per head of `fused_layers`: powers of two."""
 NEEDS_TRITON = ("fused_batch_norm", "fused_layers")
 """Options whose kernels are written in Triton."""
 
@@ -48,12 +50,26 @@ def settle(request):
     _choose(options, "fused_batch_norm", fuses and request.model == "resnet50" and not plain)
     plain = options["attention"] != "auto" or options["packed_qkv"]
     narrow = PRECISIONS[request.precision].products != "float32"
-    short = request.model_options.get("sequence_length", 0) <= FUSED_TOKENS
-    _choose(
-        options, "fused_layers", fuses and request.model == "bert-base" and narrow and short and not plain
-    )
+    fits = request.model == "bert-base" and explain_misfit(request.model_options) is None
+    _choose(options, "fused_layers", fuses and fits and narrow and not plain)
     _choose(options, "vocabulary_multiple", 64 if request.device == "cuda" else 1)
     return request._replace(framework_options=options)
+
+
+def explain_misfit(options):
+    """Return a sentence that says why `fused_layers` cannot have a model's options; None if it can."""
+    tokens, features = options["sequence_length"], options["hidden_size"] // options["heads"]
+    if tokens > FUSED_TOKENS:
+        return "fused_layers is for sequences of at most %d tokens, and these have %d; leave it at false" % (
+            FUSED_TOKENS,
+            tokens,
+        )
+    if features not in FUSED_FEATURES:
+        return (
+            "fused_layers is for heads of 16, 32, 64 or 128 features, and these have %d; leave it at false"
+            % features
+        )
+    return None
 
 
 def _choose(options, name, value):

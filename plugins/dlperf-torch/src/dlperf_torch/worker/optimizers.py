@@ -38,6 +38,15 @@ def optimizer(parameters, request):
     raise ValueError("the torch plugin has no optimizer %r" % numbers["kind"])
 
 
+def set_learning_rate(optimizer, rate):
+    """Set the learning rate of the next update in all groups of parameters, in place if it is a tensor."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
 class LossScaler(torch.amp.GradScaler):
     """torch's GradScaler, with a count of the skipped steps: `skipped`, an int64 scalar tensor on the device.
 

@@ -131,4 +131,4 @@ class ResNet50Trainer(TorchTrainer):
         classes, (B,).
         """
         smoothing = self.request.model_options["label_smoothing"]
-        return F.cross_entropy(outputs[0].float(), batch["label"], label_smoothing=smoothing)
+        return F.cross_entropy(outputs[0], batch["label"], label_smoothing=smoothing)

@@ -10,12 +10,11 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from dlperf_torch.precisions import PRECISIONS
-from dlperf_torch.worker import evidence, levers
+from dlperf_torch.worker import evidence, levers, optimizers
 from dlperf_torch.worker.compilers import COMPILERS
 from dlperf_torch.worker.exchange import BucketExchange, wrap_network
 from dlperf_torch.worker.loading import GeneratorFeed, Loader
 from dlperf_torch.worker.master_weights import MasterWeights
-from dlperf_torch.worker.optimizers import LossScaler, optimizer
 from dlperf_torch.worker.state import ReplicaState
 from dlperf_torch.worker.step_graph import StepGraph
 
@@ -39,9 +38,9 @@ class TorchTrainer(ReplicaState):
         self.named = self.assigned = self.masters.named
         self.replicated = wrap_network(self.network, request) if runtime.syncs_gradients else self.network
         self.trained = self.compiler(self.replicated, request)
-        self.criterion = self.compiler(self.loss, request)
-        self.optimizer = optimizer(self.named, request)
-        self.scaler = LossScaler(self.device, self.scales_loss)
+        self.criterion = self.compiler(self._fp32_loss, request)
+        self.optimizer = optimizers.optimizer(self.named, request)
+        self.scaler = optimizers.LossScaler(self.device, self.scales_loss)
         self.skipped = self.scaler.skipped
         self.image_layouts = set()
         if request.framework_options["cuda_graph"]:
@@ -74,11 +73,7 @@ class TorchTrainer(ReplicaState):
 
     def set_learning_rate(self, rate):
         """Set the learning rate of the next update in all groups of parameters."""
-        for group in self.optimizer.param_groups:
-            if isinstance(group["lr"], torch.Tensor):
-                group["lr"].fill_(rate)
-            else:
-                group["lr"] = rate
+        optimizers.set_learning_rate(self.optimizer, rate)
 
     def clear_gradients(self):
         """Set gradients to None, which releases their memory."""
@@ -88,6 +83,13 @@ class TorchTrainer(ReplicaState):
         """Return the loss of `piece`, a micro-batch, in the request's precision: a scalar tensor for `backward()`."""
         with self.autocast():
             return self.criterion(self.outputs(self.trained, piece), piece)
+
+    def _fp32_loss(self, outputs, piece):
+        return self.loss(self.widen_outputs(outputs), piece)
+
+    def widen_outputs(self, outputs):
+        """Return the outputs of a network as `loss` takes them: in float32."""
+        return [value.float() for value in outputs]
 
     def autocast(self):
         """Return the context in which convolutions and matrix products are computed in the precision's type."""
