@@ -554,6 +554,17 @@ def test_doctor_names_managed_environments_and_how_to_verify_them(dlperf, tmp_pa
     assert finding.detail == "toy-cpu-1; files are not verified here: `dlperf env verify toy-cpu-1` does it"
 
 
+def test_doctor_is_ready_with_the_core_and_one_framework(dlperf, monkeypatch):
+    from dlperf_sdk.registry.plugins import Registry
+
+    names = Registry.names
+    brought = {"frameworks", "models", "topologies", "measurers"}
+    monkeypatch.setattr(Registry, "names", lambda self, group: names(self, group) if group in brought else ())
+    code, out, _ = dlperf("doctor", "--json")
+    broken = [item for item in json.loads(out)["findings"] if item["outcome"] == "broken"]
+    assert (code, broken) == (0, [])
+
+
 def test_doctor_exits_with_3_and_advice_where_something_is_broken(dlperf, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "file"))

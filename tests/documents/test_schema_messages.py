@@ -189,6 +189,18 @@ SAME = {
 }
 
 
+def test_what_is_no_document_is_named(tmp_path):
+    (tmp_path / "file.md").write_text("")
+    (tmp_path / "folder").mkdir()
+    for name, words in {
+        "gone": "does not exist",
+        "folder": "is a folder",
+        "file.md": "has the suffix .md",
+    }.items():
+        with pytest.raises(DocumentError, match=f"{name} {words}; a document is a file that ends in .json"):
+            load_document(tmp_path / name)
+
+
 @pytest.mark.parametrize("suffix", SAME)
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_a_spec_is_the_same_in_every_format(tmp_path, suffix, mark):

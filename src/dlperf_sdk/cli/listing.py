@@ -77,7 +77,11 @@ def _row_to_dict(row: Row, errors: dict[Row, str | None]) -> dict[str, Any]:
 
 def _table(group: str, rows: list[Row], errors: dict[Row, str | None]) -> Block:
     if not rows:
-        return Paragraph(f"{group}: none is installed", "quiet" if GROUPS[group].is_optional else "doubt")
+        if not GROUPS[group].is_optional:
+            return Paragraph(f"{group}: none is installed", "doubt")
+        distribution = GROUPS[group].distribution
+        source = "" if distribution is None else f"; {distribution} brings some"
+        return Paragraph(f"{group}: none (optional{source})", "quiet")
     columns = [Column(group), Column("of"), Column("is")]
     if errors:
         columns.append(Column("check"))

@@ -52,9 +52,9 @@ def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
     """
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
-        raise DocumentError(
-            f"{path} has the suffix {path.suffix!r}; a document is read as .json, .toml or .yaml."
-        )
+        suffix = f"the suffix {path.suffix}" if path.suffix else "no suffix"
+        reason = f"has {suffix}" if path.is_file() else "is a folder" if path.is_dir() else "does not exist"
+        raise DocumentError(f"{path} {reason}; a document is a file that ends in .json, .toml or .yaml.")
     data = read_file(path, min(limit, _LARGEST_YAML) if parse is _yaml else limit)
     if parse is _json:
         check_memory(data, str(path))

@@ -45,10 +45,10 @@ GROUPS: dict[str, Group] = {
         Group("models", "model", "model:Model"),
         Group("topologies", "launcher", "topology:Topology"),
         Group("measurers", "measurer", "measurer:Measurer"),
-        Group("collections", "collection", "collection:Collection", "dlperf-published"),
-        Group("importers", "importer", "importer:Importer", "dlperf-published"),
+        Group("collections", "collection", "collection:Collection", "dlperf-published", is_optional=True),
+        Group("importers", "importer", "importer:Importer", "dlperf-published", is_optional=True),
         Group("databases", "database", "database:DatabaseType", "dlperf-postgresql", is_optional=True),
-        Group("presets", "preset", None, "dlperf-published"),
+        Group("presets", "preset", None, "dlperf-published", is_optional=True),
         Group("observers", "observer", None, is_optional=True),
     )
 }

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from dlperf_sdk.worker.unsupported import Unsupported
+from dlperf_sdk.worker.unsupported import Unsupported, look_up
 from dlperf_torch.precisions import PRECISIONS
 
 ATTENTION = {
@@ -49,7 +49,7 @@ def settle(request):
     plain = options["batch_norm_fp32"] or request.layout == "nchw"
     _choose(options, "fused_batch_norm", fuses and request.model == "resnet50" and not plain)
     plain = options["attention"] != "auto" or options["packed_qkv"]
-    narrow = PRECISIONS[request.precision].products != "float32"
+    narrow = look_up("precision", request.precision, PRECISIONS).products != "float32"
     fits = request.model == "bert-base" and explain_misfit(request.model_options) is None
     _choose(options, "fused_layers", fuses and fits and narrow and not plain)
     _choose(options, "vocabulary_multiple", 64 if request.device == "cuda" else 1)
