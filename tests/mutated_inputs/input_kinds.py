@@ -360,7 +360,7 @@ def _open_connection(folder: Path) -> None:
 
 def _read_worker_record(folder: Path) -> None:
     """Read a record as the agent does, and then as the controller does."""
-    worker = WorkerProcess(Process("trainer", 0, {}), "rank-0", str(folder / "worker"), {})
+    worker = WorkerProcess(Process("trainer", 0, {}), "rank-0", str(folder / "worker"), {}, {})
     record = worker.record()
     if record is None:
         assert worker.why_no_record

@@ -27,7 +27,7 @@ from dlperf_sdk.worker import lifetime
 from dlperf_sdk.worker.agent.agent import Agent
 from dlperf_sdk.worker.agent.attempt import Attempt
 from dlperf_sdk.worker.agent.coordinator import Coordinator
-from dlperf_sdk.worker.agent.worker_process import LONGEST_LOG
+from dlperf_sdk.worker.agent.worker_process import LONGEST_LOG, WorkerProcess
 from dlperf_sdk.worker.processes import TRAINER, Cluster, Process
 
 
@@ -171,7 +171,7 @@ def test_leaving_without_a_record(stream):
 
 def test_agent_survives_releasing_a_dead_worker(tmp_path, monkeypatch):
     monkeypatch.setattr(lifetime, "children", list)  # those of this process are not the attempt's
-    attempt = Attempt(1, str(tmp_path), {}, None)
+    attempt = Attempt(1, str(tmp_path), {}, None, {})
     order = {
         "name": "rank-0",
         "command": [sys.executable, "-c", ""],
@@ -184,6 +184,21 @@ def test_agent_survives_releasing_a_dead_worker(tmp_path, monkeypatch):
     attempt.release()
     attempt.end()
     assert [failure["kind"] for failure in attempt.failures()] == ["invalid-record"]
+
+
+@pytest.mark.parametrize("cut", range(1, 24, 4))
+@pytest.mark.parametrize("printed", [str, repr, json.dumps], ids=["value", "repr", "json"])
+def test_a_cut_log_keeps_no_end_of_a_secret(tmp_path, cut, printed):
+    secret = "s3cret-é-\U0001f511-0123456789"
+    worker = WorkerProcess(Process("trainer", 0, {}), "rank-0", str(tmp_path), {}, {"TOKEN": secret})
+    worker._log = str(tmp_path / "log")
+    shown = printed(secret).encode()
+    filler = b"." * (LONGEST_LOG - len(shown) + cut - len(shown))
+    (tmp_path / "log").write_bytes(b"x" * 9999 + shown + filler + shown)
+    text = worker.log()
+    assert "0123456789" not in text
+    assert text.rstrip("\"'").endswith("<TOKEN>")
+    assert LONGEST_LOG - 200 <= len(text) <= LONGEST_LOG + 200
 
 
 def test_garbage_on_standard_output_is_a_log(stream):

@@ -181,7 +181,7 @@ class Agent:
         self._failures = []
         request = self._program(message)[0]
         number = message["attempt"]
-        attempt = Attempt(number, self._scratch, request.deadlines, request.memory_limit)
+        attempt = Attempt(number, self._scratch, request.deadlines, request.memory_limit, self._secrets)
         self._attempt = attempt
         try:
             self._start_workers(message, attempt)
@@ -300,7 +300,7 @@ class Agent:
         logs = [
             {"event": "log", "attempt": attempt.number, "name": worker.name, "text": piece}
             for worker in attempt.workers
-            for piece in in_pieces(replace_values(worker.log(), self._secrets))
+            for piece in in_pieces(worker.log())
         ]
         self._send(
             {

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 from dlperf_sdk.worker import failures, lifetime
 from dlperf_sdk.worker.agent.worker_process import WorkerProcess
@@ -30,13 +30,19 @@ class Attempt:
         directory: An existing directory, in which each worker gets one of its own.
         deadlines: `Request.deadlines`: seconds by phase.
         memory_limit: Bytes that each trainer may allocate; None without a limit.
+        secrets: Secret values by name, which logs are reported without.
     """
 
     def __init__(
-        self, number: int, directory: str, deadlines: Dict[str, float], memory_limit: Optional[int]
+        self,
+        number: int,
+        directory: str,
+        deadlines: Dict[str, float],
+        memory_limit: Optional[int],
+        secrets: Mapping[str, str],
     ) -> None:
         self.number, self.directory, self._deadlines = number, directory, deadlines
-        self._memory_limit = memory_limit
+        self._memory_limit, self._secrets = memory_limit, secrets
         self.workers: List[WorkerProcess] = []
         self._oom_before = _oom_kills()
 
@@ -56,7 +62,7 @@ class Attempt:
         for process, order in zip(processes, orders):
             name = order["name"]
             directory = os.path.join(self.directory, "%d-%s" % (self.number, name))
-            worker = WorkerProcess(process, name, directory, self._deadlines)
+            worker = WorkerProcess(process, name, directory, self._deadlines, self._secrets)
             worker.start(
                 order["command"],
                 order["environment"],

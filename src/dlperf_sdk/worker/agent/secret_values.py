@@ -57,6 +57,12 @@ def replace_values(message: Any, values: Mapping[str, str]) -> Any:
     return replaced(message) if pairs else message
 
 
+def longest_form(values: Mapping[str, str]) -> int:
+    """Return the bytes of the longest form in which one of the values may be printed; 0 without values."""
+    forms = [form for value in values.values() for form in _printed_forms(value)]
+    return max((len(form.encode("utf-8", "surrogateescape")) for form in forms), default=0)
+
+
 def _printed_forms(value: str) -> Set[str]:
     """Return the forms in which a worker may print a value, including the value itself."""
     content = value.encode("utf-8", "surrogateescape")

@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
+from dlperf_sdk.worker.agent.secret_values import longest_form, replace_values
 from dlperf_sdk.worker.agent.window_check import WindowCheck
 from dlperf_sdk.worker.exhaustion import describe_exhaustion
 from dlperf_sdk.worker.failures import failure
@@ -19,6 +20,7 @@ LARGEST_RECORD = 64 * 1024 * 1024
 DEEPEST_RECORD = 32
 """Maximum number of objects and arrays inside each other, so that every reader of the record can follow."""
 LONGEST_LOG = 256 * 1024
+"""Bytes of a worker's log that are reported: its end."""
 _PROBE = 16384
 """Bytes that `WorkerProcess.check_disk` writes to find out whether the disk is full."""
 
@@ -31,10 +33,19 @@ class WorkerProcess:
         name: Its name in logs and messages.
         directory: The directory for its files, which `start` creates.
         deadlines: `Request.deadlines`: seconds by phase.
+        secrets: Secret values by name, which `log` replaces.
     """
 
-    def __init__(self, process: Process, name: str, directory: str, deadlines: Dict[str, float]) -> None:
+    def __init__(
+        self,
+        process: Process,
+        name: str,
+        directory: str,
+        deadlines: Dict[str, float],
+        secrets: Mapping[str, str],
+    ) -> None:
         self.process, self.name, self.directory, self._deadlines = process, name, directory, deadlines
+        self._secrets = secrets
         self.last_progress = ("start", 0)
         self.changed = time.monotonic()
         self.detected_failure: Optional[Dict[str, Any]] = None
@@ -214,13 +225,17 @@ class WorkerProcess:
         return record
 
     def log(self) -> str:
-        """Return the last `LONGEST_LOG` bytes of the worker's log as text; empty if the file was removed."""
+        """Return the end of the worker's log, about `LONGEST_LOG` bytes, without secret values; empty if it is gone."""
+        # What is cut off may begin in a value, whose other part would not be recognized: that is cut off afterwards.
+        margin = longest_form(self._secrets)
         try:
             with open(self._log, "rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - LONGEST_LOG))
-                return file.read().decode("utf-8", "replace")
+                start = max(0, os.fstat(file.fileno()).st_size - LONGEST_LOG - margin)
+                file.seek(start)
+                text: str = replace_values(file.read().decode("utf-8", "replace"), self._secrets)
         except FileNotFoundError:
             return ""
+        return text[margin:] if start else text
 
 
 def _finite(text: str) -> float:
