@@ -11,12 +11,12 @@ from dlperf_sdk import EnvironmentSpec, environments, folders, run
 from dlperf_sdk.cli import main
 from dlperf_sdk.data import cache as prepared
 from dlperf_sdk.data import folder
-from dlperf_sdk.documents.json_values import now
 from dlperf_sdk.environments import interpreters, pip_settings
 from dlperf_sdk.errors import EnvironmentFailed, Unavailable
 from dlperf_sdk.launchers.joined import meeting
 from dlperf_sdk.max_batch import cache as sizes
 from dlperf_sdk.parity import cache as evidence
+from dlperf_sdk.worker.dates import now
 
 NAMES = ("HOME", "DLPERF_CACHE_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "PYENV_ROOT")
 PEOPLE = ("USER", "LOGNAME", "LNAME", "USERNAME")

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlperf_sdk.documents.json_values import now
 from dlperf_sdk.environments import interpreters, marker, pip_settings, probe, worker_variables
 from dlperf_sdk.environments.redact import find_secrets, redact
 from dlperf_sdk.environments.resolution import find_unfit_pins
 from dlperf_sdk.errors import EnvironmentFailed, PluginError
 from dlperf_sdk.worker import variables
+from dlperf_sdk.worker.dates import now
 from dlperf_sdk.worker.variables import worker_environment
 
 # --- pip's configuration ------------------------------------------------------------------------------------

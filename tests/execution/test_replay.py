@@ -217,6 +217,31 @@ def test_input_that_is_not_a_stream_is_refused(tmp_path, lines):
         ingested(lines, tmp_path)
 
 
+def test_the_result_is_dated_by_the_run(told, tmp_path):
+    lines = changed(told, "case", time="2026-01-31T12:00:00+00:00")
+    result = ingested(changed(lines, "ended", time="2026-01-31T12:05:00+00:00"), tmp_path)
+    assert (result.started_at, result.finished_at) == (
+        "2026-01-31T12:00:00+00:00",
+        "2026-01-31T12:05:00+00:00",
+    )
+
+
+@pytest.mark.parametrize("kind", ["case", "ended"])
+@pytest.mark.parametrize(
+    "time", [None, 3, "soon", "2026-01-31T12:00:00", "2026-01-31T12:00:00+02:00", "x" * 5000]
+)
+def test_what_is_no_time_is_refused(told, tmp_path, kind, time):
+    with pytest.raises(
+        DocumentError, match=f"The event {kind} of the stream has the time .*expected one in UTC"
+    ):
+        ingested(changed(told, kind, time=time), tmp_path)
+
+
+def test_a_run_cannot_end_before_its_start(told, tmp_path):
+    with pytest.raises(DocumentError, match="ended at 2001-01-01T00:00:00[+]00:00, before it started at 20"):
+        ingested(changed(told, "ended", time="2001-01-01T00:00:00+00:00"), tmp_path)
+
+
 @pytest.mark.parametrize("cut", [1, 3, 5, 8])
 def test_truncated_stream_is_a_failed_run_with_its_finished_repeats(told, tmp_path, cut):
     result = ingested(told[:-cut], tmp_path)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from parity_samples import record
 
-from dlperf_sdk.documents.json_values import now
 from dlperf_sdk.parity import cache
+from dlperf_sdk.worker.dates import now
 
 KEY = "0" * 64
 

@@ -320,6 +320,7 @@ def test_rerun_executes_only_allowed_programs_of_a_result(tmp_path, setting):
 def test_a_stream_decides_nothing_that_is_read(tmp_path):
     event = {
         "event": "case",
+        "time": "2026-01-31T12:00:00+00:00",
         "id": "run-1",
         "spec": hostile("options.hostfile").to_dict(),
         "versions": {"python": "3.11.7", "packages": {}},

@@ -6,7 +6,6 @@ import math
 import reprlib
 import sys
 from collections.abc import Sequence
-from datetime import datetime, timezone
 from typing import Any
 
 from dlperf_sdk.errors import DocumentError
@@ -39,12 +38,6 @@ def replace_control_characters(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char in "\n\t" or char.isprintable() else "�" for char in text)
-
-
-def now() -> str:
-    """Return the current time as documents have it: UTC, ISO 8601, to the second."""
-    utc = timezone.utc  # noqa: UP017 - read by Python 3.10 too, where a framework's own interpreter is one
-    return datetime.now(utc).isoformat(timespec="seconds")
 
 
 def number(value: float | str) -> float:

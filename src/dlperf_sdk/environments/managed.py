@@ -18,7 +18,6 @@ from pathlib import Path
 from attrs import frozen
 
 from dlperf_sdk import folders
-from dlperf_sdk.documents.json_values import now
 from dlperf_sdk.environments import marker, pip_settings, probe, resolution, source_builds
 from dlperf_sdk.environments.installer import Installer, Progress, UvFailed
 from dlperf_sdk.environments.marker import Marker
@@ -29,6 +28,7 @@ from dlperf_sdk.environments.variables import worker_variables
 from dlperf_sdk.errors import EnvironmentFailed, Unavailable
 from dlperf_sdk.interfaces.framework import SourceBuild
 from dlperf_sdk.private_files import describe_holder, hold_lock
+from dlperf_sdk.worker.dates import now
 
 
 @frozen

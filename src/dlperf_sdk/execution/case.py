@@ -15,7 +15,6 @@ from pathlib import Path
 from attrs import define
 
 from dlperf_sdk import environments
-from dlperf_sdk.documents.json_values import now
 from dlperf_sdk.errors import DocumentError, InvalidRecord, RunFailed
 from dlperf_sdk.execution.case_record import CaseRecord
 from dlperf_sdk.execution.launch import launch
@@ -32,6 +31,7 @@ from dlperf_sdk.results.result import Environment, Result
 from dlperf_sdk.results.store import ResultStore, new_run_id
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.secret_values import remove_secrets
+from dlperf_sdk.worker.dates import now
 
 
 @define
@@ -162,10 +162,11 @@ class Case(CaseRecord):
         self.traces, sentences = take_trace(self.id, self._prepared, self.registry, self.directory)
         self.note(*sentences)
 
-    def conclude(self, *, write: bool = True) -> Result:
+    def conclude(self, *, write: bool = True, finished_at: str | None = None) -> Result:
         """Return the result of everything that was recorded, and notify the observers of it.
 
         Args:
+            finished_at: The end of a run that took place before, on another machine; None for now.
             write: False leaves the result out of the store.
 
         Raises:
@@ -173,7 +174,7 @@ class Case(CaseRecord):
             InvalidRecord: The result breaks its own schema; nothing was written, and the observers have not been
                 notified.
         """
-        result = summarize(self)
+        result = summarize(self, finished_at or now())
         if write and self.directory is not None:
             try:
                 self.directory.write_result(result)

@@ -6,7 +6,7 @@ Such a stream begins with an event `case`, which holds the case's spec and envir
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import attrs
 
 from dlperf_sdk import data
 from dlperf_sdk.documents import schema
+from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.environments.prepared import CONTAINER, GIVEN, PreparedEnvironment
 from dlperf_sdk.errors import (
     DocumentError,
@@ -90,7 +91,7 @@ def _replay(
         reason = f": {failure.get('message')}" if isinstance(failure, Mapping) else ""
         raise DocumentError(f"The run ended before it described its case{reason}.")
     try:
-        spec, run_id = RunSpec.from_dict(first["spec"]), first["id"]
+        spec, run_id, started = RunSpec.from_dict(first["spec"]), first["id"], _read_time(first)
         environment = _environment(first, spec, registry)
         if not isinstance(run_id, str) or not run_id:
             raise TypeError
@@ -104,14 +105,15 @@ def _replay(
             )
     results = store if isinstance(store, ResultStore) else ResultStore(Path(store))
     is_complete = _has_complete_result(results, run_id, spec)
-    case = Case.begin(spec, results, observers, registry, run_id=run_id)
+    case = Case.begin(spec, results, observers, registry, run_id=run_id, started_at=started)
     case.announce()
     continues = bool(case.repeats)
     if not continues:
         case.record_environment(environment)
     _record_parity(case, environment, first.get("parity"))
+    finished = None
     with case.record_failures():
-        _take(case, events)
+        finished = _take(case, events)
     if is_complete and case.failure is not None:
         raise StoreError(
             f"{results.directory} already has the complete result of the run {run_id}, and this stream of the same run "
@@ -119,7 +121,25 @@ def _replay(
         )
     if continues:
         case.record_environment(environment)
-    return case.conclude()
+    return case.conclude(finished_at=finished)
+
+
+def _read_time(event: Mapping[str, Any]) -> str:
+    """Return the time of an event of the stream, as documents have it.
+
+    Raises:
+        DocumentError: The event has no time, or one that is no time in UTC.
+    """
+    try:
+        time = datetime.fromisoformat(event["time"])
+        if time.utcoffset() != timedelta():
+            raise ValueError
+    except (KeyError, TypeError, ValueError):
+        raise DocumentError(
+            f"The event {event['event']} of the stream has the time {format_value(event.get('time'))}; expected one in "
+            "UTC, such as 2026-01-31T12:00:00+00:00."
+        ) from None
+    return time.isoformat(timespec="seconds")
 
 
 def _has_complete_result(store: ResultStore, run_id: str, spec: RunSpec) -> bool:
@@ -196,7 +216,13 @@ def _restore_prepared(plan: Plan, python: str, lock: str, command: tuple[str, ..
     return PreparedEnvironment(GIVEN, plan.spec.framework, plan.device, python, lock, command, "", Path())
 
 
-def _take(case: Case, events: Iterable[dict[str, Any]]) -> None:
+def _take(case: Case, events: Iterable[dict[str, Any]]) -> str | None:
+    """Record the events, and return the time at which the run ended; None if its nodes could not say it.
+
+    Raises:
+        LostNode: The stream stops before the run's end.
+        DocumentError: The run ended before it started.
+    """
     stored = list(case.repeats)
     diagnostics = ""
     for event in events:
@@ -209,7 +235,12 @@ def _take(case: Case, events: Iterable[dict[str, Any]]) -> None:
         elif event["event"] == "attempt-ended":
             _check_equal(event, repeat, case.id)
         if event["event"] == "ended":
-            return
+            if "time" not in event:
+                return None
+            finished = _read_time(event)
+            if finished < case.started_at:
+                raise DocumentError(f"The run ended at {finished}, before it started at {case.started_at}.")
+            return finished
     raise LostNode(f"The stream stops in the middle of the run. {diagnostics}".strip())
 
 

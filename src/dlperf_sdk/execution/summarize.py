@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import dlperf_sdk
 from dlperf_sdk.documents import schema
-from dlperf_sdk.documents.json_values import check_plain, now
+from dlperf_sdk.documents.json_values import check_plain
 from dlperf_sdk.execution.facts import facts_of
 from dlperf_sdk.interfaces.measurer import Measurer, Metric
 from dlperf_sdk.planning.plan import Plan
@@ -22,11 +22,15 @@ if TYPE_CHECKING:
     from dlperf_sdk.execution.case import Case
 
 
-def summarize(case: Case) -> Result:
-    """Return the result of a case, failed or not. Nothing is written; only the clock is read.
+def summarize(case: Case, finished_at: str) -> Result:
+    """Return the result of a case, failed or not. Nothing is written.
 
     Repeats that finished before a failure count like any others. A measurer that fails leaves a note in place of its
     metrics. Metrics and verdicts are empty without a finished repeat.
+
+    Args:
+        case: The case.
+        finished_at: The time at which it ended.
     """
     plan, repeats, failure = case.plan, tuple(case.repeats), case.failure
     metrics: tuple[Metric, ...] = ()
@@ -56,7 +60,7 @@ def summarize(case: Case) -> Result:
         workload=None if plan is None else plan.workload,
         notes=notes,
         started_at=case.started_at,
-        finished_at=now(),
+        finished_at=finished_at,
         sdk_version=dlperf_sdk.__version__,
         parity=case.parity,
         traces=case.traces,

@@ -11,7 +11,6 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.documents.json_values import now
 from dlperf_sdk.environments import PreparedEnvironment
 from dlperf_sdk.errors import FAILURES, DlperfError, DocumentError, RunFailed
 from dlperf_sdk.parity import cache
@@ -27,6 +26,7 @@ from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, NOT_APPLICABLE, Parity
 from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.part import PARTS
 from dlperf_sdk.spec.values import DataSpec
+from dlperf_sdk.worker.dates import now
 from dlperf_sdk.worker.request import Request
 
 REFERENCE_CASE = "small"

@@ -19,6 +19,7 @@ from dlperf_sdk.worker.agent.log_pieces import tail_of
 from dlperf_sdk.worker.agent.preflight import select_doorbells
 from dlperf_sdk.worker.agent.roster import Roster
 from dlperf_sdk.worker.agent.stopping import decide
+from dlperf_sdk.worker.dates import now
 from dlperf_sdk.worker.exhaustion import describe_exhaustion
 from dlperf_sdk.worker.failures import SETTLE, Failed, failure, select_cause
 from dlperf_sdk.worker.request import Request
@@ -95,8 +96,11 @@ class Coordinator(threading.Thread):
         if time.monotonic() - self._emitted > BEAT:
             self._send({"event": "heartbeat"})
 
+    def _end(self, status: str, failed: Optional[Dict[str, Any]]) -> None:
+        self._send({"event": "ended", "time": now(), "status": status, "failure": failed})
+
     def _fail(self, failed: Dict[str, Any]) -> None:
-        self._send({"event": "ended", "status": failed["kind"], "failure": failed})
+        self._end(failed["kind"], failed)
 
     def _follow_reference(self) -> None:
         """Follow the parity run. A failure that would stop the case as well ends it."""
@@ -120,7 +124,7 @@ class Coordinator(threading.Thread):
             if ended["failure"] is not None:
                 raise Failed(ended["failure"])
             if self.request.program != "measure":
-                self._send({"event": "ended", "status": "ok", "failure": None})
+                self._end("ok", None)
                 return
             windows = [record["window"] for record in ended["records"]]
             throughputs.append(
@@ -130,7 +134,7 @@ class Coordinator(threading.Thread):
                 )
             )
             if decide(throughputs, self.request.protocol).stop:
-                self._send({"event": "ended", "status": "ok", "failure": None})
+                self._end("ok", None)
                 return
 
     def _attempt(self, attempt: int) -> Dict[str, Any]:

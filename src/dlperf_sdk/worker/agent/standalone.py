@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Optional
 
 from dlperf_sdk.worker.agent.preflight import versions
 from dlperf_sdk.worker.bundled import member
+from dlperf_sdk.worker.dates import now
 from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.variables import worker_environment
 
@@ -25,7 +26,7 @@ EVENTS = "events.jsonl"
 
 
 def first_event(bundle: str, python: Optional[str] = None) -> bytes:
-    """Return the line of the event `case`, which tells a reader of the stream the case and its environment.
+    """Return the line of the event `case`, which tells a reader of the stream the case, its environment and the time.
 
     Args:
         bundle: The bundle's file or directory.
@@ -44,7 +45,7 @@ def first_event(bundle: str, python: Optional[str] = None) -> bytes:
     # The Python in a container is another one, which has not been started yet.
     contained = bool(case["spec"].get("container"))
     facts = {} if contained else versions(command, worker_environment(os.environ, request.variables, {}))
-    event = dict(case, event="case", id=request.id, command=command, versions=facts)
+    event = dict(case, event="case", time=now(), id=request.id, command=command, versions=facts)
     return json.dumps(event).encode() + b"\n"
 
 
