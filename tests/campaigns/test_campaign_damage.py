@@ -184,8 +184,8 @@ def test_a_result_that_breaks_its_schema_does_not_end_the_campaign(tmp_path, mon
     """Its case is a failure of its own, and its attempts are kept."""
     real, breaks = case.summarize, [{"started_at": "yesterday"}]
 
-    def summarize(one):
-        return attrs.evolve(real(one), **(breaks.pop() if breaks else {}))
+    def summarize(one, finished_at):
+        return attrs.evolve(real(one, finished_at), **(breaks.pop() if breaks else {}))
 
     monkeypatch.setattr(case, "summarize", summarize)
     outcome = campaign(small(seed=[1, 2]), tmp_path / "it", interleave=False)
