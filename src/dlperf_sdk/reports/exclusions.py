@@ -60,10 +60,19 @@ def _format_group(ranking: Ranking, group: Excluded) -> str:
     scale = common_scale([case.throughput for case in group.cases], "")
     # Cases of another precision or hardware have their own row, so only the fastest is named.
     selected = group.cases[:1] if _has_own_row(name for name, _ in group.differences) else group.cases
-    named = ", ".join(
-        f"{case.facts.get(ranking.factor)} {scale.format_alone(case.throughput)}" for case in selected
-    )
+    named = ", ".join(f"{_name(ranking, case)} {scale.format_alone(case.throughput)}" for case in selected)
     return f"{named} ({_format_differences(group)})"
+
+
+def _name(ranking: Ranking, case: Case) -> str:
+    """Return a case's level of the ranking's factor; a framework with its version if another version is ranked."""
+    level, version = case.facts.get(ranking.factor), case.facts.get("framework_version")
+    versions = {
+        entry.facts.get("framework_version")
+        for entry in ranking.entries
+        if entry.facts.get("framework") == level
+    }
+    return f"{level} {version}" if versions and version not in versions else str(level)
 
 
 def _format_differences(group: Excluded) -> str:

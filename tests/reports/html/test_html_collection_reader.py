@@ -131,7 +131,7 @@ def test_a_tile_names_the_second_figure_and_only_what_may_be_taken_for_comparabl
     fp32, bert, amp, *_ = page().tiles
     # Other answers to the same question that the tile does not give are named as well.
     assert "≈1.09× mxnet" in bert.aside and bert.text.endswith(
-        "not comparable: oneflow 3,715, torch 2,886, tensorflow 2,728, paddle 2,074 (clip norm not stated); "
+        "not comparable: oneflow 0.1.9 3,715, torch 2,886, tensorflow 2,728, paddle 2,074 (clip norm not stated); "
         "oneflow 3,690 (clip norm 1.0)"
     )
     assert [tile.is_reserved for tile in (fp32, bert, amp)] == [True] * 3

@@ -53,7 +53,7 @@ def describe_extent(measured: Sequence[Case]) -> str:
     sizes = join_names(f"{size} ({model})" for model, size in batches.items())
     return (
         f"Largest topology measured: {largest} ({format_count(largest.devices, 'device')}); nothing larger is "
-        f"predicted here. Largest batch per device: {sizes}."
+        f"predicted here. Largest batch measured per device: {sizes}."
     )
 
 

@@ -60,7 +60,7 @@ def section(cases: Sequence[Case], rankings: Sequence[Ranking]) -> Section:
         Column("ratio", right=True),
         Column("reservation"),
     )
-    title = f"{format_count(len(rows), 'pair')} of implementations, the faster one first"
+    title = f"{format_count(len(rows), 'pair')} of implementations, the higher number first"
     filters = ("frameworks", "topology", "model", "batch", "precision", "settings")
     lede = (
         f"{_describe_unpaired(cases, [pair for _, pair in pairs])}Search this table for two names, such as pytorch "
