@@ -16,6 +16,7 @@ import pytest
 from dlperf_sdk import RunSpec
 from dlperf_sdk.cli import remote_runs
 from dlperf_sdk.documents import schema
+from dlperf_sdk.documents.field_types import LONGEST_NOTE
 from dlperf_sdk.errors import DlperfError, DocumentError, InvalidRecord, StoreError, Unavailable, UsageError
 from dlperf_sdk.execution import case_record, replay
 from dlperf_sdk.interfaces.topology import Submission
@@ -58,6 +59,14 @@ def test_replayed_stream_is_a_result(told, tmp_path):
     assert (result.status, len(result.repeats)) == ("ok", 2)
     assert result.environment.kind == "given"
     assert "\nnumpy==" in result.environment.lock
+
+
+def test_a_long_note_is_cut(told, tmp_path):
+    note = {"event": "note", "node": 0, "text": "busy " * 200_000}
+    result = ingested([*told[:2], note, *told[2:]], tmp_path)
+    assert result.status == "ok"
+    (cut,) = (text for text in result.notes if "busy" in text)
+    assert (len(cut), cut[-1]) == (LONGEST_NOTE, "…")
 
 
 @pytest.mark.parametrize(

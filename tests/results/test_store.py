@@ -604,6 +604,14 @@ def test_a_result_that_contradicts_itself(store):
             store.load("run-1")
 
 
+def test_a_note_has_a_maximum_length(store):
+    run = store.open_run("run-1")
+    document = {**result().to_dict(), "notes": ["busy " * 200_000]}
+    (run.path / "result.json").write_text(json.dumps(document))
+    with pytest.raises(DocumentError, match=r"\$\.notes\[0\]: .*expected 16000 characters or fewer"):
+        store.load("run-1")
+
+
 def test_a_window_that_ends_before_it_starts(store):
     run = store.open_run("run-1")
     document = result().to_dict()

@@ -85,6 +85,10 @@ LabelText = Annotated[
     str, text("^[^\\u0000-\\u001f]{1,200}$", "a text of 1 to 200 characters without control characters")
 ]
 """Value of a label."""
+LONGEST_NOTE = 4_000
+"""Maximum length of a note that is written, in characters; a longer one is cut."""
+NoteText = Annotated[str, Schema(maxLength=4 * LONGEST_NOTE)]
+"""A remark in a result; redaction may lengthen it, because stand-ins can be longer than names."""
 PathText = Annotated[str, text(r"^[^\u0000]+$", "a text without null characters, not empty")]
 Timestamp = Annotated[
     str,

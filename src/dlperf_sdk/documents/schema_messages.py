@@ -55,6 +55,7 @@ EXPECTED: dict[str, Callable[[Any], str]] = {
     "minimum": lambda limit: f"{limit} or more",
     "maximum": lambda limit: f"{limit} or less",
     "exclusiveMinimum": lambda limit: f"more than {limit}",
+    "maxLength": lambda limit: f"{limit} characters or fewer",
     "minItems": lambda limit: f"{limit} or more items",
     "maxItems": lambda limit: f"{limit} items or fewer",
     "anyOf": lambda _: "something else",

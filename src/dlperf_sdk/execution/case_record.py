@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 from attrs import define, field
 
+from dlperf_sdk.documents.field_types import LONGEST_NOTE
 from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import InvalidRecord, RunFailed, StoreError
 from dlperf_sdk.execution.damaged_environment import add_repair_advice
@@ -70,8 +71,8 @@ class CaseRecord:
         self.observers.notify("dlperf_stage", run_id=self.id, stage=stage, detail=remove_secrets(detail))
 
     def note(self, *sentences: str) -> None:
-        """Add sentences to the result's notes; values of secret variables are removed from them."""
-        self.notes += map(remove_secrets, sentences)
+        """Add sentences to the result's notes, without values of secret variables; one that is too long is cut."""
+        self.notes += (cut_note(remove_secrets(sentence)) for sentence in sentences)
 
     def fail(self, failure: Failure | None) -> None:
         """Record a failure of the case, unless the case has one already or `failure` is None."""
@@ -203,6 +204,11 @@ class CaseRecord:
         )
         if isinstance(outcome, Failure) and event["failure"] is None:
             raise InvalidRecord(outcome.message)
+
+
+def cut_note(text: str) -> str:
+    """Return a note with at most `LONGEST_NOTE` characters; a longer one is cut and ends with an ellipsis."""
+    return text if len(text) <= LONGEST_NOTE else f"{text[: LONGEST_NOTE - 1]}…"
 
 
 def _is_interruption(error: BaseException | None) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import dlperf_sdk
 from dlperf_sdk.documents import schema
 from dlperf_sdk.documents.json_values import check_plain
+from dlperf_sdk.execution.case_record import cut_note
 from dlperf_sdk.execution.facts import facts_of
 from dlperf_sdk.interfaces.measurer import Measurer, Metric
 from dlperf_sdk.planning.plan import Plan
@@ -105,7 +106,6 @@ def _metrics(
                 schema.check("result", document, "metric")
             metrics += summary
         except Exception as error:
-            problems.append(
-                f"The measurer {measurer.name} failed, its metrics are missing: {type(error).__name__}: {error}"
-            )
+            text = f"The measurer {measurer.name} failed, its metrics are missing: {type(error).__name__}: {error}"
+            problems.append(cut_note(text))
     return tuple(metrics), tuple(problems)

@@ -16,7 +16,7 @@ import attrs
 from attrs import frozen
 
 from dlperf_sdk.documents import schema, structuring
-from dlperf_sdk.documents.field_types import Index, WrittenAs
+from dlperf_sdk.documents.field_types import Index, NoteText, WrittenAs
 from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import DocumentError, SpecError
 from dlperf_sdk.results.records import Exit, FailedRecord, Failure, Record, Repeat, Series
@@ -47,7 +47,7 @@ class Attempt:
     """Exits of the workers."""
     nodes: tuple[Mapping[str, Any], ...] = ()
     """Each node's description of itself."""
-    notes: tuple[str, ...] = ()
+    notes: tuple[NoteText, ...] = ()
     """Remarks of the nodes, such as a busy device."""
 
     @property

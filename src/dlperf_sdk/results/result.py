@@ -10,6 +10,7 @@ from attrs import frozen
 from dlperf_sdk.documents.field_types import (
     Count,
     Index,
+    NoteText,
     PositiveCount,
     Real,
     RunId,
@@ -200,7 +201,7 @@ class Result:
     """Each node's description of itself."""
     workload: Workload | None
     """The size of what was trained; null if the case was refused before it had a plan."""
-    notes: tuple[str, ...]
+    notes: tuple[NoteText, ...]
     """Remarks of the nodes, such as a busy device."""
     started_at: Timestamp
     """Start of the run: UTC, ISO 8601."""
