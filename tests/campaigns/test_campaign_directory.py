@@ -35,6 +35,20 @@ def test_report_takes_a_campaign(done, capfd):
     assert len(capfd.readouterr().out.splitlines()) == 1 + 2 * len(ids)
 
 
+def test_report_has_the_order_of_the_plan(tmp_path, capfd):
+    """As the table at the end of a campaign has it."""
+    outcome = campaign(small(batch_size=[8, 2, 4], repeats=[1]), tmp_path / "it")
+    planned = [case.id for case in outcome.directory.cases]
+    assert planned not in (sorted(planned), sorted(planned, reverse=True))
+    assert [result.id for result in outcome.results()] == planned
+    for path in (tmp_path / "it", tmp_path / "it/runs"):
+        assert main(["report", str(path), "--format", "json"]) == 0
+        assert [item["id"] for item in json.loads(capfd.readouterr().out)] == planned
+    (tmp_path / "it/campaign.json").write_text("{}")
+    assert main(["report", str(tmp_path / "it"), "--format", "json"]) == 0
+    assert {item["id"] for item in json.loads(capfd.readouterr().out)} == set(planned)
+
+
 def test_validate_and_export_take_a_campaign(done, capfd):
     outcome, directory = done
     assert main(["validate", str(directory), "--json"]) == 0
@@ -52,7 +66,7 @@ def test_campaign_that_has_not_begun_is_reported_as_such(tmp_path, capfd):
     assert main(["report", str(tmp_path / "it")]) == 2
     assert "has begun no run yet" in " ".join(capfd.readouterr().err.split())
     assert main(["validate", str(tmp_path / "it")]) == 2
-    assert "There are no results in" in " ".join(capfd.readouterr().err.split())
+    assert "has no results yet: `dlperf campaign resume" in " ".join(capfd.readouterr().err.split())
 
 
 def test_case_of_a_killed_controller_is_interrupted(tmp_path, capfd):

@@ -14,7 +14,7 @@ from result_samples import a_result
 from dlperf_sdk.errors import StoreError, UsageError
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.results.index import Index, index_path
-from dlperf_sdk.results.store import ResultStore
+from dlperf_sdk.results.store import ResultStore, explain_absence
 
 ALL = "select id from results order by id"
 
@@ -49,6 +49,33 @@ def test_a_query_of_a_store_without_results_says_so(store, tmp_path):
     (store.directory / "a-sweep" / "campaign.json").write_text("{}")
     with pytest.raises(StoreError, match=r"but in campaigns below it \(1 found\)\. .* such as .*/a-sweep\."):
         query(store, "select throughput from results")
+
+
+def test_directory_of_a_campaign_is_refused_with_the_path_of_its_runs(tmp_path):
+    campaign = tmp_path / "a-sweep"
+    (campaign / "runs").mkdir(parents=True)
+    (campaign / "campaign.json").write_text("{}")
+    put(ResultStore(campaign / "runs"), "a")
+    for read in (
+        lambda store: store.ids(),
+        list,
+        lambda store: store.load("a"),
+        lambda store: query(store, ALL),
+    ):
+        with pytest.raises(
+            StoreError, match=rf"directory of a campaign\. Its runs are in {campaign}/runs: give that"
+        ):
+            read(ResultStore(campaign))
+    assert ids(ResultStore(campaign / "runs")) == ["a"]
+
+
+def test_a_campaign_without_results_is_to_be_resumed(store):
+    (store.directory / "runs").mkdir(parents=True)
+    (store.directory / "campaign.json").write_text("{}")
+    with pytest.raises(StoreError, match=rf"`dlperf campaign resume {store.directory}` continues it"):
+        query(ResultStore(store.directory / "runs"), "select throughput from results")
+    for directory in (store.directory, store.directory / "runs"):
+        assert f"`dlperf campaign resume {store.directory}`" in explain_absence(directory)
 
 
 def test_results_repeats_and_verdicts_can_be_queried(store):

@@ -21,7 +21,7 @@ from dlperf_sdk.errors import DlperfError, StoreError
 from dlperf_sdk.folders import follow_links, private_cache
 from dlperf_sdk.interfaces.database import Answer, Store, Version
 from dlperf_sdk.results.result import Result
-from dlperf_sdk.results.store import ResultStore, check_id, explain_absence
+from dlperf_sdk.results.store import ResultStore, check_id, explain_absence, refuse_campaign
 from dlperf_sdk.results.tables import FILES, OBJECTS, VERSION, Tables, explain_query, read_answer
 
 _BUSY_SECONDS = 60.0
@@ -102,6 +102,7 @@ def _updated_index(store: ResultStore) -> sqlite3.Connection:
     path = index_path(store)
     if not store.directory.is_dir():
         raise StoreError(f"There are no results in {store.directory}: it is not a directory.")
+    refuse_campaign(store.directory)
     for attempt in range(2):
         index: sqlite3.Connection | None = None
         try:

@@ -143,8 +143,9 @@ class ResultStore:
         A run without a timestamp in its name is sorted by the last change of its directory.
 
         Raises:
-            StoreError: the directory cannot be read.
+            StoreError: the directory cannot be read, or is a campaign's, whose runs are in `runs` below it.
         """
+        refuse_campaign(self.directory)
         runs: list[tuple[str, str]] = []
         try:
             with os.scandir(self.directory) as entries:
@@ -164,7 +165,7 @@ class ResultStore:
         In place of a result that is missing or cannot be read, yield an `Unreadable`.
 
         Raises:
-            StoreError: the directory cannot be read.
+            StoreError: the directory cannot be read, or is a campaign's, whose runs are in `runs` below it.
         """
         for run_id in self.ids():
             path = self.directory / run_id / "result.json"
@@ -222,8 +223,26 @@ def runs_in(path: Path) -> Path:
     return path / "runs" if (path / "campaign.json").is_file() else path
 
 
+def refuse_campaign(directory: Path) -> None:
+    """Check that a directory is not a campaign's, which has its runs in a directory below it.
+
+    Raises:
+        StoreError: it is a campaign's.
+    """
+    runs = runs_in(directory)
+    if runs != directory:
+        raise StoreError(
+            f"{directory} is the directory of a campaign. Its runs are in {runs}: give that path."
+        )
+
+
 def explain_absence(directory: str | Path) -> str:
-    """Return a sentence for a store without results: how to make one, or which campaigns in it have results."""
+    """Return a sentence for a store without results: how to get one, or which campaigns below it have results."""
+    campaign = runs_in(Path(directory)).parent
+    if runs_in(campaign) == runs_in(Path(directory)):
+        return (
+            f"The campaign {campaign} has no results yet: `dlperf campaign resume {campaign}` continues it."
+        )
     campaigns = sorted(path.parent for path in Path(directory).glob("*/campaign.json") if path.is_file())
     if not campaigns:
         return (
