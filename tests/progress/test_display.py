@@ -68,6 +68,25 @@ def test_time_left_of_the_first_repeat_follows_its_rate():
     assert advance.seconds_left(15.0) == pytest.approx(5 + 2 * 20)
 
 
+def test_a_phase_that_takes_longer_than_estimated_claims_no_time_left():
+    advance = Advance(Course(10, 100, 1, 1, 8, "img/s"))
+    advance.record_stage("parity", 0.0)
+    advance.record_stage("launch", 10.0)
+    advance.start_repeat(1, 10.0)
+    advance.record_step("compile", 0, 11.0)
+    assert advance.seconds_left(15.0) == pytest.approx(5)
+    assert advance.seconds_left(20.0) is None
+    assert advance.seconds_left(99.0) is None
+
+
+def test_the_last_step_is_not_the_end_of_the_run():
+    advance = Advance(Course(0, 100, 1, 1, 8, "img/s"))
+    advance.start_repeat(1, 0.0)
+    advance.record_step("measure", 0, 10.0)
+    advance.record_step("measure", 100, 20.0)
+    assert advance.seconds_left(20.0) is None
+
+
 def test_time_left_of_later_repeats_follows_earlier_ones():
     advance = Advance(COURSE)
     advance.start_repeat(1, 0.0)

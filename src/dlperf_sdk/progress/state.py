@@ -191,8 +191,8 @@ class Advance:
             now: The time on the caller's clock.
 
         Returns:
-            The seconds. None if they cannot be estimated yet, if the smallest number of repeats is done and no repeat
-            is running, or if the last repeat takes longer than estimated.
+            The seconds, more than 0. None if they cannot be estimated yet, if the smallest number of repeats is done
+            and no repeat is running, or if the last repeat takes longer than estimated.
         """
         elapsed = now - self.started_at if self.attempt else 0.0
         after = max(0, self.course.repeats - max(1, self.attempt))
@@ -207,7 +207,7 @@ class Advance:
             return rest + after * sum(self.durations) / len(self.durations) or None
         if rest is None and self.parity is not None:
             rest = max(0.0, self.parity - elapsed)
-        return None if rest is None else rest + after * (elapsed + rest)
+        return None if rest is None else rest + after * (elapsed + rest) or None
 
     def _steps_left(self) -> float | None:
         """Return the seconds that the other steps of this repeat take at the pace of the phase; None without a pace."""
