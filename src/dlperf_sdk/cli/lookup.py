@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,7 +51,7 @@ def find(selection: tuple[str, ...], directory: Path) -> Matches:
                 _take(matches, ResultStore(path.absolute().parent), path.absolute().name, path)
             elif path.is_dir():
                 store = ResultStore(runs_in(path))
-                ids = [run_id for run_id in store.ids() if is_run(store.directory / run_id)]
+                ids = [run_id for run_id in _list_runs(store) if is_run(store.directory / run_id)]
                 if not ids and store.directory != path:
                     raise StoreError(f"The campaign in {path} has begun no run yet.")
                 if not ids:
@@ -68,6 +69,21 @@ def find(selection: tuple[str, ...], directory: Path) -> Matches:
         except DlperfError as error:
             matches.errors.append(str(error))
     return matches
+
+
+def _list_runs(store: ResultStore) -> Sequence[str]:
+    """Return the names of a store's runs, the newest first; those of a campaign in the order of its plan."""
+    from dlperf_sdk.campaigns.campaign_directory import open_campaign
+    from dlperf_sdk.results.store import runs_in
+
+    ids, campaign = store.ids(), store.directory.absolute().parent
+    if runs_in(campaign) != store.directory.absolute():
+        return ids
+    try:
+        places = {case.id: place for place, case in enumerate(open_campaign(campaign).cases)}
+    except DlperfError:  # the results are as good without it
+        return ids
+    return sorted(ids, key=lambda run_id: places.get(run_id, len(places)))
 
 
 def is_run(path: Path) -> bool:
