@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from result_samples import a_result
 
+from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.reports import result_page
 from dlperf_sdk.reports.blocks import Cell, Column, Table
 from dlperf_sdk.reports.terminal import minimum_width, text_of
+from dlperf_sdk.results.result import Verdict
 
 CASES = Table(
     (
@@ -44,6 +48,18 @@ def test_cases_and_numbers_are_whole_at_every_width(width, title):
     if width < minimum_width(CASES):
         # What a row does not have is no line of it.
         assert sum("img/s" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("width", range(36, 121, 4))
+def test_names_of_metrics_and_checks_are_whole_at_every_width(width):
+    names = ("throughput", "throughput-per-device", "peak-reserved-device-memory")
+    values = tuple(12345.6 + step for step in range(7))
+    metrics = tuple(Metric(name, "samples/s", 12348.6, 12345.6, 12351.6, values, "note") for name in names)
+    verdict = Verdict("synchronized-window", "integrity", "pass", "All clocks agree. " * 5)
+    text = text_of(result_page.page(a_result(metrics=metrics, verdicts=(verdict,))), width=width)
+    words = text.split()
+    for name in (*names, verdict.name):
+        assert name in words
 
 
 def test_the_table_is_a_table_as_soon_as_there_is_room():

@@ -82,7 +82,7 @@ def _table(group: str, rows: list[Row], errors: dict[Row, str | None]) -> Block:
         distribution = GROUPS[group].distribution
         source = "" if distribution is None else f"; {distribution} brings some"
         return Paragraph(f"{group}: none (optional{source})", "quiet")
-    columns = [Column(group), Column("of"), Column("is")]
+    columns = [Column(group, whole=True), Column("of", whole=True), Column("is")]
     if errors:
         columns.append(Column("check"))
     lines = []

@@ -168,7 +168,7 @@ def _metrics(metrics: Sequence[Metric], notes: _Notes) -> Table:
             )
         )
     columns = (
-        Column("metric"),
+        Column("metric", whole=True),
         Column("median", right=True),
         Column("95 % interval", right=True),
         Column("lowest – highest", right=True),
@@ -186,4 +186,6 @@ def interval(metric: Metric) -> Cell:
 
 def _verdicts(verdicts: Sequence[Verdict], heading: str) -> Table:
     rows = [(mark_outcome(verdict.outcome), verdict.name, verdict.detail) for verdict in verdicts]
-    return Table((Column("verdict"), Column("check"), Column("finding")), tuple(rows), heading)
+    return Table(
+        (Column("verdict", whole=True), Column("check", whole=True), Column("finding")), tuple(rows), heading
+    )
