@@ -62,7 +62,7 @@ def require_valid_result(framework, topology, model="bert-base", **fields):
 def test_every_framework_gives_a_valid_result(framework):
     """On two nodes, where collectives allow it; conformance has all models on two devices of one node.
 
-    MXNet's way between nodes are its servers, below. tensorpack has none without Horovod, and no BERT.
+    MXNet's way between nodes are its servers, below. tensorpack has none without Horovod.
     """
     model = "bert-base" if "bert-base" in Registry().framework(framework).trainers else "resnet50"
     require_valid_result(framework, "1n2d" if framework in ("mxnet", "tensorpack") else "2n1d", model)

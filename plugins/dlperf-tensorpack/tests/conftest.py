@@ -43,12 +43,12 @@ def start_trainer(request, runtime, trainer):
 
 @pytest.fixture
 def make_trainer(monkeypatch):
-    """Builds the trainer of a case: `make_trainer(devices_per_node=2)`; `plugin` names another plugin's worker half."""
+    """Builds the trainer of a case: `make_trainer("resnet50")`; `plugin` names another plugin's worker half."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     trainers = []
 
-    def make(plugin="tensorpack", **changes):
-        request = make_request("resnet50", **changes)
+    def make(model, plugin="tensorpack", **changes):
+        request = make_request(model, **changes)
         runtime, trainer = (
             text.replace("tensorpack", plugin).replace("Tensorpack", "TensorFlow1")
             if plugin != "tensorpack"

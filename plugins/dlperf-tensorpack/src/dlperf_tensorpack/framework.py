@@ -31,6 +31,7 @@ class Tensorpack(Framework):
     runtime = "dlperf_tensorpack.worker.runtime:TensorpackRuntime"
     trainers: ClassVar[Mapping[str, str]] = {
         "resnet50": "dlperf_tensorpack.worker.resnet50:ResNet50Trainer",
+        "bert-base": "dlperf_tensorpack.worker.bert_base:BertBaseTrainer",
     }
     processes = "dlperf_tensorpack.processes:processes"
     packages = ("dlperf_tensorflow1",)

@@ -27,6 +27,10 @@ class ReplicaState(BaseTrainer):
         """Return the `Weights` of one replica of this process, by its index; here there is only one replica."""
         return self.weights
 
+    def optimizer_of(self, replica):
+        """Return the `Optimizer` of one replica of this process, by its index; here there is only one replica."""
+        return self.optimizer
+
     def parameters(self, replica):
         """Yield (name, values) for each parameter; see `read_parameter`."""
         weights = self.weights_of(replica)
@@ -54,13 +58,13 @@ class ReplicaState(BaseTrainer):
 
         A name is PARAMETER.NUMBER, with the number of the moment. Values have the layout of TensorFlow's variables.
         """
-        for name, moments in self.session.run(self.optimizer.moments).items():
+        for name, moments in self.session.run(self.optimizer_of(replica).moments).items():
             for number, moment in enumerate(moments):
                 yield "%s.%d" % (name, number), moment
 
     def count_updates(self):
         """Return the number of updates that AdamW counted; None for SGD, which has no count."""
-        steps = self.optimizer.steps
+        steps = self.optimizer_of(0).steps
         return None if steps is None else int(self.session.run(steps))
 
     def reset(self):

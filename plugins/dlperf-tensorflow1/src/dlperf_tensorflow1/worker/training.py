@@ -42,7 +42,7 @@ class TensorFlow1Trainer(ReplicaState):
         self.session = self.runtime.session
         self.weights = Weights(self.request.parameters, self.layout.upper(), self.runtime.place)
         self.exchange = make_exchange(self.runtime)
-        self.network = self.build(self.request.model_options)
+        self.network, self.replica = self.build(self.request.model_options), self.runtime.replica
         self._add_inputs()
         self._add_step()
         self.session.run(tf.global_variables_initializer())
@@ -102,7 +102,7 @@ class TensorFlow1Trainer(ReplicaState):
         """
         if not self.dropout:
             return x
-        base = (layer << 40) + self.request.seed + (self.runtime.replica << 20)
+        base = (layer << 40) + self.request.seed + (self.replica << 20)
         number = self.step_number * self.request.accumulation + self.piece_number
         chance = tf.random.stateless_uniform(x.shape, tf.stack([tf.constant(base, tf.int64), number]))
         return x * tf.cast(chance >= self.dropout, x.dtype) / (1.0 - self.dropout)

@@ -2,13 +2,17 @@
 
 from dlperf_tensorflow1.worker.evidence import GraphEvidence
 
+from dlperf_tensorpack.worker.model import name_in_tower
+
+_UPDATES = frozenset({"ResourceApplyAdam", "ResourceApplyMomentum"})
+
 
 class TowerEvidence(GraphEvidence):
     """The operations of a step, and the towers on which each update of the weights depends.
 
     Args:
         targets: The operations of a step.
-        outputs: The logits of each tower.
+        outputs: The logits of each tower, a tuple of tensors.
     """
 
     def __init__(self, targets, outputs):
@@ -23,7 +27,7 @@ class TowerEvidence(GraphEvidence):
         Raises:
             ValueError: an update depends on some towers only.
         """
-        names = {node.name for node in self._nodes if node.op == "ResourceApplyMomentum"}
+        names = {node.name for node in self._nodes if node.op in _UPDATES}
         if len(self._outputs) == 1:
             return None
         for outputs in self._outputs:
@@ -31,21 +35,16 @@ class TowerEvidence(GraphEvidence):
             if missing:
                 raise ValueError("updates do not depend on all towers: %s" % ", ".join(sorted(missing)[:3]))
         variables = {self._graph.get_operation_by_name(name).inputs[0] for name in names}
-        copies = len(variables) / len({_name_in_tower(variable) for variable in variables})
+        copies = len(variables) / len({name_in_tower(variable) for variable in variables})
         return {len(self._outputs): "all_reduce", 1: "parameter_server"}[copies]
 
 
-def _find_dependents(tensor):
-    """Return the names of all operations that depend on a tensor."""
-    names, pending = set(), [tensor]
+def _find_dependents(tensors):
+    """Return the names of all operations that depend on one of some tensors."""
+    names, pending = set(), list(tensors)
     while pending:
         for operation in pending.pop().consumers():
             if operation.name not in names:
                 names.add(operation.name)
                 pending.extend(operation.outputs)
     return names
-
-
-def _name_in_tower(variable):
-    """Return the name of a variable without the tower."""
-    return variable.op.name.rpartition("/")[2]

@@ -1,9 +1,12 @@
 """The description of a network that tensorpack's trainers take: its inputs, its loss in a tower, its optimizer."""
 
+from collections import namedtuple
+
 import tensorflow.compat.v1 as tf
+from dlperf_tensorflow1.worker.optimizers import make_optimizer
 from dlperf_tensorflow1.worker.weights import Weights, make_variable
 from tensorpack import ModelDesc
-from tensorpack.tfutils.gradproc import GradientProcessor
+from tensorpack.tfutils.gradproc import GlobalNormClip
 from tensorpack.tfutils.optimizer import apply_grad_processors
 from tensorpack.tfutils.tower import get_current_tower_context
 
@@ -35,19 +38,41 @@ def variable_in_scope(name, shape, initial, is_trained):
     return tf.get_variable(name, shape, initializer=initializer, trainable=is_trained, use_resource=True)
 
 
-class WeightDecay(GradientProcessor):
-    """Adds the weight decay to the mean gradients: g ← g + w·θ.
+class TowersOptimizer(tf.train.Optimizer):
+    """The model's optimizer as tensorpack's trainers take it: one of the TensorFlow 1 plugin for each set of variables.
 
     Args:
-        decays: Parameter → w.
+        request: The case.
+        rate: The learning rate, a scalar tensor.
     """
 
-    def __init__(self, decays):
-        self._decays = decays
+    def __init__(self, request, rate):
+        super().__init__(use_locking=False, name="optimizer")
+        self._request, self._rate = request, rate
+        self.of_variables = []
+        """The plugin's optimizers: one for each tower, or one for the variables that all towers share."""
 
-    def _process(self, grads):
-        decays = [self._decays[variable.op.name.rpartition("/")[2]] for _, variable in grads]
-        return [(g + w * v if w else g, v) for w, (g, v) in zip(decays, grads)]
+    def compute_gradients(self, *args, **kwargs):
+        """Return (gradient, variable) pairs. Of embeddings that are only looked up the gradient would be sparse."""
+        pairs = super().compute_gradients(*args, **kwargs)
+        return [(tf.convert_to_tensor(gradient), variable) for gradient, variable in pairs]
+
+    def apply_gradients(self, grads_and_vars, global_step=None, name=None):
+        """Return the operation that updates the variables once; tensorpack itself counts the global step."""
+        variables = {name_in_tower(variable): variable for _, variable in grads_and_vars}
+        gradients = {name_in_tower(variable): gradient for gradient, variable in grads_and_vars}
+        placed = _Placed(variables, {key: variable.device for key, variable in variables.items()})
+        optimizer = make_optimizer(self._request.optimizer, placed, self._request.parameters)
+        self.of_variables.append(optimizer)
+        return optimizer.apply([gradients[key] for key in optimizer.names], self._rate)
+
+
+_Placed = namedtuple("_Placed", "variables scopes")
+
+
+def name_in_tower(variable):
+    """Return the parameter's name: that of its variable, without the tower."""
+    return variable.op.name.rpartition("/")[2]
 
 
 class Model(ModelDesc):
@@ -70,11 +95,7 @@ class Model(ModelDesc):
         return self._trainer.add_tower(dict(zip(self.input_names, inputs)))
 
     def optimizer(self):
-        """Return the optimizer: SGD with momentum, and weight decay as a gradient processor."""
-        numbers = self._trainer.request.optimizer
-        if numbers["kind"] != "sgd":
-            raise ValueError("the tensorpack plugin has no optimizer %r" % numbers["kind"])
-        entries = self._trainer.request.parameters
-        decays = {entry["name"]: numbers["weight_decay"] * bool(entry["decay"]) for entry in entries}
-        momentum = tf.train.MomentumOptimizer(self._trainer.rate, numbers["momentum"])
-        return apply_grad_processors(momentum, [WeightDecay(decays)])
+        """Return the optimizer, behind tensorpack's clipping of the gradients' global norm where the model has it."""
+        optimizer = self._trainer.optimizer
+        clip = self._trainer.request.optimizer.get("clip_norm")
+        return optimizer if clip is None else apply_grad_processors(optimizer, [GlobalNormClip(clip)])

@@ -1,7 +1,5 @@
 """State of the replicas of a process: each tower's variables, and the optimizer's moments."""
 
-import itertools
-
 from dlperf_tensorflow1.worker.training import TensorFlow1Trainer
 
 
@@ -20,17 +18,12 @@ class TowerState(TensorFlow1Trainer):
         for variable in parameter:
             super().assign(name, variable, values)
 
-    def moments(self, replica):
-        """Yield (name, values) for each of the optimizer's moments; `values` is a NumPy array."""
-        variables = self.weights_of(replica).variables
-        moments = {name: self.optimizer.get_slot(v, "momentum") for name, v in variables.items()}
-        for name, moment in self.session.run(moments).items():
-            yield name + ".0", moment
-
-    def count_updates(self):
-        """Return None: SGD counts no updates."""
+    def optimizer_of(self, replica):
+        """Return the optimizer of the replica's variables, which all towers may share."""
+        optimizers = self.optimizer.of_variables
+        return optimizers[replica] if len(optimizers) > 1 else optimizers[0]
 
     def reset_optimizer(self):
-        """Set the moments to zero."""
-        variables = itertools.chain(*self.assigned.values())
-        self.session.run([self.optimizer.get_slot(v, "momentum").initializer for v in variables])
+        """Set all moments and counts of updates to zero."""
+        variables = [v for optimizer in self.optimizer.of_variables for v in optimizer.state()]
+        self.session.run([variable.initializer for variable in variables])

@@ -18,7 +18,7 @@ from dlperf_sdk.worker.sources import replace_sources
 from dlperf_sdk.worker.unsupported import look_up
 from dlperf_tensorpack.worker.evidence import TowerEvidence
 from dlperf_tensorpack.worker.inputs import GraphFeed, dataset_input, queue_input, resident_input
-from dlperf_tensorpack.worker.model import Model, Tower, TowerWeights
+from dlperf_tensorpack.worker.model import Model, Tower, TowersOptimizer, TowerWeights
 from dlperf_tensorpack.worker.state import TowerState
 from dlperf_tensorpack.worker.trainers import TRAINERS, StepValues
 
@@ -56,14 +56,14 @@ class TensorpackTrainer(TowerState):
         runtime, batches = self.runtime, self.host_batches()
         self.towers, self.empty_batch = [], [{} for _ in batches]
         self.rate = tf.placeholder(tf.float32, (), "rate")
+        self.step_number, self.piece_number = tf.placeholder_with_default(tf.constant(0, tf.int64), ()), 0
+        self.optimizer = TowersOptimizer(self.request, self.rate)
         self.exchange = Alone(runtime)  # tensorpack's trainer synchronizes the towers
-        self.network = self.build(self.request.model_options)
         make_input = INPUTS.get(self.request.data["source"])
         source = resident_input(self._add_resident(batches)) if make_input is None else make_input(batches)
         model = Model(self)
         self.trainer = TRAINERS[self.request.strategy](runtime) if runtime.towers > 1 else SimpleTrainer()
         self.trainer.setup_graph(model.get_input_signature(), source, model.build_graph, model.get_optimizer)
-        self.optimizer = model.get_optimizer()
         self.values = StepValues([(tower.loss, tower.labels) for tower in self.towers])
         self.trainer.setup_callbacks([self.values, RunUpdateOps()], [])
         self.trainer.initialize(NewSessionCreator(config=runtime.config), JustCurrentSession())
@@ -93,7 +93,8 @@ class TensorpackTrainer(TowerState):
             batch: The tensors of the tower's input source, by the input's name.
         """
         self.weights = weights = TowerWeights(self.request.parameters, self.layout.upper(), None)
-        outputs = self.outputs(self.network, batch)
+        self.replica = self.process.replicas[len(self.towers)]
+        outputs = self.outputs(self.build(self.request.model_options), batch)
         loss = self.loss(outputs, batch)
         for update in weights.updates:
             tf.add_to_collection(tf.GraphKeys.UPDATE_OPS, update)
@@ -141,7 +142,8 @@ class TensorpackTrainer(TowerState):
 
     def train(self, batch, rate):
         """Run one step of tensorpack's trainer, and return the loss of each replica."""
-        self.values.feed = {**self._feed_for(batch), self.rate: rate}
+        step = self.steps - self.first_step - 1
+        self.values.feed = {**self._feed_for(batch), self.rate: rate, self.step_number: step}
         self.trainer.run_step()
         self.trainer._callbacks.trigger_step()
         return [loss for loss, _ in self.values.results]
@@ -164,7 +166,7 @@ class TensorpackTrainer(TowerState):
     def observe_settings(self):
         """Return precision, compiler, layout and strategy in effect, from the operations in the graph of a step."""
         targets = [self.trainer.train_op, *(tower.loss.op for tower in self.towers)]
-        evidence = TowerEvidence(targets, [tower.outputs[0] for tower in self.towers])
+        evidence = TowerEvidence(targets, [tower.outputs for tower in self.towers])
         self.product_types = evidence.product_types()
         variables = itertools.chain(*self.assigned.values())
         return {
