@@ -83,6 +83,8 @@ def test_a_baseline_is_an_environment_a_file_or_fields(case, tmp_path):
         baseline_cases(cases, str(matrix))
     with pytest.raises(UnknownName, match="no spec file, managed environment or interpreter named 'torch-x'"):
         baseline_cases(cases, "torch-x")
+    with pytest.raises(UsageError, match=r"^/nowhere/venv does not exist\. Name an interpreter"):
+        baseline_cases([SPEC], "/nowhere/venv")
     with pytest.raises(UnknownName, match="field of a run spec"):
         baseline_cases(cases, {"presicion": "fp32"})
 

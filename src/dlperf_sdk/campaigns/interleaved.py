@@ -6,6 +6,7 @@ neither side is faster, both signs of a pair's difference are equally probable.
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -51,7 +52,7 @@ def baseline_cases(candidates: Sequence[RunSpec], baseline: str | Mapping[str, A
             environment's folder; or the name of a managed environment.
 
     Raises:
-        UsageError: the baseline does not fit the candidates, or its file is invalid.
+        UsageError: the baseline does not fit the candidates, its file is invalid, or its path does not exist.
         UnknownName: the baseline is none of these, or a field does not exist.
     """
     if isinstance(baseline, Mapping):
@@ -67,6 +68,10 @@ def baseline_cases(candidates: Sequence[RunSpec], baseline: str | Mapping[str, A
         return baselines
     if path.exists():
         return [attrs.evolve(candidate, python=baseline) for candidate in candidates]
+    if os.sep in baseline:
+        raise UsageError(
+            f"{baseline} does not exist. Name an interpreter, an environment's folder or a spec file."
+        )
     managed = {item.name: item for item in environments.list_environments() if item.complete}
     if baseline not in managed:
         raise UnknownName("spec file, managed environment or interpreter", baseline, managed)

@@ -220,7 +220,8 @@ def results_in(path: Path, unreadable: list[str]) -> Iterator[Result]:
         yield ResultStore(path.parent).load(path.absolute())
         return
     if not path.is_dir():
-        raise StoreError(f"{path} is neither a directory of results nor a result.")
+        reason = "is neither a directory of results nor a result" if path.exists() else "does not exist"
+        raise StoreError(f"{path} {reason}. Name a directory of results, or a result.json.")
     store = ResultStore(runs_in(path))
     for result in store:
         if isinstance(result, Unreadable):

@@ -64,6 +64,8 @@ def pairs_in(path: Path) -> tuple[list[tuple[Result, Result]], list[str]]:
     from dlperf_sdk.campaigns.campaign_directory import open_campaign
     from dlperf_sdk.campaigns.interleaved import finished_pairs, is_interleaved
 
+    if not path.exists():
+        raise UsageError(f"{path} does not exist. Name the directory of an interleaved gate.")
     directory = open_campaign(path) if (path / "campaign.json").is_file() else None
     if directory is None or not is_interleaved(directory):
         raise UsageError(
