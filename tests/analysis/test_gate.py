@@ -455,21 +455,37 @@ def test_an_impractical_number_of_repeats_comes_with_a_way_out():
     (decision,) = decide([results_with(noisy)], [results_with(noisy)]).decisions
     assert decision.required_repeats == RankSum(noisy, noisy).units_to_detect(0.02, 0.05) > 400
     sentence = decision.detail[decision.detail.index("Deciding it takes") :]
-    assert re.fullmatch(
-        rf"Deciding it takes about {decision.required_repeats} repeats per side, which is impractical: measure longer "
-        r"repeats, interleave both sides \(dlperf gate CASES --against BASELINE\), or raise the minimum effect to "
-        r"(\d+) %, which takes (\d+)\.",
+    match = re.fullmatch(
+        rf"Deciding it takes about {decision.required_repeats} repeats per side, which is impractical: measure (\d+) "
+        r"repeats per side that are (\d+) times as long \(([\d,]+) steps; this assumes independent steps\), interleave "
+        r"both sides \(dlperf gate CASES --against BASELINE\), or raise the minimum effect to (\d+) %, which takes "
+        r"(\d+)\.",
         sentence,
-    ), sentence
+    )
+    assert match, sentence
+    needed, longer, steps = (int(text.replace(",", "")) for text in match.groups()[:3])
+    assert steps == longer * 100
+    assert RankSum(noisy, noisy).units_to_detect(0.02, 0.05, longer=longer) == needed <= 50
+    assert RankSum(noisy, noisy).units_to_detect(0.02, 0.05, longer=longer - 1) > 50
+    narrow = [math.sqrt(value) for value in noisy]  # half the spread of the logarithms
+    assert RankSum(noisy, noisy).units_to_detect(0.02, 0.05, longer=4) == RankSum(
+        narrow, narrow
+    ).units_to_detect(0.02, 0.05)
     effect, count = (int(number) for number in re.findall(r"to (\d+) %, which takes (\d+)", sentence)[0])
     assert RankSum(noisy, noisy).units_to_detect(effect / 100, 0.05) == count <= 50
     assert RankSum(noisy, noisy).units_to_detect((effect - 1) / 100, 0.05) > 50
     (decision,) = gate_interleaved([(results_with(noisy), results_with(noisy[::-1]))]).decisions
-    assert "measure longer repeats, or raise the minimum effect to " in decision.detail
+    assert "pairs of repeats that are " in decision.detail
     assert "--against" not in decision.detail
     hopeless = [100.0, 1, 10_000, 3, 500, 20, 7]
     (decision,) = decide([results_with(hopeless)], [results_with(hopeless)]).decisions
-    assert decision.detail.endswith("or interleave both sides (dlperf gate CASES --against BASELINE).")
+    assert decision.detail.endswith(
+        "impractical, also with repeats 20 times as long: interleave both sides (dlperf gate CASES --against BASELINE)."
+    )
+    (decision,) = gate_interleaved([(results_with(hopeless), results_with(hopeless[::-1]))]).decisions
+    assert decision.detail.endswith(
+        "impractical, also with repeats 20 times as long: find what makes the repeats vary."
+    )
 
 
 def test_a_gate_that_could_not_see_the_minimum_effect_is_not_passed():
@@ -779,7 +795,7 @@ def test_sides_that_are_none(tmp_path, stores, capfd):
 
 def test_a_place_without_results(tmp_path, stores, capfd):
     assert main(["gate", str(tmp_path / "nothing"), stores[0]]) == 2
-    assert "neither a directory of results nor a result" in capfd.readouterr().err
+    assert "nothing does not exist. Name a directory of results" in capfd.readouterr().err
 
 
 @given(st.text())

@@ -38,6 +38,8 @@ SEPARATE_RUNS = "several separate runs per side, each of which is one unit"
 
 MOST_UNITS = 50
 """Largest number of units that is suggested: over hours of measuring, no machine stays the same."""
+MOST_LONGER = 20
+"""Largest factor by which longer repeats are suggested."""
 MOST_PERCENT = 25
 """Largest minimum effect that is suggested instead, in percent."""
 
@@ -108,7 +110,7 @@ def _decide(
         else:
             finding = f"a slowdown of {limit} is neither shown nor ruled out"
         detail = f"{change}; {finding} ({evidence.format(slower)})."
-        detail += f" {_advise(test, required, minimum_effect, level / comparisons)}"
+        detail += f" {_advise(pairing, required, minimum_effect, level / comparisons)}"
         outcome = INCONCLUSIVE
     names = pairing.baseline.name, pairing.candidate.name
     return Decision(
@@ -116,14 +118,18 @@ def _decide(
     )
 
 
-def _advise(test: RankTest, required: int | None, effect: float, level: float) -> str:
+def _advise(pairing: Pairing, required: int | None, effect: float, level: float) -> str:
     """Return a sentence of advice on how to decide an inconclusive case."""
+    test = pairing.test
     if required is None:
         return f"No number of {test.unit}s rules out a slowdown of 0 %: set a minimum effect."
-    units = f"{required} {test.unit}s" if test.unit == "pair" else f"{required} {test.unit}s per side"
+    side = "" if test.unit == "pair" else " per side"
+    units = f"{required} {test.unit}s{side}"
     if required <= MOST_UNITS:
         return f"Measure at least {units}."
-    remedies = ["measure longer repeats"]
+    remedies = [] if test.unit == "run" else _longer_repeats(pairing, effect, level)
+    # A longer repeat does not change how runs differ.
+    limit = "" if remedies or test.unit == "run" else f", also with repeats {MOST_LONGER} times as long"
     if test.unit != "pair":
         remedies.append("interleave both sides (dlperf gate CASES --against BASELINE)")
     for percent in range(math.floor(100 * effect) + 1, MOST_PERCENT + 1):
@@ -131,9 +137,27 @@ def _advise(test: RankTest, required: int | None, effect: float, level: float) -
         if count <= MOST_UNITS:
             remedies.append(f"raise the minimum effect to {percent} %, which takes {count}")
             break
+    if not remedies:
+        return (
+            f"Deciding it takes about {units}, which is impractical{limit}: find what makes the repeats vary."
+        )
     *earlier, last = remedies
     choice = f"{', '.join(earlier)}, or {last}" if earlier else last
-    return f"Deciding it takes about {units}, which is impractical: {choice}."
+    return f"Deciding it takes about {units}, which is impractical{limit}: {choice}."
+
+
+def _longer_repeats(pairing: Pairing, effect: float, level: float) -> list[str]:
+    """Return the remedy of longer repeats, in a list; empty if none of up to `MOST_LONGER` times the length is one."""
+    test, steps = pairing.test, pairing.baseline.protocol.steps
+    for longer in range(2, MOST_LONGER + 1):
+        count = test.units_to_detect(effect, level, longer=longer)
+        if count <= MOST_UNITS:
+            units = "pairs of repeats" if test.unit == "pair" else "repeats per side"
+            length = "" if steps is None else f"{longer * steps:,} steps; "
+            return [
+                f"measure {count} {units} that are {longer} times as long ({length}this assumes independent steps)"
+            ]
+    return []
 
 
 def _interval(shift: Shift, level: float, unit: str) -> str:

@@ -97,11 +97,12 @@ class RankTest(ABC):
         return Shift(median(self.ratios), self.ratios[cut - 1], self.ratios[-cut])
 
     @abstractmethod
-    def units_to_detect(self, effect: float, level: float, power: float = 0.8) -> int:
+    def units_to_detect(self, effect: float, level: float, power: float = 0.8, *, longer: int = 1) -> int:
         """Estimate the number of units with which the one-sided test at `level` detects a slowdown of `effect`.
 
         The noise is that of the units measured so far. The estimate comes from few units and is meant for
-        planning only.
+        planning only. For units that are `longer`, it assumes that steps vary independently of each other, and units
+        for no other reason.
 
         Source: normal-theory sizes over the tests' asymptotic relative efficiency of 3 / π (Hollander, Wolfe and
         Chicken, sections 3.11 and 4.5).
@@ -110,6 +111,7 @@ class RankTest(ABC):
             effect: The slowdown as a fraction, above 0 and below 1.
             level: One-sided level of the test.
             power: Probability of detection.
+            longer: Length of a unit to plan for, in lengths of a measured one; it divides the variance.
 
         Returns:
             Units per side, or pairs; never fewer than the level requires.
@@ -134,7 +136,7 @@ class RankSum(RankTest):
         """P(U <= u), where U is the number of pairs on one side."""
         return _pair_count_distribution(*sorted((len(self.candidate), len(self.baseline))))
 
-    def units_to_detect(self, effect: float, level: float, power: float = 0.8) -> int:
+    def units_to_detect(self, effect: float, level: float, power: float = 0.8, *, longer: int = 1) -> int:
         """Estimate the number of units per side, as `RankTest.units_to_detect` describes.
 
         With a single unit on each side there is no noise to estimate: the result is the number that the level
@@ -149,7 +151,7 @@ class RankSum(RankTest):
             return repeats_to_reach(level)
         freedom = sum(len(sample) - 1 for sample in samples)
         noise = sum((len(sample) - 1) * variance(sample) for sample in samples) / freedom
-        return max(math.ceil(_planned(2 * noise, effect, level, power)), repeats_to_reach(level))
+        return max(math.ceil(_planned(2 * noise / longer, effect, level, power)), repeats_to_reach(level))
 
 
 class SignedRank(RankTest):
@@ -175,7 +177,7 @@ class SignedRank(RankTest):
         """P(T <= t), where T is the sum of the ranks of one sign."""
         return _rank_total_distribution(len(self.of_pairs))
 
-    def units_to_detect(self, effect: float, level: float, power: float = 0.8) -> int:
+    def units_to_detect(self, effect: float, level: float, power: float = 0.8, *, longer: int = 1) -> int:
         """Estimate the number of pairs, as `RankTest.units_to_detect` describes.
 
         With a single pair there is no noise to estimate: the result is the number that the level requires.
@@ -187,7 +189,7 @@ class SignedRank(RankTest):
         # A sample of unknown variance needs half the squared deviate more (Guenther, The American Statistician 35,
         # 1981, 243-244).
         unknown = NormalDist().inv_cdf(1 - level) ** 2 / 2
-        return max(math.ceil(_planned(noise, effect, level, power) + unknown), minimum)
+        return max(math.ceil(_planned(noise / longer, effect, level, power) + unknown), minimum)
 
 
 def mann_whitney_p(
