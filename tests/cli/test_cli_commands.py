@@ -565,6 +565,24 @@ def test_doctor_is_ready_with_the_core_and_one_framework(dlperf, monkeypatch):
     assert (code, broken) == (0, [])
 
 
+def test_a_kind_of_plugins_that_every_run_needs_is_said_to_be_missing(dlperf, monkeypatch):
+    from dlperf_sdk.registry.plugins import Registry
+
+    names, rows = Registry.names, Registry.rows
+    absent = ("frameworks", "collections", "importers")
+    monkeypatch.setattr(Registry, "names", lambda self, group: () if group in absent else names(self, group))
+    monkeypatch.setattr(Registry, "rows", lambda self, group: () if group in absent else rows(self, group))
+    code, out, _ = dlperf("doctor", "--json")
+    broken = [item for item in json.loads(out)["findings"] if item["outcome"] == "broken"]
+    assert (code, [(item["name"], item["detail"]) for item in broken]) == (
+        3,
+        [("frameworks", "no framework is installed")],
+    )
+    out = dlperf("list")[1]
+    assert "frameworks: no framework is installed\n" in out
+    assert "importers: none (optional; dlperf-published brings some)\n" in out
+
+
 def test_doctor_exits_with_3_and_advice_where_something_is_broken(dlperf, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "file"))

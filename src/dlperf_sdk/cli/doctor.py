@@ -124,7 +124,7 @@ def _plugins() -> Iterator[Finding]:
             yield Finding(
                 group,
                 BROKEN,
-                "none is installed",
+                f"no {GROUPS[group].singular} is installed",
                 f"Install one: a distribution with the entry point dlperf_sdk.{group}.",
             )
 

@@ -78,7 +78,7 @@ def _row_to_dict(row: Row, errors: dict[Row, str | None]) -> dict[str, Any]:
 def _table(group: str, rows: list[Row], errors: dict[Row, str | None]) -> Block:
     if not rows:
         if not GROUPS[group].is_optional:
-            return Paragraph(f"{group}: none is installed", "doubt")
+            return Paragraph(f"{group}: no {GROUPS[group].singular} is installed", "doubt")
         distribution = GROUPS[group].distribution
         source = "" if distribution is None else f"; {distribution} brings some"
         return Paragraph(f"{group}: none (optional{source})", "quiet")
