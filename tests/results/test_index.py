@@ -69,6 +69,22 @@ def test_directory_of_a_campaign_is_refused_with_the_path_of_its_runs(tmp_path):
     assert ids(ResultStore(campaign / "runs")) == ["a"]
 
 
+def test_folder_of_campaigns_names_where_runs_are(tmp_path):
+    campaign = tmp_path / "campaigns" / "a-sweep"
+    (campaign / "runs").mkdir(parents=True)
+    (campaign / "campaign.json").write_text("{}")
+    store = ResultStore(tmp_path / "campaigns")
+    where = rf"directory of a campaign\. Its runs are in {campaign}/runs: give that path"
+    with pytest.raises(StoreError, match=where):
+        store.load(store.ids()[0])
+    (unreadable,) = store
+    with pytest.raises(StoreError, match=where):
+        raise unreadable.error
+    for folder in (tmp_path / "campaigns", tmp_path):
+        assert explain_absence(folder).endswith(f"Name one of them instead, such as {campaign}.")
+    assert explain_absence(".").startswith("There are no results in . yet")
+
+
 def test_a_campaign_without_results_is_to_be_resumed(store):
     (store.directory / "runs").mkdir(parents=True)
     (store.directory / "campaign.json").write_text("{}")

@@ -70,13 +70,22 @@ def test_an_unusable_name_is_explained(result, text, error, message, capsys):
 
 def test_a_missing_library_is_named_before_the_run(monkeypatch, tmp_path):
     monkeypatch.setitem(TRACKERS, "mlflow", attrs.evolve(TRACKERS["mlflow"], library="no_such_library"))
-    with pytest.raises(UsageError, match=r"pip install --find-links dist 'dlperf-trackers\[mlflow\]'"):
+    with pytest.raises(UsageError, match=r"not installed: `pip install 'dlperf-trackers\[mlflow\]'` adds it"):
         TrackerObserver(["mlflow"])
     # W&B writes to ./wandb: a directory of that name is not the library
     (tmp_path / "no_such_library").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(UsageError, match="not installed"):
         TrackerObserver(["mlflow"])
+
+
+def test_a_folder_with_campaigns_alone_is_explained(tmp_path, plant, capsys):
+    plant("")
+    (tmp_path / "campaigns/a-sweep/runs").mkdir(parents=True)
+    (tmp_path / "campaigns/a-sweep/campaign.json").write_text("{}")
+    for folder in ("campaigns", "."):
+        assert track(["mlflow", str(tmp_path / folder)]) == 5
+        assert f"such as {tmp_path}/campaigns/a-sweep." in capsys.readouterr().err
 
 
 def test_nothing_is_sent_without_the_variable(result, monkeypatch):

@@ -229,21 +229,23 @@ def refuse_campaign(directory: Path) -> None:
     Raises:
         StoreError: it is a campaign's.
     """
+    if runs_in(directory) != directory:
+        raise _campaign_error(directory)
+
+
+def _campaign_error(directory: Path) -> StoreError:
     runs = runs_in(directory)
-    if runs != directory:
-        raise StoreError(
-            f"{directory} is the directory of a campaign. Its runs are in {runs}: give that path."
-        )
+    return StoreError(f"{directory} is the directory of a campaign. Its runs are in {runs}: give that path.")
 
 
 def explain_absence(directory: str | Path) -> str:
     """Return a sentence for a store without results: how to get one, or which campaigns below it have results."""
-    campaign = runs_in(Path(directory)).parent
-    if runs_in(campaign) == runs_in(Path(directory)):
-        return (
-            f"The campaign {campaign} has no results yet: `dlperf campaign resume {campaign}` continues it."
-        )
-    campaigns = sorted(path.parent for path in Path(directory).glob("*/campaign.json") if path.is_file())
+    place = Path(directory)
+    for campaign in (place, place.parent):
+        if runs_in(campaign) != campaign and place in (campaign, runs_in(campaign)):
+            return f"The campaign {campaign} has no results yet: `dlperf campaign resume {campaign}` continues it."
+    found = (path for pattern in ("*", "*/*") for path in place.glob(f"{pattern}/campaign.json"))
+    campaigns = sorted(path.parent for path in found if path.is_file())
     if not campaigns:
         return (
             f"There are no results in {directory} yet: `dlperf run … --output {directory}` adds one. --store names "
@@ -290,6 +292,8 @@ def _age(entry: os.DirEntry[str]) -> str:
 
 
 def _missing_result_error(path: Path) -> StoreError:
+    if runs_in(path) != path:
+        return _campaign_error(path)
     return StoreError(
         f"{path} has no result.json: the run is still going, or its controller ended before it was done. "
         "What it has finished is in its directory 'attempts'."

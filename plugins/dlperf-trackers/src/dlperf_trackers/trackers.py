@@ -70,8 +70,7 @@ def parse_destination(text: str) -> Destination:
     if spec is None or spec.origin is None:  # a directory `wandb`, as W&B makes, is no library
         raise UsageError(
             f"{name} needs the library {tracker.library}, which is not installed: "
-            f"pip install --find-links dist 'dlperf-trackers[{name}]'. `make wheels` in a checkout of dlperf-sdk makes "
-            "the folder `dist`."
+            f"`pip install 'dlperf-trackers[{name}]'` adds it to this environment."
         )
     return Destination(tracker, directory)
 
