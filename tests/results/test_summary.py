@@ -8,8 +8,11 @@ from hypothesis import given
 from result_samples import a_result
 from result_values import results as any_results
 
+from dlperf_sdk.interfaces.measurer import Metric
+from dlperf_sdk.reports import result_page, terminal
 from dlperf_sdk.results.records import Failure
-from dlperf_sdk.results.result import Verdict
+from dlperf_sdk.results.result import Imported, Source, Verdict
+from dlperf_sdk.results.summary import _facts
 
 LINES = 24
 
@@ -40,15 +43,50 @@ def test_repr_has_the_deciding_settings():
     )
     text = repr(attrs.evolve(a_result(), verdicts=verdicts))
     assert "case: torch resnet50 1n2d" in text
-    assert "throughput: 203 img/s (200 to 206)" in text
-    assert "integrity pass: parity, replicas-equal" in text
-    assert "quality fail: spread" in text
+    assert "outcome: ok, with warnings: spread" in text
+    assert "throughput: 203.0 img/s, 95 % interval 200.0 – 206.0" in text
+    assert "Validity checks, pass: replicas-equal, parity" in text
+    assert "Measurement quality, fail: spread" in text
+
+
+IMPORTED = Imported("dllogger", "2", "DLLogger", "the mean", (Source("log", "0" * 64, 3),))
+FAILURE = Failure("timeout", "It took too long.")
+PARITY = Verdict("parity", "integrity", "inconclusive", "")
+FEW = (Metric("throughput", "img/s", 12345.6, None, None, (12345.6,)),)
+VARIANTS = {
+    "ok": {},
+    "failed": {"status": "timeout", "failure": FAILURE, "metrics": ()},
+    "invalid": {"verdicts": (Verdict("replicas-equal", "integrity", "fail", ""),)},
+    "unverified": {"verdicts": (PARITY, Verdict("spread", "quality", "fail", ""))},
+    "imported": {"imported": IMPORTED, "environment": None, "workload": None},
+    "one repeat": {"metrics": FEW},
+}
+
+
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+def test_repr_and_notebooks_have_the_words_of_the_report(changes, monkeypatch):
+    monkeypatch.setattr(result_page, "list_contradictions", lambda result: ())  # no records: none are read
+    result = a_result(**changes)
+    report = " ".join(terminal.text_of(result_page.page(result), width=500).split())
+    facts = dict(_facts(result))
+    assert facts["outcome"] in report
+    for words in ("failure", "imported"):
+        assert facts.get(words, "") in report
+    for text in facts.get("throughput", "").replace(", 95 % interval", ".").split(". "):
+        assert text in report
+    for label, names in facts.items():
+        if ", " in label:
+            heading, outcome = label.split(", ")
+            assert heading in report
+            assert all(f"{outcome} {name}" in report for name in names.split(", "))
+    for text in (repr(result), result._repr_markdown_(), " ".join(cells_of(result).texts)):
+        assert facts["outcome"] in text
 
 
 def test_a_failure_is_shown_and_cut_short():
     failure = Failure("timeout", "a\x1b[2Jb " + 10_000 * "x")
     text = repr(attrs.evolve(a_result(), status="timeout", failure=failure))
-    assert "status: timeout" in text
+    assert "outcome: failed: timeout" in text
     assert "\x1b" not in text
     assert len(text) < 1500
 

@@ -40,6 +40,19 @@ def replace_control_characters(text: str) -> str:
     return "".join(char if char in "\n\t" or char.isprintable() else "�" for char in text)
 
 
+def significant_decimals(size: float) -> int:
+    """Return the number of decimals with which readers see a number: four significant digits, or three below 1.
+
+    Args:
+        size: Absolute value of the number.
+    """
+    if not math.isfinite(size) or size == 0:
+        return 0
+    if size >= 1:
+        return max(0, 3 - math.floor(math.log10(size)))
+    return min(11, 2 - math.floor(math.log10(size)))
+
+
 def number(value: float | str) -> float:
     """Return a number of a document as a float. Documents write `nan`, `inf` and `-inf` as text, which JSON lacks."""
     return _NON_FINITE[value] if isinstance(value, str) else float(value)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlperf_sdk.reports.blocks import Cell, Tone
-from dlperf_sdk.reports.numbers import format_count
-from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, INTEGRITY, NOT_APPLICABLE, PASS, Result
+from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, NOT_APPLICABLE, PASS, Result
+from dlperf_sdk.results.summary import describe_outcome
 from dlperf_sdk.spec.compiler import COMPILERS
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.strategy import STRATEGIES
@@ -51,38 +51,14 @@ def batch_size(spec: RunSpec, devices: int = 1) -> str:
 
 
 def outcome(result: Result, contradicted: Sequence[str]) -> Cell:
-    """Return the outcome of a case in a few words.
-
-    The outcome is one of these:
-
-    - `failed: KIND`, or `failed: KIND after 3 repeats`
-    - `failed validation: CHECKS`
-    - `imported, not verified`
-    - `ok`, or `ok, with warnings: CHECKS`
-    - `model unverified`, or `model unverified, with warnings: CHECKS`
+    """Return the outcome of a case in a few words, as `describe_outcome` does, with its tone.
 
     Args:
         result: The result.
         contradicted: Contradictions between the result and its records; any of them makes the validation fail.
     """
-    if result.failure is not None:
-        done = f" after {format_count(len(result.repeats), 'repeat')}" if result.repeats else ""
-        return Cell(f"failed: {result.status}{done}", "bad")
-    failed = [
-        verdict.name for verdict in result.verdicts if verdict.outcome == FAIL and verdict.kind == INTEGRITY
-    ]
-    if contradicted:
-        failed.append("the file contradicts itself")
-    if failed:
-        return Cell(f"failed validation: {', '.join(failed)}", "bad")
-    if result.imported is not None:
-        return Cell("imported, not verified", "doubt")
-    doubts = [verdict.name for verdict in result.verdicts if verdict.outcome in (FAIL, INCONCLUSIVE)]
-    if not doubts:
-        return Cell("ok", "good")
-    state = "model unverified" if "parity" in doubts else "ok"
-    warnings = [name for name in doubts if name != "parity"]
-    return Cell(f"{state}, with warnings: {', '.join(warnings)}" if warnings else state, "doubt")
+    text = describe_outcome(result, contradicted)
+    return Cell(text, "bad" if text.startswith("failed") else "good" if text == "ok" else "doubt")
 
 
 def format_value(value: object) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
+from dlperf_sdk.documents.json_values import significant_decimals
+
 _DECIMAL = (
     (1e15, "P"),
     (1e12, "T"),
@@ -52,7 +54,7 @@ class Scale:
 
     def format_alone(self, value: float) -> str:
         """Format a number with the decimals that its own size requires, instead of the scale's, without its unit."""
-        return f"{value / self.divisor:,.{_decimals(abs(value) / self.divisor)}f}"
+        return f"{value / self.divisor:,.{significant_decimals(abs(value) / self.divisor)}f}"
 
     def format_interval_alone(self, low: float, high: float) -> str:
         """Format both ends of an interval, each with the decimals that its own size requires, without the unit."""
@@ -82,7 +84,9 @@ def scale(value: float, unit: str) -> Scale:
     if size == 0:
         divisor, prefix = 1.0, ""
     decimals = (
-        0 if unit in _COUNT_UNITS and math.isfinite(size) and size == int(size) else _decimals(size / divisor)
+        0
+        if unit in _COUNT_UNITS and math.isfinite(size) and size == int(size)
+        else significant_decimals(size / divisor)
     )
     return Scale(divisor, prefix + unit, min(decimals, _PERCENT_DECIMALS) if unit == "%" else decimals)
 
@@ -97,21 +101,13 @@ def common_scale(values: Sequence[float], unit: str) -> Scale:
         unit: The unit without a prefix.
     """
     largest = scale(max(values, key=abs), unit)
-    needed = max(_decimals(abs(value) / largest.divisor) for value in values)
+    needed = max(significant_decimals(abs(value) / largest.divisor) for value in values)
     return Scale(largest.divisor, largest.unit, min(needed, 4))
 
 
 def quantity(value: float, unit: str) -> str:
     """Format a value with its unit: `133.2 img/s`, `1.945 GiB`, `7.512 ms`."""
     return scale(value, unit).with_unit(value)
-
-
-def _decimals(size: float) -> int:
-    if not math.isfinite(size) or size == 0:
-        return 0
-    if size >= 1:
-        return max(0, 3 - math.floor(math.log10(size)))
-    return min(11, 2 - math.floor(math.log10(size)))
 
 
 def duration(seconds: float) -> str:

@@ -23,11 +23,10 @@ from dlperf_sdk.reports.numbers import format_count, quantity, scale
 from dlperf_sdk.reports.run_context import list_run_context
 from dlperf_sdk.reports.wording import list_details
 from dlperf_sdk.results.consistency import list_contradictions
-from dlperf_sdk.results.result import INTEGRITY, QUALITY, Imported, Result, Verdict
+from dlperf_sdk.results.result import Imported, Result, Verdict
+from dlperf_sdk.results.summary import KINDS, explain_missing_interval
 from dlperf_sdk.spec.part import PARTS
 from dlperf_sdk.spec.protocol import PROTOCOLS
-
-_KINDS = ((INTEGRITY, "Validity checks"), (QUALITY, "Measurement quality"))
 
 
 def page(result: Result, directory: Path | None = None) -> list[Block]:
@@ -48,10 +47,8 @@ def page(result: Result, directory: Path | None = None) -> list[Block]:
     if result.metrics:
         blocks.append(_metrics(result.metrics, notes))
         if all(metric.low is None for metric in result.metrics):
-            count = max(len(result.repeats), *(len(metric.repeats) for metric in result.metrics))
-            text = f"No interval: {format_count(count, 'repeat')}, six are needed."
-            blocks.append(Paragraph(text, "quiet"))
-    for kind, heading in _KINDS:
+            blocks.append(Paragraph(explain_missing_interval(result, result.metrics), "quiet"))
+    for kind, heading in KINDS:
         verdicts = [verdict for verdict in result.verdicts if verdict.kind == kind]
         if verdicts:
             blocks.append(_verdicts(verdicts, heading))
@@ -121,10 +118,7 @@ def _imported_facts(result: Result, imported: Imported) -> Labels:
     return Labels(
         (
             ("Batch", batch(result)),
-            (
-                "Imported",
-                f"by {imported.importer}, version {imported.version}, from logs of {imported.program}",
-            ),
+            ("Imported", imported.origin),
             ("Estimator", imported.estimator),
             ("Known", ", ".join(known)),
             *(("Log", log) for log in logs),

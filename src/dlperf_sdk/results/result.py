@@ -171,6 +171,11 @@ class Imported:
     sources: tuple[Source, ...]
     """The logs, one for each value of the throughput, in that order."""
 
+    @property
+    def origin(self) -> str:
+        """The importer, its version and the program, in words."""
+        return f"by {self.importer}, version {self.version}, from logs of {self.program}"
+
 
 @frozen(kw_only=True, repr=False)
 class Result:

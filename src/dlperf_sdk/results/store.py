@@ -244,8 +244,8 @@ def explain_absence(directory: str | Path) -> str:
     for campaign in (place, place.parent):
         if runs_in(campaign) != campaign and place in (campaign, runs_in(campaign)):
             return f"The campaign {campaign} has no results yet: `dlperf campaign resume {campaign}` continues it."
-    found = (path for pattern in ("*", "*/*") for path in place.glob(f"{pattern}/campaign.json"))
-    campaigns = sorted(path.parent for path in found if path.is_file())
+    files = (path for pattern in ("*", "*/*") for path in place.glob(f"{pattern}/campaign.json"))
+    campaigns = sorted(path.parent for path in files if path.is_file())
     if not campaigns:
         return (
             f"There are no results in {directory} yet: `dlperf run … --output {directory}` adds one. --store names "

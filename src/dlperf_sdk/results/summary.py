@@ -1,17 +1,19 @@
-"""A result on one screen, as text, Markdown and HTML, for `repr` and notebooks."""
+"""A result on one screen, as text, Markdown and HTML, for `repr` and notebooks, in the words of the reports."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dlperf_sdk.documents.json_values import replace_control_characters
+from dlperf_sdk.documents.json_values import replace_control_characters, significant_decimals
 
 if TYPE_CHECKING:
     from dlperf_sdk.interfaces.measurer import Metric
     from dlperf_sdk.results.result import Result
 
+KINDS = (("integrity", "Validity checks"), ("quality", "Measurement quality"))
+"""Kind of verdicts → its heading in reports."""
 MAXIMUM_TEXT = 500
 """Maximum number of characters of a text such as a failure's message; the rest is cut off."""
 
@@ -19,8 +21,8 @@ MAXIMUM_TEXT = 500
 def to_text(result: Result) -> str:
     """Return the summary of a result as text in angle brackets, with one `label: value` per line.
 
-    It has the run, the case, the status, a failure's message, the throughput, the number of repeats, and the
-    names of the verdicts by outcome.
+    It has the run, the case, the outcome, a failure's message, the throughput, the number of repeats, and the
+    names of the verdicts by outcome. No records are read, so contradictions to them are not among the outcomes.
     """
     lines = [f"{label}: {text}" for label, text in _facts(result)]
     return "<Result\n  {}>".format("\n  ".join(lines))
@@ -41,36 +43,82 @@ def to_html(result: Result) -> str:
     return f"<table><tbody>{rows}</tbody></table>"
 
 
+def describe_outcome(result: Result, contradicted: Sequence[str] = ()) -> str:
+    """Return the outcome of a case in a few words, as every report has it.
+
+    The outcome is one of these:
+
+    - `failed: KIND`, or `failed: KIND after 3 repeats`
+    - `failed validation: CHECKS`
+    - `imported, not verified`
+    - `ok`, or `ok, with warnings: CHECKS`
+    - `model unverified`, or `model unverified, with warnings: CHECKS`
+
+    Args:
+        result: The result.
+        contradicted: Contradictions between the result and its records; any of them makes the validation fail.
+    """
+    if result.failure is not None:
+        done = f" after {_count_repeats(len(result.repeats))}" if result.repeats else ""
+        return f"failed: {result.status}{done}"
+    failed = [
+        verdict.name
+        for verdict in result.verdicts
+        if verdict.outcome == "fail" and verdict.kind == "integrity"
+    ]
+    if contradicted:
+        failed.append("the file contradicts itself")
+    if failed:
+        return f"failed validation: {', '.join(failed)}"
+    if result.imported is not None:
+        return "imported, not verified"
+    doubts = [verdict.name for verdict in result.verdicts if verdict.outcome in ("fail", "inconclusive")]
+    if not doubts:
+        return "ok"
+    state = "model unverified" if "parity" in doubts else "ok"
+    warnings = [name for name in doubts if name != "parity"]
+    return f"{state}, with warnings: {', '.join(warnings)}" if warnings else state
+
+
+def explain_missing_interval(result: Result, metrics: Sequence[Metric]) -> str:
+    """Return a sentence for metrics of a result that have no interval: how many repeats there are, and are needed."""
+    count = max(len(result.repeats), *(len(metric.repeats) for metric in metrics))
+    return f"No interval: {_count_repeats(count)}, six are needed."
+
+
 def _facts(result: Result) -> Iterator[tuple[str, str]]:
     """Yield label and text of what decides whether and how a number is used."""
     yield "run", _shorten(result.id)
     yield "case", _shorten(result.spec.label)
-    yield "status", result.status
+    yield "outcome", _shorten(describe_outcome(result))
     if result.failure is not None:
         yield "failure", _shorten(result.failure.message)
     throughput = result.metric("throughput")
     if throughput is not None:
-        yield "throughput", _shorten(_format_with_interval(throughput))
+        yield "throughput", _shorten(_format_with_interval(result, throughput))
     if result.imported is None:
         yield "repeats", str(len(result.repeats))
     else:
-        yield "imported", f"{len(result.imported.sources)} logs, not verified"
-    outcomes: dict[str, list[str]] = {}
-    for verdict in result.verdicts:
-        outcomes.setdefault(f"{verdict.kind} {verdict.outcome}", []).append(verdict.name)
-    for outcome in sorted(outcomes):
-        yield outcome, _shorten(", ".join(sorted(outcomes[outcome])))
+        yield "imported", _shorten(result.imported.origin)
+    for kind, heading in KINDS:
+        outcomes: dict[str, list[str]] = {}
+        for verdict in result.verdicts:
+            if verdict.kind == kind:
+                outcomes.setdefault(verdict.outcome, []).append(verdict.name)
+        for outcome, names in outcomes.items():
+            yield f"{heading}, {outcome}", _shorten(", ".join(names))
 
 
-def _format_with_interval(metric: Metric) -> str:
-    text = f"{_digits(metric.value)} {metric.unit}"
+def _format_with_interval(result: Result, metric: Metric) -> str:
+    decimals = significant_decimals(abs(metric.value))
+    text = f"{metric.value:,.{decimals}f} {metric.unit}"
     if metric.low is None or metric.high is None:
-        return text
-    return f"{text} ({_digits(metric.low)} to {_digits(metric.high)})"
+        return f"{text}. {explain_missing_interval(result, [metric])}"
+    return f"{text}, 95 % interval {metric.low:,.{decimals}f} – {metric.high:,.{decimals}f}"
 
 
-def _digits(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+def _count_repeats(count: int) -> str:
+    return f"{count:,} repeat{'s' * (count != 1)}"
 
 
 def _shorten(text: str) -> str:
