@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 import time
@@ -360,6 +361,7 @@ def test_a_case_is_driven_to_its_end(lead):
     join(leader)
     messages = [event["event"] for event in events if event["event"] != "heartbeat"]
     assert messages == ["agents-ready", "attempt-started", "attempt-ended", "ended"]
+    assert re.fullmatch(r"20\S+T\S+[+]00:00", events[-1].pop("time"))
     assert events[-1] == {"event": "ended", "status": "ok", "failure": None}
 
 
