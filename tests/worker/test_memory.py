@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dlperf_sdk import ResultStore, run
+from dlperf_sdk import ResultStore, RunSpec, run
+from dlperf_sdk.planning.plan import make_plan
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.worker import failures, memory, trainer
 
 SMALL = {"batch_size": 4, "canonical_steps": 2, "warmup": 1, "steps": 4, "repeats": 1}
@@ -66,13 +68,32 @@ def test_death_without_a_memory_message_names_the_limit_as_possible_cause(how):
     assert f"memory_limit lets it allocate {5 * MEBI} bytes, which may be too few" in actual["message"]
 
 
+def a_request(**env):
+    plan = make_plan(RunSpec(framework="numpy", model="linear", env=env), Registry())
+    return plan.request("run", ("python",), {}, {"source": "synthetic"})
+
+
 def test_an_exception_for_lack_of_address_space_names_ulimit_v(monkeypatch):
-    error = ImportError("libx.so: failed to map segment from shared object")
-    assert trainer._failure(error, "start", None, None)["kind"] == "crashed"
+    error, request = ImportError("libx.so: failed to map segment from shared object"), a_request()
+    assert trainer._failure(error, "start", None, request)["kind"] == "crashed"
     monkeypatch.setattr(memory, "address_space_limit", lambda: MEBI)
-    actual = trainer._failure(error, "start", None, None)
+    actual = trainer._failure(error, "start", None, request)
     assert actual["kind"] == "out-of-memory"
     assert "`ulimit -v` leaves it 1024 KiB" in actual["message"]
+
+
+@pytest.mark.parametrize("room", [3, 10, 16])
+def test_a_cut_message_keeps_no_part_of_a_secret(monkeypatch, room):
+    secret = "s3cret-0123456789-end"
+    monkeypatch.setenv("MY_TOKEN", secret)
+    request = a_request(MY_TOKEN=None)
+    assert request.secrets == ["MY_TOKEN"]
+    try:
+        raise ValueError("x" * (4000 - room) + secret + "y" * (16000 - room - len("\n")))
+    except ValueError as error:
+        actual = trainer._failure(error, "start", None, request)
+    assert "s3c" not in actual["message"]
+    assert "end" not in actual["traceback"][:40]
 
 
 def test_words_of_memory():

@@ -7,6 +7,7 @@ from time import monotonic
 from typing import Any, Callable, Dict, Optional
 
 from dlperf_sdk.worker import memory
+from dlperf_sdk.worker.agent.secret_values import replace_values, secret_values
 from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.processes import Cluster, Process
 from dlperf_sdk.worker.programs import PROGRAMS, Task
@@ -42,10 +43,13 @@ def _is_of_the_data(error: BaseException) -> bool:
 
 
 def _failure(
-    error: BaseException, phase: str, runtime: Optional[Runtime], limit: Optional[int]
+    error: BaseException, phase: str, runtime: Optional[Runtime], request: Request
 ) -> Dict[str, Any]:
-    """Return an exception as a failure of the protocol; `limit` is the number of bytes this process may allocate."""
-    message = str(error)[:4000] or type(error).__name__
+    """Return an exception as a failure of the protocol, without the values of secret variables."""
+    # Before anything is cut, or a part of a value could stay that nobody would recognize.
+    secrets, limit = secret_values(request, os.environ), request.memory_limit
+    message = replace_values(str(error), secrets)[:4000] or type(error).__name__
+    lines = traceback.format_exception(type(error), error, error.__traceback__)
     if isinstance(error, MemoryError) or (runtime is not None and runtime.is_out_of_memory(error)):
         kind = "out-of-memory"
     elif (limit or memory.address_space_limit()) and memory.reports_out_of_memory(message):
@@ -61,7 +65,7 @@ def _failure(
         "phase": phase,
         "type": type(error).__name__,
         "message": message + (_describe_limit(limit) if kind == "out-of-memory" else ""),
-        "traceback": "".join(traceback.format_exception(type(error), error, error.__traceback__))[-16000:],
+        "traceback": replace_values("".join(lines), secrets)[-16000:],
     }
 
 
@@ -124,7 +128,7 @@ def run(
         if request.memory_limit is not None:
             memory.remove_limit()
         traceback.print_exc()
-        record["failure"] = _failure(error, progress.read()[0], runtime, request.memory_limit)
+        record["failure"] = _failure(error, progress.read()[0], runtime, request)
         write_json(os.path.join(directory, "record.json"), record)
     if runtime is not None and record["status"] == "ok":
         # After a failure the framework may hang in its own teardown, and the agent ends the process anyway.
