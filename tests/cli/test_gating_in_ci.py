@@ -105,7 +105,7 @@ def test_a_failed_gate_is_annotated_and_summarized(tmp_path, summary, capfd):
     assert "| torch resnet50 1n2d b32 fp32 |" in text
     assert main(["gate", str(after), str(after / "nothing"), "--format", "github"]) == 2
     ((level, _, reason),) = commands_of(capfd.readouterr().out)
-    assert level == "error" and "neither a directory of results nor a result" in reason
+    assert level == "error" and "nothing does not exist" in reason
 
 
 def test_an_edited_result_does_not_pass(tmp_path, summary, capfd):
