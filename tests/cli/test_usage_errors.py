@@ -28,7 +28,7 @@ THEIRS = re.compile(
         (["export"], "`dlperf export` needs --to: csv or parquet"),
         (["validate"], "`dlperf validate` needs PATH: "),
         (["verify"], "`dlperf verify` needs FRAMEWORKS: frameworks' names."),
-        (["gate", "here"], "Write `dlperf gate BASELINE CANDIDATE`, or"),
+        (["gate", "."], "Write `dlperf gate BASELINE CANDIDATE`, or"),
         (["import"], "Write `dlperf import IMPORTER [LOGS…]`."),
         (["env", "remove"], "`dlperf env remove` needs NAME: a name that `dlperf env list` shows."),
         (["campaign", "run"], "`dlperf campaign run` needs FILE: "),
