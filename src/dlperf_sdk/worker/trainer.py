@@ -7,7 +7,6 @@ from time import monotonic
 from typing import Any, Callable, Dict, Optional
 
 from dlperf_sdk.worker import memory
-from dlperf_sdk.worker.agent.secret_values import replace_values, secret_values
 from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.processes import Cluster, Process
 from dlperf_sdk.worker.programs import PROGRAMS, Task
@@ -46,6 +45,8 @@ def _failure(
     error: BaseException, phase: str, runtime: Optional[Runtime], request: Request
 ) -> Dict[str, Any]:
     """Return an exception as a failure of the protocol, without the values of secret variables."""
+    from dlperf_sdk.worker.agent.secret_values import replace_values, secret_values  # late: few fail
+
     # Before anything is cut, or a part of a value could stay that nobody would recognize.
     secrets, limit = secret_values(request, os.environ), request.memory_limit
     message = replace_values(str(error), secrets)[:4000] or type(error).__name__
