@@ -309,10 +309,14 @@ def union(schemas: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write all schemas."""
+    """Write the schemas that changed, each in one step: tests may be reading them."""
     for document in DOCUMENTS:
-        text = json.dumps(Generator(document).generate(), indent=2, ensure_ascii=False)
-        (FOLDER / f"{document.name}.schema.json").write_text(text + "\n", encoding="utf-8")
+        text = json.dumps(Generator(document).generate(), indent=2, ensure_ascii=False) + "\n"
+        path = FOLDER / f"{document.name}.schema.json"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            partial = path.with_suffix(".partial")
+            partial.write_text(text, encoding="utf-8")
+            partial.replace(path)
 
 
 if __name__ == "__main__":
