@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -24,6 +25,7 @@ from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports import result_page
 from dlperf_sdk.reports.terminal import text_of
 from dlperf_sdk.spec import secret_values
+from dlperf_sdk.worker.agent.diagnostics import read_tail
 from dlperf_sdk.worker.agent.secret_values import replace_values
 
 SECRET = 'hf_4b1d"\\é-not-for-others'
@@ -198,6 +200,20 @@ def test_changed_copies_of_a_plan_conceal_again():
     changed = make_plan(attrs.evolve(plan.spec, batch_size=8), Registry())
     assert changed.spec.env == plan.spec.env
     assert changed.secrets == ("MY_TOKEN",)
+
+
+def test_a_line_of_a_value_is_replaced():
+    key = "-----BEGIN KEY-----\nAbCdEfGhIjKl\nend\n"
+    assert replace_values("read AbCdEfGhIjKl at the end", {"KEY": key}) == "read <KEY> at the end"
+
+
+@pytest.mark.parametrize("separator", [b"\n", b" "])
+def test_the_end_of_standard_error_does_not_begin_inside_a_value(separator):
+    value = b"0123456789" * 5
+    with io.BytesIO(value + separator + b"x" * 3970) as file:
+        assert read_tail(file) == "x" * 3970
+    with io.BytesIO(value + separator + b"x" * 100) as file:
+        assert read_tail(file) == (value + separator + b"x" * 100).decode()
 
 
 @pytest.mark.parametrize("value", [SECRET, "12345678\udcff", "é'\"12345678", "first\r\nsecond"])

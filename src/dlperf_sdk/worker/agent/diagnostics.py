@@ -8,10 +8,17 @@ _LENGTH = 4000
 
 
 def read_tail(file: IO[bytes]) -> str:
-    """Return the last 4000 bytes of a file as text, without white space around it; move to the file's end."""
-    file.seek(0, os.SEEK_END)
-    file.seek(max(0, file.tell() - _LENGTH))
-    return file.read().decode("utf-8", "replace").strip()
+    """Return the last 4000 bytes of a file as text, without white space around it; move to the file's end.
+
+    Text that is cut off begins with a whole line, or with a whole word if there is only one line: a secret value that
+    is cut in two would not be recognized.
+    """
+    start = max(0, file.seek(0, os.SEEK_END) - _LENGTH)
+    file.seek(start)
+    text = file.read().decode("utf-8", "replace").strip()
+    if start:
+        text = text.partition("\n" if "\n" in text else " ")[2]
+    return text.strip()
 
 
 def diagnostics_event(file: IO[bytes]) -> bytes:

@@ -64,7 +64,15 @@ def longest_form(values: Mapping[str, str]) -> int:
 
 
 def _printed_forms(value: str) -> Set[str]:
-    """Return the forms in which a worker may print a value, including the value itself."""
+    """Return the forms in which a worker may print a value, including the value itself and its lines."""
+    forms = _forms_of_text(value)
+    for line in value.splitlines():
+        if len(line) >= SHORTEST:
+            forms |= _forms_of_text(line)
+    return forms
+
+
+def _forms_of_text(value: str) -> Set[str]:
     content = value.encode("utf-8", "surrogateescape")
     return {
         value,

@@ -13,6 +13,7 @@ import tempfile
 import threading
 from typing import Any, Dict, List, Optional
 
+from dlperf_sdk.worker.agent.diagnostics import diagnostics_event
 from dlperf_sdk.worker.agent.preflight import versions
 from dlperf_sdk.worker.bundled import member
 from dlperf_sdk.worker.dates import now
@@ -88,9 +89,7 @@ def main(output: str, python: str) -> int:
             is_over.set()
             beating.join()
             _end(agents)
-        diagnostics.seek(0)
-        text = diagnostics.read()[-4000:].decode("utf-8", "replace")
-        events.write(json.dumps({"event": "diagnostics", "text": text}).encode() + b"\n")
+        events.write(diagnostics_event(diagnostics) + b"\n")
     print("Written to %s. Carry it back, and run: dlperf ingest %s" % (path, output))
     return 0 if ended is not None and ended["failure"] is None else 4
 
