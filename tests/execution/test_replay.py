@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from dlperf_sdk.documents import schema
 from dlperf_sdk.documents.field_types import LONGEST_NOTE
 from dlperf_sdk.errors import DlperfError, DocumentError, InvalidRecord, StoreError, Unavailable, UsageError
 from dlperf_sdk.execution import case_record, replay
+from dlperf_sdk.execution.case_record import MOST_NOTES
 from dlperf_sdk.interfaces.topology import Submission
 from dlperf_sdk.launchers.local import Local
 from dlperf_sdk.registry.plugins import Registry
@@ -244,6 +246,27 @@ def test_what_is_no_time_is_refused(told, tmp_path, kind, time):
         DocumentError, match=f"The event {kind} of the stream has the time .*expected one in UTC"
     ):
         ingested(changed(told, kind, time=time), tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["case", "ended"])
+def test_a_time_that_is_to_come_is_refused(told, tmp_path, kind):
+    with pytest.raises(
+        DocumentError, match=f"The event {kind} of the stream has the time 2999-.* still to come"
+    ):
+        ingested(changed(told, kind, time="2999-01-01T00:00:00+00:00"), tmp_path)
+
+
+def test_a_run_that_was_cut_off_ends_after_its_start(told, tmp_path):
+    start = (datetime.now(UTC) + timedelta(hours=1)).isoformat(timespec="seconds")
+    result = ingested(changed(told, "case", time=start)[:-2], tmp_path)
+    assert (result.started_at, result.finished_at) == (start, start)
+
+
+def test_notes_are_not_endless(told, tmp_path):
+    note = json.dumps({"event": "note", "text": "again", "node": 0}).encode()
+    notes = ingested([*told[:-2], *[note] * (MOST_NOTES + 10), *told[-2:]], tmp_path).notes
+    assert len(notes) <= MOST_NOTES + 2
+    assert "Notes after the first 1,000 are left out." in notes
 
 
 def test_a_run_cannot_end_before_its_start(told, tmp_path):

@@ -174,7 +174,8 @@ class Case(CaseRecord):
             InvalidRecord: The result breaks its own schema; nothing was written, and the observers have not been
                 notified.
         """
-        result = summarize(self, finished_at or now())
+        # A start on another machine, or before this one's clock was set, may be later than now.
+        result = summarize(self, finished_at or max(now(), self.started_at))
         if write and self.directory is not None:
             try:
                 self.directory.write_result(result)

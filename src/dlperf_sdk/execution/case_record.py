@@ -29,6 +29,9 @@ from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.secret_values import remove_secrets
 from dlperf_sdk.worker.agent.stopping import decide
 
+MOST_NOTES = 1000
+"""Maximum number of notes of one result, but for the sentence that others are left out."""
+
 
 @define
 class CaseRecord:
@@ -71,8 +74,15 @@ class CaseRecord:
         self.observers.notify("dlperf_stage", run_id=self.id, stage=stage, detail=remove_secrets(detail))
 
     def note(self, *sentences: str) -> None:
-        """Add sentences to the result's notes, without values of secret variables; one that is too long is cut."""
-        self.notes += (cut_note(remove_secrets(sentence)) for sentence in sentences)
+        """Add sentences to the result's notes, without values of secret variables; one that is too long is cut.
+
+        After `MOST_NOTES` notes, one sentence says that others follow, and no further one is added.
+        """
+        for sentence in sentences:
+            if len(self.notes) < MOST_NOTES:
+                self.notes.append(cut_note(remove_secrets(sentence)))
+            elif len(self.notes) == MOST_NOTES:
+                self.notes.append(f"Notes after the first {MOST_NOTES:,} are left out.")
 
     def fail(self, failure: Failure | None) -> None:
         """Record a failure of the case, unless the case has one already or `failure` is None."""

@@ -46,6 +46,9 @@ from dlperf_sdk.results.store import ResultStore, campaign_of, check_id, new_run
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.secret_values import reveal
 
+_CLOCK_ERROR = timedelta(days=1)
+"""How far the clock of the machine that ran a case may be ahead of this one's."""
+
 
 def replay(
     lines: Iterable[bytes],
@@ -128,17 +131,23 @@ def _read_time(event: Mapping[str, Any]) -> str:
     """Return the time of an event of the stream, as documents have it.
 
     Raises:
-        DocumentError: The event has no time, or one that is no time in UTC.
+        DocumentError: The event has no time, or one that is no time in UTC, or one that is still to come.
     """
     try:
         time = datetime.fromisoformat(event["time"])
         if time.utcoffset() != timedelta():
             raise ValueError
+        is_to_come = time > datetime.now(UTC) + _CLOCK_ERROR
     except (KeyError, TypeError, ValueError):
         raise DocumentError(
             f"The event {event['event']} of the stream has the time {format_value(event.get('time'))}; expected one in "
             "UTC, such as 2026-01-31T12:00:00+00:00."
         ) from None
+    if is_to_come:
+        raise DocumentError(
+            f"The event {event['event']} of the stream has the time {event['time']}, which is still to come. Check the "
+            "clocks of this machine and of the one that ran the case."
+        )
     return time.isoformat(timespec="seconds")
 
 
