@@ -11,7 +11,7 @@ READY := .venv/ready
 DOCS := .venv/docs
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml examples/*/pyproject.toml tests/plugins/*/pyproject.toml))
 FRAMEWORKS := $(shell grep -l 'entry-points."dlperf_sdk.frameworks"' plugins/*/pyproject.toml | sed 's|plugins/dlperf-\(.*\)/pyproject.toml|\1|')
-# Plugins whose tests need no framework's environment: the core's tests include them.
+# Plugins whose tests need no framework's environment.
 LIGHT := $(filter-out $(FRAMEWORKS:%=plugins/dlperf-%/tests),$(wildcard plugins/*/tests))
 # Plugins with models, whose tests with the markers of the core's train them in frameworks' environments.
 MODELS := $(shell grep -l 'entry-points."dlperf_sdk.models"' plugins/*/pyproject.toml | sed 's|/pyproject.toml||')
@@ -20,7 +20,7 @@ MODELS := $(shell grep -l 'entry-points."dlperf_sdk.models"' plugins/*/pyproject
 ROTATED := test-torch-pairs $(filter-out test-torch,$(FRAMEWORKS:%=test-%))
 
 # What `make test-all` adds to `make test`, in this order: what fails most often and takes least comes first.
-PARTS := test-report test-trackers test-ray test-long test-torch test-together test-engines $(ROTATED)
+PARTS := test-plugins test-report test-trackers test-ray test-long test-torch test-together test-engines $(ROTATED)
 
 PYTEST := $(BIN)/pytest
 # The core's tests wait now and then for deadlines and for other processes: one worker more than processors.
@@ -95,9 +95,6 @@ schemas: $(READY)
 core: $(READY)
 	$(PYTEST) --numprocesses $(WORKERS) --dist loadfile -m 'not framework and not frameworks and not browser and not long' \
 	  tests examples
-	set -e; for tests in $(LIGHT); do \
-	  $(PYTEST) --numprocesses $(WORKERS) --dist loadfile -m 'not framework and not frameworks' \
-	  -c $$tests/../pyproject.toml $$tests; done
 
 torch-environment: $(READY)
 	$(BIN)/python scripts/test_frameworks.py --prepare torch
@@ -110,14 +107,20 @@ test-torch-pairs: torch-environment
 	$(PYTEST) --numprocesses 2 --dist loadgroup -m pairwise -c plugins/dlperf-torch/pyproject.toml \
 	  plugins/dlperf-torch/tests/test_conformance.py
 
+# The plugins without a framework.
+test-plugins: $(READY)
+	set -e; for tests in $(LIGHT); do \
+	  $(PYTEST) --numprocesses $(WORKERS) --dist loadfile -m 'not framework and not frameworks' \
+	  -c $$tests/../pyproject.toml $$tests; done
+
 # Torch through the front door.
 test-torch: torch-environment
 	$(PYTEST) --numprocesses 2 --dist loadgroup -m 'framework and not long' tests
 	set -e; for plugin in $(MODELS); do \
 	  $(PYTEST) --numprocesses 2 -m framework -c $$plugin/pyproject.toml $$plugin/tests; done
 
-# Tests of many seconds: real environments, searches, campaigns that are killed again and again, and every planted fault
-# that conformance must catch, or parity in torch's trainers.
+# Tests of seconds and more: commands in real processes and environments, whole pages, campaigns that are killed again and
+# again, and every planted fault that conformance must catch, or parity in torch's trainers.
 test-long: torch-environment
 	$(PYTEST) --numprocesses 2 --dist loadgroup -m long tests
 

@@ -216,6 +216,7 @@ def test_an_object_without_a_name_may_be_registered(install):
     assert listeners().keys() == INSTALLED | {"notifier"}
 
 
+@pytest.mark.long
 def test_lists_describe_and_check_an_observer(install, capsys):
     install("one-notifier", NOTIFIER)
     assert main(["list", "observers", "--check"]) == 0

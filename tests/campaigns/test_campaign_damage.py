@@ -23,6 +23,8 @@ from dlperf_sdk.errors import DocumentError, PluginError, SpecError, StoreError,
 from dlperf_sdk.execution import case
 from dlperf_sdk.registry.plugins import Registry
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):

@@ -19,6 +19,8 @@ from dlperf_sdk.cli.lookup import unit_of
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports import terminal
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):

@@ -151,6 +151,7 @@ def test_every_case_that_differs_is_counted_once(one, other):
     assert counts["new"] + changed == sum(item not in before for item in now)
 
 
+@pytest.mark.long
 def test_resuming_describes_edits_and_measures_the_original_cases(tmp_path, capfd):
     path, directory = tmp_path / "matrix.yaml", tmp_path / "it"
     path.write_text(FILE.replace(", amp-fp16", ""))

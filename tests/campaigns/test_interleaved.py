@@ -17,6 +17,8 @@ from dlperf_sdk.campaigns.interleaved import baseline_cases, load_cases, make_in
 from dlperf_sdk.cli import main
 from dlperf_sdk.errors import UnknownName, UsageError
 
+pytestmark = pytest.mark.long
+
 SPEC = RunSpec(framework="numpy", **SMALL)
 
 

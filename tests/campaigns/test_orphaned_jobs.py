@@ -28,6 +28,8 @@ from dlperf_sdk.launchers.local import Local
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.testing import topology as topology_suite
 
+pytestmark = pytest.mark.long
+
 MEBI = 2**20
 LARGEST = Matrix(
     fields={**SMALL, "model": "linear", "batch_size": "max", "memory_limit": 600 * MEBI},
@@ -134,7 +136,6 @@ def test_all_that_a_run_starts_is_known_by_its_name(name):
     assert orphaned_jobs.wait_for_processes([run], timeout=0.2) is False
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("_own_cache")
 def test_a_controller_killed_in_its_search_leaves_probes_that_the_next_one_waits_for(tmp_path):
     """A probe beside another's would find less memory than there is."""
@@ -338,7 +339,6 @@ def lifted(directory):
     (directory / "campaign.json").write_text(json.dumps(document))
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("_own_cache")
 def test_the_search_for_the_largest_batch_ends_with_the_session_and_is_begun_again(tmp_path):
     outcome = campaign(LARGEST, tmp_path / "it", campaign_limit=0.3)

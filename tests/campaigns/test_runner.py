@@ -170,6 +170,7 @@ def test_searches_and_traces_take_time_too():
     assert estimate.remaining_seconds(progress.values(), Settings()) == pytest.approx(repeats)
 
 
+@pytest.mark.long
 def test_the_plan_command_estimates_from_a_campaign(tmp_path, done, capfd):
     _, directory, _ = done
     path = tmp_path / "more.yaml"

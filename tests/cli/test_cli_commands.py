@@ -386,6 +386,7 @@ def test_list_of_one_group(dlperf, group):
     assert {"bert-base", "linear", "resnet50"} <= set(names)
 
 
+@pytest.mark.long
 def test_a_broken_plugin_is_a_row_with_its_error(dlperf, tmp_path, monkeypatch):
     distribution(
         tmp_path / "site",

@@ -14,6 +14,8 @@ from test_cli_process import CASE, PROGRAM, dlperf, isolated_directory  # noqa: 
 
 from dlperf_sdk.results.store import ResultStore
 
+pytestmark = pytest.mark.long
+
 
 def paragraph(done, code):
     """What a failed command said: one paragraph, without a traceback, and the exit code."""

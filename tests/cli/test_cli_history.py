@@ -10,6 +10,8 @@ from code_blocks import blocks_of, execute
 
 from dlperf_sdk.interfaces.measurer import Metric
 
+pytestmark = pytest.mark.long
+
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "history.md"
 
 

@@ -18,6 +18,8 @@ from processes import processes_with
 
 from dlperf_sdk.results.store import ResultStore
 
+pytestmark = pytest.mark.long
+
 PROGRAM = [sys.executable, "-m", "dlperf_sdk"]
 CASE = ["run", "numpy", "linear", "--batch-size", "4", "--warmup", "1", "--steps", "5", "--repeats", "1"]
 LONG = [

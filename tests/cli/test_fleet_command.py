@@ -17,6 +17,8 @@ from code_blocks import blocks_of
 from dlperf_sdk.cli import main
 from dlperf_sdk.parity import cache as parity_cache
 
+pytestmark = pytest.mark.long
+
 SSH = """\
 #!/bin/sh
 while [ $# -gt 2 ]; do shift; done

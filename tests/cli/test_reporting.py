@@ -194,6 +194,7 @@ def test_a_file_that_cannot_be_written_leaves_nothing(dlperf, stored, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dlperf-results", "taken"]
 
 
+@pytest.mark.long
 def test_published_figures_as_html(tmp_path):
     words = ["--published", "dlperf-v1.0", "--format", "html", "-o", str(tmp_path / "it.html")]
     assert main(["report", *words]) == 0

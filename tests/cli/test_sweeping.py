@@ -66,6 +66,7 @@ def test_invalid_combinations_are_refused(dlperf, words, message):
     assert message in " ".join(err.split())
 
 
+@pytest.mark.long
 def test_the_results_are_one_table_and_a_report(dlperf, tmp_path):
     code, out, err = dlperf("run", "numpy", "linear", "--batch-size", "2,4", *TINY, "--output", "results")
     assert code == 0, err

@@ -42,6 +42,7 @@ def test_the_answers_as_json(dlperf):
     assert len(document["answers"]["losses"]) == len(document["answers"]["changed"])
 
 
+@pytest.mark.long
 def test_missing_method_of_a_new_plugin_is_named_with_its_file(tmp_path):
     created = skeleton.write("fresh", tmp_path)
     site = created.folder / "src"

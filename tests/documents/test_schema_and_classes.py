@@ -133,6 +133,7 @@ def test_every_record_is_a_valid_document(record):
     assert repr(record_from_dict(document)) == repr(record)
 
 
+@pytest.mark.long
 @few
 @given(results())
 def test_every_result_is_a_valid_document(result):

@@ -154,6 +154,7 @@ def test_shown_survives_everything():
         assert len(format_value(value)) <= 100
 
 
+@pytest.mark.long
 def test_long_lists_of_floats_are_checked_quickly_and_all():
     times = [0.25] * 200_000
     series = {"node": 0, "name": "power", "device": "0", "unit": "W", "kind": "gauge", "times": times}
@@ -412,6 +413,7 @@ def test_long_texts_count_as_memory(letter, copies, monkeypatch):
         parse_json(f'["{letter * 9:{"a"}<{most}}"]'.encode(), "it")
 
 
+@pytest.mark.long
 def test_yaml_of_too_many_values_is_refused(tmp_path):
     (tmp_path / "many.yaml").write_text("a: [" + "1," * 60_000 + "]\n")
     with pytest.raises(

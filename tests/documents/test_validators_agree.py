@@ -12,6 +12,8 @@ from dlperf_sdk.documents import schema
 from dlperf_sdk.documents.validators import deciding_validator, explaining_validator
 from dlperf_sdk.errors import DocumentError
 
+pytestmark = pytest.mark.long
+
 few = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 
 

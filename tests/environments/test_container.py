@@ -110,6 +110,7 @@ def rootfs(tmp_path, monkeypatch):
     return root_file_system.make(tmp_path, monkeypatch)
 
 
+@pytest.mark.long
 def test_a_case_in_a_container(rootfs, tmp_path):
     result = run(
         *("numpy", "linear"),

@@ -27,6 +27,8 @@ from dlperf_sdk.environments import interpreters, managed, marker, probe
 from dlperf_sdk.errors import DocumentError, EnvironmentFailed, PluginError, UnknownName, UsageError
 from dlperf_sdk.interfaces.framework import EnvironmentSpec, SourceBuild
 
+pytestmark = pytest.mark.long
+
 RUNNING = f"=={sys.version_info.major}.{sys.version_info.minor}.*"
 SOURCE = Path(environments.__file__).parents[2]
 
@@ -185,7 +187,6 @@ def test_managed_environment_is_created_described_and_reused(wheels: Path, tmp_p
     assert environments.prepare("toy", spec("toydep"), "cpu").path != created.path
 
 
-@pytest.mark.long
 def test_a_lock_decides_the_versions(wheels: Path, tmp_path: Path) -> None:
     wheel(wheels, "toydep", "2.4")
     lock = tmp_path / "lock.txt"
@@ -287,7 +288,6 @@ def test_a_progress_callback_that_fails_ends_uv_and_leaves_nothing(wheels: Path)
     assert left() == []
 
 
-@pytest.mark.long
 def test_the_second_of_two_creators_waits_and_reuses(wheels: Path, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gated(wheels, "toybuild", gate)
@@ -310,7 +310,6 @@ def test_the_second_of_two_creators_waits_and_reuses(wheels: Path, tmp_path: Pat
     assert out_first.splitlines()[-1] == rest.splitlines()[-1]
 
 
-@pytest.mark.long
 def test_ctrl_c_leaves_neither_files_nor_processes(wheels: Path, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gated(wheels, "toybuild", gate)
@@ -325,7 +324,6 @@ def test_ctrl_c_leaves_neither_files_nor_processes(wheels: Path, tmp_path: Path)
     assert left() == []
 
 
-@pytest.mark.long
 def test_environment_of_a_killed_creator_is_created_anew(wheels: Path, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gated(wheels, "toybuild", gate)
@@ -558,7 +556,6 @@ def test_unusable_cache_is_reported(wheels: Path, tmp_path: Path, monkeypatch: p
 # --- from a lock --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
 def test_a_lock_is_made_again_exactly(wheels: Path) -> None:
     wheel(wheels, "toydep", "2.4")
     first = environments.prepare("toy", spec("toyframe", "toydep==2.1"), "cpu")
@@ -713,7 +710,6 @@ def test_a_build_for_cpus_does_not_satisfy_on_a_gpu() -> None:
 # --- Python 3.7 ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
 def test_python_3_7_environment_is_created_probed_and_used(wheels: Path) -> None:
     python = next(Path.home().glob(".pyenv/versions/3.7*/bin/python"), None)
     if python is None:

@@ -29,6 +29,7 @@ def same(a, b):
     return type(a) is type(b) and (a == b or both_nan)
 
 
+@pytest.mark.long
 @few
 @given(lists)
 def test_any_results_are_a_table(results):

@@ -20,6 +20,8 @@ from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.results import table
 from dlperf_sdk.results.result import Imported, Source
 
+pytestmark = pytest.mark.long
+
 few = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 lists = st.lists(any_results(), max_size=3)
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 CASE = ("numpy", "linear", "--topology", "4n1d", "--batch-size", "8", "--steps", "3", "--repeats", "1")
 
 

@@ -12,6 +12,8 @@ from dlperf_sdk.errors import InvalidRecord, Unsupported
 from dlperf_sdk.execution.tracing import read_traces
 from dlperf_sdk.harness.in_process import SMALL as PLAIN
 
+pytestmark = pytest.mark.long
+
 SMALL = {"batch_size": 4, "canonical_steps": 2, "warmup": 1, "steps": 4, "repeats": 1}
 
 

@@ -18,6 +18,8 @@ from code_blocks import blocks_of, execute
 from dlperf_sdk.launchers.joined.meeting import JOIN_VARIABLE
 from dlperf_sdk.results.store import ResultStore
 
+pytestmark = pytest.mark.long
+
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "join-a-job.md"
 CASE = {"batch-size": "4", "warmup": "1", "steps": "5", "repeats": "1", "python": sys.executable}
 
@@ -167,7 +169,6 @@ def test_nodes_without_a_shared_folder_meet_by_a_secret_of_the_user(job, tmp_pat
     assert [path.name for path in (tmp_path / "node0").iterdir()] == ["dlperf-results"]
 
 
-@pytest.mark.long
 def test_several_values_are_one_campaign_on_the_same_ranks(job):
     codes, outputs, errors = job.run(
         "numpy", "linear", "--topology", "2n1d@joined", "--json", batch_size="2,4"
@@ -193,7 +194,6 @@ def test_a_script_may_run_several_cases_and_continues_on_the_first_rank_only(job
     assert outputs == ["2n1d@joined ok\n1n1d@joined ok\n", ""]
 
 
-@pytest.mark.long
 def test_it_passes_the_conformance_suite_of_launchers(job, tmp_path):
     """Both ranks run the suite; the second one serves the first from its first case on."""
     suite = tmp_path / "test_suite_of_joined.py"
@@ -217,7 +217,6 @@ def test_the_page_of_the_documentation(block, tmp_path):
     assert len(result.hardware) == 2
 
 
-@pytest.mark.long
 def test_a_failure_is_the_exit_code_of_every_rank(job):
     codes, _, errors = job.run(
         "faulty", "linear", "--set", "fault=exception", "--topology", "2n2d@joined", per_node=2
@@ -226,7 +225,6 @@ def test_a_failure_is_the_exit_code_of_every_rank(job):
     assert errors[1:] == [""] * 3
 
 
-@pytest.mark.long
 def test_variables_of_the_job_reach_no_worker(job):
     """torch's plugin sets RANK by itself; numpy's does not, so one would come from the job."""
     job.start_case("stubborn", "2n1d@joined")
@@ -244,7 +242,6 @@ def test_variables_of_the_job_reach_no_worker(job):
     job.end()
 
 
-@pytest.mark.long
 def test_ranks_with_different_arguments_are_told_apart(job):
     words = (
         "run",
@@ -266,7 +263,6 @@ def test_ranks_with_different_arguments_are_told_apart(job):
     assert "its cases differ in seed." in failure.message
 
 
-@pytest.mark.long
 def test_a_rank_that_never_comes_is_named_within_the_deadline(job):
     words = (
         "run",
@@ -286,7 +282,6 @@ def test_a_rank_that_never_comes_is_named_within_the_deadline(job):
     assert "have not joined within 7 s: local rank 1 of node 1." in failure.message
 
 
-@pytest.mark.long
 def test_a_rank_that_finds_no_controller_says_where_it_looked(job):
     words = ("run", "numpy", "linear", "--topology", "2n1d@joined", *words_of(), "--deadline", "start=3")
     job.start(*words, ranks=[1])
@@ -299,7 +294,6 @@ def test_a_rank_that_finds_no_controller_says_where_it_looked(job):
     assert "--set meeting=DIR" in errors
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("rank", [1, 2], ids=["idle", "leader"])
 def test_a_killed_rank_ends_the_run_with_its_node(job, rank):
     job.start_case("stubborn-second", "2n2d@joined", repeats=2, per_node=2)
@@ -313,7 +307,6 @@ def test_a_killed_rank_ends_the_run_with_its_node(job, rank):
     assert job.left() == []
 
 
-@pytest.mark.long
 def test_a_killed_controller_takes_everything_along(job):
     job.start_case("stubborn-second", "2n2d@joined", repeats=2, per_node=2)
     job.until_measuring(2)
@@ -329,7 +322,6 @@ def test_a_killed_controller_takes_everything_along(job):
     assert [attempt.status for attempt in recovered.attempts][:1] == ["ok"]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("rank", "number"),
     [(0, signal.SIGINT), (1, signal.SIGTERM), (3, signal.SIGINT)],
@@ -347,7 +339,6 @@ def test_a_signal_to_any_rank_interrupts_the_run_in_all(job, rank, number):
     assert job.left() == []
 
 
-@pytest.mark.long
 def test_an_agents_python_that_is_missing_is_named(job):
     words = ("--set", "agent_python=/nowhere/python9", "--topology", "2n1d@joined")
     codes, _, errors = job.run("numpy", "linear", *words)

@@ -14,6 +14,8 @@ from dlperf_sdk import run
 from dlperf_sdk.errors import UnknownName, UsageError
 from dlperf_sdk.progress.watching import Progress, watching
 
+pytestmark = pytest.mark.long
+
 FIELDS = {"protocol": "quick", "steps": 5, "repeats": 2, "store": None}
 PROGRAM = f"from dlperf_sdk import run; run('numpy', 'linear', **{FIELDS!r})"
 

@@ -109,6 +109,7 @@ def test_empty_directory_is_reported(dlperf, tmp_path, words):
     assert "There are no results in empty yet" in " ".join(err.split())
 
 
+@pytest.mark.long
 def test_thousands_of_results_of_which_many_failed():
     failed = [
         a_result(id=f"r{n}", status="crashed", failure=Failure("crashed", f"Number {n}."), metrics=())

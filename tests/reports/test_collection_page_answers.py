@@ -21,6 +21,8 @@ from dlperf_sdk.reports.missing_intervals import explain_missing
 from dlperf_sdk.spec.stated_protocol import StatedProtocol
 from dlperf_sdk.worker.estimate import median, standard_deviation
 
+pytestmark = pytest.mark.long
+
 
 @cache
 def page_of(name="dlperf-v1.0"):

@@ -27,6 +27,7 @@ def shown(blocks, width=80):
 # -- any result
 
 
+@pytest.mark.long
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )

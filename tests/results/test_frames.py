@@ -88,6 +88,7 @@ def test_a_number_beyond_64_bits_is_refused():
         to_arrow([huge])
 
 
+@pytest.mark.long
 def test_the_example_of_the_documentation(root, tmp_path):
     (example,) = [
         block

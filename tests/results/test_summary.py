@@ -91,6 +91,7 @@ def test_a_failure_is_shown_and_cut_short():
     assert len(text) < 1500
 
 
+@pytest.mark.long
 @given(any_results())
 def test_any_result_fits_one_screen(result):
     text = repr(result)

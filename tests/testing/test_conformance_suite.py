@@ -210,6 +210,7 @@ def checked(capsys, *words):
     return code, capsys.readouterr()
 
 
+@pytest.mark.long
 def test_check_prints_a_line_per_check_and_the_running_one(capsys):
     code, output = checked(
         capsys,
@@ -240,6 +241,7 @@ def test_only_takes_words_in_names_and_no_expressions(capsys):
     assert "'canonical or compile' is in the name of none of them" in output.err
 
 
+@pytest.mark.long
 def test_check_skips_and_resumes(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path))
     words = ("numpy", "--only", "imports_nothing", "--only", "refused", "--only", "compiles")
@@ -326,6 +328,7 @@ def test_the_options_of_check_reach_the_suites(capsys):
 CHECK = "import sys; from dlperf_sdk.cli import main; sys.exit(main(['check', 'throughput', '--only', 'measurement']))"
 
 
+@pytest.mark.long
 def test_check_reports_unwritable_output():
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -336,6 +339,7 @@ def test_check_reports_unwritable_output():
     assert "INTERNALERROR" not in done.stderr and "no test to run" not in done.stderr
 
 
+@pytest.mark.long
 def test_check_continues_when_its_output_is_closed():
     reader, writer = os.pipe()
     os.close(reader)

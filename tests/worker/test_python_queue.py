@@ -6,6 +6,8 @@ import pytest
 
 from dlperf_sdk import run
 
+pytestmark = pytest.mark.long
+
 SHORT = {"batch_size": 4, "canonical_steps": 2, "warmup": 2, "steps": 20, "repeats": 1, "store": None}
 
 

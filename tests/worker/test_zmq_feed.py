@@ -11,6 +11,8 @@ from dlperf_sdk import run
 from dlperf_sdk.hookspecs import hookimpl
 from dlperf_sdk.worker.loading import PREFETCH
 
+pytestmark = pytest.mark.long
+
 SHORT = {"batch_size": 4, "canonical_steps": 2, "warmup": 2, "repeats": 1, "store": None}
 
 

@@ -19,6 +19,8 @@ from dlperf_sdk.reports.html.page import NOT_COMPARABLE, Folded, Sortable
 from dlperf_sdk.reports.leads import count_intervals, list_reservations
 from dlperf_sdk.spec.stated_protocol import StatedProtocol
 
+pytestmark = pytest.mark.long
+
 
 @cache
 def figures():

@@ -10,6 +10,8 @@ from dlperf_sdk.reports import html
 from dlperf_sdk.reports.html import palette
 from dlperf_sdk.reports.html.palette import Palette
 
+pytestmark = pytest.mark.long
+
 CHANNELS = ("color", "shape", "strokeDash")
 
 
