@@ -23,7 +23,7 @@ class Growth:
     """Model of the growth of the step time with each doubling, learned from other series."""
 
     base: float
-    """Growth of the logarithm of the step time with each doubling, independent of what was measured before."""
+    """Growth of the natural logarithm of the step time with each doubling, independent of what was measured before."""
     persistence: float
     """Fraction of the last measured growth that continues. Both are 0 if no further growth is assumed."""
     faster: float
@@ -34,9 +34,10 @@ class Growth:
     """Number of examples that the model was learned from."""
 
     def next(self, measured: float) -> float:
-        """Return the growth of the logarithm of the step time with the next doubling, given the last measured growth.
+        """Return the growth of the natural logarithm of the step time with the next doubling.
 
-        A negative measured growth counts as 0.
+        Args:
+            measured: The growth per doubling between the two largest measured topologies; a negative one counts as 0.
         """
         return self.base + self.persistence * max(measured, 0.0)
 

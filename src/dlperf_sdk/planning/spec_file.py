@@ -200,6 +200,9 @@ def tunes_only(name: str, tuning_variables: Collection[str]) -> bool:
 def list_restricted_settings(case: Mapping[str, Any], look_up: LookUp) -> Iterator[Restricted]:
     """Yield the settings of a case that decide what is executed or read.
 
+    Among them are the field `lock`, and every variable that is not known to tune only. The data folder is not:
+    `resolve_data` checks it.
+
     Args:
         case: The fields of a run spec, as plain values; `framework` and `model` are required.
         look_up: The result of `declaration_lookup`.

@@ -51,7 +51,7 @@ class ModelConformance(Conformance):
         return {"options": [{}, *([self.model_options] if self.model_options else [])]}
 
     def test_weights_can_be_drawn(self, options: Mapping[str, Scalar]) -> None:
-        """Parameters have unique names and no empty shapes, and the `init` of each gives finite numbers.
+        """There are parameters, with unique names and no dimension of 0, and the `init` of each gives finite numbers.
 
         Parameters larger than `TENSOR_BYTES` are not drawn.
         """

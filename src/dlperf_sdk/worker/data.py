@@ -20,7 +20,7 @@ TEXT = "dlperf-text"
 
 
 class DataError(Exception):
-    """The prepared data is missing, or differs from what the controller prepared."""
+    """The prepared data is missing or differs from what the controller prepared, or an image cannot be decoded."""
 
 
 class Images(NamedTuple):

@@ -46,10 +46,10 @@ def send(request: Request, cluster: Cluster, process: Process) -> None:
 
 
 def open_socket(context: Any, address: str) -> Any:
-    """Return a socket of the type ROUTER of the ZeroMQ `context`, bound to `address`.
+    """Return a socket of the type ROUTER of the ZeroMQ `context`, bound to an endpoint such as `tcp://HOST:PORT`.
 
     Raises:
-        zmq.ZMQError: The address is in use.
+        zmq.ZMQError: The address cannot be bound, for example because it is in use.
     """
     import zmq
 

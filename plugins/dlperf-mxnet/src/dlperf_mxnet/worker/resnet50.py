@@ -141,7 +141,7 @@ class ResNet50Trainer(MXNetTrainer):
         """Return the cross entropy with label smoothing, the mean over the micro-batch: an array (1,).
 
         For a sample it is (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p; ε is the model's option
-        `label_smoothing`. `outputs` holds the logits, (B, classes); `batch["label"]` holds the indices of the
-        classes, (B,).
+        `label_smoothing`. The only item of `outputs` is the logits, (B, classes); `batch["label"]` holds the indices of
+        the classes, (B,).
         """
         return self.criterion(*outputs, batch["label"])

@@ -54,15 +54,16 @@ class MirroredReplicas:
         return self._train.get_concrete_function(batch, tf.constant(0.0)).graph
 
     def traced_outputs(self, function, batch):
-        """Return the tensors that `function(batch)` returns for all replicas; it is traced into a graph, as `step` is.
+        """Return the tensors of `function(batch)` for each replica of this process, traced into a graph as `step` is.
 
-        They are ordered by output, and for each output by replica.
+        They are ordered by output, and for each output by replica. `function` returns a sequence of tensors, and
+        `batch` is what `place` returned.
         """
         traced = tf.function(lambda batch: self._strategy.run(function, (batch,)), autograph=False)
         return self._of_all_replicas(traced(batch))
 
     def plain_outputs(self, function, batch):
-        """Return the tensors that `function(batch)` returns for all replicas; it runs eagerly, without TF32.
+        """Return the tensors of `function(batch)` for each replica of this process, run eagerly and without TF32.
 
         Their order is that of `traced_outputs`.
         """

@@ -150,10 +150,10 @@ class VariableExchange(GradientExchange):
 
 
 def make_exchange(runtime):
-    """Return the exchange of the runtime's strategy, in the default graph.
+    """Return the exchange of the runtime's strategy, in the default graph; an `Alone` if replicas do not synchronize.
 
     Raises:
-        Unsupported: the strategy has no exchange.
+        Unsupported: The strategy synchronizes gradients and is not in `EXCHANGES`.
     """
     if not runtime.syncs_gradients:
         return Alone(runtime)

@@ -122,8 +122,8 @@ class ResNet50Trainer(TensorFlow1Trainer):
         """Return the cross entropy with label smoothing, the mean over the micro-batch: a float32 scalar.
 
         For a sample it is (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p; ε is the model's option
-        `label_smoothing`. `outputs` holds the logits, (B, classes); `batch["label"]` holds the indices of the
-        classes, (B,).
+        `label_smoothing`. The only item of `outputs` is the logits, (B, classes); `batch["label"]` holds the indices of
+        the classes, (B,).
         """
         smoothing = self.request.model_options["label_smoothing"]
         minus_log = -tf.nn.log_softmax(outputs[0])

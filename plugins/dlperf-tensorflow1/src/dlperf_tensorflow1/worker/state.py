@@ -12,7 +12,7 @@ class ReplicaState(BaseTrainer):
     """The part of TensorFlow 1's trainers that reads and sets the replica's state through its session."""
 
     def load_canonical_weights(self, parameters):
-        """Set all parameters to the canonical weights."""
+        """Set all parameters to the canonical weights in one run of the session; see `BaseTrainer`."""
         self._initializers, self._feed = [], {}
         super().load_canonical_weights(parameters)
         self.session.run(self._initializers, self._feed)

@@ -110,7 +110,7 @@ def apply_padded_linear(x, weight, bias, multiple):
     """Return `F.linear(x, weight, bias)`, computed with the number of outputs rounded up to a multiple of `multiple`.
 
     This gives the matrix product a size that suits the hardware. The extra outputs have zero weights and are cut off,
-    so that results and gradients stay the same.
+    so that results and gradients stay the same up to rounding. `bias` is required.
     """
     outputs = len(weight)
     extra = -outputs % multiple
