@@ -38,7 +38,8 @@ def find(selection: tuple[str, ...], directory: Path) -> Matches:
     Raises:
         StoreError: the directory or one of the words is a URL.
     """
-    from dlperf_sdk.results.store import ResultStore, explain_absence, refuse_url, runs_in
+    from dlperf_sdk.results.run_places import explain_absence, runs_in
+    from dlperf_sdk.results.store import ResultStore, refuse_url
 
     refuse_url(str(directory), *selection)
     matches = Matches()
@@ -74,7 +75,7 @@ def find(selection: tuple[str, ...], directory: Path) -> Matches:
 def _list_runs(store: ResultStore) -> Sequence[str]:
     """Return the names of a store's runs, the newest first; those of a campaign in the order of its plan."""
     from dlperf_sdk.campaigns.campaign_directory import open_campaign
-    from dlperf_sdk.results.store import runs_in
+    from dlperf_sdk.results.run_places import runs_in
 
     ids, campaign = store.ids(), store.directory.absolute().parent
     if runs_in(campaign) != store.directory.absolute():
