@@ -120,7 +120,9 @@ def format_ends(low: float, high: float, decimals: int = 2) -> tuple[str, str]:
 
 
 def duration(seconds: float) -> str:
-    """Format a duration in seconds: `0.9 s`, `12 s`, `3 min 20 s`, `2 h 05 min`."""
+    """Format a duration in seconds: `< 0.1 s`, `0.9 s`, `12 s`, `3 min 20 s`, `2 h 05 min`."""
+    if seconds < 0.05:
+        return "< 0.1 s"
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     rounded = round(seconds)
