@@ -1,6 +1,7 @@
 """Speeds of nodes: slow, fast, alike, and what too few or too different nodes leave open."""
 
 import random
+import re
 
 import pytest
 
@@ -45,6 +46,27 @@ def test_nodes_that_vary_too_much_are_inconclusive_with_advice():
     speed = compare_speeds(throughputs, minimum_effect=0.03, level=0.05)["n3"]
     assert speed.outcome == INCONCLUSIVE
     assert "neither shown nor ruled out" in speed.detail
+    assert speed.detail.endswith(
+        "No number of nodes decides that: measure repeats 12 times as long (this assumes independent steps), or raise "
+        "the minimum effect to 10 %."
+    )
+
+
+def test_advice_on_longer_repeats_states_their_length_as_the_gate_does():
+    throughputs = {f"n{number}": 100.0 + number % 5 for number in range(12)}
+
+    def advice(**changes):
+        return compare_speeds(throughputs, **{"minimum_effect": 0.03, "level": 0.05, **changes})["n0"].detail
+
+    match = re.search(r"repeats (\d+) times as long \((\d+) steps; this assumes", advice(steps=100))
+    longer, steps = map(int, match.groups())
+    assert steps == 100 * longer
+    assert f"repeats {longer} times as long (this assumes independent steps)" in advice()
+    # So many times the steps reduce the deviation enough, and fewer do not.
+    deviation = float(re.search(r"vary by ([\d.]+) %", advice())[1]) / 100
+    assert required_nodes(deviation / longer**0.5, 0.03, 0.05) <= len(throughputs)
+    too_few = required_nodes(deviation / (longer - 1) ** 0.5, 0.03, 0.05)
+    assert too_few is None or too_few > len(throughputs)
 
 
 def test_the_required_number_of_nodes_suffices():

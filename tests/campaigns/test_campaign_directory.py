@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import subprocess
 import sys
@@ -46,6 +48,15 @@ def test_report_has_the_order_of_the_plan(tmp_path, capfd):
     for path in (tmp_path / "it", tmp_path / "it/runs"):
         assert main(["report", str(path), "--format", "json"]) == 0
         assert [item["id"] for item in json.loads(capfd.readouterr().out)] == planned
+    # Runs that a shell lists in the order of their names.
+    named = [str(tmp_path / "it/runs" / name) for name in sorted(planned)]
+    for words, actual in (
+        (["json"], lambda text: [item["id"] for item in json.loads(text)]),
+        (["csv"], lambda text: [row["id"] for row in csv.DictReader(io.StringIO(text))]),
+        (["html"], lambda text: sorted(planned, key=text.index)),
+    ):
+        assert main(["report", *named, "--format", *words]) == 0
+        assert actual(capfd.readouterr().out) == planned
     (tmp_path / "it/campaign.json").write_text("{}")
     assert main(["report", str(tmp_path / "it"), "--format", "json"]) == 0
     assert {item["id"] for item in json.loads(capfd.readouterr().out)} == set(planned)

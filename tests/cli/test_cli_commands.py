@@ -380,6 +380,14 @@ def test_list_shows_every_group_with_its_distributions(dlperf):
         assert words in out
 
 
+def test_list_breaks_no_name_of_a_class_on_a_narrow_terminal(dlperf):
+    _, out, _ = dlperf("list")
+    targets = [row["target"] for rows in json.loads(dlperf("list", "--json")[1]).values() for row in rows]
+    assert max(map(len, out.splitlines())) <= 80
+    words = set(out.split())
+    assert targets and not {name for target in targets for name in target.split(":")} - words
+
+
 @pytest.mark.parametrize("group", ["models", "model"])
 def test_list_of_one_group(dlperf, group):
     names = [row["name"] for row in json.loads(dlperf("list", group, "--json")[1])["models"]]
@@ -397,7 +405,7 @@ def test_a_broken_plugin_is_a_row_with_its_error(dlperf, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     code, out, _ = dlperf("list", "frameworks")
     assert code == 0
-    assert "broken_plugin:X" in out
+    assert "X in broken_plugin" in out
     code, out, _ = dlperf("list", "frameworks", "--check", "--json")
     assert code == 3
     rows = {row["name"]: row["error"] for row in json.loads(out)["frameworks"]}

@@ -4,8 +4,12 @@ import pytest
 from cli_fixtures import dlperf, isolated_directory, stored  # noqa: F401 - fixtures
 from result_samples import a_result
 
+from dlperf_sdk.campaigns import file
+from dlperf_sdk.campaigns.campaign import expand_cases
+from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports import terminal
+from dlperf_sdk.reports.blocks import Table
 from dlperf_sdk.reports.html import measured, render
 from dlperf_sdk.reports.numbers import quantity
 from dlperf_sdk.reports.published_comparison import compare_with_published
@@ -17,6 +21,54 @@ CASE = {"framework": "torch", "model": "resnet50", "topology": "1n8d", "batch_si
 def text(results, name="dlperf-v1.0"):
     return " ".join(
         terminal.text_of(compare_with_published(results, Registry().collection(name)), width=300).split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("preset", "name", "count"),
+    [
+        ("dlperf-v1", "dlperf-v1.0", 249),
+        ("tf-cnn-2017", "tf-cnn-2017", 64),
+        ("tensorpack-2017", "tensorpack", 34),
+    ],
+)
+def test_a_preset_at_small_size_stands_beside_the_figures_of_its_source(preset, name, count):
+    collection = Registry().collection(name)
+    results = []
+    for planned in expand_cases(file.load_campaign(f"preset:{preset}"), "stamp"):
+        fields = {
+            key: getattr(planned.spec, key)
+            for key in ("framework", "model", "precision", "compiler", "strategy")
+        }
+        unit = "seq/s" if planned.spec.model == "bert-base" else "img/s"
+        rates = Metric("throughput", unit, 0.5, None, None, (0.5,), "samples over the slowest window")
+        case = {**fields, "topology": str(planned.spec.topology), "batch_size": 2, "device": "cpu"}
+        results.append(a_result(id=planned.id, fields=case, metrics=(rates,)))
+    (table,) = (block for block in compare_with_published(results, collection) if isinstance(block, Table))
+    case, beside = "", set()
+    for row in table.rows:
+        case = row[0].text or case
+        if not row[0].text:
+            beside.add((" · ".join(case.split(" · ")[:3]), row[2].text))
+            assert float(row[3].text.rstrip(" ?")) > 0
+    missing = [
+        figure
+        for figure in collection.figures
+        if (
+            f"{figure.framework} {figure.model} · {figure.topology} · {figure.precision}",
+            quantity(figure.throughput, figure.unit),
+        )
+        not in beside
+    ]
+    assert len(collection.figures) - len(missing) == count
+    # The preset leaves out other topologies, a variant of the model, and float16 weights.
+    topologies, models = (
+        {result.spec.topology for result in results},
+        {result.spec.model for result in results},
+    )
+    assert all(
+        figure.topology not in topologies or figure.model not in models or figure.precision == "fp16"
+        for figure in missing
     )
 
 

@@ -356,7 +356,15 @@ def test_any_number_can_be_written(value, unit):
 
 @pytest.mark.parametrize(
     ("seconds", "expected"),
-    [(0.04, "0.0 s"), (9.96, "10 s"), (61, "1 min 01 s"), (7503, "2 h 05 min"), (59.6, "1 min 00 s")],
+    [
+        (0.0, "< 0.1 s"),
+        (0.04, "< 0.1 s"),
+        (0.05, "0.1 s"),
+        (9.96, "10 s"),
+        (61, "1 min 01 s"),
+        (7503, "2 h 05 min"),
+        (59.6, "1 min 00 s"),
+    ],
 )
 def test_durations(seconds, expected):
     assert numbers.duration(seconds) == expected

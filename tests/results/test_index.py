@@ -14,7 +14,8 @@ from result_samples import a_result
 from dlperf_sdk.errors import StoreError, UsageError
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.results.index import Index, index_path
-from dlperf_sdk.results.store import ResultStore, explain_absence
+from dlperf_sdk.results.run_places import explain_absence
+from dlperf_sdk.results.store import ResultStore
 
 ALL = "select id from results order by id"
 
@@ -74,12 +75,26 @@ def test_folder_of_campaigns_names_where_runs_are(tmp_path):
     (campaign / "runs").mkdir(parents=True)
     (campaign / "campaign.json").write_text("{}")
     store = ResultStore(tmp_path / "campaigns")
-    where = rf"directory of a campaign\. Its runs are in {campaign}/runs: give that path"
-    with pytest.raises(StoreError, match=where):
-        store.load(store.ids()[0])
-    (unreadable,) = store
-    with pytest.raises(StoreError, match=where):
-        raise unreadable.error
+    for read in (
+        store.ids,
+        lambda: list(store),
+        lambda: query(store, "select count(*) from results"),
+        lambda: query(store, "select framework, model from results"),
+        lambda: Index(store).describe_tables(),
+    ):
+        with pytest.raises(
+            StoreError, match=r"no results in .*campaigns itself, but .*Name one of them instead"
+        ):
+            read()
+    with pytest.raises(
+        StoreError, match=rf"directory of a campaign\. Its runs are in {campaign}/runs: give that path"
+    ):
+        store.load("a-sweep")
+    # Beside runs, a campaign is no run.
+    put(store, "a")
+    assert store.ids() == ("a",) and [result.id for result in store] == ["a"]
+    assert ids(store) == ["a"]
+    shutil.rmtree(store.directory / "a")
     for folder in (tmp_path / "campaigns", tmp_path):
         assert explain_absence(folder).endswith(f"Name one of them instead, such as {campaign}.")
     assert explain_absence(".").startswith("There are no results in . yet")

@@ -183,7 +183,13 @@ def examine_fleet(
     numerics: dict[str, Numerics] = {}
     for names in groups.values():
         throughputs = {name: _throughput(valid[name]) for name in names}
-        speeds |= compare_speeds(throughputs, minimum_effect=minimum_effect, level=level / len(groups))
+        steps = {valid[name].spec.resolved_protocol().steps for name in names}
+        speeds |= compare_speeds(
+            throughputs,
+            minimum_effect=minimum_effect,
+            level=level / len(groups),
+            steps=steps.pop() if len(steps) == 1 else None,
+        )
         numerics |= compare_numerics({name: _trajectories(valid[name]) for name in names})
     missing = {name: reason for name, reason in (failures or {}).items() if name not in by_node}
     if not by_node and not missing:

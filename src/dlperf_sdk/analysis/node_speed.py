@@ -15,6 +15,7 @@ from statistics import NormalDist
 
 from attrs import frozen
 
+from dlperf_sdk.analysis.gate_decision import MOST_LONGER
 from dlperf_sdk.analysis.outliers import MIN_VALUES, find_outliers
 from dlperf_sdk.results.student_t import quantile
 
@@ -40,7 +41,7 @@ class Speed:
 
 
 def compare_speeds(
-    throughputs: Mapping[str, float], *, minimum_effect: float, level: float
+    throughputs: Mapping[str, float], *, minimum_effect: float, level: float, steps: int | None = None
 ) -> dict[str, Speed]:
     """Return the speed of each node.
 
@@ -48,6 +49,7 @@ def compare_speeds(
         throughputs: Name of a node → its median throughput, above 0, on equal devices.
         minimum_effect: The smallest slowdown that counts, as a fraction above 0.
         level: The probability of a false alarm on any node.
+        steps: Measured steps of a repeat, from which the length of longer repeats is suggested; None if not known.
     """
     names = list(throughputs)
     logs = {name: math.log(value) for name, value in throughputs.items()}
@@ -60,6 +62,7 @@ def compare_speeds(
             is_outlier=name in outliers,
             minimum_effect=minimum_effect,
             level=level,
+            steps=steps,
         )
         for name in names
     }
@@ -80,6 +83,21 @@ def required_nodes(deviation: float, minimum_effect: float, level: float) -> int
     return next((count for count in _COUNTS if _margin(count, level) * deviation <= limit), None)
 
 
+def _longer_repeats(
+    count: int, deviation: float, minimum_effect: float, level: float, steps: int | None
+) -> str:
+    """Return how long repeats must be for `count` nodes to suffice, as text; empty if over `MOST_LONGER` times as long.
+
+    It is an estimate, as in the gate: steps vary independently of each other, and nodes for no other reason.
+    """
+    limit = -math.log1p(-minimum_effect)
+    for longer in range(2, MOST_LONGER + 1):
+        if _margin(count, level) * deviation / math.sqrt(longer) <= limit:
+            length = "" if steps is None else f"{longer * steps:,} steps; "
+            return f"repeats {longer} times as long ({length}this assumes independent steps)"
+    return ""
+
+
 def _margin(count: int, level: float) -> float:
     """Return the slowdown, in standard deviations, that all of `count` sound nodes rule out in 80 % of fleets."""
     slowest = NormalDist().inv_cdf(math.pow(_POWER, 1 / count))
@@ -87,7 +105,13 @@ def _margin(count: int, level: float) -> float:
 
 
 def _compare(
-    value: float, others: list[float], *, is_outlier: bool, minimum_effect: float, level: float
+    value: float,
+    others: list[float],
+    *,
+    is_outlier: bool,
+    minimum_effect: float,
+    level: float,
+    steps: int | None,
 ) -> Speed:
     if not others:
         return Speed(INCONCLUSIVE, None, None, "There is no other node with equal devices.")
@@ -109,12 +133,14 @@ def _compare(
         )
     if bound > -minimum_effect:
         return Speed(ALIKE, change, bound, "")
-    count = required_nodes(deviation, minimum_effect, level)
+    count, nodes = required_nodes(deviation, minimum_effect, level), len(others) + 1
+    longer = _longer_repeats(nodes, deviation, minimum_effect, level, steps)
     if count is None:
-        effect = math.ceil(-100 * math.expm1(-_margin(len(others) + 1, level) * deviation))
-        advice = f"Measure longer repeats, or raise the minimum effect to {effect} %: no number of nodes decides that."
-    elif count > len(others) + 1:
-        advice = f"Measure at least {count} nodes, or longer repeats."
+        effect = math.ceil(-100 * math.expm1(-_margin(nodes, level) * deviation))
+        remedies = [*([f"measure {longer}"] if longer else []), f"raise the minimum effect to {effect} %"]
+        advice = f"No number of nodes decides that: {', or '.join(remedies)}."
+    elif count > nodes:
+        advice = f"Measure at least {count} nodes{f', or {longer}' if longer else ''}."
     else:
         advice = "Measure more repeats."
     finding = f"a slowdown of {100 * minimum_effect:g} % is neither shown nor ruled out"

@@ -214,7 +214,8 @@ def results_in(path: Path, unreadable: list[str]) -> Iterator[Result]:
         DocumentError: the path is a single result that cannot be read.
     """
     from dlperf_sdk.results.recovery import Unreadable
-    from dlperf_sdk.results.store import ResultStore, runs_in
+    from dlperf_sdk.results.run_places import runs_in
+    from dlperf_sdk.results.store import ResultStore
 
     if path.is_file() or (path / "result.json").is_file():
         yield ResultStore(path.parent).load(path.absolute())

@@ -57,7 +57,7 @@ def history(
     from dlperf_sdk.analysis.history import load_histories
     from dlperf_sdk.exchange.databases import open_store
     from dlperf_sdk.reports import history as blocks
-    from dlperf_sdk.results.store import explain_absence
+    from dlperf_sdk.results.run_places import explain_absence
 
     with closing(open_store(store)) as results:
         matches = _select(load_histories(results, order), words)

@@ -31,6 +31,8 @@ class Matches:
 def find(selection: tuple[str, ...], directory: Path) -> Matches:
     """Return the results and unfinished runs that some words name. Nothing is raised for what cannot be found or read.
 
+    The runs of one campaign are in the order of its plan, also if their names are given in another.
+
     Args:
         selection: Names of runs in `directory`, or paths of result files, runs, stores or campaigns.
         directory: The store in which names are looked up.
@@ -38,7 +40,8 @@ def find(selection: tuple[str, ...], directory: Path) -> Matches:
     Raises:
         StoreError: the directory or one of the words is a URL.
     """
-    from dlperf_sdk.results.store import ResultStore, explain_absence, refuse_url, runs_in
+    from dlperf_sdk.results.run_places import explain_absence, runs_in
+    from dlperf_sdk.results.store import ResultStore, refuse_url
 
     refuse_url(str(directory), *selection)
     matches = Matches()
@@ -68,22 +71,47 @@ def find(selection: tuple[str, ...], directory: Path) -> Matches:
                 ResultStore(directory).load(name)
         except DlperfError as error:
             matches.errors.append(str(error))
+    _order_by_plan(matches.results)
     return matches
+
+
+def _order_by_plan(results: list[tuple[Result, Path | None]]) -> None:
+    """Move the runs of each campaign behind its first one, in the order of its plan."""
+    from dlperf_sdk.results.run_places import runs_in
+
+    plans: dict[Path, dict[str, int]] = {}
+    first: dict[Path, int] = {}
+    keys = {}
+    for number, (result, path) in enumerate(results):
+        runs = None if path is None else path.absolute().parent
+        if runs is None or runs_in(runs.parent) != runs:
+            keys[result.id, path] = number, 0
+            continue
+        if runs not in plans:
+            plans[runs], first[runs] = _places_of(runs.parent), number
+        keys[result.id, path] = first[runs], plans[runs].get(result.id, len(plans[runs]))
+    results.sort(key=lambda entry: keys[entry[0].id, entry[1]])
 
 
 def _list_runs(store: ResultStore) -> Sequence[str]:
     """Return the names of a store's runs, the newest first; those of a campaign in the order of its plan."""
-    from dlperf_sdk.campaigns.campaign_directory import open_campaign
-    from dlperf_sdk.results.store import runs_in
+    from dlperf_sdk.results.run_places import runs_in
 
     ids, campaign = store.ids(), store.directory.absolute().parent
     if runs_in(campaign) != store.directory.absolute():
         return ids
-    try:
-        places = {case.id: place for place, case in enumerate(open_campaign(campaign).cases)}
-    except DlperfError:  # the results are as good without it
-        return ids
+    places = _places_of(campaign)
     return sorted(ids, key=lambda run_id: places.get(run_id, len(places)))
+
+
+def _places_of(campaign: Path) -> dict[str, int]:
+    """Return the name of each run of a campaign → its place in the plan; empty if the campaign cannot be read."""
+    from dlperf_sdk.campaigns.campaign_directory import open_campaign
+
+    try:
+        return {case.id: place for place, case in enumerate(open_campaign(campaign).cases)}
+    except DlperfError:  # the results are as good without it
+        return {}
 
 
 def is_run(path: Path) -> bool:

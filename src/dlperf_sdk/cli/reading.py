@@ -94,7 +94,8 @@ def _directory(path: Path, common: Common) -> int:
     from dlperf_sdk.cli.lookup import is_run
     from dlperf_sdk.registry.plugins import Registry
     from dlperf_sdk.results.consistency import check_directory
-    from dlperf_sdk.results.store import ResultStore, explain_absence, runs_in
+    from dlperf_sdk.results.run_places import explain_absence, runs_in
+    from dlperf_sdk.results.store import ResultStore
 
     measurers = Registry().measurers()
     folder = runs_in(path)

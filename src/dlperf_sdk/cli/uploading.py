@@ -13,7 +13,7 @@ from dlperf_sdk.cli.flags import switch
 from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say
 from dlperf_sdk.folders import RESULTS
 from dlperf_sdk.reports.numbers import format_count
-from dlperf_sdk.results.store import runs_in
+from dlperf_sdk.results.run_places import runs_in
 
 
 @command

@@ -11,7 +11,8 @@ from attrs import define, field
 from dlperf_sdk.documents.credentials import is_url
 from dlperf_sdk.errors import DlperfError, DocumentError, UsageError
 from dlperf_sdk.results.index import Index, list_files
-from dlperf_sdk.results.store import ResultStore, runs_in
+from dlperf_sdk.results.run_places import runs_in
+from dlperf_sdk.results.store import ResultStore
 
 if TYPE_CHECKING:
     from dlperf_sdk.interfaces.database import ResultDatabase, Store

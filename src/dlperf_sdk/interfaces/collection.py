@@ -138,6 +138,8 @@ class Collection(ABC):
     aliases: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Another word that readers search for, in lower case → the word that the figures have, such as `pytorch` →
     `torch`."""
+    printed_names: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Strategy of the figures → the source's own name for it, in lower case, such as `all_reduce` → `replicated`."""
 
     @property
     @abstractmethod

@@ -17,7 +17,7 @@ from dlperf_sdk.reports.leads import (
     ranking_reservations,
     remove_values,
 )
-from dlperf_sdk.reports.numbers import common_scale, format_count, quantity
+from dlperf_sdk.reports.numbers import common_scale, format_count, format_ends, quantity
 from dlperf_sdk.reports.series import format_fact, format_stated, labels
 from dlperf_sdk.reports.wording import format_name, join_names
 
@@ -75,15 +75,12 @@ def overview(rankings: Sequence[Ranking]) -> tuple[Table, Notes]:
     its note. A lead with an interval is the interval. A note names the reservations, an older release, the frameworks
     that were measured elsewhere in the row and not there, and faster cases that are not comparable.
     """
-    old = older_releases(case for ranking in rankings for case in ranking.cases)
-    notes: dict[str, int] = {}
+    notes, numbers = number_notes(rankings)
     rows: dict[tuple[str, ...], dict[str, Cell]] = {}
     for ranking in rankings:
         facts = [str(ranking.facts.get(name, "")) for name in _NAMED[1:]]
         cells = rows.setdefault((*facts, describe_shared_facts(ranking, rankings)), {})
-        note = "; ".join(_list_notes(ranking, rankings, old))
-        number = notes.setdefault(f"{note[0].upper()}{note[1:]}.", len(notes) + 1) if note else None
-        cells[str(ranking.facts["topology"])] = _summarize(ranking, number)
+        cells[str(ranking.facts["topology"])] = _summarize(ranking, numbers.get(id(ranking)))
     topologies = sorted(
         {ranking.entries[0].topology for ranking in rankings},
         key=lambda topology: (topology.devices, topology.nodes),
@@ -113,7 +110,18 @@ def overview(rankings: Sequence[Ranking]) -> tuple[Table, Notes]:
         ),
         f"Fastest framework, its throughput ({units}), and its lead over the second, with [note]",
     )
-    return table, Notes(tuple(notes), RESERVATIONS)
+    return table, Notes(notes, RESERVATIONS)
+
+
+def number_notes(rankings: Sequence[Ranking]) -> tuple[tuple[str, ...], dict[int, int]]:
+    """Return the notes of `overview`, and the number of the note of each ranking that has one, by the ranking's id."""
+    old = older_releases(case for ranking in rankings for case in ranking.cases)
+    notes: dict[str, int] = {}
+    numbers = {}
+    for ranking in rankings:
+        if note := "; ".join(_list_notes(ranking, rankings, old)):
+            numbers[id(ranking)] = notes.setdefault(f"{note[0].upper()}{note[1:]}.", len(notes) + 1)
+    return tuple(notes), numbers
 
 
 _UNMEASURED = Cell("fewer than two\nmeasured", "quiet")
@@ -125,7 +133,9 @@ def _summarize(ranking: Ranking, number: int | None) -> Cell:
     compared, factor = ranking.comparison, ranking.factor
     name, value = str(first.facts.get(factor)), common_scale([first.throughput], "")
     compiler = describe_compiler(ranking, first).replace(" with", "")
-    ratio = f"≈{compared.ratio:.2f}" if compared.low is None else f"{compared.low:.2f}–{compared.high:.2f}"
+    ratio = f"≈{compared.ratio:.2f}"
+    if compared.low is not None and compared.high is not None:
+        ratio = "–".join(format_ends(compared.low, compared.high))
     mark = f" [{number}]" if number else ""
     tone: Tone = "quiet" if compared.low is None else "doubt" if mark else "plain"
     lines = [

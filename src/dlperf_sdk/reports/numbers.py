@@ -110,8 +110,19 @@ def quantity(value: float, unit: str) -> str:
     return scale(value, unit).with_unit(value)
 
 
+def format_ends(low: float, high: float, decimals: int = 2) -> tuple[str, str]:
+    """Format both ends of an interval, with up to two more decimals if they would be equal: `1.088` and `1.094`."""
+    for digits in range(decimals, decimals + 3):
+        ends = f"{low:.{digits}f}", f"{high:.{digits}f}"
+        if ends[0] != ends[1]:
+            return ends
+    return f"{low:.{decimals}f}", f"{high:.{decimals}f}"
+
+
 def duration(seconds: float) -> str:
-    """Format a duration in seconds: `0.9 s`, `12 s`, `3 min 20 s`, `2 h 05 min`."""
+    """Format a duration in seconds: `< 0.1 s`, `0.9 s`, `12 s`, `3 min 20 s`, `2 h 05 min`."""
+    if seconds < 0.05:
+        return "< 0.1 s"
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     rounded = round(seconds)

@@ -85,7 +85,8 @@ def _row(compared: Comparison, figure: PublishedFigure, notes: list[str]) -> tup
         if text not in notes:
             notes.append(text)
         mark = f" [{notes.index(text) + 1}]"
-    ratio = f"{compared.ratio:.3f}"
+    # A case at small size has a small ratio, which three decimals would show as zero.
+    ratio = f"{compared.ratio:.3f}" if compared.ratio >= 0.01 else f"{compared.ratio:.2g}"
     return (
         "",
         f"{figure.batch_size:,}",

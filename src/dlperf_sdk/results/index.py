@@ -21,7 +21,8 @@ from dlperf_sdk.errors import DlperfError, StoreError
 from dlperf_sdk.folders import follow_links, private_cache
 from dlperf_sdk.interfaces.database import Answer, Store, Version
 from dlperf_sdk.results.result import Result
-from dlperf_sdk.results.store import ResultStore, check_id, explain_absence, refuse_campaign
+from dlperf_sdk.results.run_places import explain_absence, refuse_campaign, refuse_only_campaigns
+from dlperf_sdk.results.store import ResultStore, check_id
 from dlperf_sdk.results.tables import FILES, OBJECTS, VERSION, Tables, explain_query, read_answer
 
 _BUSY_SECONDS = 60.0
@@ -108,6 +109,8 @@ def _updated_index(store: ResultStore) -> sqlite3.Connection:
         try:
             index = _open(":memory:" if path is None else str(path))
             _update(index, store)
+            if index.execute("SELECT 1 FROM files LIMIT 1").fetchone() is None:
+                refuse_only_campaigns(store.directory)
             return index
         except sqlite3.DatabaseError as error:
             if index is not None:

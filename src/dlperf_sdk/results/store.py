@@ -23,12 +23,15 @@ from dlperf_sdk.results.files import directory_of, explain_os_errors, remove, wr
 from dlperf_sdk.results.recovery import Recovered, Unreadable, recover, repeat
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.results.run_directory import RunDirectory
+from dlperf_sdk.results.run_places import campaign_error, refuse_campaign, refuse_only_campaigns, runs_in
 from dlperf_sdk.spec.run_spec import RunSpec
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _OF_A_CAMPAIGN = re.compile(r"(?:[a-z]+-)?([0-9]{8}T[0-9]{6}Z-[0-9a-f]{6})-.+-[0-9]+n[0-9]+d-[0-9a-f]{12}")
 """A word may precede the stamp, for a run that a case makes beside its attempts. The name of a single run ends in
 six digits, that of a campaign's case in twelve."""
+_OF_A_RUN = re.compile(r"[0-9]{8}T[0-9]{6}Z-.+-[0-9]+n[0-9]+d-[0-9a-f]{6}(?:[0-9a-f]{6})?")
+"""Name that dlperf gives to a run, never to a campaign."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 """Begin of a URL, of which `Path` keeps one slash."""
 _ROOM = 1024 * 1024
@@ -140,23 +143,26 @@ class ResultStore:
     def ids(self) -> tuple[str, ...]:
         """Return the names of all runs, the newest first; empty if the directory does not exist.
 
-        A run without a timestamp in its name is sorted by the last change of its directory.
+        A run without a timestamp in its name is sorted by the last change of its directory. Campaigns are left out.
 
         Raises:
-            StoreError: the directory cannot be read, or is a campaign's, whose runs are in `runs` below it.
+            StoreError: the directory cannot be read, is a campaign's, whose runs are in `runs` below it, or has only
+                campaigns.
         """
         refuse_campaign(self.directory)
         runs: list[tuple[str, str]] = []
         try:
             with os.scandir(self.directory) as entries:
                 for entry in entries:
-                    if _ID.fullmatch(entry.name) and entry.is_dir():
+                    if _ID.fullmatch(entry.name) and entry.is_dir() and not _is_campaign(entry):
                         with suppress(FileNotFoundError):  # removed meanwhile
                             runs.append((_age(entry), entry.name))
         except FileNotFoundError:
             return ()
         except OSError as error:
             raise StoreError(f"The results in {self.directory} cannot be read: {error.strerror}.") from error
+        if not runs:
+            refuse_only_campaigns(self.directory)
         return tuple(name for _, name in sorted(runs, reverse=True))
 
     def __iter__(self) -> Iterator[Result | Unreadable]:
@@ -165,7 +171,7 @@ class ResultStore:
         In place of a result that is missing or cannot be read, yield an `Unreadable`.
 
         Raises:
-            StoreError: the directory cannot be read, or is a campaign's, whose runs are in `runs` below it.
+            StoreError: as for `ids`.
         """
         for run_id in self.ids():
             path = self.directory / run_id / "result.json"
@@ -218,43 +224,9 @@ class ResultStore:
         return path
 
 
-def runs_in(path: Path) -> Path:
-    """Return the directory that contains the runs: `runs` in a campaign's directory, else the given directory."""
-    return path / "runs" if (path / "campaign.json").is_file() else path
-
-
-def refuse_campaign(directory: Path) -> None:
-    """Check that a directory is not a campaign's, which has its runs in a directory below it.
-
-    Raises:
-        StoreError: it is a campaign's.
-    """
-    if runs_in(directory) != directory:
-        raise _campaign_error(directory)
-
-
-def _campaign_error(directory: Path) -> StoreError:
-    runs = runs_in(directory)
-    return StoreError(f"{directory} is the directory of a campaign. Its runs are in {runs}: give that path.")
-
-
-def explain_absence(directory: str | Path) -> str:
-    """Return a sentence for a store without results: how to get one, or which campaigns below it have results."""
-    place = Path(directory)
-    for campaign in (place, place.parent):
-        if runs_in(campaign) != campaign and place in (campaign, runs_in(campaign)):
-            return f"The campaign {campaign} has no results yet: `dlperf campaign resume {campaign}` continues it."
-    files = (path for pattern in ("*", "*/*") for path in place.glob(f"{pattern}/campaign.json"))
-    campaigns = sorted(path.parent for path in files if path.is_file())
-    if not campaigns:
-        return (
-            f"There are no results in {directory} yet: `dlperf run … --output {directory}` adds one. --store names "
-            "another directory."
-        )
-    return (
-        f"There are no results in {directory} itself, but in campaigns below it ({len(campaigns)} found). Name one of "
-        f"them instead, such as {campaigns[-1]}."
-    )
+def _is_campaign(entry: os.DirEntry[str]) -> bool:
+    # A store may have 100,000 runs: those that are known by their name are not looked into.
+    return not _OF_A_RUN.fullmatch(entry.name) and runs_in(Path(entry.path)) != Path(entry.path)
 
 
 def refuse_url(*places: str) -> None:
@@ -293,7 +265,7 @@ def _age(entry: os.DirEntry[str]) -> str:
 
 def _missing_result_error(path: Path) -> StoreError:
     if runs_in(path) != path:
-        return _campaign_error(path)
+        return campaign_error(path)
     return StoreError(
         f"{path} has no result.json: the run is still going, or its controller ended before it was done. "
         "What it has finished is in its directory 'attempts'."

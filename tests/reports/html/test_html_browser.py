@@ -474,11 +474,63 @@ def test_cells_of_the_overview_have_two_lines(opened):
 def test_a_tile_leads_to_its_reservations(opened):
     page = opened("dlperf-v1.0", viewport={"width": 390, "height": 844}, is_mobile=True)
     page.locator(".tile a", has_text="with reservations").first.click()
-    notes = page.locator("#reservations")
+    notes = page.locator("#reservations-1")
     page.wait_for_function(
         "notes => Math.abs(notes.getBoundingClientRect().top) < 100", arg=notes.element_handle()
     )
     assert "stated by one side" in notes.inner_text()
+
+
+def test_a_search_without_result_names_the_closed_box_that_has_the_answer(opened):
+    page = opened("dlperf-v1.0", viewport={"width": 1400, "height": 900})
+    table, _ = shown(page, "The same effects by framework")
+    box_of(table).get_by_role("searchbox").fill("torch")
+    folded = page.locator("details.folded", has=page.locator("summary", has_text="at other batch sizes"))
+    assert folded.get_attribute("open") is None
+    box_of(table).get_by_role("button", name=re.compile("^Show .* at other batch sizes")).click()
+    assert folded.get_attribute("open") is not None
+    assert folded.get_by_role("searchbox").input_value() == "torch"
+    assert {name.split()[0] for name in folded.locator("tbody tr td:first-child").all_inner_texts()} == {
+        "torch"
+    }
+    box_of(table).get_by_role("searchbox").fill("no such word")
+    page.wait_for_function(
+        "box => !box.querySelector('[role=status] button')", arg=box_of(table).element_handle()
+    )
+
+
+def test_the_strategy_of_a_source_is_found_by_the_source_s_name(opened):
+    page = opened("tensorpack", viewport={"width": 1400, "height": 900})
+    table, rows = shown(page, "Each figure")
+    box_of(table).get_by_role("searchbox").fill("replicated 1n8d")
+    box_of(table).get_by_text("found of 37").wait_for()
+    assert rows() and all("all_reduce (replicated)" in row for row in rows())
+    head = table.locator("thead th", has_text="strategy").bounding_box()
+    assert head["x"] + head["width"] <= 1400
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_no_version_is_broken_into_lines(opened, width):
+    page = opened("dlperf-v1.0", viewport={"width": width, "height": 900}, is_mobile=width < 500)
+    broken = page.evaluate(
+        """version => {
+          const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+          const found = [];
+          while (texts.nextNode()) {
+            const node = texts.currentNode;
+            for (let at = node.data.indexOf(version); at >= 0; at = node.data.indexOf(version, at + 1)) {
+              const range = document.createRange();
+              range.setStart(node, at);
+              range.setEnd(node, at + version.length);
+              const lines = new Set([...range.getClientRects()].filter(box => box.width).map(box => box.top));
+              if (lines.size > 1) found.push(node.data);
+            }
+          }
+          return found;
+        }""",
+        "1.8.3.post107",
+    )
+    assert broken == []
 
 
 def test_plots_reserve_their_height(opened):
@@ -507,6 +559,16 @@ def test_on_a_phone_filters_are_shown_on_request(opened):
     box.get_by_role("button", name="Filter and sort").click()
     choice.select_option("torch")
     assert {row[0] for row in rows()} == {"torch"} and table.locator("thead").is_visible()
+    label = "row => getComputedStyle(row, '::before').content"
+    assert table.locator("thead tr").evaluate(label) == '"Sort by"'
+
+
+@pytest.mark.parametrize("caption", ["Each figure", "pairs of implementations"])
+def test_wide_tables_show_that_they_can_be_sorted(opened, caption):
+    page = opened("dlperf-v1.0", viewport={"width": 1400, "height": 900})
+    table, _ = shown(page, caption)
+    arrows = "heads => heads.map(head => getComputedStyle(head, '::after').content.split(' ')[0])"
+    assert set(table.locator("thead button").evaluate_all(arrows)) == {'"↕"'}
 
 
 def test_one_choice_shows_plots_and_a_filter_moves_it(opened):

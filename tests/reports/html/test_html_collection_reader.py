@@ -12,7 +12,7 @@ from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.analysis.comparison import compare
 from dlperf_sdk.analysis.ranking import rankings
 from dlperf_sdk.registry.plugins import Registry
-from dlperf_sdk.reports import collection_page, html
+from dlperf_sdk.reports import collection_page, html, numbers
 from dlperf_sdk.reports.blocks import Paragraph, Table
 from dlperf_sdk.reports.html import collection, own_batch_sizes, spread
 from dlperf_sdk.reports.html.page import NOT_COMPARABLE, Folded, Sortable
@@ -158,8 +158,16 @@ def test_a_tile_links_to_the_reason_why_cases_are_not_comparable():
     (blocks,) = [tile.text for tile in page().tiles if "30,714" in tile.text]
     assert blocks.endswith("with reservations; not comparable: mxnet 30,714 (fp16)")
     # The reservations are one click away.
-    assert '; <a href="#reservations">with reservations</a>' in document
+    assert '; <a href="#reservations-1">with reservations</a>' in document
     assert document.count('<ol class="notes" id="reservations">') == 1
+    overview, notes = section("Fastest framework").items[1:3]
+    text = "\n".join(cell.text for row in overview.rows for cell in row)
+    fp32, _, amp = (tile.note for tile in page().tiles if tile.is_reserved)
+    assert (
+        f"oneflow 12,412\n≈1.10× mxnet [{fp32}]" in text and f"oneflow 33,141\n≈1.20× mxnet [{amp}]" in text
+    )
+    assert fp32 != amp and all(f'<li id="reservations-{number}">' in document for number in (fp32, amp))
+    assert "stated by one side" in notes.texts[fp32 - 1]
 
 
 def test_each_fact_that_is_never_ranked_together_has_a_reason():
@@ -179,7 +187,7 @@ def test_each_fact_that_is_never_ranked_together_has_a_reason():
 
 
 def test_a_gap_before_the_first_topology_below_90_percent_is_named():
-    extremes, _, series = section("Scaling").items[:3]
+    extremes, _, _, series = section("Scaling").items[:4]
     below = {(row["model"], row["precision"]): row["falls below 90 %"] for row in rows_of(extremes)}
     assert below["resnet50", "amp-fp16"] == "between 1n1d and 1n4d"
     assert below["resnet50-v1b", "amp-fp16"] == "at 1n2d"
@@ -188,12 +196,18 @@ def test_a_gap_before_the_first_topology_below_90_percent_is_named():
 
 
 def test_a_starved_loader_is_not_what_scales_worst():
-    extremes, sentence, series = section("Scaling").items[:3]
+    extremes, sentence, suspicion, series = section("Scaling").items[:4]
     (fp32,) = (row for row in rows_of(extremes) if (row["model"], row["precision"]) == ("resnet50", "fp32"))
     assert (
-        fp32["scales worst"].startswith("tensorflow")
-        and fp32["efficiency and throughput"] == "82.0%, 9,515 img/s"
+        fp32["scales worst"].startswith("82.0% on 4n8d: tensorflow")
+        and "; 9,515 img/s" in fp32["scales worst"]
     )
+    # With DALI, Paddle is faster at a smaller batch.
+    assert (
+        "paddle 1.8.3.post107 (PaddleCV) dynamic loss scale, batch 224: 32.1% (40.9% with dali, batch 196)"
+        in (suspicion.text)
+    )
+    assert suspicion.text.startswith("Probably limited by the data loader") and "torch" not in suspicion.text
     assert isinstance(sentence, Paragraph) and "loader limits" in sentence.text
     assert (
         "torch 1.6.0 (PyTorch-examples) loader workers 8, batch 128: 42.0% (89.4% with dali, loader workers 48)"
@@ -220,8 +234,14 @@ def test_a_starved_loader_is_not_what_scales_worst():
 def test_an_effect_says_which_frameworks_it_rests_on_and_which_have_no_pair():
     table, unpaired, *_ = section("Effects").items
     rows = {row["effect"]: row["rests on"] for row in rows_of(table)}
-    assert rows["xla ÷ no compiler, resnet50"] == "tensorflow 1.15.2 alone: 5 alike pairs, all faster"
-    assert rows["amp-fp16 ÷ fp32, resnet50"] == "tensorflow 2.3.0 alone: 6 alike pairs, all faster"
+    assert (
+        rows["xla ÷ no compiler, resnet50, tensorflow only"]
+        == "tensorflow 1.15.2 alone: 5 alike pairs, all faster"
+    )
+    assert (
+        rows["amp-fp16 ÷ fp32, resnet50, tensorflow only"]
+        == "tensorflow 2.3.0 alone: 6 alike pairs, all faster"
+    )
     # Without another framework that has both levels, as of clipping, none lacks a pair.
     assert unpaired.text == (
         "No pair at equal batch size and settings: amp-fp16 ÷ fp32, resnet50: oneflow (batch 256 ÷ 96, 128, 144), "
@@ -241,6 +261,45 @@ def test_a_precision_at_its_own_batch_size_names_the_compiler_of_both_sides():
     )
     assert row["settings"].endswith("no compiler")
     assert "the compiler included" in explanation.text
+
+
+def test_a_strategy_has_the_name_of_its_source_and_its_effect():
+    tensorpack = collection.page(Registry().collection("tensorpack"))
+    (figures_table,) = (part.items[0] for part in tensorpack.sections if part.title == "Every figure")
+    titles = [column.title for column in figures_table.table.columns]
+    assert {row["strategy"] for row in rows_of(figures_table)} == {
+        "all_reduce (replicated)",
+        "parameter_server",
+        "horovod",
+    }
+    assert titles.index("strategy") < titles.index("throughput") and "strategy" in figures_table.filters
+    assert tensorpack.lede.endswith("The source calls all_reduce replicated.")
+    assert tensorpack.aliases["replicated"] == "all_reduce"
+    (answers, *_) = (part.items for part in tensorpack.sections if part.title == "Effects")
+    rows = {row["effect"]: row for row in rows_of(answers[0])}
+    effect = rows["strategy parameter_server ÷ all_reduce"]
+    assert effect["ratio"] == "1.00×; pairs 0.97× to 1.05×" and "of 2 frameworks" in effect["rests on"]
+    assert "strategy horovod ÷ all_reduce, tensorpack only" in rows
+
+
+def test_a_strategy_that_follows_from_the_implementation_comes_last():
+    titles = [column.title for column in section("Every figure").items[0].table.columns]
+    assert titles.index("strategy") > titles.index("source")
+
+
+def test_a_report_without_replicated_figures_names_the_one_that_has_them():
+    source = Registry().collection("tf-cnn-2017")
+    assert {figure.strategy for figure in source.figures} == {"parameter_server"}
+    assert (
+        "with replicated variables (all_reduce), on P100, are in the collection tensorpack"
+        in source.description
+    )
+    others = (
+        Registry()
+        .collection("tensorpack")
+        .figures.filter(implementation="tf_cnn_benchmarks", strategy="all_reduce")
+    )
+    assert {figure.hardware for figure in others} == {"Tesla P100"}
 
 
 # -- disagreements and protocol
@@ -284,6 +343,27 @@ def test_disagreements_are_counted_by_cause_first():
     counts = [int(count) for count, *_ in rows]
     assert counts == sorted(counts, reverse=True) and sum(counts) == len(rows_of(table)) == 69
     assert sum(int(count) for count, kind, _ in rows if kind == "label") == 58
+
+
+# -- numbers
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ends"),
+    [
+        (1.16, 1.23, ("1.16", "1.23")),
+        (1.0881, 1.0942, ("1.088", "1.094")),
+        (1.09001, 1.09004, ("1.09", "1.09")),
+    ],
+)
+def test_equal_ends_have_further_digits(low, high, ends):
+    assert numbers.format_ends(low, high) == ends
+
+
+def test_no_interval_of_a_lead_has_equal_ends():
+    texts = [cell.text for row in section("Fastest framework").items[1].rows for cell in row]
+    intervals = [found for text in texts for found in re.findall(r"([\d.]+)–([\d.]+)×", text)]
+    assert intervals and all(low != high for low, high in intervals)
 
 
 # -- words

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dlperf_published import disagreements, source_data, tables_page
+from collections.abc import Mapping
+from typing import ClassVar
+
+from dlperf_published import disagreements, source_data, tables_page, tensorpack
 from dlperf_published.protocol_deviations import protocol_deviations
 from dlperf_sdk.interfaces.collection import Collection, Disagreement, Figures
 from dlperf_sdk.reports.blocks import Block
@@ -68,7 +71,8 @@ class TfCnn2017(_Stored):
     title = "TensorFlow benchmarks, 2017"
     description = (
         "A spreadsheet of tf_cnn_benchmarks' own figures on up to eight P100 or K80: NCHW, parameter server on the "
-        "CPU, no NCCL. Most numbers are whole. Each figure is from one run, as far as the spreadsheet states."
+        "CPU, no NCCL. Most numbers are whole. Each figure is from one run, as far as the spreadsheet states. Figures "
+        "of tf_cnn_benchmarks with replicated variables (all_reduce), on P100, are in the collection tensorpack."
     )
 
 
@@ -80,6 +84,9 @@ class Tensorpack(_Stored):
     description = (
         "The README of tensorpack's multi-GPU benchmark: eight P100, and later eight V100, in one machine."
     )
+    printed_names: ClassVar[Mapping[str, str]] = {
+        figures: printed for figures, printed in tensorpack.STRATEGIES.items() if figures != printed
+    }
 
 
 COLLECTIONS: tuple[type[Collection], ...] = (DlperfV1, TfCnn2017, Tensorpack)

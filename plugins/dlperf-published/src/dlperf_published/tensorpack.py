@@ -7,7 +7,8 @@ from dlperf_sdk.interfaces.collection import Figures
 from dlperf_sdk.interfaces.figure import PublishedFigure
 
 _PIPELINES = ("constant", "in-graph", "python-queue")
-_STRATEGIES = {"all_reduce": "replicated", "parameter_server": "parameter_server", "horovod": "horovod"}
+STRATEGIES = {"all_reduce": "replicated", "parameter_server": "parameter_server", "horovod": "horovod"}
+"""Strategy of the figures → its name in the source."""
 
 
 def tables(figures: Figures) -> tuple[Grid, ...]:
@@ -32,8 +33,8 @@ def _grid_by_devices(figures: Figures, strategy: str) -> Grid:
             Square((_value(other_figure, 2),)),
         )
     columns = ("tensorpack (GPU/CPU/Python)", "tensorflow/benchmarks")
-    title = f"September 2017: P100, {_STRATEGIES[strategy]}, img/s"
-    return Grid(_STRATEGIES[strategy], title, "GPUs", columns, rows)
+    title = f"September 2017: P100, {STRATEGIES[strategy]}, img/s"
+    return Grid(STRATEGIES[strategy], title, "GPUs", columns, rows)
 
 
 def _value(figure: PublishedFigure, decimals: int = 0) -> Value:
@@ -42,7 +43,7 @@ def _value(figure: PublishedFigure, decimals: int = 0) -> Value:
 
 def _flags(figure: PublishedFigure) -> str:
     """Return the flags of the run as the source writes them; a batch of 64 is tensorpack's default."""
-    flags = ["--fake-location=gpu", f"--variable-update={_STRATEGIES[figure.strategy]}"]
+    flags = ["--fake-location=gpu", f"--variable-update={STRATEGIES[figure.strategy]}"]
     if figure.precision == "fp16":
         flags.append("--use-fp16")
     if figure.batch_size != 64:

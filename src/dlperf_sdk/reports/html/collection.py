@@ -32,7 +32,16 @@ from dlperf_sdk.reports.measurement_summary import describe_protocols, summary_t
 from dlperf_sdk.reports.series import merge, workloads
 
 _PAGE_ROWS = 20
-FACTORS = ("compiler", "precision", "clip_norm", "data", "input_pipeline", "hardware", "batch_size")
+FACTORS = (
+    "compiler",
+    "precision",
+    "clip_norm",
+    "strategy",
+    "data",
+    "input_pipeline",
+    "hardware",
+    "batch_size",
+)
 
 
 def page(collection: Collection) -> Page:
@@ -72,12 +81,22 @@ def page(collection: Collection) -> Page:
     )
     return Page(
         title=collection.title,
-        lede=f"{collection.description} {describe_extent(distinct)}",
+        lede=" ".join(
+            [collection.description, describe_extent(distinct), *_describe_printed_names(collection)]
+        ),
         tiles=tiles(collection, ranked),
         sections=tuple(section for section in sections if section.items),
         colophon=f"Made by dlperf-sdk {dlperf_sdk.__version__} from figures that are installed as data.",
-        aliases=collection.aliases,
+        aliases={
+            **{printed: name for name, printed in collection.printed_names.items()},
+            **collection.aliases,
+        },
     )
+
+
+def _describe_printed_names(collection: Collection) -> list[str]:
+    """Return a sentence for each strategy that the source calls by another name."""
+    return [f"The source calls {name} {printed}." for name, printed in collection.printed_names.items()]
 
 
 def _summary(collection: Collection) -> Section:

@@ -72,9 +72,10 @@ def _disagreements_tile(collection: Collection) -> Tile:
     text = f"of {format_count(collection.count_printed_cells(), 'printed cell')}{describe_rounding(cells)}"
     if cells and cells[0][0].difference is not None:
         largest = cells[0][0]
+        document = largest.document.rpartition("/")[2]
         text += (
-            f"; the number that differs most: {largest.printed} is printed where the figures give {largest.computed} "
-            f"({abs(cells[0][0].difference):.0%})"
+            f"; the number that differs most: for {largest.cell} in {document}, {largest.printed} is printed "
+            f"where the figures give {largest.computed} ({abs(cells[0][0].difference):.0%})"
         )
     tone: Tone = "doubt" if cells else "good"
     return Tile(

@@ -15,6 +15,7 @@ from dlperf_sdk.reports.html.effect_wording import (
     describe_significance,
 )
 from dlperf_sdk.reports.html.page import Folded, Sortable
+from dlperf_sdk.reports.numbers import format_ends
 from dlperf_sdk.reports.series import format_fact
 from dlperf_sdk.reports.wording import format_name
 from dlperf_sdk.spec.values import TopologySpec
@@ -60,7 +61,7 @@ def tabulate_answers(named: Sequence[tuple[str, Effect]]) -> Table:
     for name, estimate in named:
         interval = ""
         if estimate.low is not None and estimate.high is not None:
-            interval = f"{estimate.low:.2f} – {estimate.high:.2f}"
+            interval = " – ".join(format_ends(estimate.low, estimate.high))
         rows.append(
             (
                 name,

@@ -8,6 +8,7 @@ from typing import Any
 from dlperf_sdk.analysis.case import Case, key
 from dlperf_sdk.analysis.effects import Effect
 from dlperf_sdk.reports.blocks import Cell
+from dlperf_sdk.reports.numbers import format_ends
 from dlperf_sdk.reports.series import format_fact
 from dlperf_sdk.reports.wording import format_value
 
@@ -37,10 +38,27 @@ def name_effects(estimates: Sequence[Effect]) -> list[str]:
     return names
 
 
+def add_only_frameworks(named: Sequence[tuple[str, Effect]]) -> list[tuple[str, Effect]]:
+    """Return the named effects, with `, tensorflow only` in the name of one that has one framework of several.
+
+    Args:
+        named: All effects of a report with their names.
+    """
+    frameworks = {name for _, estimate in named if estimate.unit == "framework" for name in estimate.units}
+    return [
+        (f"{name}, {next(iter(estimate.units))} only", estimate)
+        if estimate.unit == "framework" and len(estimate.units) == 1 < len(frameworks)
+        else (name, estimate)
+        for name, estimate in named
+    ]
+
+
 def _level_names(estimate: Effect) -> tuple[str, str]:
     first, second = (format_fact(estimate.factor, level) for level in estimate.levels)
     if isinstance(estimate.levels[0], str):
         factor = estimate.factor.replace("_", " ")
+        if estimate.factor == "strategy":
+            first = f"strategy {first}"
         return (f"no {factor}" if first == "none" else first), (
             f"no {factor}" if second == "none" else second
         )
@@ -56,7 +74,8 @@ def _models(estimate: Effect) -> str:
 def describe_ratio(estimate: Effect) -> str:
     """Return the median ratio and, if there are several pairs, the lowest and the highest ratio."""
     ratios = [pair.ratio for pair in estimate.pairs]
-    extent = f"; pairs {min(ratios):.2f}× to {max(ratios):.2f}×" if len(ratios) > 1 else ""
+    low, high = format_ends(min(ratios), max(ratios))
+    extent = f"; pairs {low}× to {high}×" if len(ratios) > 1 else ""
     return f"{estimate.median:.2f}×{extent}"
 
 

@@ -19,7 +19,12 @@ from dlperf_sdk.reports.html.effect_tables import (
     tabulate_medians,
     tabulate_pairs,
 )
-from dlperf_sdk.reports.html.effect_wording import describe_effect, describe_unpaired, name_effects
+from dlperf_sdk.reports.html.effect_wording import (
+    add_only_frameworks,
+    describe_effect,
+    describe_unpaired,
+    name_effects,
+)
 from dlperf_sdk.reports.html.own_batch_sizes import precisions_at_own_batch_sizes
 from dlperf_sdk.reports.html.page import Item, Plot, Section
 from dlperf_sdk.reports.numbers import format_count
@@ -83,8 +88,9 @@ def section(cases: Sequence[Case], estimates: Sequence[Effect]) -> Section:
         "quiet",
     )
     own_batch_sizes = precisions_at_own_batch_sizes(cases)
-    named = _name(estimates)
-    unpaired = [f"{name}: {text}" for name, effect in named if (text := describe_unpaired(effect, cases))]
+    bare = _name(estimates)
+    named = add_only_frameworks(bare)
+    unpaired = [f"{name}: {text}" for name, effect in bare if (text := describe_unpaired(effect, cases))]
     items: tuple[Item, ...] = (
         tabulate_answers(named),
         *(

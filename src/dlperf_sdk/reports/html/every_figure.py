@@ -17,7 +17,6 @@ from dlperf_sdk.reports.missing_intervals import spread
 from dlperf_sdk.reports.series import format_fact
 from dlperf_sdk.reports.wording import format_name, format_value
 from dlperf_sdk.spec.compiler import COMPILERS
-from dlperf_sdk.spec.protocol import Protocol
 
 PROTOCOL_CHECK = "protocol check"
 _PAGE_ROWS = 8
@@ -25,7 +24,7 @@ _ALWAYS = ("model", "topology", "batch", "throughput", "source")
 _COLUMNS = (
     *(Column(name, key=True) for name in ("framework", "version", "model", "topology")),
     Column("batch", right=True, key=True),
-    *(Column(name, key=True) for name in ("precision", "data", "hardware", "settings and notes")),
+    *(Column(name, key=True) for name in ("precision", "strategy", "data", "hardware", "settings and notes")),
     Column("throughput", right=True),
     Column("spread", right=True),
     Column("speedup", right=True),
@@ -33,9 +32,11 @@ _COLUMNS = (
     Column("protocol"),
     Column(PROTOCOL_CHECK),
     Column("source"),
-    *(Column(name, whole=True) for name in ("implementation", "strategy", "estimator")),
+    *(Column(name, whole=True) for name in ("implementation", "estimator")),
     Column("printed speedup", right=True),
 )
+_CAUSES = {"data": ("model",), "strategy": ("framework", "implementation")}
+"""Column → other columns. The column comes last if it follows from these."""
 _FILTERS = (
     "framework",
     "version",
@@ -43,6 +44,7 @@ _FILTERS = (
     "topology",
     "batch",
     "precision",
+    "strategy",
     "data",
     "hardware",
     PROTOCOL_CHECK,
@@ -60,10 +62,7 @@ def section(collection: Collection) -> Section:
     for case in cases(figures):
         groups.setdefault((str(case.facts.get("model")), case.batch_size), []).append(case)
     notes = list(dict.fromkeys(footnote for figure in figures for footnote in figure.footnotes))
-    rows = [
-        _row(figure, groups[figure.model, figure.batch_size], notes, collection.prescribed)
-        for figure in figures
-    ]
+    rows = [_row(figure, groups[figure.model, figure.batch_size], notes, collection) for figure in figures]
     table, constant = _drop_constant_columns(rows)
     keys = {column.title for column in table.columns if column.key}
     filters = tuple(name for name in _FILTERS if name in keys or name == PROTOCOL_CHECK)
@@ -87,16 +86,19 @@ def _drop_constant_columns(rows: Sequence[tuple[Cell | str, ...]]) -> tuple[Tabl
     visible = [
         index for index, column in enumerate(columns) if column.title in _ALWAYS or len(texts[index]) > 1
     ]
-    # Data that follow from the model come last.
     titles = [column.title for column in columns]
-    models = {tuple(_text(row[titles.index(name)]) for name in ("model", "data")) for row in rows}
-    if len(models) == len(texts[titles.index("model")]):
-        visible.sort(key=lambda index: titles[index] == "data")
-        columns = tuple(evolve(column, key=column.key and column.title != "data") for column in columns)
+    for name, names in _CAUSES.items():
+        position = titles.index(name)
+        causes = [tuple(_text(row[titles.index(cause)]) for cause in names) for row in rows]
+        if len(set(causes)) == len(
+            {(*cause, _text(row[position])) for cause, row in zip(causes, rows, strict=True)}
+        ):
+            visible.sort(key=position.__eq__)
+            columns = (*columns[:position], evolve(columns[position], key=False), *columns[position + 1 :])
     constant = [
         f"{column.title} {next(iter(texts[index]))}"
         for index, column in enumerate(columns)
-        if index not in visible and any(texts[index])
+        if index not in visible and texts[index].isdisjoint({"", ABSENT.text})
     ]
     table = Table(columns, tuple(rows), "Each figure with the document and the line that it stands in")
     return table.select(visible), constant
@@ -107,8 +109,9 @@ def _text(cell: Cell | str) -> str:
 
 
 def _row(
-    figure: PublishedFigure, candidates: Sequence[Case], notes: list[str], prescribed: Protocol | None
+    figure: PublishedFigure, candidates: Sequence[Case], notes: list[str], collection: Collection
 ) -> tuple[Cell | str, ...]:
+    prescribed, printed_names = collection.prescribed, collection.printed_names
     faster, scaled = speedup(figure, candidates).value, efficiency(figure, candidates).value
     deviation = spread(figure.repeats)
     details = [
@@ -125,6 +128,9 @@ def _row(
         str(figure.topology),
         str(figure.batch_size),
         figure.precision,
+        f"{figure.strategy} ({printed_names[figure.strategy]})"
+        if figure.strategy in printed_names
+        else figure.strategy,
         figure.data,
         figure.hardware,
         " ".join([", ".join(details), *marks]).lstrip(),
@@ -136,7 +142,6 @@ def _row(
         describe_check(figure.protocol, prescribed)[0] if prescribed else "",
         str(figure.source),
         figure.implementation,
-        figure.strategy,
         format_value("estimator", figure.estimator),
         "" if figure.printed_speedup is None else f"{figure.printed_speedup:g}",
     )

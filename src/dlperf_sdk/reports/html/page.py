@@ -32,6 +32,8 @@ class Tile:
     """Cases that are not comparable, with the facts in which they differ; `NOT_COMPARABLE` has the reasons."""
     is_reserved: bool = False
     """True if the answer has reservations, which `section` lists."""
+    note: int = 0
+    """Number of the note that has the reservations, if the page has such notes; 0 for none."""
 
     @property
     def text(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from dlperf_sdk.analysis.case import LOADER_FACTS, key
+from dlperf_sdk.analysis.case import LOADER_FACTS, Case, key
 from dlperf_sdk.analysis.scaling import Scaled, Scaling, efficiency, speedup
 from dlperf_sdk.reports.series import Merged, Workload, format_fact, labels
 from dlperf_sdk.spec.strategy import NO_STRATEGY
@@ -77,12 +77,47 @@ def find_loader_limits(curves: Sequence[Series]) -> dict[int, str]:
     for members in groups.values():
         best = max((curve.points[-1] for curve in members), key=lambda point: point.merged.case.throughput)
         case = best.merged.case
-        loader = ", ".join(format_fact(name, case.facts[name]) for name in LOADER_FACTS if name in case.facts)
+        loader = _describe_loader(case)
         for curve in members:
             if curve.points[-1].merged.case.throughput < _STARVED * case.throughput:
                 value = best.efficiency.value
                 limits[id(curve)] = loader if value is None else f"{value:.1%} with {loader}"
     return limits
+
+
+def find_loader_suspicions(curves: Sequence[Series]) -> dict[int, str]:
+    """Return the id of each series that its loader probably limits → a faster case with another loader, as text.
+
+    The two cases differ in facts of the loader, in loss scaling and in batch size only, and the faster one has the
+    smaller batch size. A smaller batch is no reason to be faster, so the loader is. They are compared on the largest
+    topology of the series. A series that is in `find_loader_limits` is left out.
+    """
+    limits = find_loader_limits(curves)
+    varying = {*LOADER_FACTS, "batch_size", "loss_scale"}
+    groups: dict[tuple[str, ...], list[Series]] = {}
+    for curve in curves:
+        case = curve.points[-1].merged.case
+        names = sorted(case.identifying_facts() - varying)
+        facts = (f"{name}={key(case.facts.get(name))}" for name in names)
+        groups.setdefault((str(case.topology), *facts), []).append(curve)
+    suspicions = {}
+    for members in groups.values():
+        best = max((curve.points[-1] for curve in members), key=lambda point: point.merged.case.throughput)
+        for curve in members:
+            case, faster = curve.points[-1].merged.case, best.merged.case
+            has_other_loader = any(
+                key(case.facts.get(name)) != key(faster.facts.get(name)) for name in LOADER_FACTS
+            )
+            is_faster = case.throughput < _STARVED * faster.throughput and faster.batch_size < case.batch_size
+            if id(curve) not in limits and has_other_loader and is_faster and best.efficiency.value:
+                suspicions[id(curve)] = (
+                    f"{best.efficiency.value:.1%} with {_describe_loader(faster)}, batch {faster.batch_size}"
+                )
+    return suspicions
+
+
+def _describe_loader(case: Case) -> str:
+    return ", ".join(format_fact(name, case.facts[name]) for name in LOADER_FACTS if name in case.facts)
 
 
 def _by_strategy(group: Sequence[Merged]) -> list[list[Merged]]:

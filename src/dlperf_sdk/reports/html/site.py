@@ -17,7 +17,8 @@ from dlperf_sdk.reports.html import measured, render
 from dlperf_sdk.reports.html.site_index import case_address, index_page
 from dlperf_sdk.results.files import explain_os_errors
 from dlperf_sdk.results.result import Result
-from dlperf_sdk.results.store import check_id, explain_absence
+from dlperf_sdk.results.run_places import explain_absence
+from dlperf_sdk.results.store import check_id
 
 MARKER = ".dlperf-site"
 """File in the directory of a site, which tells that its pages may be replaced."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Cell, Tone
 from dlperf_sdk.reports.exclusions import format_excluded
-from dlperf_sdk.reports.fastest import TITLE, describe_shared_facts, list_unmeasured, release
+from dlperf_sdk.reports.fastest import TITLE, describe_shared_facts, list_unmeasured, number_notes, release
 from dlperf_sdk.reports.html.page import Tile
 from dlperf_sdk.reports.leads import NOT_SIGNIFICANT, describe_compiler, format_ratio, list_reservations
 from dlperf_sdk.reports.numbers import format_count, quantity
@@ -73,11 +73,12 @@ def fastest_tiles(rankings: Sequence[Ranking], at_most: int) -> tuple[Tile, ...]
         at_most: Maximum number of tiles.
     """
     tiles: dict[tuple[str, ...], Tile] = {}
+    _, notes = number_notes(rankings)
     for ranking in rankings:
         tile_key = _question(ranking)[:2]
         if tile_key not in tiles:
             equal = [other for other in rankings if _question(other) == _question(ranking)]
-            tiles[tile_key] = _fastest_tile(equal, rankings)
+            tiles[tile_key] = _fastest_tile(equal, rankings, notes)
             if len(tiles) == at_most:
                 break
     return tuple(tiles.values())
@@ -88,7 +89,7 @@ def _question(ranking: Ranking) -> tuple[str, ...]:
     return (*(str(ranking.facts.get(name, "")) for name in names), ranking.entries[0].unit)
 
 
-def _fastest_tile(equal: Sequence[Ranking], rankings: Sequence[Ranking]) -> Tile:
+def _fastest_tile(equal: Sequence[Ranking], rankings: Sequence[Ranking], notes: Mapping[int, int]) -> Tile:
     """Return the tile of rankings that answer the same question: the fastest lead, or all if their leaders differ."""
     ordered = sorted(equal, key=lambda ranking: -ranking.entries[0].throughput)
     facts = ordered[0].facts
@@ -103,8 +104,9 @@ def _fastest_tile(equal: Sequence[Ranking], rankings: Sequence[Ranking]) -> Tile
     is_firm = any(ranking.comparison.low is not None for ranking in answers)
     excluded = format_excluded(ordered[0], [ranking.entries[0] for ranking in answers])
     tone: Tone = "plain" if is_firm else "quiet"
-    is_reserved = any(list_reservations(ranking.comparison, ranking.unstated) for ranking in answers)
-    return Tile(f"Fastest: {' · '.join(case)}", value, text, tone, TITLE, excluded, is_reserved)
+    reserved = [ranking for ranking in answers if list_reservations(ranking.comparison, ranking.unstated)]
+    note = notes[id(reserved[0])] if reserved else 0
+    return Tile(f"Fastest: {' · '.join(case)}", value, text, tone, TITLE, excluded, bool(reserved), note)
 
 
 def _answer(ranking: Ranking, rankings: Sequence[Ranking]) -> str:

@@ -45,6 +45,9 @@
   // Other words for what the tables say: `pytorch` finds `torch`.
   const aliases = new Map(Object.entries(JSON.parse(document.getElementById("aliases").textContent)));
 
+  // Every table, with the number of its rows that a search finds, and a function that shows them.
+  const tables = [];
+
   const sortable = (box) => {
     const { cells, right, rows } = JSON.parse(box.querySelector("script").textContent);
     const step = Number(box.dataset.step);
@@ -99,14 +102,16 @@
 
     const holdersOfPhrase = (phrase) => cells.map((column) => column.map(([said]) => said.toLowerCase().includes(phrase)));
 
-    const find = () => {
-      const phrases = [...state.words.matchAll(/["“”]([^"“”]+)["“”]/g)].map((found) => found[1].trim().toLowerCase());
-      const words = tokensOf(state.words.replace(/["“”][^"“”]*["“”]?/g, " ")).filter(Boolean).map((word) => aliases.get(word) ?? word);
+    const rowsWith = (searched) => {
+      const phrases = [...searched.matchAll(/["“”]([^"“”]+)["“”]/g)].map((found) => found[1].trim().toLowerCase());
+      const words = tokensOf(searched.replace(/["“”][^"“”]*["“”]?/g, " ")).filter(Boolean).map((word) => aliases.get(word) ?? word);
       // Which cells hold a word is asked once per different cell, not per row.
       const holding = [...words.map(holdersOf), ...phrases.map(holdersOfPhrase)];
-      let found = rows.filter((row) =>
-        [...state.wanted].every(([at, value]) => text(row, at) === value) &&
-        holding.every((column) => row.some((cell, at) => column[at][cell])));
+      return rows.filter((row) => holding.every((column) => row.some((cell, at) => column[at][cell])));
+    };
+
+    const find = () => {
+      let found = rowsWith(state.words).filter((row) => [...state.wanted].every(([at, value]) => text(row, at) === value));
       if (state.column !== null) {
         const [at, rank, sign] = [state.column, rankOf(state.column), state.down ? -1 : 1];
         const compare = (a, b) => {
@@ -145,10 +150,20 @@
       if (title.startsWith(`${many(rows.length)} `))
         table.caption.textContent = state.found.length === rows.length ? title : `${many(state.found.length)} of ${title}`;
       status.textContent = state.found.length ? `Rows ${many(state.from + 1)} to ${many(to)} of ${of}` : "No row matches the search and the filters.";
+      if (!state.found.length) status.append(...othersWith([state.words, ...[...state.wanted.values()].map((value) => `"${value}"`)].join(" ")));
       back.disabled = state.from === 0;
       on.disabled = to >= state.found.length;
       back.hidden = on.hidden = state.found.length <= step;
     };
+    // Buttons that show what a search without result finds in the other tables of the section, which may be folded.
+    const othersWith = (searched) => tables
+      .filter((other) => other.box !== box && other.box.closest("section") === box.closest("section"))
+      .map((other) => [other, other.count(searched)]).filter(([, count]) => count)
+      .map(([other, count]) => {
+        const button = make("button", { type: "button", textContent: `Show ${count.toLocaleString("en")} in “${other.title}”` });
+        button.addEventListener("click", () => other.reveal(searched));
+        return button;
+      });
     const turn = (by) => {
       state.from += by;
       show();
@@ -177,6 +192,19 @@
     search.addEventListener("input", () => {
       clearTimeout(waiting);
       waiting = setTimeout(() => { state.words = search.value; find(); }, 120);
+    });
+    const folded = box.closest("details");
+    tables.push({
+      box,
+      title: folded && !table.caption ? folded.querySelector("summary").textContent.trim() : title,
+      count: (searched) => rowsWith(searched).length,
+      reveal: (searched) => {
+        for (let around = folded; around; around = around.parentElement.closest("details")) around.open = true;
+        search.value = state.words = searched.trim();
+        find();
+        box.scrollIntoView();
+        search.focus({ preventScroll: true });
+      },
     });
     const tools = make("div", { className: "tools" }, make("label", {}, "Search this table", search));
     for (const at of JSON.parse(box.dataset.filters)) {

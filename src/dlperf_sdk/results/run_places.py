@@ -1,0 +1,61 @@
+"""Directories of runs and of campaigns: where the runs are, and what to say where none are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dlperf_sdk.errors import StoreError
+
+
+def runs_in(path: Path) -> Path:
+    """Return the directory that contains the runs: `runs` in a campaign's directory, else the given directory."""
+    return path / "runs" if (path / "campaign.json").is_file() else path
+
+
+def refuse_campaign(directory: Path) -> None:
+    """Check that a directory is not a campaign's, which has its runs in a directory below it.
+
+    Raises:
+        StoreError: it is a campaign's.
+    """
+    if runs_in(directory) != directory:
+        raise campaign_error(directory)
+
+
+def refuse_only_campaigns(directory: Path) -> None:
+    """Check that a directory without runs has no campaigns below it, whose runs are meant.
+
+    Raises:
+        StoreError: it has; the message names one.
+    """
+    if _campaigns_below(directory):
+        raise StoreError(explain_absence(directory))
+
+
+def _campaigns_below(place: Path) -> list[Path]:
+    files = (path for pattern in ("*", "*/*") for path in place.glob(f"{pattern}/campaign.json"))
+    return sorted(path.parent for path in files if path.is_file())
+
+
+def campaign_error(directory: Path) -> StoreError:
+    """Return the error for a campaign's directory in place of one of runs."""
+    runs = runs_in(directory)
+    return StoreError(f"{directory} is the directory of a campaign. Its runs are in {runs}: give that path.")
+
+
+def explain_absence(directory: str | Path) -> str:
+    """Return a sentence for a store without results: how to get one, or which campaigns below it have results."""
+    place = Path(directory)
+    for campaign in (place, place.parent):
+        if runs_in(campaign) != campaign and place in (campaign, runs_in(campaign)):
+            return f"The campaign {campaign} has no results yet: `dlperf campaign resume {campaign}` continues it."
+    campaigns = _campaigns_below(place)
+    if not campaigns:
+        return (
+            f"There are no results in {directory} yet: `dlperf run … --output {directory}` adds one. --store names "
+            "another directory."
+        )
+    return (
+        f"There are no results in {directory} itself, but in campaigns below it ({len(campaigns)} found). Name one of "
+        f"them instead, such as {campaigns[-1]}."
+    )
