@@ -17,7 +17,7 @@ from test_runner import events_of_resuming, small
 from dlperf_sdk import campaign, hookimpl, resume
 from dlperf_sdk.campaigns.campaign_directory import open_campaign
 from dlperf_sdk.campaigns.case_steps import read_environment
-from dlperf_sdk.campaigns.journal import lock
+from dlperf_sdk.campaigns.journal import MOST_DAMAGES, lock
 from dlperf_sdk.campaigns.status import status
 from dlperf_sdk.errors import DocumentError, PluginError, SpecError, StoreError, Unavailable
 from dlperf_sdk.execution import case
@@ -258,6 +258,16 @@ def test_a_damaged_line_of_the_journal_is_skipped_and_rebuilt_from_the_attempts(
     assert count(events, "attempt-started") == count(events, "attempt-lost") == 0
     progress = status(open_campaign(copy)).cases.values()
     assert {(item.finished, item.ok, item.status) for item in progress} == {(2, True, "ok")}
+
+
+def test_many_damaged_lines_are_counted_and_reported_once(copy):
+    journal = copy / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes() + b"{}\n" * 300)
+    damages = status(open_campaign(copy)).damages
+    assert len(damages) == MOST_DAMAGES + 1
+    assert damages[-1] == f"{journal}: 280 further lines are skipped."
+    assert count(events_of_resuming(copy), "problem") == MOST_DAMAGES + 1
+    assert count(events_of_resuming(copy), "problem") == 0
 
 
 def test_journal_line_that_is_not_json_is_reported(copy):

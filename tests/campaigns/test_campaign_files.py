@@ -387,6 +387,13 @@ MISTAKES = {
         3,
         r"has more than 10\^25 cases before anything is excluded",
     ),
+    "an explosion of predicates": (
+        "name: a\nfields: {model: linear, framework: numpy}\naxes:\n"
+        f"  seed: {list(range(100))}\n  steps: {list(range(5, 105))}\n"
+        "exclude:\n" + "  - {seed: 1000}\n" * 150 + "overrides:\n" + "  - {set: {warmup: 1}}\n" * 60,
+        3,
+        "to 10,000 cases, 2,100,000 times in all, and may do so 2,000,000 times",
+    ),
     "no model": ("name: a\naxes: {framework: [numpy]}\n", 2, "needs a framework and a model"),
     "a framework that is not there": (
         "name: a\nfields: {model: linear}\naxes:\n  batch_size: [4]\n  framework: [numpi]\n",

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import tracemalloc
 
 import pytest
 import yaml
@@ -208,6 +209,25 @@ def test_a_spec_is_the_same_in_every_format(tmp_path, suffix, mark):
     path = tmp_path / f"spec{suffix}"
     path.write_text(mark + SAME[suffix], encoding="utf-8")
     assert load_spec(path) == RunSpec(framework="torch", model="resnet50", steps=5, env={"OMP_DYNAMIC": "no"})
+
+
+def test_a_repeated_key_is_found_without_a_place_for_each_value():
+    text = '{"x":' + "[" * 900 + "1,\n" * 20_000 + '{"a": 1, "b": {"a": 2}, "a": 3}' + "]" * 900 + "}"
+    tracemalloc.start()
+    try:
+        with pytest.raises(DocumentError, match="the key 'a' is there twice, in line 20001"):
+            parse_json(text.encode(), "x")
+        assert tracemalloc.get_traced_memory()[1] < 20 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_folder_a_pipe_and_nothing_are_told_apart(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name, reason in {"pipe": "is not a file", "folder": "is a folder", "none": "does not exist"}.items():
+        with pytest.raises(DocumentError, match=f"{name} {reason}"):
+            load_document(tmp_path / name)
 
 
 BAD = {

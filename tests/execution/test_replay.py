@@ -248,6 +248,12 @@ def test_what_is_no_time_is_refused(told, tmp_path, kind, time):
         ingested(changed(told, kind, time=time), tmp_path)
 
 
+@pytest.mark.parametrize("package", [{"a\nb": "1"}, {"a": "1\x1b]0;x\x07"}, {"": "1"}, {"a": "1 2"}])
+def test_the_lock_file_has_a_package_per_line(told, tmp_path, package):
+    with pytest.raises(DocumentError, match="expected a name and a version without blanks"):
+        ingested(changed(told, "case", versions={"python": "3.11.7", "packages": package}), tmp_path)
+
+
 @pytest.mark.parametrize("kind", ["case", "ended"])
 def test_a_time_that_is_to_come_is_refused(told, tmp_path, kind):
     with pytest.raises(

@@ -12,7 +12,14 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.campaigns.matrix import MOST_CASES, Matrix, Override, apply_overrides, flatten_fields
+from dlperf_sdk.campaigns.matrix import (
+    MOST_CASES,
+    MOST_DECISIONS,
+    Matrix,
+    Override,
+    apply_overrides,
+    flatten_fields,
+)
 from dlperf_sdk.campaigns.predicate import Predicate
 from dlperf_sdk.errors import CampaignError, SpecError, UnknownName, UsageError
 from dlperf_sdk.planning.secret_variables import conceal_secrets
@@ -141,6 +148,12 @@ class Campaign:
         """Number of cases before any is excluded, equal ones included."""
         return sum(block.matrix.size for block in self.blocks)
 
+    @property
+    def decisions(self) -> int:
+        """Number of times that an entry of `exclude` or `overrides` is applied to a case."""
+        own = sum(block.matrix.decisions for block in self.blocks)
+        return own + self.size * (len(self.exclude) + len(self.overrides))
+
     def __iter__(self) -> Iterator[tuple[dict[str, Any], Block, str]]:
         """Yield the fields of each case that is not excluded, the block that it comes from, and its `FILE:LINE`."""
         overrides = [override for override, _ in self.overrides]
@@ -184,6 +197,8 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
     look_up = declaration_lookup(plugins)
     if campaign.size > settings.max_cases:
         _refuse_explosion(campaign)
+    if campaign.decisions > MOST_DECISIONS:
+        _refuse_decisions(campaign)
     for fields, block, location in campaign:
         try:
             spec = RunSpec(**fields)
@@ -271,6 +286,15 @@ def _refuse_explosion(campaign: Campaign) -> None:
         "before anything is "
         f"excluded{f' (its largest matrix: {sizes})' if sizes else ''}, and takes {campaign.settings.max_cases:,} at "
         "most. Leave values out, or allow so many with `max_cases`."
+    )
+
+
+def _refuse_decisions(campaign: Campaign) -> None:
+    location = max(campaign.blocks, key=lambda block: block.matrix.size).location
+    raise CampaignError(
+        f"{_prefix(location)}The campaign {campaign.name} applies its entries of `exclude` and `overrides` to "
+        f"{campaign.size:,} cases, {campaign.decisions:,} times in all, and may do so {MOST_DECISIONS:,} times. "
+        "Leave entries or cases out."
     )
 
 

@@ -189,5 +189,5 @@ class CampaignFile(Matrix):
     """Action on cases whose framework, model or launcher is not installed: refuse the campaign, or skip them."""
     trace: bool = setting("trace")
     """An extra attempt of every case under its framework's own profiler, which no metric includes."""
-    max_cases: Annotated[int, Schema(minimum=1, maximum=1_000_000)] = setting("max_cases")
+    max_cases: Annotated[int, Schema(minimum=1, maximum=100_000)] = setting("max_cases")
     """Largest number of cases; a campaign with more is refused."""

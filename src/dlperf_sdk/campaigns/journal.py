@@ -23,6 +23,8 @@ from dlperf_sdk.documents.reading import LARGEST_RESULT, check_memory, read_file
 from dlperf_sdk.errors import DocumentError, StoreError
 from dlperf_sdk.results.files import explain_os_errors
 
+MOST_DAMAGES = 20
+"""Maximum number of damaged lines of a journal that are described one by one."""
 MOMENT = 1.0
 """Seconds during which a lock is tried before it is regarded as held. `is_locked` takes it for a moment, too."""
 
@@ -44,7 +46,7 @@ class Journal:
     def read_checked(self) -> tuple[list[dict[str, Any]], list[str]]:
         """Return the valid entries of all complete lines, and a sentence for each complete line that is damaged.
 
-        Both are empty without a file.
+        Both are empty without a file. After `MOST_DAMAGES` sentences, one more states the number of further such lines.
 
         Raises:
             StoreError: the file cannot be read, or would need too much memory.
@@ -56,7 +58,9 @@ class Journal:
             check_memory(data, str(self.path))
         except DocumentError as error:
             raise StoreError(str(error)) from error
-        entries, damages = [], []
+        entries: list[dict[str, Any]] = []
+        damages: list[str] = []
+        further = 0
         for number, line in enumerate(data[: data.rfind(b"\n") + 1].split(b"\n")[:-1], 1):
             try:
                 entry = json.loads(line)
@@ -65,9 +69,13 @@ class Journal:
                 field = ""
             if field is None:
                 entries.append(entry)
+            elif line.strip() and len(damages) == MOST_DAMAGES:
+                further += 1
             elif line.strip():
                 reason = f"its field {field!r} is missing or malformed" if field else "it is not JSON"
                 damages.append(f"{self.path}:{number}: The line is skipped: {reason}.")
+        if further:
+            damages.append(f"{self.path}: {further:,} further lines are skipped.")
         return entries, damages
 
     def append(self, event: str, **details: Any) -> dict[str, Any]:

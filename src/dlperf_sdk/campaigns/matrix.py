@@ -21,6 +21,8 @@ from dlperf_sdk.spec.run_spec import RunSpec
 FIELDS = tuple(field.name for field in attrs.fields(RunSpec))
 MOST_CASES = 10_000
 """Default maximum number of cases of a campaign. More are usually a mistake."""
+MOST_DECISIONS = 2_000_000
+"""Maximum number of times that an entry of `exclude` or `overrides` is applied to a case of a campaign."""
 
 
 @frozen
@@ -140,6 +142,11 @@ class Matrix:
         sizes += [len(next(iter(group.values()))) for group in self.zip]
         crossed = math.prod(sizes) if sizes else 0
         return crossed + len(self.include)
+
+    @property
+    def decisions(self) -> int:
+        """Number of times that an entry of `exclude` or `overrides` is applied to a case."""
+        return self.size * (len(self.exclude) + len(self.overrides))
 
     def __len__(self) -> int:
         return self.size

@@ -134,8 +134,11 @@ def _open_session(
     session = Session(directory, registry, observers, watch, by_id, host_changes, deadline, boot_id)
     edited = [] if before is None else describe_edits(directory)
     session.write("session", host=host, changes=[*host_changes, *edited])
+    reported = {entry["text"] for entry in journal if entry["event"] == "problem"}
     for damage in damages:
-        session.write("problem", text=f"{damage} What it said is taken from the attempts.")
+        text = f"{damage} What it said is taken from the attempts."
+        if text not in reported:
+            session.write("problem", text=text)
     for id, progress in by_id.items():
         for problem in progress.problems:
             session.write("problem", case=id, text=problem)

@@ -53,7 +53,8 @@ def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
         suffix = f"the suffix {path.suffix}" if path.suffix else "no suffix"
-        reason = f"has {suffix}" if path.is_file() else "is a folder" if path.is_dir() else "does not exist"
+        reason = f"has {suffix}" if path.is_file() else "is a folder" if path.is_dir() else "is not a file"
+        reason = reason if path.exists() else "does not exist"
         raise DocumentError(f"{path} {reason}; a document is a file that ends in .json, .toml or .yaml.")
     data = read_file(path, min(limit, _LARGEST_YAML) if parse is _yaml else limit)
     if parse is _json:

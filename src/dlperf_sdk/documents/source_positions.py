@@ -52,17 +52,27 @@ def location(path: Path | str, lines: Mapping[Place, int], place: Place) -> str:
     return f"{path}:{line_of(lines, place)}"
 
 
-def find_repeated_key(text: str) -> tuple[str | int, int]:
+def find_repeated_key(text: str) -> tuple[str, int]:
     """Return the first key of a JSON text that its object already has, and the key's line.
 
     Raises:
         ValueError: there is no such key.
     """
-    places: set[Place] = set()
-    for place, line in _json_positions(text):
-        if place in places:
-            return place[-1], line
-        places.add(place)
+    open_: list[set[str] | None] = []
+    """The keys of every object that is open; None for an array."""
+    is_start = False
+    for item, line in _words(text):
+        keys = open_[-1] if is_start and open_ and item != "}" else None
+        if keys is not None:
+            key = _unquote(item)
+            if key in keys:
+                return key, line
+            keys.add(key)
+        is_start = item in ("{", ",")
+        if item in ("{", "["):
+            open_.append(set() if item == "{" else None)
+        elif item in ("}", "]") and open_:
+            open_.pop()
     raise ValueError("no key is there twice")
 
 

@@ -5,6 +5,7 @@ Such a stream begins with an event `case`, which holds the case's spec and envir
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -46,6 +47,8 @@ from dlperf_sdk.results.store import ResultStore, campaign_of, check_id, new_run
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.secret_values import reveal
 
+_WORD = re.compile(r"[\x21-\x7e]{1,200}")
+"""Name or version of a package, as `lock.txt` may contain it."""
 _CLOCK_ERROR = timedelta(days=1)
 """How far the clock of the machine that ran a case may be ahead of this one's."""
 
@@ -208,6 +211,12 @@ def _environment(first: Mapping[str, Any], spec: RunSpec, registry: Registry) ->
         DocumentError: A field of it has an impossible value.
     """
     packages = first["versions"].get("packages", {})
+    for name, version in packages.items():
+        if not (_WORD.fullmatch(name) and _WORD.fullmatch(version)):
+            raise DocumentError(
+                f"The first event of the stream has the package {format_value(name)} in the version "
+                f"{format_value(version)}; expected a name and a version without blanks."
+            )
     environment = Environment(
         kind=CONTAINER if spec.container else GIVEN,
         python=str(first["versions"].get("python", "")),

@@ -191,9 +191,9 @@ class Result:
     """The requested case."""
     facts: tuple[Fact, ...]
     """Every property of the case, requested and observed, with its role."""
-    metrics: tuple[Metric, ...]
+    metrics: Annotated[tuple[Metric, ...], Schema(maxItems=2000)]
     """The metrics."""
-    verdicts: tuple[Verdict, ...]
+    verdicts: Annotated[tuple[Verdict, ...], Schema(maxItems=2000)]
     """The checks."""
     repeats: Annotated[Sequence[Repeat], WrittenAs(tuple[Repeat, ...] | tuple[Index, ...])]
     """The finished repeats with their records, or only their attempt numbers. In the latter case, the records are
@@ -206,7 +206,7 @@ class Result:
     """Each node's description of itself."""
     workload: Workload | None
     """The size of what was trained; null if the case was refused before it had a plan."""
-    notes: tuple[NoteText, ...]
+    notes: Annotated[tuple[NoteText, ...], Schema(maxItems=2000)]
     """Remarks of the nodes, such as a busy device."""
     started_at: Timestamp
     """Start of the run: UTC, ISO 8601."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -77,10 +78,13 @@ class RunDirectory:
         """
         folder = ("attempts", _number_of(event))
         names: list[str] = []
+        uses: Counter[str] = Counter()
         for i, record in enumerate(event.get("records", ())):
             rank = record.get("rank") if isinstance(record, Mapping) else None
-            name = f"rank-{rank}.json" if isinstance(rank, int) and 0 <= rank < 10**12 else f"record-{i}.json"
-            self._write_json(folder, _free(name, names), record)
+            name = f"rank-{rank}" if isinstance(rank, int) and 0 <= rank < 10**12 else f"record-{i}"
+            uses[name] += 1
+            names.append(f"{name}.json" if uses[name] == 1 else f"{name}-{uses[name]}.json")
+            self._write_json(folder, names[-1], record)
         self._write_json(folder, "attempt.json", {**event, "records": names})
 
     def append_log(self, event: Mapping[str, Any]) -> None:
@@ -166,13 +170,3 @@ def _number_of(event: Mapping[str, Any]) -> str:
     if not isinstance(number, int) or not 0 <= number <= 10**12:
         raise DocumentError(f"An attempt's number is {format_value(number)}.")
     return str(number)
-
-
-def _free(name: str, used: list[str]) -> str:
-    """Return the name, with a number if another of the same attempt has it, and add it to `used`."""
-    stem, dot, suffix = name.rpartition(".")
-    count = 2
-    while name in used:
-        name, count = f"{stem}-{count}{dot}{suffix}", count + 1
-    used.append(name)
-    return name

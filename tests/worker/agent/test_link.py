@@ -569,6 +569,18 @@ def test_workers_get_the_table_that_their_node_asked_for(tmp_path, monkeypatch):
     theirs.close()
 
 
+def test_a_module_of_the_bundle_that_is_missing_was_removed(tmp_path):
+    ours, theirs = (link.Link(end) for end in pair())
+    starting, received = agent(tmp_path, ours), theirs.messages()
+    starting.request = starting.request._replace(processes="dlperf_sdk.worker.none:processes")
+    starting._execute("start", {"attempt": 1, "nodes": {}, "host_index": 0, "host_count": 1})
+    failed = next(received)
+    assert (failed["event"], failed["failure"]["kind"]) == ("failed", "unavailable")
+    assert "was removed during the run" in failed["failure"]["message"]
+    ours.close()
+    theirs.close()
+
+
 @pytest.mark.parametrize("processes", ["json:loads", "no_such_module:processes"])
 def test_a_layout_that_raises_is_the_cases_failure_not_the_nodes(tmp_path, processes):
     ours, theirs = (link.Link(end) for end in pair())

@@ -229,7 +229,9 @@ class Agent:
         return failure("unavailable", text % (self._scratch, self.node), None, self.node)
 
     def _not_started(self, error: Exception) -> Dict[str, Any]:
-        if not os.path.exists(self._bundle):
+        # Every bundle has all modules of dlperf_sdk: one that is missing is just being removed.
+        is_incomplete = isinstance(error, ImportError) and str(error.name).startswith("dlperf_sdk.")
+        if is_incomplete or not os.path.exists(self._bundle):
             return self._removed()
         if isinstance(error, OSError):
             message = "A worker could not be started on node %d with %s: %s" % (
