@@ -17,10 +17,11 @@ from dlperf_sdk.measurers.peaks import _TABLE, peak
 from dlperf_sdk.measurers.power import Power
 from dlperf_sdk.measurers.step_time import StepTime
 from dlperf_sdk.measurers.throughput import Throughput
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.records import InputQueue, Repeat, Series, Window
 from dlperf_sdk.worker.request import resolve
 
-ALL = (Throughput, StepTime, Memory, Power, Flops)
+ALL = [type(measurer) for measurer in Registry().measurers()]
 
 
 def summary(measurer: Measurer, case: Measured) -> dict[str, Metric]:

@@ -18,6 +18,7 @@ from throwaway import distribution
 from dlperf_sdk import skeleton
 from dlperf_sdk.cli import main
 from dlperf_sdk.errors import SpecError, UsageError
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.testing import (
     FrameworkConformance,
     MeasurerConformance,
@@ -56,24 +57,11 @@ class TestThroughput(MeasurerConformance):
     framework, model = "numpy", "linear"
 
 
-class TestMemory(MeasurerConformance):
-    measurer = "memory"
-    framework, model = "numpy", "linear"
-
-
-class TestPower(MeasurerConformance):
-    measurer = "power"
-    framework, model = "numpy", "linear"
-
-
-class TestStepTime(MeasurerConformance):
-    measurer = "step-time"
-    framework, model = "numpy", "linear"
-
-
-class TestFlops(MeasurerConformance):
-    measurer = "flops"
-    framework, model = "numpy", "linear"
+# Each would make the same run to look at, whichever measurer it is: one does for all.
+for _name in sorted({*Registry().names("measurers")} - {TestThroughput.measurer}):
+    _suite = type(f"Test[{_name}]", (TestThroughput,), {"measurer": _name})
+    _suite._cache = TestThroughput._cache
+    globals()[_suite.__name__] = _suite
 
 
 def test_a_measurer_that_changes_the_records_is_caught(monkeypatch):
@@ -87,11 +75,6 @@ def test_a_measurer_that_changes_the_records_is_caught(monkeypatch):
     with pytest.raises(AssertionError, match="changed the records"):
         suite.test_measurement_is_pure()
     TestThroughput._cache.clear()
-
-
-# Each would make the same run to look at, whichever measurer it is: one does for all.
-for _suite in (TestMemory, TestPower, TestStepTime, TestFlops):
-    _suite._cache = TestThroughput._cache
 
 
 def test_every_check_documents_its_requirement():

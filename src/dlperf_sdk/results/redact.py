@@ -14,9 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
+import attrs
+
 from dlperf_sdk.documents import schema
 from dlperf_sdk.results.convert import result_from_dict, result_to_dict
 from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec.fields import check_name
+from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.values import PHASES
 
 _HOST_KEYS = frozenset({"host", "hosts", "hostname", "fqdn", "nodename", "address", "addresses", "ip"})
@@ -143,15 +147,8 @@ def _is_name(text: str, words: frozenset[str]) -> bool:
 def _vocabulary(result: Result) -> frozenset[str]:
     """Return the words of a result that are not names of hosts and users."""
     spec = result.spec
-    words = {
-        spec.framework,
-        spec.model,
-        spec.precision,
-        spec.compiler,
-        spec.strategy,
-        spec.layout,
-        spec.device,
-    }
+    names = [field.name for field in attrs.fields(RunSpec) if field.validator is check_name]
+    words: set[str] = {getattr(spec, name) for name in names}
     words |= {
         str(spec.topology),
         spec.topology.launcher,

@@ -99,7 +99,7 @@ class MeasurerConformance(Conformance):
             assert metric.low is None and metric.high is None, advice(
                 f"{metric.name} has an interval from {metric.low} to {metric.high} of two repeats.",
                 "a distribution-free interval takes six repeats",
-                "make metrics with `dlperf_sdk.measurers.series`",
+                "make metrics with `dlperf_sdk.results.metrics.measured_metric`",
             )
 
     def test_samplers_parse_as_python_3_7(self) -> None:

@@ -16,6 +16,8 @@ from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import Workload, format_stated
 from dlperf_sdk.reports.sweeps import SIZES
 from dlperf_sdk.reports.wording import format_name, format_value
+from dlperf_sdk.spec.precision import PRECISIONS
+from dlperf_sdk.spec.table import alternatives
 
 _MAX_PAIRS = 300
 """Maximum number of pairs that are compared."""
@@ -23,8 +25,9 @@ _MAX_PAIRS = 300
 
 _OTHER_WORK = "It is part of the workload: another value is other work."
 _REASONS = {
-    "precision": "Each rounds other values. Mixed precision (amp) has short numbers in products only; fp16 also stores "
-    "weights, activations and gradients as float16, which is less work.",
+    "precision": "Each rounds other values. Mixed precision (amp) has short numbers in products only; "
+    f"{alternatives(declared.name for declared in PRECISIONS if declared.is_pure)} also stores weights, activations "
+    "and gradients in its format, which is less work.",
     "model": "Each is other work, and so are variants of one network, such as v1.5 (resnet50) and v1b.",
     "clip_norm": "Clipping computes the norm of all gradients in each step. Where the source does not state it, "
     "gradients may or may not have been clipped.",
