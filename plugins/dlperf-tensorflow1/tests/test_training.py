@@ -98,6 +98,14 @@ def test_gradient_accumulation_is_one_step(make_trainer):
     assert parts.count_updates() == 3
 
 
+def test_xla_compiles_the_step_and_trains_the_same(make_trainer):
+    trainers = [make_trainer("bert-base", compiler=name) for name in ("none", "xla")]
+    assert all("compiler" not in trainer.observed() for trainer in trainers)
+    plain, compiled = (losses(trainer, 3) for trainer in trainers)
+    assert [trainer.observed()["compiler"] for trainer in trainers] == ["none", "xla"]
+    assert compiled == pytest.approx(plain, rel=1e-5)
+
+
 def test_dropout_masks_differ_between_steps_and_follow_the_seed(make_trainer):
     trainer = make_trainer("bert-base", options={"dropout": 0.5, "learning_rate": 0.0})
     assert trainer.deviation() < 1e-6

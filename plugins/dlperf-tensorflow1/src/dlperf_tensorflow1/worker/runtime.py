@@ -63,7 +63,7 @@ class TensorFlow1Runtime(Runtime):
         self.session = tf.Session(target, self.graph, config)
 
     def _configure(self):
-        """Return the session's options: threads, and no choice of layout by the graph optimizer if one was requested.
+        """Return the session's options: threads, the compiler, and no automatic layout if a layout was requested.
 
         A second thread between operations lets one that waits for another process not stop the others.
         """
@@ -74,6 +74,10 @@ class TensorFlow1Runtime(Runtime):
         )
         if self.request.layout != "auto":
             config.graph_options.rewrite_options.layout_optimizer = clusters.OFF
+        # TensorFlow reads this variable once in a process. Without it, `global_jit_level` affects GPUs only.
+        os.environ["TF_XLA_FLAGS"] = "--tf_xla_cpu_global_jit"
+        if self.request.compiler == "xla":
+            config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1
         return config
 
     def seed(self):

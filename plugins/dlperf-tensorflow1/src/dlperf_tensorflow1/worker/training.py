@@ -9,7 +9,7 @@ import tensorflow.compat.v1 as tf
 
 from dlperf_sdk.worker.sources import replace_sources
 from dlperf_tensorflow1.precisions import PRECISIONS
-from dlperf_tensorflow1.worker.evidence import GraphEvidence
+from dlperf_tensorflow1.worker.evidence import GraphEvidence, StepRunner
 from dlperf_tensorflow1.worker.exchange import VariableExchange, make_exchange
 from dlperf_tensorflow1.worker.loading import GeneratorFeed, Loader, repeat_resident
 from dlperf_tensorflow1.worker.optimizers import make_optimizer
@@ -23,7 +23,7 @@ class TensorFlow1Trainer(ReplicaState):
     Networks take the tensors of their parameters from `self.weights`.
     """
 
-    precisions, layouts = PRECISIONS, ("nhwc", "nchw")
+    precisions, layouts, compilers = PRECISIONS, ("nhwc", "nchw"), {"none": None, "xla": None}
     loader, generator_feed = Loader, GeneratorFeed
     sources = replace_sources(synthetic=repeat_resident)
 
@@ -39,7 +39,7 @@ class TensorFlow1Trainer(ReplicaState):
 
     def _build_graph(self):
         """Add the graph of a step, initialize its variables in the session, and return those of the parameters."""
-        self.session = self.runtime.session
+        self.session, self.run_step = self.runtime.session, StepRunner(self.runtime.session)
         self.weights = Weights(self.request.parameters, self.layout.upper(), self.runtime.place)
         self.exchange = make_exchange(self.runtime)
         self.network, self.replica = self.build(self.request.model_options), self.runtime.replica
@@ -134,9 +134,9 @@ class TensorFlow1Trainer(ReplicaState):
         feed = {self.inputs[name]: values for name, values in batch.items()}
         feed.update({self.rate: rate, self.step_number: self.steps - self.first_step - 1})
         if self.request.accumulation == 1:
-            return self.session.run((self.mean_loss, self.update_all), feed)[0]
+            return self.run_step((self.mean_loss, self.update_all), feed)[0]
         losses = [
-            self.session.run((self.mean_loss, self.accumulate), {**feed, self.piece_number: number})[0]
+            self.run_step((self.mean_loss, self.accumulate), {**feed, self.piece_number: number})[0]
             for number in range(self.request.accumulation)
         ]
         self.session.run(self.update_all, {self.rate: rate})
@@ -170,7 +170,7 @@ class TensorFlow1Trainer(ReplicaState):
         self.product_types = evidence.product_types()
         return {
             "precision": self.name_precision({v.dtype for v in self.weights.variables.values()}, tf32=False),
-            "compiler": "none",
+            "compiler": self.run_step.compiler,
             "layout": evidence.layout(),
             "strategy": evidence.strategy(),
         }

@@ -13,6 +13,7 @@ from tensorpack import RunUpdateOps, SimpleTrainer
 from tensorpack.tfutils.sesscreate import NewSessionCreator
 from tensorpack.tfutils.sessinit import JustCurrentSession
 
+from dlperf_sdk.worker.base_trainer import BaseTrainer
 from dlperf_sdk.worker.interface import Step
 from dlperf_sdk.worker.sources import replace_sources
 from dlperf_sdk.worker.unsupported import look_up
@@ -44,6 +45,7 @@ class TensorpackTrainer(TowerState):
     It is a base beside a model's trainer of the TensorFlow 1 plugin, whose `build`, `outputs` and `loss` it calls.
     """
 
+    compilers = BaseTrainer.compilers
     sources = replace_sources(
         synthetic=take_resident, **{"python-queue": take_from_graph, "python-dataset": take_from_graph}
     )
