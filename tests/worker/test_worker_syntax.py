@@ -76,6 +76,7 @@ BESIDE = {
     "base_trainer.py": {"numpy"},
     "trainer_hooks.py": {"numpy"},
     "due_labels.py": {"numpy"},
+    "horovod.py": {"horovod", "horovod.runner.http.http_server"},
     "loading.py": {"numpy"},
     "python_dataset.py": {"numpy"},
     "python_queue.py": {"numpy"},
