@@ -5,7 +5,7 @@ import re
 
 import pytest
 from dlperf_tensorflow1.framework import TensorFlow1
-from dlperf_tensorflow1.processes import RENDEZVOUS, SERVE, processes
+from dlperf_tensorflow1.processes import SERVE, processes
 
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -85,26 +85,6 @@ def test_horovod_is_built_for_its_strategy_only():
     assert variables("cpu")["HOROVOD_CPU_OPERATIONS"] == "GLOO"
     assert variables("cuda") == {**variables("cpu"), "HOROVOD_GPU_OPERATIONS": "NCCL"}
     assert TensorFlow1().environment("cpu", "all_reduce", "resnet50").source_builds == ()
-
-
-def test_horovod_has_one_rendezvous_server_and_ranks_within_and_across_nodes():
-    service, *trainers = processes(cluster(["10.0.0.1", "10.0.0.2"], 2, "horovod"))
-    rendezvous = {"HOROVOD_GLOO_RENDEZVOUS_ADDR": "10.0.0.1", "HOROVOD_GLOO_RENDEZVOUS_PORT": "4002"}
-    assert (service.role, service.node, service.target) == ("service", 0, RENDEZVOUS)
-    assert service.variables == rendezvous
-    actual = [
-        [one.variables[f"HOROVOD_{name}"] for name in ("RANK", "HOSTNAME", "LOCAL_RANK", "CROSS_RANK")]
-        for one in trainers
-    ]
-    assert actual == [
-        ["0", "node-0", "0", "0"],
-        ["1", "node-0", "1", "0"],
-        ["2", "node-1", "0", "1"],
-        ["3", "node-1", "1", "1"],
-    ]
-    assert all(rendezvous.items() <= one.variables.items() for one in trainers)
-    assert {one.variables["HOROVOD_SIZE"] for one in trainers} == {"4"}
-    assert {one.variables["HOROVOD_GLOO_IFACE"] for one in trainers} == {"lo"}
 
 
 @pytest.mark.parametrize(
