@@ -133,7 +133,7 @@ THEIR_OWN = {
     "jax": ("jaxlib", "optax"),
     "tensorflow1": ("horovod", "tensorflow"),
     "tensorpack": ("tensorflow", "dlperf_tensorflow1"),
-    "torch": ("triton",),
+    "torch": ("horovod", "triton"),
 }
 """Packages that a framework's worker half may import, beside the one with its name: of its environment, or another
 plugin's in its bundle."""
