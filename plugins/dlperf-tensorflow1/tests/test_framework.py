@@ -15,7 +15,7 @@ from dlperf_sdk.worker.processes import Cluster, Node
 def test_unsupported_values_have_reasons():
     can = TensorFlow1.capabilities
     assert not set(TensorFlow1.unsupported) & (can.precisions | can.layouts | can.strategies | can.compilers)
-    assert {"amp-fp16", "cinn", "parameter_server_async"} <= set(TensorFlow1.unsupported)
+    assert {"amp-bf16", "cinn", "parameter_server_async"} <= set(TensorFlow1.unsupported)
     assert all(why.endswith(".") for why in TensorFlow1.unsupported.values())
 
 
@@ -29,7 +29,7 @@ def test_lock_pins_everything(strategy):
     assert {re.split(r"[<>=]", text)[0] for text in environment.requirements} <= set(pins)
 
 
-def test_nchw_and_xla_for_resnet50_are_refused_on_a_cpu_only():
+def test_nchw_mixed_precision_and_xla_for_resnet50_are_refused_on_a_cpu_only():
     def reason(**fields):
         spec = RunSpec(framework="tensorflow1", model="resnet50", **fields)
         return TensorFlow1().explain_refusal(spec, TensorFlow1.Options())
@@ -39,6 +39,8 @@ def test_nchw_and_xla_for_resnet50_are_refused_on_a_cpu_only():
     assert reason(layout="nhwc", device="cpu") is None
     assert "too long to compile" in reason(compiler="xla", device="cpu")
     assert reason(compiler="xla", device="cuda") is None
+    assert "GPUs only" in reason(precision="amp-fp16", device="cpu")
+    assert reason(precision="amp-fp16", device="cuda") is None
 
 
 def test_impossible_options():

@@ -44,7 +44,7 @@ _HOROVOD_BUILD = SourceBuild(
     },
     programs=("g++", "make"),
 )
-_MIXED = "Mixed precision is not tested with TensorFlow 1.15 yet; choose fp32."
+_NARROW = "The plugin has no such precision with TensorFlow 1.15; choose fp32, or amp-fp16 on a GPU."
 
 
 @frozen
@@ -90,9 +90,8 @@ class TensorFlow1(Framework):
         parts={"communication"},
     )
     unsupported: ClassVar[Mapping[str, str]] = {
-        "amp-fp16": _MIXED,
-        "amp-bf16": _MIXED,
-        "fp16": _MIXED,
+        "amp-bf16": _NARROW,
+        "fp16": _NARROW,
         "tf32": "TensorFlow 1.15 is older than TF32, and its CUDA libraries have none; choose fp32.",
         "parameter_server_async": "The plugin's parameter servers are synchronous; choose parameter_server.",
         "graph": "TensorFlow 1 always runs a graph, which is the compiler none; choose none, or xla.",
@@ -131,8 +130,10 @@ class TensorFlow1(Framework):
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return a sentence that says why TensorFlow 1 cannot run a combination of declared capabilities.
 
-        None if it can. On a CPU the plugin refuses nchw, and xla for ResNet-50.
+        None if it can. On a CPU the plugin refuses nchw, amp-fp16, and xla for ResNet-50.
         """
+        if spec.precision == "amp-fp16" and spec.device == "cpu":
+            return "amp-fp16 is for GPUs only: on CPUs TensorFlow 1.15 has no batch norm in float16; choose fp32."
         if spec.compiler == "xla" and spec.device == "cpu" and spec.model == "resnet50":
             return (
                 "On CPUs, XLA of TensorFlow 1.15 takes too long to compile ResNet-50: a step of a small network was "
