@@ -16,8 +16,11 @@ LIGHT := $(filter-out $(FRAMEWORKS:%=plugins/dlperf-%/tests),$(wildcard plugins/
 # Plugins with models, whose tests with the markers of the core's train them in frameworks' environments.
 MODELS := $(shell grep -l 'entry-points."dlperf_sdk.models"' plugins/*/pyproject.toml | sed 's|/pyproject.toml||')
 
+# Parts of torch's conformance that `make test` leaves out.
+OF_TORCH := test-torch-pairs test-torch-horovod
+
 # Those of the parts of `make test-all` of which `.ci/run` tests one a day.
-ROTATED := test-torch-pairs $(filter-out test-torch,$(FRAMEWORKS:%=test-%))
+ROTATED := $(OF_TORCH) $(filter-out test-torch,$(FRAMEWORKS:%=test-%))
 
 # What `make test-all` adds to `make test`, in this order: what fails most often and takes least comes first.
 PARTS := test-plugins test-report test-trackers test-ray test-long test-torch test-together test-engines $(ROTATED)
@@ -97,14 +100,20 @@ core: $(READY)
 	  tests examples
 
 torch-environment: $(READY)
-	$(BIN)/python scripts/test_frameworks.py --prepare torch
+	$(BIN)/python scripts/test_frameworks.py --prepare --without-builds torch
 
 torch: torch-environment
-	$(BIN)/python scripts/test_frameworks.py torch -m 'not pairwise'
+	$(BIN)/python scripts/test_frameworks.py torch -m 'not pairwise' --without-builds
 
-# The combinations in torch's conformance.
+# The combinations in torch's conformance, without those that need an environment with Horovod.
 test-torch-pairs: torch-environment
-	$(PYTEST) --numprocesses 2 --dist loadgroup -m pairwise -c plugins/dlperf-torch/pyproject.toml \
+	$(PYTEST) --numprocesses 2 --dist loadgroup -m 'pairwise and not source_build' -c plugins/dlperf-torch/pyproject.toml \
+	  plugins/dlperf-torch/tests/test_conformance.py
+
+# Torch's conformance with Horovod, alone and combined. The first time, Horovod is built from source.
+test-torch-horovod: $(READY)
+	$(BIN)/python scripts/test_frameworks.py --prepare torch
+	$(PYTEST) --numprocesses 2 --dist loadgroup -m source_build -c plugins/dlperf-torch/pyproject.toml \
 	  plugins/dlperf-torch/tests/test_conformance.py
 
 # The plugins without a framework.
@@ -126,7 +135,7 @@ test-long: torch-environment
 
 # One other framework, in its own environment: its own tests, its conformance with each declared value once, and the
 # trainers that distributions of models have for it. pytest ends with 5 where one has none.
-$(filter-out test-torch-pairs,$(ROTATED)): test-%: $(READY)
+$(filter-out $(OF_TORCH),$(ROTATED)): test-%: $(READY)
 	$(BIN)/python scripts/test_frameworks.py $* -m 'not pairwise'
 	for plugin in $(MODELS); do \
 	  $(PYTEST) -m frameworks -k '[$*- or [$*]' -c $$plugin/pyproject.toml $$plugin/tests || test $$? = 5 || exit 1; done

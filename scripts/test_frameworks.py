@@ -1,9 +1,9 @@
 """Run frameworks' own tests in their managed environments, and their conformance.
 
-    python scripts/test_frameworks.py [-m MARKERS] [--prepare] NAME …
+    python scripts/test_frameworks.py [-m MARKERS] [--without-builds] [--prepare] NAME …
 
 Behind `make torch` and `make test-NAME`. `-m` selects conformance tests as pytest does; `--prepare` only creates the
-environments.
+environments. `--without-builds` leaves out environments with parts built from source, and the tests that need them.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
+from dlperf_sdk.environments.source_builds import check_programs
+from dlperf_sdk.errors import EnvironmentFailed
 from dlperf_sdk.registry.plugins import Registry
-from dlperf_sdk.spec.strategy import STRATEGIES
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ("attrs", "pytest", "pytest-timeout", "pytest-xdist", "tokenizers; python_version >= '3.9'")
@@ -41,43 +41,64 @@ def run_in_environment(framework: str, *arguments: str) -> None:
     run_python("scripts/in_environment.py", framework, *tools, "--", *arguments)
 
 
-def prepare_environments(framework: str) -> None:
-    """Create the CPU environments of the plugin's strategies, and print how; some have parts built from source."""
+def prepare_builds(framework: str) -> None:
+    """Create the CPU environments with parts that are built from source, and print how.
+
+    Where a program that builds them is missing, print which; conformance then skips their tests.
+    """
     plugin = Registry().framework(framework)
-    usual = plugin.environment("cpu", STRATEGIES.default, min(plugin.trainers))
     for strategy in sorted(plugin.capabilities.strategies):
-        if plugin.environment("cpu", strategy, min(plugin.trainers)) != usual:
+        builds = plugin.environment("cpu", strategy, min(plugin.trainers)).source_builds
+        try:
+            check_programs(builds)
+        except EnvironmentFailed as error:
+            print(f"No environment of {framework} for the strategy {strategy}: {error}", flush=True)
+            continue
+        if builds:
             run_python(
                 "-m", "dlperf_sdk", "env", "create", framework, "--device", "cpu", "--strategy", strategy
             )
 
 
-def test(framework: str, selection: Sequence[str]) -> None:
-    """Run the plugin's tests, each in its environment; of those in the controller's, the selected ones."""
+def test(framework: str, markers: str, with_builds: bool) -> None:
+    """Run the plugin's tests, each in its environment; of those in the controller's, the ones with the markers."""
     plugin = f"plugins/dlperf-{framework}"
     files = sorted((ROOT / plugin / "tests").glob("test_*.py"))
     inside = [str(file.relative_to(ROOT)) for file in files if file.name not in CONTROLLER_TESTS]
     outside = [str(file.relative_to(ROOT)) for file in files if file.name in CONTROLLER_TESTS]
     pytest = ("-m", "pytest", "-c", f"{plugin}/pyproject.toml", "--numprocesses", "2")
     run_in_environment(framework, *pytest, "--dist", "loadfile", *inside)
-    prepare_environments(framework)
-    run_python(*pytest, *selection, "--dist", "loadgroup", *outside)
+    if with_builds:
+        prepare_builds(framework)
+    selection = " and ".join(
+        filter(None, (markers and f"({markers})", not with_builds and "not source_build"))
+    )
+    run_python(*pytest, *(("-m", selection) if selection else ()), "--dist", "loadgroup", *outside)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument(
-        "-m", dest="markers", help="only conformance tests with these markers, as pytest takes it"
+        "-m",
+        dest="markers",
+        default="",
+        help="only conformance tests with these markers, as pytest takes it",
+    )
+    parser.add_argument(
+        "--without-builds",
+        action="store_true",
+        help="no environments with parts built from source",
     )
     parser.add_argument("--prepare", action="store_true", help="only create the environments")
     parser.add_argument("frameworks", nargs="+", metavar="NAME")
     chosen = parser.parse_args()
-    selection = ["-m", chosen.markers] if chosen.markers else []
     for framework in chosen.frameworks:
         if chosen.prepare:
             run_in_environment(framework, "-m", "pytest", "--version")
+            if not chosen.without_builds:
+                prepare_builds(framework)
         else:
-            test(framework, selection)
+            test(framework, chosen.markers, not chosen.without_builds)
 
 
 if __name__ == "__main__":

@@ -76,7 +76,13 @@ def test_mxnet_servers_sum_the_gradients_of_two_workers():
 
 @pytest.mark.parametrize(
     ("framework", "compiler"),
-    [("tensorflow", "xla"), ("mxnet", "graph"), ("oneflow", "graph"), ("paddle", "graph")],
+    [
+        ("tensorflow", "xla"),
+        ("tensorflow1", "xla"),
+        ("mxnet", "graph"),
+        ("oneflow", "graph"),
+        ("paddle", "graph"),
+    ],
 )
 def test_compiled_training_follows_the_reference(framework, compiler):
     """With all cores, and at the size of `small`: conformance compiles a smaller network, for one thread."""

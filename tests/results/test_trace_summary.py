@@ -77,8 +77,12 @@ def test_an_accelerator_without_a_declaration_has_no_summary():
     assert summarize(STEP, "npu", TraceEvents(Events())) is None
 
 
-def test_without_a_declaration_communication_is_unknown():
-    summary = summarize(STEP, declared=TraceEvents(Events(category="op")))
+@pytest.mark.parametrize(
+    "communication", [(), Events(name="absent")], ids=["not-declared", "not-in-the-trace"]
+)
+def test_without_events_of_it_communication_is_unknown(communication):
+    """A library with threads of its own, such as Horovod's, may be invisible to the profiler."""
+    summary = summarize(STEP, declared=TraceEvents(Events(category="op"), communication))
     assert summary.communication is None and summary.exposed_communication is None
     assert summary.window == pytest.approx(600e-6)
 

@@ -18,6 +18,7 @@ from throwaway import distribution
 from dlperf_sdk import skeleton
 from dlperf_sdk.cli import main
 from dlperf_sdk.errors import SpecError, UsageError
+from dlperf_sdk.interfaces.framework import EnvironmentSpec, SourceBuild
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.testing import (
     FrameworkConformance,
@@ -126,6 +127,19 @@ def test_relative_imports_are_followed(file, text, actual):
 
 
 # -- gaps and failures, as pytest shows them
+
+
+def test_a_strategy_that_cannot_be_built_here_is_skipped_with_the_reason(monkeypatch):
+    class Suite(FrameworkConformance):
+        framework = "numpy"
+        models = ("linear",)
+
+    spec = EnvironmentSpec(">=3.7", ("toy",), source_builds=(SourceBuild("toy", programs=("toy-compiler",)),))
+    monkeypatch.setattr(type(Suite().plugin), "environment", lambda *_: spec)
+    pairs = Suite().axes()["pair"]
+    assert Suite().values_with_source_builds() == set(pairs)
+    with pytest.raises(pytest.skip.Exception, match="toy has to be built.*toy-compiler is not on PATH"):
+        Suite().spec_of(pairs[0])
 
 
 def pytested(tmp_path, **bodies):

@@ -76,6 +76,7 @@ BESIDE = {
     "base_trainer.py": {"numpy"},
     "trainer_hooks.py": {"numpy"},
     "due_labels.py": {"numpy"},
+    "horovod.py": {"horovod", "horovod.runner.http.http_server"},
     "loading.py": {"numpy"},
     "python_dataset.py": {"numpy"},
     "python_queue.py": {"numpy"},
@@ -132,7 +133,7 @@ THEIR_OWN = {
     "jax": ("jaxlib", "optax"),
     "tensorflow1": ("horovod", "tensorflow"),
     "tensorpack": ("tensorflow", "dlperf_tensorflow1"),
-    "torch": ("triton",),
+    "torch": ("horovod", "triton"),
 }
 """Packages that a framework's worker half may import, beside the one with its name: of its environment, or another
 plugin's in its bundle."""

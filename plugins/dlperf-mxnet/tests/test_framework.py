@@ -19,6 +19,7 @@ CASE = {"framework": "mxnet", "model": "resnet50", "device": "cpu", "topology": 
         ({}, None),
         ({"topology": "2n2d"}, "parameter_server"),
         ({"topology": "2n2d", "strategy": "parameter_server"}, None),
+        ({"topology": "2n2d", "strategy": "horovod"}, None),
         ({"topology": "2n2d", "strategy": "independent"}, None),
         ({"precision": "amp-fp16"}, "fp16"),
         ({"precision": "amp-fp16", "device": "cuda"}, None),
@@ -43,6 +44,7 @@ def test_refuses(change, word):
         ({"device": "cuda"}, None),
         ({"device": "cuda", "topology": "1n1d"}, "nccl changes nothing"),
         ({"device": "cuda", "strategy": "parameter_server"}, "nccl changes nothing"),
+        ({"device": "cuda", "strategy": "horovod"}, "the library that it was built with"),
     ],
 )
 def test_nccl_is_switched_off_where_it_would_be_used(change, word):
@@ -50,22 +52,32 @@ def test_nccl_is_switched_off_where_it_would_be_used(change, word):
     assert reason is None if word is None else word in reason
 
 
-@pytest.mark.parametrize(
-    "name", ["tf32", "fp16", "parameter_server_async", "horovod", "inductor", "xla", "cinn"]
-)
+@pytest.mark.parametrize("name", ["tf32", "fp16", "parameter_server_async", "inductor", "xla", "cinn"])
 def test_unsupported_values_have_reasons(name):
     can = MXNet.capabilities
     assert name not in can.precisions | can.strategies | can.compilers
     assert MXNet.unsupported[name].endswith(".")
 
 
-def test_cpu_lock_pins_everything_and_excludes_cuda():
-    environment = MXNet().environment("cpu", "all_reduce", "resnet50")
+@pytest.mark.parametrize("strategy", ["all_reduce", "horovod"])
+def test_cpu_lock_pins_everything_and_excludes_cuda(strategy):
+    environment = MXNet().environment("cpu", strategy, "resnet50")
     lines = environment.lock.read_text(encoding="utf-8").splitlines()
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
     assert pins["mxnet"] == "1.9.1" and pins["numpy"].startswith("1.23.")
     assert all(re.fullmatch(r"[0-9.]+", version) for version in pins.values())
-    assert MXNet().environment("cuda", "all_reduce", "resnet50").requirements[0] == "mxnet-cu112==1.9.1"
+    assert {re.split(r"[<>=]", text)[0] for text in environment.requirements} <= set(pins)
+    assert MXNet().environment("cuda", strategy, "resnet50").requirements[0] == "mxnet-cu112==1.9.1"
+
+
+def test_horovod_is_built_for_its_strategy_only():
+    def build(device):
+        [build] = MXNet().environment(device, "horovod", "resnet50").source_builds
+        return build.variables
+
+    assert build("cpu")["HOROVOD_WITH_MXNET"] == "1"
+    assert build("cuda") == {**build("cpu"), "HOROVOD_GPU_OPERATIONS": "NCCL"}
+    assert MXNet().environment("cpu", "parameter_server", "resnet50").source_builds == ()
 
 
 def test_impossible_options():
@@ -76,7 +88,12 @@ def test_impossible_options():
 def cluster(nodes, devices, strategy, device="cpu"):
     return Cluster(
         tuple(
-            Node(f"10.0.0.{n}", ("4000", "4001"), tuple(f"{device}:{d}" for d in range(devices)), f"eth{n}")
+            Node(
+                f"10.0.0.{n}",
+                ("4000", "4001", "4002"),
+                tuple(f"{device}:{d}" for d in range(devices)),
+                f"eth{n}",
+            )
             for n in range(nodes)
         ),
         device,
@@ -113,6 +130,13 @@ def test_the_roles_of_a_parameter_server():
         assert (variables["DMLC_NUM_WORKER"], variables["DMLC_NUM_SERVER"]) == ("2", "2")
         assert variables["DMLC_NODE_HOST"] == f"10.0.0.{process.node}"
         assert variables.get(CPU_DEVICES) == ("2" if process.role == TRAINER else None)
+
+
+def test_horovod_has_a_trainer_per_device():
+    service, *trainers = processes(cluster(1, 2, "horovod"))
+    assert service.role == SERVICE
+    assert [trainer.replicas for trainer in trainers] == [(0,), (1,)]
+    assert all(CPU_DEVICES not in trainer.variables for trainer in trainers)
 
 
 def test_a_lone_replica_needs_no_server():

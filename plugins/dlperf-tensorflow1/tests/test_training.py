@@ -98,6 +98,67 @@ def test_gradient_accumulation_is_one_step(make_trainer):
     assert parts.count_updates() == 3
 
 
+def test_xla_compiles_the_step_and_trains_the_same(make_trainer):
+    trainers = [make_trainer("bert-base", compiler=name) for name in ("none", "xla")]
+    assert all("compiler" not in trainer.observed() for trainer in trainers)
+    plain, compiled = (losses(trainer, 3) for trainer in trainers)
+    assert [trainer.observed()["compiler"] for trainer in trainers] == ["none", "xla"]
+    assert compiled == pytest.approx(plain, rel=1e-5)
+
+
+@pytest.mark.parametrize("model", ["resnet50", "bert-base"])
+def test_mixed_precision_computes_products_in_float16_from_float32_weights(make_trainer, model):
+    """Only the graph: TensorFlow has batch norm in float16 for GPUs only."""
+    trainer = make_trainer(model, precision="amp-fp16")
+    assert {v.dtype for v in trainer.weights.variables.values()} == {tf.float32}
+    assert {v.dtype for v in trainer.optimizer.state() if v is not trainer.optimizer.steps} == {tf.float32}
+    assert trainer.observed()["precision"] == "amp-fp16"
+    assert set(trainer.product_types) == {tf.float16}
+    assert trainer.mean_loss.dtype == tf.float32
+
+
+def test_mixed_precision_trains_bert(make_trainer):
+    plain, mixed = (make_trainer("bert-base", precision=name) for name in ("fp32", "amp-fp16"))
+    assert 1e-5 < mixed.deviation() < 1e-2
+    assert losses(mixed, 3) == pytest.approx(losses(plain, 3), rel=1e-2)
+    assert (mixed.skipped_steps(), mixed.count_updates()) == (0, 3)
+
+
+def test_the_loss_scale_skips_gradients_that_are_not_finite_and_grows_after_good_steps(
+    make_trainer, monkeypatch
+):
+    from dlperf_tensorflow1.worker import loss_scale
+
+    monkeypatch.setattr(loss_scale, "GROWTH_STEPS", 2)
+    trainer = make_trainer("bert-base", precision="amp-fp16", options={"clip_norm": None})
+    with trainer.runtime.graph.as_default():
+        shapes = [trainer.weights.variables[name].shape for name in trainer.optimizer.names]
+        inputs = [tf.placeholder(tf.float32, shape) for shape in shapes]
+        update = trainer.scaler.update(
+            inputs, lambda gradients: trainer.optimizer.apply(gradients, trainer.rate)
+        )
+
+    def step(value):
+        feed = {gradient: np.full(gradient.shape.as_list(), value, np.float32) for gradient in inputs}
+        trainer.session.run(update, {trainer.rate: 0.1, **feed})
+        return (
+            trainer.session.run(trainer.scaler.state()[0]),
+            trainer.skipped_steps(),
+            trainer.count_updates(),
+        )
+
+    first = loss_scale.FIRST_SCALE
+    before = dict(trainer.parameters(0))
+    assert step(np.inf) == (first / 2, 1, 0)
+    for name, values in trainer.parameters(0):
+        np.testing.assert_array_equal(values, before[name])
+    assert step(1.0) == (first / 2, 1, 1)
+    assert step(1.0) == (first, 1, 2)
+    assert step(np.nan) == (first / 2, 2, 2)
+    trainer.reset()
+    assert trainer.session.run(trainer.scaler.state()) == [first, 0]
+
+
 def test_dropout_masks_differ_between_steps_and_follow_the_seed(make_trainer):
     trainer = make_trainer("bert-base", options={"dropout": 0.5, "learning_rate": 0.0})
     assert trainer.deviation() < 1e-6

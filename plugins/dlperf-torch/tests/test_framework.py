@@ -14,6 +14,7 @@ from dlperf_torch.processes import processes
 
 from dlperf_sdk import RunSpec
 from dlperf_sdk.errors import UsageError
+from dlperf_sdk.testing import FrameworkConformance
 from dlperf_sdk.worker.processes import TRAINER, Cluster, Node
 
 CASE = {"framework": "torch", "model": "resnet50", "device": "cpu"}
@@ -109,6 +110,9 @@ DEVICES = {"topology": "1n2d"}
         ({"bucket_cap_mb": 50}, {**DEVICES, "strategy": "independent"}, "No gradients are averaged"),
         ({"bucket_cap_mb": 50}, DEVICES, None),
         ({"bucket_cap_mb": 50}, {"topology": "2n1d"}, None),
+        ({"bucket_cap_mb": 50}, {**DEVICES, "strategy": "horovod"}, "Horovod has its own buffers"),
+        ({"nccl": False}, {**DEVICES, **GPU, "strategy": "horovod"}, "Horovod has its own buffers"),
+        ({}, {**DEVICES, "strategy": "horovod"}, None),
         ({"nccl": False}, DEVICES, "no NCCL on cpu"),
         ({"nccl": False}, {**DEVICES, "device": "cuda"}, None),
         ({"nccl": False}, {"device": "cuda"}, "No gradients are averaged"),
@@ -127,8 +131,9 @@ def test_an_option_that_means_nothing_to_the_case_is_refused(options, change, wo
     assert reason is None if words is None else words in reason
 
 
-def test_cpu_lock_pins_everything_and_excludes_cuda():
-    environment = Torch().environment("cpu", "all_reduce", "resnet50")
+@pytest.mark.parametrize("strategy", ["all_reduce", "horovod"])
+def test_cpu_lock_pins_everything_and_excludes_cuda(strategy):
+    environment = Torch().environment("cpu", strategy, "resnet50")
     lines = [
         line
         for line in environment.lock.read_text(encoding="utf-8").splitlines()
@@ -137,8 +142,36 @@ def test_cpu_lock_pins_everything_and_excludes_cuda():
     assert all(re.fullmatch(r"[a-z0-9-]+==[^\s;]+( ; .+)?", line) for line in lines)
     pins = dict(line.partition(" ;")[0].split("==") for line in lines)
     assert pins["torch"] == "2.13.0+cpu"
-    assert {"numpy", "pillow"} <= set(pins)
+    assert {re.split(r"[<>=]", text)[0] for text in environment.requirements} <= set(pins)
     assert not [name for name in pins if "nvidia" in name or "cuda" in name or name == "torchvision"]
+
+
+def test_a_strategy_alone_is_built_from_source():
+    def build(device):
+        [build] = Torch().environment(device, "horovod", "resnet50").source_builds
+        return build.variables
+
+    assert build("cpu")["HOROVOD_WITH_PYTORCH"] == "1"
+    assert build("cuda") == {**build("cpu"), "HOROVOD_GPU_OPERATIONS": "NCCL"}
+    assert Torch().environment("cpu", "all_reduce", "resnet50").source_builds == ()
+
+
+def test_conformance_marks_the_cells_whose_environment_has_a_build():
+    class Suite(FrameworkConformance):
+        framework = "torch"
+        models = ("bert-base", "resnet50")
+
+    marked = Suite().values_with_source_builds()
+    assert marked == {cell for cell in Suite().axes()["pair"] if cell.strategy == "horovod"} != set()
+
+
+def test_every_source_of_the_build_is_compiled_as_cpp_17():
+    """CMake passes the compiler and its arguments to this command."""
+    [build] = Torch().environment("cpu", "horovod", "resnet50").source_builds
+    launcher = build.variables["CMAKE_CXX_COMPILER_LAUNCHER"].split(";")
+    command = ["echo", "g++", "-std=c++14", "-o", "a file.o"]
+    output = subprocess.run([*launcher, *command], check=True, capture_output=True, text=True).stdout
+    assert output == "g++ -std=c++14 -o a file.o -std=gnu++17\n"
 
 
 def test_other_devices_have_no_cpu_build():

@@ -151,8 +151,8 @@ class Campaign:
     @property
     def decisions(self) -> int:
         """Number of times that an entry of `exclude` or `overrides` is applied to a case."""
-        own = sum(block.matrix.decisions for block in self.blocks)
-        return own + self.size * (len(self.exclude) + len(self.overrides))
+        in_blocks = sum(block.matrix.decisions for block in self.blocks)
+        return in_blocks + self.size * (len(self.exclude) + len(self.overrides))
 
     def __iter__(self) -> Iterator[tuple[dict[str, Any], Block, str]]:
         """Yield the fields of each case that is not excluded, the block that it comes from, and its `FILE:LINE`."""

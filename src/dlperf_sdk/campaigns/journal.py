@@ -60,7 +60,7 @@ class Journal:
             raise StoreError(str(error)) from error
         entries: list[dict[str, Any]] = []
         damages: list[str] = []
-        further = 0
+        skipped = 0
         for number, line in enumerate(data[: data.rfind(b"\n") + 1].split(b"\n")[:-1], 1):
             try:
                 entry = json.loads(line)
@@ -70,12 +70,12 @@ class Journal:
             if field is None:
                 entries.append(entry)
             elif line.strip() and len(damages) == MOST_DAMAGES:
-                further += 1
+                skipped += 1
             elif line.strip():
                 reason = f"its field {field!r} is missing or malformed" if field else "it is not JSON"
                 damages.append(f"{self.path}:{number}: The line is skipped: {reason}.")
-        if further:
-            damages.append(f"{self.path}: {further:,} further lines are skipped.")
+        if skipped:
+            damages.append(f"{self.path}: {skipped:,} further lines are skipped.")
         return entries, damages
 
     def append(self, event: str, **details: Any) -> dict[str, Any]:

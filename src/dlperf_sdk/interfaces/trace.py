@@ -44,7 +44,7 @@ class TraceEvents:
     operators: tuple[Events, ...] = field(converter=_events)
     """Operators on the host. On a CPU, they are the work of the device."""
     communication: tuple[Events, ...] = field(converter=_events, default=())
-    """Gradient synchronization. These events are no work, even if `operators` or `device` selects them, too. Without
-    them, the time of communication is unknown."""
+    """Gradient synchronization. These events are no work, even if `operators` or `device` selects them, too. In a trace
+    without them, the time of communication is unknown."""
     device: tuple[Events, ...] = field(converter=_events, default=())
     """Work of an accelerator, such as kernels and copies. Without them, a trace of an accelerator has no summary."""

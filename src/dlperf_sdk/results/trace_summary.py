@@ -93,10 +93,8 @@ def summarize_trace(
         window=window,
         busy=busy,
         idle=max(0.0, window - busy),
-        communication=length(exchange) if declared.communication else None,
-        exposed_communication=(
-            max(0.0, length(exchange) - overlap(exchange, work)) if declared.communication else None
-        ),
+        communication=length(exchange) if communication else None,
+        exposed_communication=max(0.0, length(exchange) - overlap(exchange, work)) if communication else None,
         work=math.fsum(seconds for _, seconds in times.values()),
         operators=tuple(OperatorTime(name, *time) for name, time in ordered[:MOST_OPERATORS]),
     )

@@ -7,8 +7,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-MARKER = "pairwise: a combination of declared values; without these tests each value is tried once"
-"""Line that registers the marker `pairwise` with pytest."""
+MARKERS = (
+    "pairwise: a combination of declared values; without these tests each value is tried once",
+    "source_build: needs an environment with parts that are built from source, which can take many minutes",
+)
+"""Lines that register the markers with pytest."""
 
 
 def advice(problem: str, reason: str, change: str) -> str:
@@ -52,17 +55,27 @@ class Conformance:
         """
         return ()
 
+    def values_with_source_builds(self) -> Collection[Any]:
+        """Return the values of `axes` whose environment has parts that are built from source.
+
+        Their tests get the marker `source_build`: `pytest -m "not source_build"` leaves them out. The base class
+        returns an empty tuple.
+        """
+        return ()
+
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Give a test the values of each axis that it takes as parameters; pytest calls this hook for each test.
 
-        Values in `combinations` get the marker `pairwise`. With pytest-xdist installed, all tests of one value get
+        Values in `combinations` get the marker `pairwise`, and those in `values_with_source_builds` the marker
+        `source_build`. With pytest-xdist installed, all tests of one value get
         the same `xdist_group`, so that one process runs them and they share the runs made for it. Values that are
-        mappings get neither mark. An axis without values becomes one skipped test. The marker is registered in the
+        mappings get no mark. An axis without values becomes one skipped test. The markers are registered in the
         configuration of pytest.
         """
-        metafunc.config.addinivalue_line("markers", MARKER)
+        for line in MARKERS:
+            metafunc.config.addinivalue_line("markers", line)
         spread = metafunc.config.pluginmanager.hasplugin("xdist")
-        combinations = self.combinations()
+        combinations, built = self.combinations(), self.values_with_source_builds()
         for name, values in self.axes().items():
             if name in metafunc.fixturenames:
                 placeholder = pytest.param(
@@ -77,6 +90,7 @@ class Conformance:
                         marks=[
                             *([pytest.mark.xdist_group(str(value))] if spread else []),
                             *([pytest.mark.pairwise] if value in combinations else []),
+                            *([pytest.mark.source_build] if value in built else []),
                         ],
                     )
                     for value in values

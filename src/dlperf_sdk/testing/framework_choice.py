@@ -9,7 +9,8 @@ import attrs
 import pytest
 
 from dlperf_sdk.api import dry_run
-from dlperf_sdk.errors import DlperfError, RunFailed
+from dlperf_sdk.environments.source_builds import check_programs
+from dlperf_sdk.errors import DlperfError, EnvironmentFailed, RunFailed
 from dlperf_sdk.harness.in_process import SMALL
 from dlperf_sdk.interfaces.framework import Framework
 from dlperf_sdk.planning.plan import make_plan
@@ -105,6 +106,16 @@ class FrameworkChoice(Conformance):
         all_cells = frozenset(self.axes()["any_cell"])
         return all_cells - cells.select_covering(self.axes()["any_cell"])
 
+    def values_with_source_builds(self) -> frozenset[Cell]:
+        """Return the cells of strategies whose environment has parts that are built from source."""
+        pairs = self.axes()["pair"]
+        devices = self.plugin.capabilities.devices if pairs else ()
+        return frozenset(
+            cell
+            for cell in pairs
+            if any(self.plugin.environment(d, cell.strategy, cell.models[0]).source_builds for d in devices)
+        )
+
     def spec(self, model: str, **fields: Any) -> RunSpec:
         """Return a short case of a model: 1 warm-up step, 3 measured steps, 1 repeat, and the attributes of the suite.
 
@@ -153,7 +164,8 @@ class FrameworkChoice(Conformance):
     def select_accepted_spec(self, models: Sequence[str] | None = None, **fields: Any) -> RunSpec:
         """Return the short case of the first model for which planning accepts it on this machine.
 
-        Skip the test if planning accepts it for no model.
+        Skip the test if planning accepts it for no model, or if this machine lacks a program that builds a part of the
+        environment from source.
 
         Args:
             models: The names of the models to try, in order; None for those of `models_to_test`.
@@ -162,7 +174,16 @@ class FrameworkChoice(Conformance):
         refused = None
         for model in models or self.models_to_test():
             spec = self.spec(model, **fields)
-            refused = self.refusal(spec)
+            refused = self.refusal(spec) or self._missing_program(spec)
             if refused is None:
                 return spec
         pytest.skip(f"refused: {refused}" if refused else "there is no model to try")
+
+    def _missing_program(self, spec: RunSpec) -> EnvironmentFailed | None:
+        """Return the error that names the missing programs of a case's builds from source; None if none is missing."""
+        if spec.python is None:
+            try:
+                check_programs(make_plan(spec, self.registry).environment.source_builds)
+            except EnvironmentFailed as error:
+                return error
+        return None

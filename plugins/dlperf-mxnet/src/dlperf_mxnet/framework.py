@@ -9,11 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from dlperf_mxnet.precisions import PRECISIONS
 from dlperf_mxnet.processes import STRATEGIES
-from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework, explain_unused_nccl
+from dlperf_sdk.interfaces.framework import (
+    Capabilities,
+    EnvironmentSpec,
+    Framework,
+    SourceBuild,
+    explain_unused_nccl,
+)
 from dlperf_sdk.interfaces.trace import Events, TraceEvents
 from dlperf_sdk.spec.fields import check_boolean, context, factor, whole_number
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -21,6 +27,29 @@ from dlperf_sdk.spec.run_spec import RunSpec
 _PYTHON = ">=3.10,<3.12"
 # NumPy 1.24 took away `np.bool`, which MXNet 1.9.1 uses on import.
 _NUMPY = "numpy>=1.21,<1.24"
+_HOROVOD = (
+    "horovod==0.28.1",
+    "cloudpickle",
+    "cmake<4",
+    "packaging",
+    "psutil",
+    "pyyaml",
+    "setuptools<69",
+    "wheel",
+)
+"""Horovod, what it imports, and what its build needs, CMake included."""
+_HOROVOD_BUILD = SourceBuild(
+    "horovod",
+    variables={
+        "HOROVOD_WITH_MXNET": "1",
+        "HOROVOD_WITHOUT_PYTORCH": "1",
+        "HOROVOD_WITHOUT_TENSORFLOW": "1",
+        "HOROVOD_WITH_GLOO": "1",
+        "HOROVOD_WITHOUT_MPI": "1",
+        "HOROVOD_CPU_OPERATIONS": "GLOO",
+    },
+    programs=("g++", "make"),
+)
 _TF32 = (
     "MXNet 1.9.1 has no switch for TF32, and it is not tested whether NVIDIA's libraries enable it; choose fp32, for "
     "which it is switched off."
@@ -48,7 +77,7 @@ class MXNetOptions:
 
 
 class MXNet(Framework):
-    """The plugin for MXNet 1.9.1: imperative or hybridized gluon, gradients synchronized by a kvstore."""
+    """The plugin for MXNet 1.9.1: imperative or hybridized gluon, gradients synchronized by a kvstore or Horovod."""
 
     name = "mxnet"
     runtime = "dlperf_mxnet.worker.runtime:MXNetRuntime"
@@ -77,10 +106,6 @@ class MXNet(Framework):
             "MXNet's dist_async has its servers update the weights, and here the workers do, because BERT's clip needs "
             "the norm of all gradients; choose parameter_server, which is synchronous."
         ),
-        "horovod": (
-            "Horovod supports MXNet, and this plugin does not use it; choose all_reduce within a node, or "
-            "parameter_server."
-        ),
         "inductor": "It is torch's; MXNet's compiler is graph (hybridize).",
         "xla": "MXNet's compiler is graph (hybridize).",
         "cinn": "It is Paddle's; MXNet's compiler is graph (hybridize).",
@@ -100,17 +125,22 @@ class MXNet(Framework):
     Options: ClassVar[type[Any]] = MXNetOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment for a kind of device; `strategy` and `model` make no difference.
+        """Return the environment for a kind of device and a strategy; `model` makes no difference.
 
         For `cpu` it has the distribution `mxnet`, and a lock. For other devices it has `mxnet-cu112`, without a lock.
+        With `horovod` it also has Horovod, which is built from source: on PyPI there are no wheels.
         """
-        if device == "cpu":
-            return EnvironmentSpec(
-                python=_PYTHON,
-                requirements=("mxnet==1.9.1", _NUMPY),
-                lock=Path(__file__).with_name("locks") / "cpu.txt",
-            )
-        return EnvironmentSpec(_PYTHON, ("mxnet-cu112==1.9.1", _NUMPY))
+        uses_horovod, on_cpu = strategy == "horovod", device == "cpu"
+        build = _HOROVOD_BUILD
+        if not on_cpu:
+            build = evolve(build, variables={**build.variables, "HOROVOD_GPU_OPERATIONS": "NCCL"})
+        lock = Path(__file__).with_name("locks") / ("cpu-horovod.txt" if uses_horovod else "cpu.txt")
+        return EnvironmentSpec(
+            _PYTHON,
+            ("mxnet==1.9.1" if on_cpu else "mxnet-cu112==1.9.1", _NUMPY, *(_HOROVOD if uses_horovod else ())),
+            lock=lock if on_cpu else None,
+            source_builds=(build,) if uses_horovod else (),
+        )
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return a sentence that says why MXNet cannot run a combination of declared capabilities; None if it can.
@@ -126,14 +156,21 @@ class MXNet(Framework):
         if spec.strategy == "all_reduce" and spec.topology.nodes > 1:
             return (
                 "MXNet's own all-reduce (the kvstores `device` and `nccl`) stays within a node; over several nodes "
-                "its replicas meet in the kvstore `dist_sync`, which is --strategy parameter_server."
+                "its replicas meet in the kvstore `dist_sync`, which is --strategy parameter_server, or by --strategy "
+                "horovod."
             )
         reason = _explain_missing_precision(spec, cpu)
         if reason:
             return reason
         if cpu and spec.layout == "nhwc":
             return "MXNet's convolutions take NHWC on GPUs only; on a CPU, choose nchw."
-        return None if options.nccl else explain_unused_nccl(spec)
+        if options.nccl:
+            return None
+        if spec.strategy == "horovod":
+            return (
+                "Horovod uses the library that it was built with, so nccl changes nothing; leave it at true."
+            )
+        return explain_unused_nccl(spec)
 
 
 def _explain_missing_precision(spec: RunSpec, cpu: bool) -> str | None:

@@ -1,7 +1,8 @@
-"""Define the processes of an MXNet case: a trainer per node or per device, and the services of its kvstore."""
+"""Define the processes of an MXNet case: a trainer per node or per device, and the services of its strategy."""
 
 from typing import Dict, List
 
+from dlperf_sdk.worker.horovod import plan_with_horovod
 from dlperf_sdk.worker.processes import (
     SERVICE,
     Cluster,
@@ -20,11 +21,12 @@ CPU_DEVICES = "DLPERF_MXNET_CPU_DEVICES"
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the processes of a case: a trainer per node, or per device with the strategy `independent`.
+    """Return the processes of a case: a trainer per node, or per device with `independent` and `horovod`.
 
-    The trainer of a node owns all devices of the node, as MXNet's kvstore requires. With `parameter_server` and several
-    devices, the list begins with a scheduler on node 0 and a server on every node. These services and the trainers find
-    each other through the variables of ps-lite (`DMLC_*`). `cluster` describes the case's nodes.
+    With the other strategies, the trainer of a node owns all devices of the node, as MXNet's kvstore requires. With
+    `parameter_server` and several devices, the list begins with a scheduler on node 0 and a server on every node, which
+    find the trainers through the variables of ps-lite (`DMLC_*`). With `horovod`, it begins with Horovod's rendezvous
+    server. `cluster` describes the case's nodes.
     """
     return list_processes(cluster, STRATEGIES)
 
@@ -82,6 +84,7 @@ def plan_with_servers(cluster: Cluster) -> List[Process]:
 STRATEGIES = {
     "all_reduce": whole_nodes,
     "parameter_server": plan_with_servers,
+    "horovod": plan_with_horovod,
     "independent": one_per_device,
 }
 """Strategy → the function that lists the processes of several devices."""

@@ -44,7 +44,7 @@ _HOROVOD_BUILD = SourceBuild(
     },
     programs=("g++", "make"),
 )
-_MIXED = "Mixed precision is not tested with TensorFlow 1.15 yet; choose fp32."
+_NARROW = "The plugin has no such precision with TensorFlow 1.15; choose fp32, or amp-fp16 on a GPU."
 
 
 @frozen
@@ -73,7 +73,7 @@ class TensorFlow1(Framework):
     capabilities = Capabilities(
         devices={"cpu", "cuda"},
         precisions=PRECISIONS,
-        compilers={"none"},
+        compilers={"none", "xla"},
         strategies=STRATEGIES,
         layouts={"auto", "nchw", "nhwc"},
         data={
@@ -90,15 +90,13 @@ class TensorFlow1(Framework):
         parts={"communication"},
     )
     unsupported: ClassVar[Mapping[str, str]] = {
-        "amp-fp16": _MIXED,
-        "amp-bf16": _MIXED,
-        "fp16": _MIXED,
+        "amp-bf16": _NARROW,
+        "fp16": _NARROW,
         "tf32": "TensorFlow 1.15 is older than TF32, and its CUDA libraries have none; choose fp32.",
         "parameter_server_async": "The plugin's parameter servers are synchronous; choose parameter_server.",
-        "graph": "TensorFlow 1 always runs a graph, which is the compiler none.",
-        "inductor": "inductor is torch's compiler; choose none.",
-        "xla": "XLA of TensorFlow 1.15 is not tested yet; choose none.",
-        "cinn": "CINN is Paddle's compiler; choose none.",
+        "graph": "TensorFlow 1 always runs a graph, which is the compiler none; choose none, or xla.",
+        "inductor": "inductor is torch's compiler; TensorFlow's is xla.",
+        "cinn": "CINN is Paddle's compiler; TensorFlow's is xla.",
     }
     tuning_variables = (
         "TF_CPP_MAX_VLOG_LEVEL",
@@ -132,8 +130,15 @@ class TensorFlow1(Framework):
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return a sentence that says why TensorFlow 1 cannot run a combination of declared capabilities.
 
-        None if it can. The plugin refuses nchw on a CPU.
+        None if it can. On a CPU the plugin refuses nchw, amp-fp16, and xla for ResNet-50.
         """
+        if spec.precision == "amp-fp16" and spec.device == "cpu":
+            return "amp-fp16 is for GPUs only: on CPUs TensorFlow 1.15 has no batch norm in float16; choose fp32."
+        if spec.compiler == "xla" and spec.device == "cpu" and spec.model == "resnet50":
+            return (
+                "On CPUs, XLA of TensorFlow 1.15 takes too long to compile ResNet-50: a step of a small network was "
+                "not compiled after two minutes of processor time; choose none."
+            )
         if spec.layout == "nchw" and spec.device == "cpu":
             return "TensorFlow 1.15 has convolutions in nchw for GPUs only; leave the layout at auto."
         return None

@@ -3,12 +3,11 @@
 import json
 from typing import Dict, List
 
+from dlperf_sdk.worker.horovod import plan_with_horovod
 from dlperf_sdk.worker.processes import SERVICE, Cluster, Process, list_processes, one_per_device
 
 SERVE = "dlperf_tensorflow1.worker.service:serve"
 """Function that parameter servers call; the variable TF_CONFIG holds the index of each."""
-RENDEZVOUS = "dlperf_tensorflow1.worker.service:serve_rendezvous"
-"""Function that calls Horovod's rendezvous server; its address and port are in variables."""
 
 
 def processes(cluster: Cluster) -> List[Process]:
@@ -48,38 +47,6 @@ def plan_with_servers(cluster: Cluster) -> List[Process]:
             for rank, trainer in enumerate(trainers)
         ),
     ]
-
-
-def plan_with_horovod(cluster: Cluster) -> List[Process]:
-    """Return a rendezvous server on node 0 and a trainer per device, as `horovodrun` would start them.
-
-    HOROVOD_HOSTNAME is only a name by which the trainers of a node find each other, so nodes may share a machine.
-    """
-    first, trainers = cluster.nodes[0], one_per_device(cluster)
-    rendezvous = {
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": first.host,
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": first.ports[len(first.devices)],
-    }
-    processes = [Process(SERVICE, 0, rendezvous, target=RENDEZVOUS)]
-    for rank, trainer in enumerate(trainers):
-        # Without an interface there is one node only.
-        interface = cluster.nodes[trainer.node].interface or "lo"
-        variables = {
-            "HOROVOD_CONTROLLER": "gloo",
-            "HOROVOD_CPU_OPERATIONS": "gloo",
-            "HOROVOD_GLOO_IFACE": interface,
-            "HOROVOD_HOSTNAME": "node-%d" % trainer.node,
-            "HOROVOD_RANK": str(rank),
-            "HOROVOD_SIZE": str(len(trainers)),
-            "HOROVOD_LOCAL_RANK": str(trainer.devices[0]),
-            "HOROVOD_LOCAL_SIZE": str(len(cluster.nodes[trainer.node].devices)),
-            "HOROVOD_CROSS_RANK": str(trainer.node),
-            "HOROVOD_CROSS_SIZE": str(len(cluster.nodes)),
-        }
-        if cluster.device == "cuda":
-            variables["NCCL_SOCKET_IFNAME"] = "=" + interface
-        processes.append(trainer._replace(variables=dict(variables, **rendezvous)))
-    return processes
 
 
 def _addresses_of(cluster: Cluster, trainers: List[Process]) -> List[str]:

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from attrs import evolve
+
+from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework, SourceBuild
 from dlperf_sdk.interfaces.trace import Events, TraceEvents
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_torch.options import TorchOptions, explain_refused_option
@@ -16,6 +18,33 @@ from dlperf_torch.processes import STRATEGIES
 _PYTHON = ">=3.11,<3.14"
 _REQUIREMENTS = ("torch>=2.11,<2.14", "numpy>=2.0", "pillow>=11.0")
 """The range that the plugin's tests have passed with at both of its ends, on CPUs."""
+_HOROVOD_PYTHON = ">=3.11,<3.12"
+_HOROVOD = (
+    "horovod==0.28.1",
+    "cloudpickle",
+    "cmake<4",
+    "packaging",
+    "psutil",
+    "pyyaml",
+    "setuptools",
+    "wheel",
+)
+"""Horovod, what it imports, and what its build needs, CMake included. It was built with Python 3.11 only."""
+_HOROVOD_BUILD = SourceBuild(
+    "horovod",
+    variables={
+        "HOROVOD_WITH_PYTORCH": "1",
+        "HOROVOD_WITHOUT_MXNET": "1",
+        "HOROVOD_WITHOUT_TENSORFLOW": "1",
+        "HOROVOD_WITH_GLOO": "1",
+        "HOROVOD_WITHOUT_MPI": "1",
+        "HOROVOD_CPU_OPERATIONS": "GLOO",
+        "CMAKE_CXX_COMPILER_LAUNCHER": 'sh;-c;exec "$@" -std=gnu++17;sh',
+    },
+    programs=("g++", "make", "sh"),
+)
+"""torch's headers need C++17. Horovod's CMakeLists.txt removes `-std` from CXXFLAGS and chooses C++14, so the compiler
+is launched with one more option at the end of its command. The sources are unchanged."""
 _TRACE = TraceEvents(
     operators=Events(category="cpu_op"),
     communication=(
@@ -28,7 +57,7 @@ _TRACE = TraceEvents(
 
 
 class Torch(Framework):
-    """The plugin for PyTorch 2.11 to 2.13: eager or inductor, DistributedDataParallel over NCCL or gloo."""
+    """The plugin for PyTorch 2.11 to 2.13: eager or inductor, DistributedDataParallel over NCCL or gloo, or Horovod."""
 
     name = "torch"
     runtime = "dlperf_torch.worker.runtime:TorchRuntime"
@@ -71,19 +100,31 @@ class Torch(Framework):
     Options: ClassVar[type[Any]] = TorchOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment for a kind of device; `strategy` and `model` make no difference.
+        """Return the environment for a kind of device and a strategy; `model` makes no difference.
 
         For `cpu` it has torch's build without CUDA packages, and a lock for every Python of the range. Other devices
-        have no lock: uv chooses torch's build for the machine.
+        have no lock: uv chooses torch's build for the machine. With `horovod` it also has Horovod, which is built from
+        source: on PyPI there are no wheels.
         """
-        if device == "cpu":
-            return EnvironmentSpec(
-                python=_PYTHON,
-                requirements=_REQUIREMENTS,
-                lock=Path(__file__).with_name("locks") / "cpu.txt",
-                uv_options=("--torch-backend", "cpu"),
-            )
-        return EnvironmentSpec(_PYTHON, _REQUIREMENTS, uv_options=("--torch-backend", "auto"))
+        on_cpu = device == "cpu"
+        spec = EnvironmentSpec(
+            python=_PYTHON,
+            requirements=_REQUIREMENTS,
+            lock=Path(__file__).with_name("locks") / "cpu.txt" if on_cpu else None,
+            uv_options=("--torch-backend", "cpu" if on_cpu else "auto"),
+        )
+        if strategy != "horovod":
+            return spec
+        build = _HOROVOD_BUILD
+        if not on_cpu:
+            build = evolve(build, variables={**build.variables, "HOROVOD_GPU_OPERATIONS": "NCCL"})
+        return evolve(
+            spec,
+            python=_HOROVOD_PYTHON,
+            requirements=(*_REQUIREMENTS, *_HOROVOD),
+            lock=spec.lock and spec.lock.with_name("cpu-horovod.txt"),
+            source_builds=(build,),
+        )
 
     def required_programs(self, spec: RunSpec) -> tuple[str, ...]:
         """Return the C++ compiler, `$CXX` or g++, with which inductor compiles for CPUs."""

@@ -109,6 +109,7 @@ def explain_refused_option(options: TorchOptions, spec: RunSpec) -> str | None:
     """
     for judge in (
         _explain_wrong_model,
+        _horovod,
         _training,
         _cuda_graph,
         _nccl,
@@ -126,6 +127,16 @@ def _explain_wrong_model(options: TorchOptions, spec: RunSpec) -> str | None:
     for name, model in OF_MODEL.items():
         if spec.model != model and _is_changed(options, name):
             return f"{spec.model} has nothing that {name} could change; leave it at {_format_default(name)}."
+    return None
+
+
+def _horovod(options: TorchOptions, spec: RunSpec) -> str | None:
+    for name in ("bucket_cap_mb", "nccl"):
+        if spec.strategy == "horovod" and _is_changed(options, name):
+            return (
+                f"Horovod has its own buffers, and the library that it was built with, so {name} changes nothing; "
+                f"leave it at {_format_default(name)}, or choose the strategy all_reduce."
+            )
     return None
 
 

@@ -2,11 +2,12 @@
 
 from typing import Dict, List
 
+from dlperf_sdk.worker.horovod import plan_with_horovod
 from dlperf_sdk.worker.processes import Cluster, Process, list_processes, one_per_device
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the processes of a case: a trainer per device.
+    """Return the processes of a case: a trainer per device, and with `horovod` also its rendezvous server.
 
     With the strategy `all_reduce` and several devices, each trainer has the variables that `torch.distributed` reads
     (`env://`), and variables with the network interface for gloo and NCCL. Without these, gloo takes the address to
@@ -41,5 +42,5 @@ def join_trainers(cluster: Cluster) -> List[Process]:
     return [trainer._replace(variables=variables(trainer)) for trainer in trainers]
 
 
-STRATEGIES = {"all_reduce": join_trainers, "independent": one_per_device}
+STRATEGIES = {"all_reduce": join_trainers, "horovod": plan_with_horovod, "independent": one_per_device}
 """Strategy → the function that lists the processes of several devices."""

@@ -21,7 +21,7 @@ def convolve(weights, name, layer, x):
 
     `name` is the layer's in the manifest, `layer` its entry in a table.
     """
-    kernel = weights(name + ".conv.weight", (2, 3, 1, 0))
+    kernel = tf.cast(weights(name + ".conv.weight", (2, 3, 1, 0)), x.dtype)
     # All padded layers have the stride 1, with which "SAME" is half the kernel on all sides.
     padding = "SAME" if layer.is_padded else "VALID"
     strides = spatial(weights.layout, layer.stride, 1)
@@ -80,7 +80,8 @@ def inception_v3(weights, x, auxiliary):
 def classify(weights, name, x):
     """Return the logits, (B, classes): a linear layer of the mean of x over positions."""
     features = tf.reduce_mean(x, (1, 2) if weights.layout == "NHWC" else (2, 3))
-    return tf.matmul(features, weights(name + ".weight", (1, 0))) + weights(name + ".bias")
+    weight, bias = weights(name + ".weight", (1, 0)), weights(name + ".bias")
+    return tf.matmul(features, tf.cast(weight, x.dtype)) + tf.cast(bias, x.dtype)
 
 
 class InceptionV3Trainer(ResNet50Trainer):
@@ -95,7 +96,7 @@ class InceptionV3Trainer(ResNet50Trainer):
 
     def outputs(self, network, batch):
         """Return the network's logits for the images of a micro-batch: a list of one tensor per head, (B, classes)."""
-        return network(self.weights, batch["image"])
+        return network(self.weights, tf.cast(batch["image"], self.dtype))
 
     def loss(self, outputs, batch):
         """Return the loss of the main head plus 0.4 × that of the auxiliary head: a float32 scalar.

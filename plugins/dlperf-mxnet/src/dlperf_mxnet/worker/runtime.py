@@ -1,4 +1,4 @@
-"""The runtime of MXNet in a worker process: devices, arithmetic, and the kvstore."""
+"""The runtime of MXNet in a worker process: devices, arithmetic, and the kvstore or Horovod."""
 
 import os
 from contextlib import contextmanager
@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import mxnet as mx
 
 from dlperf_mxnet.processes import STRATEGIES
+from dlperf_sdk.worker import horovod
 from dlperf_sdk.worker.gpu.requirements import require_gpus
 from dlperf_sdk.worker.interface import Runtime
 
@@ -24,18 +25,23 @@ class MXNetRuntime(Runtime):
         self.contexts = [context(i) for i in range(len(process.devices))]
         """MXNet's devices, one per replica of this process."""
         self.kvstore = None
-        """Store that sums the gradients of all replicas; None if gradients are not synchronized."""
+        """Store that sums the gradients of all replicas; None with Horovod, or if gradients are not synchronized."""
+        self.hvd = None
+        """Horovod's module; None with other strategies, and until `start`."""
         self._keys = {}
         """Parameter → its key in the kvstore."""
+        self._has_summed = False
+        """True if Horovod has summed gradients."""
 
     def start(self):
-        """Check the devices, turn TF32 off, set the seeds, and create the kvstore, which joins the other processes.
+        """Check the devices, turn TF32 off, set the seeds, and join the other processes by the kvstore or Horovod.
 
         To turn TF32 off, NVIDIA_TF32_OVERRIDE is set in this process's environment. So is MXNET_EXEC_BULK_EXEC_TRAIN
         for a trace, which would else show the backward pass as one operator, `ImperativeBulk`.
 
         Raises:
             Unsupported: there are fewer usable GPUs than the process needs.
+            OSError: Horovod's rendezvous server did not accept a connection in time.
         """
         request = self.request
         if request.device == "cuda":
@@ -45,9 +51,10 @@ class MXNetRuntime(Runtime):
         if request.program == "trace":
             os.environ["MXNET_EXEC_BULK_EXEC_TRAIN"] = "0"  # read before the first backward pass
         self.seed()
-        kind = self._kvstore_kind()
-        if kind is not None:
-            self.kvstore = mx.kvstore.create(kind)
+        if self.syncs_gradients and request.strategy == "horovod":
+            self.hvd = horovod.join("horovod.mxnet", max(request.deadlines.values()))
+        elif self.syncs_gradients:
+            self.kvstore = mx.kvstore.create(self._kvstore_kind())
 
     def seed(self):
         """Seed each device's generators with the request's seed plus the replica's global index.
@@ -60,9 +67,7 @@ class MXNetRuntime(Runtime):
         return self.request.device == "cpu"
 
     def _kvstore_kind(self):
-        """Return the name of MXNet's store for the strategy; None if gradients are not synchronized."""
-        if not self.syncs_gradients:
-            return None
+        """Return the name of MXNet's store for the strategy."""
         gpus = self.request.device == "cuda"
         if self.request.strategy == "parameter_server":
             return "dist_device_sync" if gpus else "dist_sync"
@@ -72,12 +77,19 @@ class MXNetRuntime(Runtime):
     def sum_gradients(self, parameters):
         """Sum the gradients of parameters over all replicas, in place; return the number of replicas in the sum.
 
-        Without a kvstore, do nothing and return 1. One gradient after another is pushed to the kvstore and pulled from
-        it, those of the last layers first. Parameter servers only sum gradients; the replicas update the weights.
+        Without synchronization, do nothing and return 1. With a kvstore, one gradient after another is pushed to it and
+        pulled from it, those of the last layers first. Parameter servers only sum gradients; the replicas update the
+        weights. With Horovod, MXNet's engine starts the sum of a gradient when the backward pass has computed it.
 
         Args:
             parameters: gluon's parameters, in the same order in every call.
         """
+        if self.hvd:
+            for key, parameter in reversed(list(enumerate(parameters))):
+                [gradient] = parameter.list_grad()
+                self.hvd.allreduce_(gradient, name="gradient %d" % key, op=self.hvd.Sum, priority=-key)
+            self._has_summed = True
+            return self.cluster.world_size
         if self.kvstore is None:
             return 1
         for parameter in parameters:
@@ -91,7 +103,9 @@ class MXNetRuntime(Runtime):
         return self.cluster.world_size
 
     def strategy_in_effect(self):
-        """Return the kvstore's strategy, `all_reduce` or `parameter_server`; None without a kvstore."""
+        """Return the strategy by which gradients are summed; None without, and with Horovod before the first sum."""
+        if self._has_summed:
+            return "horovod"
         if self.kvstore is None:
             return None
         return "parameter_server" if self.kvstore.type.startswith("dist") else "all_reduce"
@@ -126,8 +140,9 @@ class MXNetRuntime(Runtime):
     def facts(self):
         """Return facts for the record: versions, devices, threads, libraries and transport.
 
-        The keys are `framework_version`, `devices`, `features`, `engine` and `transport` (None without a kvstore). On
-        GPUs there are also the `device_memory` of the first, in bytes, and `tf32_override`.
+        The keys are `framework_version`, `devices`, `features`, `engine` and `transport` (None without gradient
+        synchronization); with Horovod also `horovod_version`. On GPUs there are also the `device_memory` of the first,
+        in bytes, and `tf32_override`.
         """
         report = {
             "framework_version": mx.__version__,
@@ -135,6 +150,7 @@ class MXNetRuntime(Runtime):
             "features": sorted(name for name, feature in mx.runtime.Features().items() if feature.enabled),
             "engine": os.environ.get("MXNET_ENGINE_TYPE", "ThreadedEnginePerDevice"),
             "transport": None if self.kvstore is None else "kvstore " + self.kvstore.type,
+            **(horovod.facts(self.hvd, self.request.device) if self.hvd else {}),
         }
         if self.request.device == "cuda":
             free_and_total = [mx.context.gpu_memory_info(context.device_id) for context in self.contexts]
@@ -151,6 +167,8 @@ class MXNetRuntime(Runtime):
         return isinstance(error, mx.MXNetError) and any(message in str(error) for message in _OUT_OF_MEMORY)
 
     def stop(self):
-        """Wait for the engine, and leave the kvstore. Scheduler and servers end after the last trainer has left."""
+        """Wait for the engine, and leave the kvstore or Horovod. Services end after the last trainer has left."""
         mx.nd.waitall()
         self.kvstore = None
+        if self.hvd:
+            self.hvd.shutdown()

@@ -1,7 +1,8 @@
 """BERT-Base pre-training in TensorFlow 1: Devlin et al. 2019, masked language model and next sentence prediction.
 
-What is computed is laid down in `dlperf_sdk.models.bert_base`; the names are the manifest's. Letters in shapes:
-B sequences, S tokens, P predictions, H the hidden size, V word pieces.
+What is computed is laid down in `dlperf_sdk.models.bert_base`; the names are the manifest's. Every layer computes in
+the type of what it is given, but norms and softmax in float32. Letters in shapes: B sequences, S tokens, P predictions,
+H the hidden size, V word pieces.
 """
 
 import tensorflow.compat.v1 as tf
@@ -24,14 +25,14 @@ class Bert:
         self._drop = drop
         self._dropouts = 0
 
-    def __call__(self, input_ids, segment_ids, attention_mask, masked_positions):
+    def __call__(self, input_ids, segment_ids, attention_mask, masked_positions, dtype):
         """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
 
         `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`,
-        (B, P), has the positions of the masked words in the sequence.
+        (B, P), has the positions of the masked words in the sequence. `dtype` is the type to compute in.
         """
         self._dropouts = 0
-        x = self.embed(input_ids, segment_ids)
+        x = self.embed(input_ids, segment_ids, dtype)
         mask = tf.where(
             tf.equal(attention_mask, 0),
             tf.fill(attention_mask.shape, -float("inf")),
@@ -44,12 +45,12 @@ class Bert:
             "next_sentence", tf.tanh(self.linear("pooler", x[:, 0]))
         )
 
-    def embed(self, input_ids, segment_ids):
+    def embed(self, input_ids, segment_ids, dtype):
         """Return the embeddings of words, positions and segments, after layer norm and dropout: (B, S, H)."""
         position = self.weights("embeddings.position.weight")[: int(input_ids.shape[1])]
         word = tf.gather(self.weights("embeddings.word.weight"), input_ids)
         segment = tf.gather(self.weights("embeddings.segment.weight"), segment_ids)
-        return self.drop(self.norm("embeddings.norm", word + position + segment))
+        return self.drop(tf.cast(self.norm("embeddings.norm", word + position + segment), dtype))
 
     def attend(self, name, x, mask):
         """Return self-attention with several heads, then dropout, the residual sum and layer norm: (B, S, H).
@@ -66,8 +67,8 @@ class Bert:
             )
             for projection in (".query", ".key", ".value")
         )
-        scores = tf.matmul(query * width**-0.5, key, transpose_b=True)
-        context = tf.matmul(self.drop(tf.nn.softmax(scores + mask)), value)
+        scores = tf.cast(tf.matmul(query * width**-0.5, key, transpose_b=True), tf.float32)
+        context = tf.matmul(self.drop(tf.cast(tf.nn.softmax(scores + mask), x.dtype)), value)
         context = tf.reshape(tf.transpose(context, (0, 2, 1, 3)), (sequences, tokens, hidden))
         return self.norm(name + ".norm", x + self.drop(self.linear(name + ".output", context)))
 
@@ -86,19 +87,25 @@ class Bert:
         The layers are a linear layer, GELU, layer norm, and the decoder, whose weight is that of the word embeddings.
         """
         x = self.norm("masked_lm.norm", gelu(self.linear("masked_lm.transform", x)))
-        words = self.weights("embeddings.word.weight")
-        return tf.matmul(x, words, transpose_b=True) + self.weights("masked_lm.bias")
+        words = tf.cast(self.weights("embeddings.word.weight"), x.dtype)
+        return tf.matmul(x, words, transpose_b=True) + tf.cast(self.weights("masked_lm.bias"), x.dtype)
 
     def linear(self, name, x):
         """Return a linear layer of x, x · W + b over the last axis; W is (in, out)."""
         # All rows in one product: the gradient of matmul's would be a W for each sequence, and then their sum.
-        return tf.tensordot(x, self.weights(name + ".weight", (1, 0)), 1) + self.weights(name + ".bias")
+        weight, bias = self.weights(name + ".weight", (1, 0)), self.weights(name + ".bias")
+        return tf.tensordot(x, tf.cast(weight, x.dtype), 1) + tf.cast(bias, x.dtype)
 
     def norm(self, name, x):
-        """Return the layer norm of x over the last axis."""
-        gamma, beta = self.weights(name + ".weight"), self.weights(name + ".bias")
-        mean, variance = tf.nn.moments(x, -1, keep_dims=True)
-        return tf.nn.batch_normalization(x, mean, variance, beta, gamma, LAYER_NORM_EPSILON)
+        """Return the layer norm of x over the last axis, computed in float32."""
+        gamma, beta, values = (
+            self.weights(name + ".weight"),
+            self.weights(name + ".bias"),
+            tf.cast(x, tf.float32),
+        )
+        mean, variance = tf.nn.moments(values, -1, keep_dims=True)
+        y = tf.nn.batch_normalization(values, mean, variance, beta, gamma, LAYER_NORM_EPSILON)
+        return tf.cast(y, x.dtype)
 
     def drop(self, x):
         """Return x with dropout, whose masks differ between the layers."""
@@ -121,7 +128,11 @@ class BertBaseTrainer(TensorFlow1Trainer):
     def outputs(self, network, batch):
         """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2)."""
         return network(
-            batch["input_ids"], batch["segment_ids"], batch["attention_mask"], batch["masked_positions"]
+            batch["input_ids"],
+            batch["segment_ids"],
+            batch["attention_mask"],
+            batch["masked_positions"],
+            self.dtype,
         )
 
     def loss(self, outputs, batch):

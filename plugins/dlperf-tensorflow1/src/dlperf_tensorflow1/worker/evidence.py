@@ -37,3 +37,26 @@ class GraphEvidence:
     def strategy(self):
         """Return the strategy whose operations the graph has; None without gradient synchronization."""
         return "+".join(sorted({_STRATEGIES[n.op] for n in self._nodes if n.op in _STRATEGIES})) or None
+
+
+class StepRunner:
+    """Runs the operations of a step in a session, and finds the compiler of the graph that the first run executes.
+
+    Args:
+        session: The session.
+    """
+
+    def __init__(self, session):
+        self._session = session
+        self.compiler = None
+        """`xla` if that graph runs clusters that XLA compiled, else `none`; None before the first run."""
+
+    def __call__(self, fetches, feed):
+        """Return the values of the fetches, as the session returns them."""
+        if self.compiler is not None:
+            return self._session.run(fetches, feed)
+        metadata = tf.RunMetadata()
+        values = self._session.run(fetches, feed, tf.RunOptions(output_partition_graphs=True), metadata)
+        operations = {node.op for graph in metadata.partition_graphs for node in graph.node}
+        self.compiler = "xla" if "_XlaRun" in operations else "none"
+        return values

@@ -1,6 +1,7 @@
 """ResNet-50 v1.5 in TensorFlow 1: He et al. 2016, table 1, with the stride of a bottleneck in its 3×3 convolution.
 
-What is computed is laid down in `dlperf_sdk.models.resnet50`; the names are the manifest's.
+What is computed is laid down in `dlperf_sdk.models.resnet50`; the names are the manifest's. Every layer computes in the
+type of what it is given; batch norm's parameters and statistics are float32.
 """
 
 import tensorflow.compat.v1 as tf
@@ -14,7 +15,7 @@ def convolve(weights, name, x, stride=1):
 
     `name` is the layer's in the manifest; the kernel is HWIO.
     """
-    kernel = weights(name + ".weight", (2, 3, 1, 0))
+    kernel = tf.cast(weights(name + ".weight", (2, 3, 1, 0)), x.dtype)
     pad = int(kernel.shape[0]) // 2
     # Where the stride is 1, "SAME" is that padding; where it is 2, it would pad on one side only.
     if pad and stride > 1:
@@ -89,7 +90,7 @@ def resnet50(weights, x, halving=(1, 2)):
             strides = halving if stage > 1 and block == 0 else (1, 1)
             x = bottleneck(weights, "layer%d.%d" % (stage, block), x, strides, has_shortcut=block == 0)
     x = tf.reduce_mean(x, (1, 2) if layout == "NHWC" else (2, 3))
-    return tf.matmul(x, weights("fc.weight", (1, 0))) + weights("fc.bias")
+    return tf.matmul(x, tf.cast(weights("fc.weight", (1, 0)), x.dtype)) + tf.cast(weights("fc.bias"), x.dtype)
 
 
 def spatial(layout, spatial_axes, other_axes):
@@ -116,7 +117,7 @@ class ResNet50Trainer(TensorFlow1Trainer):
 
     def outputs(self, network, batch):
         """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes)."""
-        return (network(self.weights, batch["image"]),)
+        return (network(self.weights, tf.cast(batch["image"], self.dtype)),)
 
     def loss(self, outputs, batch):
         """Return the cross entropy with label smoothing, the mean over the micro-batch: a float32 scalar.

@@ -4,11 +4,11 @@ import os
 
 import tensorflow.compat.v1 as tf
 
+from dlperf_sdk.worker import horovod
 from dlperf_sdk.worker.gpu.requirements import require_gpus
 from dlperf_sdk.worker.interface import Runtime
 from dlperf_tensorflow1.processes import STRATEGIES
 from dlperf_tensorflow1.worker import cluster as clusters
-from dlperf_tensorflow1.worker import horovod
 
 
 class TensorFlow1Runtime(Runtime):
@@ -31,6 +31,8 @@ class TensorFlow1Runtime(Runtime):
         """Number of parameter servers."""
         self.uses_horovod = self.syncs_gradients and request.strategy == "horovod"
         """True if Horovod synchronizes the gradients."""
+        self.hvd = None
+        """Horovod's module; None without it, and until `start`."""
 
     def place(self, number):
         """Return the name of the device that holds a parameter, by the parameter's number in the manifest."""
@@ -51,7 +53,7 @@ class TensorFlow1Runtime(Runtime):
             require_gpus("TensorFlow %s" % tf.__version__, len(gpus), 1)
         target = ""
         if self.uses_horovod:
-            horovod.join(max(self.request.deadlines.values()))
+            self.hvd = horovod.join("horovod.tensorflow", max(self.request.deadlines.values()))
         elif self.syncs_gradients:
             job = "/job:worker/task:%d" % self.replica
             self.device = job + self.device
@@ -63,7 +65,7 @@ class TensorFlow1Runtime(Runtime):
         self.session = tf.Session(target, self.graph, config)
 
     def _configure(self):
-        """Return the session's options: threads, and no choice of layout by the graph optimizer if one was requested.
+        """Return the session's options: threads, the compiler, and no automatic layout if a layout was requested.
 
         A second thread between operations lets one that waits for another process not stop the others.
         """
@@ -74,6 +76,10 @@ class TensorFlow1Runtime(Runtime):
         )
         if self.request.layout != "auto":
             config.graph_options.rewrite_options.layout_optimizer = clusters.OFF
+        # TensorFlow reads this variable once in a process. Without it, `global_jit_level` affects GPUs only.
+        os.environ["TF_XLA_FLAGS"] = "--tf_xla_cpu_global_jit"
+        if self.request.compiler == "xla":
+            config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1
         return config
 
     def seed(self):
@@ -90,7 +96,7 @@ class TensorFlow1Runtime(Runtime):
             "devices": [self.device],
             "threads": self.threads,
             "transport": "grpc" if self.syncs_gradients else None,
-            **(horovod.facts(self.request.device) if self.uses_horovod else {}),
+            **(horovod.facts(self.hvd, self.request.device) if self.uses_horovod else {}),
         }
 
     def is_out_of_memory(self, error):
@@ -101,4 +107,4 @@ class TensorFlow1Runtime(Runtime):
         """Close the session. TensorFlow has no call that stops a server: it ends with the process."""
         self.session.close()
         if self.uses_horovod:
-            horovod.leave()
+            self.hvd.shutdown()

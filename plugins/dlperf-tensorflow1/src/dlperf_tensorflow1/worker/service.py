@@ -1,4 +1,4 @@
-"""Servers for the trainers: a parameter server that holds their variables, and Horovod's rendezvous server."""
+"""The parameter server, which holds the variables of the trainers."""
 
 import os
 
@@ -11,12 +11,3 @@ def serve() -> None:
 
     threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
     start_server(tf.ConfigProto(intra_op_parallelism_threads=threads)).join()
-
-
-def serve_rendezvous() -> None:
-    """Run the HTTP server by which Horovod's trainers exchange their addresses, until the agent ends this process."""
-    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
-
-    from dlperf_tensorflow1.worker.horovod import rendezvous_address
-
-    RendezvousHTTPServer(rendezvous_address(), RendezvousHandler, verbose=0).serve_forever()

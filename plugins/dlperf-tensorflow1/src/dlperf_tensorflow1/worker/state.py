@@ -1,4 +1,4 @@
-"""State of a replica: parameters, batch norm's running means, the optimizer's moments and count.
+"""State of a replica: parameters, running means, the optimizer's moments and count, the batch on the device.
 
 The measuring loop reads it outside the window, and the canonical weights are set through it. All variables of a kind
 are read or set in one run of the session: for each new set of fetches TensorFlow optimizes the whole graph again.
@@ -67,6 +67,10 @@ class ReplicaState(BaseTrainer):
         steps = self.optimizer_of(0).steps
         return None if steps is None else int(self.session.run(steps))
 
+    def skipped_steps(self):
+        """Return how many steps the loss scale skipped, because a gradient was not finite."""
+        return 0 if self.scaler.skipped is None else int(self.session.run(self.scaler.skipped))
+
     def reset(self):
         """Set the replica's state to that before the first step, while no replica reads or updates shared variables."""
         self.exchange.wait_for_all()
@@ -74,5 +78,14 @@ class ReplicaState(BaseTrainer):
         self.exchange.wait_for_all()
 
     def reset_optimizer(self):
-        """Set the moments and the count of updates to zero."""
-        self.session.run([variable.initializer for variable in self.optimizer.state()])
+        """Set the moments and the count of updates to zero, and the loss scale to its first value."""
+        variables = [*self.optimizer.state(), *self.scaler.state()]
+        self.session.run([variable.initializer for variable in variables])
+
+    def load_resident_batch(self):
+        """Set the variables that the step reads for the empty batch to the canonical batch."""
+        batch = self.host_batches()[0]
+        feed = {initial_value(self.resident[name]): values for name, values in batch.items()}
+        self.session.run([variable.initializer for variable in self.resident.values()], feed)
+        if self.label_name is not None:
+            self._resident_labels = self.session.run(self.resident[self.label_name])

@@ -9,26 +9,28 @@ import tensorflow.compat.v1 as tf
 
 from dlperf_sdk.worker.sources import replace_sources
 from dlperf_tensorflow1.precisions import PRECISIONS
-from dlperf_tensorflow1.worker.evidence import GraphEvidence
+from dlperf_tensorflow1.worker.evidence import GraphEvidence, StepRunner
 from dlperf_tensorflow1.worker.exchange import VariableExchange, make_exchange
 from dlperf_tensorflow1.worker.loading import GeneratorFeed, Loader, repeat_resident
+from dlperf_tensorflow1.worker.loss_scale import DynamicScale, NoScale
 from dlperf_tensorflow1.worker.optimizers import make_optimizer
 from dlperf_tensorflow1.worker.state import ReplicaState
-from dlperf_tensorflow1.worker.weights import Weights, initial_value, make_variable
+from dlperf_tensorflow1.worker.weights import Weights, make_variable
 
 
 class TensorFlow1Trainer(ReplicaState):
     """One replica of a network, and its training. A model implements `build`, `outputs` and `loss`.
 
-    Networks take the tensors of their parameters from `self.weights`.
+    Networks take the tensors of their parameters from `self.weights`, and compute in `self.dtype`.
     """
 
-    precisions, layouts = PRECISIONS, ("nhwc", "nchw")
+    precisions, layouts, compilers = PRECISIONS, ("nhwc", "nchw"), {"none": None, "xla": None}
     loader, generator_feed = Loader, GeneratorFeed
     sources = replace_sources(synthetic=repeat_resident)
 
     def __init__(self, runtime, request, process):
         super().__init__(runtime, request, process)
+        self.dtype = tf.as_dtype(self.precision.products)
         with runtime.graph.as_default(), tf.device(runtime.device):
             parameters = self._build_graph()
         self.load_canonical_weights(parameters)
@@ -39,7 +41,7 @@ class TensorFlow1Trainer(ReplicaState):
 
     def _build_graph(self):
         """Add the graph of a step, initialize its variables in the session, and return those of the parameters."""
-        self.session = self.runtime.session
+        self.session, self.run_step = self.runtime.session, StepRunner(self.runtime.session)
         self.weights = Weights(self.request.parameters, self.layout.upper(), self.runtime.place)
         self.exchange = make_exchange(self.runtime)
         self.network, self.replica = self.build(self.request.model_options), self.runtime.replica
@@ -68,9 +70,14 @@ class TensorFlow1Trainer(ReplicaState):
     def _add_step(self):
         """Add the gradients of a micro-batch, their accumulation, and the update with the mean over all replicas."""
         parts, names = self.request.accumulation, [entry["name"] for entry in self.request.parameters]
-        self.mean_loss = self.loss(self.outputs(self.network, self.piece), self.piece) / parts
+        outputs = [tf.cast(value, tf.float32) for value in self.outputs(self.network, self.piece)]
+        self.mean_loss = self.loss(outputs, self.piece) / parts
+        with tf.device(self.runtime.place(0)):
+            self.scaler = DynamicScale() if self.scales_loss else NoScale()
         statistics, self.weights.updates = self.weights.updates, []
-        gradients = tf.gradients(self.scale_loss(self.mean_loss), [self.weights(name) for name in names])
+        gradients = tf.gradients(
+            self.scaler.scale_loss(self.mean_loss), [self.weights(name) for name in names]
+        )
         # Of embeddings that are only looked up the gradient is sparse.
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         for name, gradient in zip(names, gradients):
@@ -87,7 +94,7 @@ class TensorFlow1Trainer(ReplicaState):
 
     def _add_update(self, gradients):
         """Return the operation that averages the gradients over the replicas, clips them, and updates the weights."""
-        return self.exchange.add_update(gradients, self._update)
+        return self.exchange.add_update(gradients, lambda means: self.scaler.update(means, self._update))
 
     def _update(self, gradients):
         clip = self.request.optimizer.get("clip_norm")
@@ -113,14 +120,6 @@ class TensorFlow1Trainer(ReplicaState):
         """Return the batch of this process's one replica: a session copies it to the device when it is fed."""
         return batches[0]
 
-    def load_resident_batch(self):
-        """Set the variables that the step reads for the empty batch to the canonical batch."""
-        batch = self.host_batches()[0]
-        feed = {initial_value(self.resident[name]): values for name, values in batch.items()}
-        self.session.run([variable.initializer for variable in self.resident.values()], feed)
-        if self.label_name is not None:
-            self._resident_labels = self.session.run(self.resident[self.label_name])
-
     def labels(self, batch):
         """Return the labels of a batch, a NumPy array; of the empty batch those in the device's memory."""
         if self.label_name is None or batch:
@@ -134,9 +133,9 @@ class TensorFlow1Trainer(ReplicaState):
         feed = {self.inputs[name]: values for name, values in batch.items()}
         feed.update({self.rate: rate, self.step_number: self.steps - self.first_step - 1})
         if self.request.accumulation == 1:
-            return self.session.run((self.mean_loss, self.update_all), feed)[0]
+            return self.run_step((self.mean_loss, self.update_all), feed)[0]
         losses = [
-            self.session.run((self.mean_loss, self.accumulate), {**feed, self.piece_number: number})[0]
+            self.run_step((self.mean_loss, self.accumulate), {**feed, self.piece_number: number})[0]
             for number in range(self.request.accumulation)
         ]
         self.session.run(self.update_all, {self.rate: rate})
@@ -150,14 +149,16 @@ class TensorFlow1Trainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
-
-        Both come from the operations of a step, since fp32 is all that there is.
-        """
-        with self.runtime.graph.as_default(), tf.device(self.runtime.device):
-            logits = list(self.outputs(self.network, self.piece))
+        """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch."""
         feed = {self.inputs[name]: values for name, values in self.canonical_batch().items()}
-        return self.session.run(logits, feed), self.session.run(logits, feed)
+        of_step = self.dtype
+        with self.runtime.graph.as_default(), tf.device(self.runtime.device):
+            outputs = references = list(self.outputs(self.network, self.piece))
+            if of_step != tf.float32:
+                self.dtype = tf.float32
+                references = list(self.outputs(self.network, self.piece))
+                self.dtype = of_step
+        return self.session.run(outputs, feed), self.session.run(references, feed)
 
     def widen(self, value):
         """Return an output as a float64 NumPy array."""
@@ -170,7 +171,7 @@ class TensorFlow1Trainer(ReplicaState):
         self.product_types = evidence.product_types()
         return {
             "precision": self.name_precision({v.dtype for v in self.weights.variables.values()}, tf32=False),
-            "compiler": "none",
+            "compiler": self.run_step.compiler,
             "layout": evidence.layout(),
             "strategy": evidence.strategy(),
         }

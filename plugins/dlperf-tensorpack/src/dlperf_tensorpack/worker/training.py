@@ -7,6 +7,7 @@ source. For an empty dict, a tower takes its batch from the input source.
 import itertools
 
 import tensorflow.compat.v1 as tf
+from dlperf_tensorflow1.precisions import PRECISIONS
 from dlperf_tensorflow1.worker.exchange import Alone
 from dlperf_tensorflow1.worker.weights import initial_value, make_variable
 from tensorpack import RunUpdateOps, SimpleTrainer
@@ -44,6 +45,7 @@ class TensorpackTrainer(TowerState):
     It is a base beside a model's trainer of the TensorFlow 1 plugin, whose `build`, `outputs` and `loss` it calls.
     """
 
+    precisions, compilers = {"fp32": PRECISIONS["fp32"]}, {"none": None}
     sources = replace_sources(
         synthetic=take_resident, **{"python-queue": take_from_graph, "python-dataset": take_from_graph}
     )

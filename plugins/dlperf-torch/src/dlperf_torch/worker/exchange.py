@@ -1,6 +1,11 @@
-"""The exchange of gradients: DistributedDataParallel, and all-reduces over its buckets without a backward pass."""
+"""The exchange of gradients: DistributedDataParallel, and all-reduces over its buckets without a backward pass.
 
+`worker.horovod` has that of the strategy `horovod`.
+"""
+
+import contextlib
 import inspect
+from typing import Optional
 
 import torch
 import torch.distributed as dist
@@ -16,15 +21,54 @@ _KNOWN = inspect.signature(DistributedDataParallel).parameters
 _SYNC_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _KNOWN else "broadcast_buffers"
 
 
-def wrap_network(network, request):
-    """Return the network with gradients averaged over the replicas; batch norm's statistics stay their own."""
-    return DistributedDataParallel(
-        network,
-        **{_SYNC_BUFFERS: False},
-        init_sync=False,
-        gradient_as_bucket_view=True,
-        bucket_cap_mb=request.framework_options["bucket_cap_mb"],
-    )
+class Alone:
+    """No synchronization: one replica, or the strategy `independent`.
+
+    Args:
+        network: The network.
+        request: The request.
+    """
+
+    strategy: Optional[str] = None
+    """Name of the strategy by which gradients are averaged; None for none."""
+
+    def __init__(self, network, request):
+        self.replicated = network
+        """The network as the step calls it."""
+
+    def defer(self):
+        """Return a context in which backward passes do not average gradients."""
+        return contextlib.nullcontext()
+
+    def finish(self):
+        """Wait until the gradients are the means over all replicas, on the device that then updates the weights."""
+
+    def gradient_exchange(self, train):
+        """Return the `GradientExchange` of a step; `train` takes one training step."""
+        raise NotImplementedError("there are no gradients to exchange")
+
+
+class AllReduce(Alone):
+    """DistributedDataParallel, which averages buckets during the backward pass; batch norm's statistics differ."""
+
+    strategy = "all_reduce"
+
+    def __init__(self, network, request):
+        self.replicated = DistributedDataParallel(
+            network,
+            **{_SYNC_BUFFERS: False},
+            init_sync=False,
+            gradient_as_bucket_view=True,
+            bucket_cap_mb=request.framework_options["bucket_cap_mb"],
+        )
+
+    def defer(self):
+        """Return DistributedDataParallel's `no_sync`."""
+        return self.replicated.no_sync()
+
+    def gradient_exchange(self, train):
+        """Return the exchange of the buckets. Two training steps are taken to find them."""
+        return BucketExchange(self.replicated, train)
 
 
 class BucketExchange(GradientExchange):

@@ -8,12 +8,13 @@ from itertools import pairwise
 import torch
 import torch.distributed as dist
 
-from dlperf_sdk.worker import lifetime
+from dlperf_sdk.worker import horovod, lifetime
 from dlperf_sdk.worker.gpu.requirements import require_capability, require_gpus
 from dlperf_sdk.worker.interface import Runtime
 from dlperf_sdk.worker.unsupported import look_up
 from dlperf_torch.precisions import PRECISIONS
 from dlperf_torch.processes import STRATEGIES
+from dlperf_torch.worker.exchange import AllReduce, Alone
 
 # What torch and the libraries below it say when memory runs out and they have no exception of its own for it.
 _OUT_OF_MEMORY = (
@@ -49,6 +50,8 @@ class TorchRuntime(Runtime):
         self.device = torch.device(request.device, 0) if request.device == "cuda" else torch.device("cpu")
         self.replica = process.replicas[0]
         self.precision = look_up("precision", request.precision, PRECISIONS)
+        self.hvd = None
+        """Horovod's module; None with other strategies, and until `start`."""
 
     def start(self):
         """Select the device, set seeds, threads and TF32, and join the other processes.
@@ -59,6 +62,7 @@ class TorchRuntime(Runtime):
         Raises:
             Unsupported: no usable GPU is found, or the GPU's compute capability is below 8.0 and the precision needs
                 TF32 or bfloat16.
+            OSError: Horovod's rendezvous server did not accept a connection in time.
         """
         request = self.request
         self.seed()
@@ -68,15 +72,26 @@ class TorchRuntime(Runtime):
             self._take_gpu()
         torch.backends.cuda.matmul.allow_tf32 = self.precision.tf32
         torch.backends.cudnn.allow_tf32 = self.precision.tf32
-        if self.syncs_gradients:
+        # Workers may compile for different lengths of time, so no collective ends before the longest
+        # phase may; the agents hold the tighter deadlines.
+        timeout = max(request.deadlines.values())
+        if self.syncs_gradients and request.strategy == "horovod":
+            self.hvd = horovod.join("horovod.torch", timeout)
+        elif self.syncs_gradients:
             backend = "nccl" if request.device == "cuda" and request.framework_options["nccl"] else "gloo"
-            # Workers may compile for different lengths of time, so no collective ends before the longest
-            # phase may; the agents hold the tighter deadlines.
             dist.init_process_group(
                 backend,
-                timeout=timedelta(seconds=max(request.deadlines.values())),
+                timeout=timedelta(seconds=timeout),
                 device_id=self.device if backend == "nccl" else None,
             )
+
+    def exchange(self, network, request):
+        """Return the synchronization of a network's gradients, with the request's options."""
+        if self.hvd:
+            from dlperf_torch.worker.horovod import Horovod
+
+            return Horovod(network, request)
+        return (AllReduce if self.syncs_gradients else Alone)(network, request)
 
     def seed(self):
         """Seed the generators of all devices with the request's seed plus the replica's global index; return True."""
@@ -151,7 +166,8 @@ class TorchRuntime(Runtime):
             "mkl": torch.backends.mkl.is_available(),
             "onednn": torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled,
             "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
-            "transport": dist.get_backend() if self.syncs_gradients else None,
+            "transport": dist.get_backend() if dist.is_initialized() else None,
+            **(horovod.facts(self.hvd, self.request.device) if self.hvd else {}),
         }
         if self.device.type == "cuda":
             properties = torch.cuda.get_device_properties(self.device)
@@ -186,11 +202,13 @@ class TorchRuntime(Runtime):
         return description == _NO_MEMORY_FOR_CODE or any(message in description for message in _OUT_OF_MEMORY)
 
     def stop(self):
-        """Leave the process group, if there is one.
+        """Leave the process group, or Horovod, if there is one.
 
-        If there was one, the process will end without finalizing the interpreter, because the group's threads may
-        still hold Python objects: see `lifetime.skip_finalization`.
+        If there was a process group, the process will end without finalizing the interpreter, because the group's
+        threads may still hold Python objects: see `lifetime.skip_finalization`.
         """
-        if self.syncs_gradients:
+        if self.hvd:
+            self.hvd.shutdown()
+        elif self.syncs_gradients:
             dist.destroy_process_group()
             lifetime.skip_finalization()  # gloo: a SIGABRT was seen there

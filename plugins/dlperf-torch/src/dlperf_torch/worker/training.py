@@ -3,16 +3,12 @@
 A model's own file has its network, its loss, and nothing else.
 """
 
-import contextlib
-
 import torch
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from dlperf_torch.precisions import PRECISIONS
 from dlperf_torch.worker import evidence, levers, optimizers
 from dlperf_torch.worker.compilers import COMPILERS
-from dlperf_torch.worker.exchange import BucketExchange, wrap_network
 from dlperf_torch.worker.loading import GeneratorFeed, Loader
 from dlperf_torch.worker.master_weights import MasterWeights
 from dlperf_torch.worker.state import ReplicaState
@@ -36,8 +32,8 @@ class TorchTrainer(ReplicaState):
         self.network = self.network.to(self.device, memory_format=order).train()
         self.masters = MasterWeights(self.network, getattr(torch, self.precision.weights))
         self.named = self.assigned = self.masters.named
-        self.replicated = wrap_network(self.network, request) if runtime.syncs_gradients else self.network
-        self.trained = self.compiler(self.replicated, request)
+        self.exchange = runtime.exchange(self.network, request)
+        self.trained = self.compiler(self.exchange.replicated, request)
         self.criterion = self.compiler(self._fp32_loss, request)
         self.optimizer = optimizers.optimizer(self.named, request)
         self.scaler = optimizers.LossScaler(self.device, self.scales_loss)
@@ -100,11 +96,12 @@ class TorchTrainer(ReplicaState):
         return self.scaler.scale(super().scale_loss(loss))
 
     def defer_synchronization(self):
-        """Return a context in which backward passes do not average gradients: DistributedDataParallel's `no_sync`."""
-        return self.replicated.no_sync() if self.runtime.syncs_gradients else contextlib.nullcontext()
+        """Return a context in which backward passes do not average gradients."""
+        return self.exchange.defer()
 
     def update(self):
         """Clip the gradients and update all weights; a loss scaler skips the update if a gradient is not finite."""
+        self.exchange.finish()
         self.masters.receive_gradients(self.loss_scale)
         clip = self.request.optimizer.get("clip_norm")
         if clip is not None:
@@ -115,9 +112,9 @@ class TorchTrainer(ReplicaState):
         self.scaler.update()
 
     def gradient_exchange(self):
-        """Return the exchange of DistributedDataParallel's buckets. Two training steps are taken to find them."""
+        """Return the exchange of the strategy. Training steps are taken to find its buffers."""
         batch = self.canonical_batch()
-        return BucketExchange(self.replicated, lambda: self.step(batch))
+        return self.exchange.gradient_exchange(lambda: self.step(batch))
 
     def reset_optimizer(self):
         """Set the optimizer's moments and counts to zero, and the loss scaler to its state before the first step."""
@@ -172,7 +169,7 @@ class TorchTrainer(ReplicaState):
             "precision": self.name_precision(weights, evidence.allows_tf32(self.device)),
             "compiler": "inductor" if isinstance(self.trained, torch._dynamo.OptimizedModule) else "none",
             "layout": "+".join(sorted(layouts)) or None,
-            "strategy": "all_reduce" if isinstance(self.replicated, DistributedDataParallel) else None,
+            "strategy": self.exchange.strategy,
             "fused_optimizer": bool(self.optimizer.defaults["fused"]),
             "cuda_graph": isinstance(self.enqueue, StepGraph) and self.enqueue.replays > 0,
             "triton_kernels": any(".fused_" in type(m).__module__ for m in self.network.modules()),
