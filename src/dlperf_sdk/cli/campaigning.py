@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from dlperf_sdk.cli import campaign_tables
-from dlperf_sdk.cli.flags import ALLOW, QUIET, UPLOAD, switch
+from dlperf_sdk.cli.common_flags import ALLOW, QUIET, UPLOAD, switch
 from dlperf_sdk.cli.output import say_uploaded
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, error_console, say, show
 from dlperf_sdk.folders import CAMPAIGNS

@@ -13,7 +13,8 @@ import attrs
 from cyclopts import Parameter
 
 from dlperf_sdk.cli.check_arguments import members
-from dlperf_sdk.cli.flags import convert_whole_number, parse_entries, switch
+from dlperf_sdk.cli.common_flags import convert_whole_number, switch
+from dlperf_sdk.cli.flags import parse_entries
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write
 from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.errors import PluginError, UnknownName, UsageError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import attrs
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.flags import LOOKUP_STORE, RUNS
+from dlperf_sdk.cli.common_flags import LOOKUP_STORE, RUNS
 from dlperf_sdk.cli.lookup import find
 from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say, show
 from dlperf_sdk.errors import AnalysisError, StoreError, UsageError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import attrs
 from cyclopts import App, Parameter
 
-from dlperf_sdk.cli.flags import switch
+from dlperf_sdk.cli.common_flags import switch
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
 from dlperf_sdk.errors import UnknownName
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Paragraph, Table

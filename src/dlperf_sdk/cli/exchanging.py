@@ -8,7 +8,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.flags import LOOKUP_STORE, OUTPUT_FILE, REDACT, RUNS, option_values, parse_entries
+from dlperf_sdk.cli.common_flags import LOOKUP_STORE, OUTPUT_FILE, REDACT, RUNS
+from dlperf_sdk.cli.flags import option_values, parse_entries
 from dlperf_sdk.cli.lookup import find
 from dlperf_sdk.cli.output import write_file, write_text
 from dlperf_sdk.cli.redacting import write_redacted

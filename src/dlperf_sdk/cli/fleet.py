@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Group, Parameter
 
 from dlperf_sdk.cli.case_arguments import spec_of
-from dlperf_sdk.cli.flags import add_case_flags, collect_fields, switch
+from dlperf_sdk.cli.common_flags import switch
+from dlperf_sdk.cli.flags import add_case_flags, collect_fields
 from dlperf_sdk.cli.gating import fraction
 from dlperf_sdk.cli.output import write_file
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show

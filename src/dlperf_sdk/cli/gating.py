@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.flags import switch
+from dlperf_sdk.cli.common_flags import switch
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show, write
 from dlperf_sdk.errors import DlperfError, StoreError, UnknownName, UsageError
 

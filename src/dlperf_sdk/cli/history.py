@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import attrs
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.flags import STORE
+from dlperf_sdk.cli.common_flags import STORE
 from dlperf_sdk.cli.output import write_file
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
 from dlperf_sdk.errors import StoreError, UnknownName, UsageError

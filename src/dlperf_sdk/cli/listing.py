@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.flags import switch
+from dlperf_sdk.cli.common_flags import switch
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
 from dlperf_sdk.errors import PluginError, UnknownName
 from dlperf_sdk.registry.groups import GROUPS

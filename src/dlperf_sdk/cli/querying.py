@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.flags import STORE
+from dlperf_sdk.cli.common_flags import STORE
 from dlperf_sdk.cli.output import write_text
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
 from dlperf_sdk.documents.json_values import format_value

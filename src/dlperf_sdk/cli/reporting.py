@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from attrs import frozen
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.flags import LOOKUP_STORE, OUTPUT_FILE, REDACT, RUNS
+from dlperf_sdk.cli.common_flags import LOOKUP_STORE, OUTPUT_FILE, REDACT, RUNS
 from dlperf_sdk.cli.lookup import Matches, find
 from dlperf_sdk.cli.output import write_file, write_text
 from dlperf_sdk.cli.redacting import write_redacted

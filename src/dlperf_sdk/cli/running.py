@@ -11,7 +11,8 @@ from cyclopts import Group, Parameter
 
 from dlperf_sdk.cli import campaigning, sweeping
 from dlperf_sdk.cli.case_arguments import spec_of
-from dlperf_sdk.cli.flags import ALLOW, QUIET, UPLOAD, add_case_flags, collect_fields, switch
+from dlperf_sdk.cli.common_flags import ALLOW, QUIET, UPLOAD, switch
+from dlperf_sdk.cli.flags import add_case_flags, collect_fields
 from dlperf_sdk.cli.output import say_uploaded
 from dlperf_sdk.cli.screen import (
     AS_USUAL,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from dlperf_sdk.cli.flags import STORE, switch
+from dlperf_sdk.cli.common_flags import STORE, switch
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say
 from dlperf_sdk.folders import RESULTS
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import attrs
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.flags import switch
+from dlperf_sdk.cli.common_flags import switch
 from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say
 from dlperf_sdk.folders import RESULTS
 from dlperf_sdk.reports.numbers import format_count

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from dlperf_sdk.cli.flags import switch
+from dlperf_sdk.cli.common_flags import switch
 from dlperf_sdk.cli.screen import AS_USUAL, INTERRUPTED, Common, command, emit, say, show, write
 from dlperf_sdk.spec.compiler import COMPILERS
 from dlperf_sdk.spec.precision import PRECISIONS
