@@ -658,9 +658,8 @@ def test_disagreements_begin_with_the_largest():
     steps, tile = page_of("dlperf-v1.0").tiles[-2:]
     assert (tile.value, tile.section) == ("7 numbers and 58 labels", "Source disagreements")
     assert tile.aside == (
-        "of 728 printed cells; 4 more differ in the last digit; the number that differs most: for 4n8d, OneFlow "
-        "W/O clip in DLPerf_report_v1.0.xlsm bert_fp32_bz32, 4799.64 is printed where "
-        "the figures give 4019.45 (19%)."
+        "of 728 printed cells; 4 more differ in the last digit; the number that differs most: the cell “4n8d, OneFlow "
+        "W/O clip” of DLPerf_report_v1.0.xlsm bert_fp32_bz32 states 4799.64, and the figures give 4019.45 (19%)."
     )
     assert (steps.value, steps.section) == ("55 of 323", "Coverage and protocol")
     assert steps.aside == "as prescribed; 169 deviate, 99 do not state it in full."

@@ -74,8 +74,8 @@ def _disagreements_tile(collection: Collection) -> Tile:
         largest = cells[0][0]
         document = largest.document.rpartition("/")[2]
         text += (
-            f"; the number that differs most: for {largest.cell} in {document}, {largest.printed} is printed "
-            f"where the figures give {largest.computed} ({abs(cells[0][0].difference):.0%})"
+            f"; the number that differs most: the cell “{largest.cell}” of {document} states {largest.printed}, and "
+            f"the figures give {largest.computed} ({abs(cells[0][0].difference):.0%})"
         )
     tone: Tone = "doubt" if cells else "good"
     return Tile(
