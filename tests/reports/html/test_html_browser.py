@@ -356,8 +356,12 @@ def test_searching_and_filtering(opened):
     box.get_by_role("searchbox").fill("2N8D amp")
     box.get_by_text("Rows 1 to 2 of 2 found of 50").wait_for()
     assert {(row[0], row[2], row[4]) for row in rows()} == {("torch", "2n8d", "amp-bf16")}
-    box.get_by_role("searchbox").fill("nothing of the kind")
-    box.get_by_text("No row matches the search and the filters.").wait_for()
+    box.get_by_role("searchbox").fill("torch topology 2n8d vs precision amp")
+    box.get_by_text("Rows 1 to 2 of 2 found of 50").wait_for()
+    box.get_by_role("searchbox").fill("torch splendid")
+    box.get_by_text(
+        "No row matches the search and the filters. The table does not have “splendid”."
+    ).wait_for()
     assert rows() == []
 
 

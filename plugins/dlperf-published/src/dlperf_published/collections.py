@@ -82,7 +82,8 @@ class Tensorpack(_Stored):
     name = "tensorpack"
     title = "tensorpack, 2017 and 2019"
     description = (
-        "The README of tensorpack's multi-GPU benchmark: eight P100, and later eight V100, in one machine."
+        "The README of tensorpack's multi-GPU benchmark: eight P100, and later eight V100, in one machine. The figures "
+        "of the framework tensorflow1 are those of tf_cnn_benchmarks."
     )
     printed_names: ClassVar[Mapping[str, str]] = {
         figures: printed for figures, printed in tensorpack.STRATEGIES.items() if figures != printed

@@ -102,11 +102,15 @@
 
     const holdersOfPhrase = (phrase) => cells.map((column) => column.map(([said]) => said.toLowerCase().includes(phrase)));
 
+    // `batch 128` finds 128 in the column `batch`, and `torch vs paddle` finds both names.
+    const silent = new Set(["vs", "versus", "against", "and", "with", ...labels.flatMap(tokensOf)]);
+    const wordsOf = (searched) => tokensOf(searched.replace(/["“”][^"“”]*["“”]?/g, " "))
+      .filter((word) => word && !silent.has(word)).map((word) => aliases.get(word) ?? word);
+
     const rowsWith = (searched) => {
       const phrases = [...searched.matchAll(/["“”]([^"“”]+)["“”]/g)].map((found) => found[1].trim().toLowerCase());
-      const words = tokensOf(searched.replace(/["“”][^"“”]*["“”]?/g, " ")).filter(Boolean).map((word) => aliases.get(word) ?? word);
       // Which cells hold a word is asked once per different cell, not per row.
-      const holding = [...words.map(holdersOf), ...phrases.map(holdersOfPhrase)];
+      const holding = [...wordsOf(searched).map(holdersOf), ...phrases.map(holdersOfPhrase)];
       return rows.filter((row) => holding.every((column) => row.some((cell, at) => column[at][cell])));
     };
 
@@ -150,6 +154,8 @@
       if (title.startsWith(`${many(rows.length)} `))
         table.caption.textContent = state.found.length === rows.length ? title : `${many(state.found.length)} of ${title}`;
       status.textContent = state.found.length ? `Rows ${many(state.from + 1)} to ${many(to)} of ${of}` : "No row matches the search and the filters.";
+      const unknown = state.found.length ? [] : wordsOf(state.words).filter((word) => !holdersOf(word).some((column) => column.includes(true)));
+      if (unknown.length) status.append(` The table does not have ${unknown.map((word) => `“${word}”`).join(", ")}.`);
       if (!state.found.length) status.append(...othersWith([state.words, ...[...state.wanted.values()].map((value) => `"${value}"`)].join(" ")));
       back.disabled = state.from === 0;
       on.disabled = to >= state.found.length;
