@@ -45,26 +45,19 @@ class Row:
     users leave the plugin out, but it can be selected by name."""
 
 
-def distribution(entry_point: EntryPoint) -> str:
-    """Return name and version of the distribution that registers an entry point.
+def _origin(entry_point: EntryPoint) -> tuple[str, bool]:
+    """Return name and version of the distribution that registers an entry point, and True if it is private.
 
     A phrase describes the distribution if its metadata are missing: `an unknown distribution`.
     """
     if entry_point.dist is None:
-        return "an unknown distribution"
-    metadata = entry_point.dist.metadata
+        return "an unknown distribution", False
+    metadata = entry_point.dist.metadata  # each access reads and parses the file
     # The protocol of `metadata` has no `get`.
     name, version = (metadata[key] if key in metadata else None for key in ("Name", "Version"))  # noqa: SIM401
-    return (
-        f"{name} {version}"
-        if name
-        else f"a distribution without metadata ({getattr(entry_point.dist, '_path', '?')})"
-    )
-
-
-def _is_private(entry_point: EntryPoint) -> bool:
-    metadata = None if entry_point.dist is None else entry_point.dist.metadata
-    return metadata is not None and "Private :: Do Not Upload" in (metadata.get_all("Classifier") or ())
+    unnamed = f"a distribution without metadata ({getattr(entry_point.dist, '_path', '?')})"
+    is_private = "Private :: Do Not Upload" in (metadata.get_all("Classifier") or ())
+    return f"{name} {version}" if name else unnamed, is_private
 
 
 @frozen
@@ -88,12 +81,14 @@ class Registry:
         groups = {group: installed.select(group=kind.entry_points) for group, kind in GROUPS.items()}
         # Parsing metadata takes a millisecond, and most distributions register several plugins.
         an_entry_of = {entry.dist: entry for entries in groups.values() for entry in entries}
-        origins = {dist: (distribution(entry), _is_private(entry)) for dist, entry in an_entry_of.items()}
+        origins = {dist: _origin(entry) for dist, entry in an_entry_of.items()}
+
+        def describe(group: str, entry: EntryPoint) -> Row:
+            distribution, is_private = origins[entry.dist]
+            return Row(group, entry.name, distribution, entry.value, is_private)
+
         return {
-            group: tuple(
-                (entry, Row(group, entry.name, origins[entry.dist][0], entry.value, origins[entry.dist][1]))
-                for entry in entries
-            )
+            group: tuple((entry, describe(group, entry)) for entry in entries)
             for group, entries in groups.items()
         }
 
