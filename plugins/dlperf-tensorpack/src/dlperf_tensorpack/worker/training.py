@@ -9,6 +9,7 @@ import itertools
 import tensorflow.compat.v1 as tf
 from dlperf_tensorflow1.precisions import PRECISIONS
 from dlperf_tensorflow1.worker.exchange import Alone
+from dlperf_tensorflow1.worker.loss_scale import NoScale
 from dlperf_tensorflow1.worker.weights import initial_value, make_variable
 from tensorpack import RunUpdateOps, SimpleTrainer
 from tensorpack.tfutils.sesscreate import NewSessionCreator
@@ -60,7 +61,7 @@ class TensorpackTrainer(TowerState):
         self.rate = tf.placeholder(tf.float32, (), "rate")
         self.step_number, self.piece_number = tf.placeholder_with_default(tf.constant(0, tf.int64), ()), 0
         self.optimizer = TowersOptimizer(self.request, self.rate)
-        self.exchange = Alone(runtime)  # tensorpack's trainer synchronizes the towers
+        self.exchange, self.scaler = Alone(runtime), NoScale()  # tensorpack's trainer synchronizes the towers
         make_input = INPUTS.get(self.request.data["source"])
         source = resident_input(self._add_resident(batches)) if make_input is None else make_input(batches)
         model = Model(self)
