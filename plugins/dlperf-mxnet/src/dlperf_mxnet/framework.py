@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from dlperf_mxnet.precisions import PRECISIONS
 from dlperf_mxnet.processes import STRATEGIES
@@ -17,9 +17,9 @@ from dlperf_sdk.interfaces.framework import (
     Capabilities,
     EnvironmentSpec,
     Framework,
-    SourceBuild,
     explain_unused_nccl,
 )
+from dlperf_sdk.interfaces.horovod import HOROVOD, horovod_build
 from dlperf_sdk.interfaces.trace import Events, TraceEvents
 from dlperf_sdk.spec.fields import check_boolean, context, factor, whole_number
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -27,29 +27,11 @@ from dlperf_sdk.spec.run_spec import RunSpec
 _PYTHON = ">=3.10,<3.12"
 # NumPy 1.24 took away `np.bool`, which MXNet 1.9.1 uses on import.
 _NUMPY = "numpy>=1.21,<1.24"
-_HOROVOD = (
-    "horovod==0.28.1",
-    "cloudpickle",
-    "cmake<4",
-    "packaging",
-    "psutil",
-    "pyyaml",
-    "setuptools<69",
-    "wheel",
-)
-"""Horovod, what it imports, and what its build needs, CMake included."""
-_HOROVOD_BUILD = SourceBuild(
-    "horovod",
-    variables={
-        "HOROVOD_WITH_MXNET": "1",
-        "HOROVOD_WITHOUT_PYTORCH": "1",
-        "HOROVOD_WITHOUT_TENSORFLOW": "1",
-        "HOROVOD_WITH_GLOO": "1",
-        "HOROVOD_WITHOUT_MPI": "1",
-        "HOROVOD_CPU_OPERATIONS": "GLOO",
-    },
-    programs=("g++", "make"),
-)
+_HOROVOD_FOR_MXNET = {
+    "HOROVOD_WITH_MXNET": "1",
+    "HOROVOD_WITHOUT_PYTORCH": "1",
+    "HOROVOD_WITHOUT_TENSORFLOW": "1",
+}
 _TF32 = (
     "MXNet 1.9.1 has no switch for TF32, and it is not tested whether NVIDIA's libraries enable it; choose fp32, for "
     "which it is switched off."
@@ -131,15 +113,13 @@ class MXNet(Framework):
         With `horovod` it also has Horovod, which is built from source: on PyPI there are no wheels.
         """
         uses_horovod, on_cpu = strategy == "horovod", device == "cpu"
-        build = _HOROVOD_BUILD
-        if not on_cpu:
-            build = evolve(build, variables={**build.variables, "HOROVOD_GPU_OPERATIONS": "NCCL"})
+        packages = (*HOROVOD, "setuptools<69") if uses_horovod else ()
         lock = Path(__file__).with_name("locks") / ("cpu-horovod.txt" if uses_horovod else "cpu.txt")
         return EnvironmentSpec(
             _PYTHON,
-            ("mxnet==1.9.1" if on_cpu else "mxnet-cu112==1.9.1", _NUMPY, *(_HOROVOD if uses_horovod else ())),
+            ("mxnet==1.9.1" if on_cpu else "mxnet-cu112==1.9.1", _NUMPY, *packages),
             lock=lock if on_cpu else None,
-            source_builds=(build,) if uses_horovod else (),
+            source_builds=(horovod_build(device, _HOROVOD_FOR_MXNET),) if uses_horovod else (),
         )
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from attrs import evolve, frozen
+from attrs import frozen
 
-from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework, SourceBuild
+from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.interfaces.horovod import HOROVOD, horovod_build
 from dlperf_sdk.spec.fields import context, whole_number
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_tensorflow1.precisions import PRECISIONS
@@ -21,29 +22,11 @@ _PYTHON = ">=3.7,<3.8"
 _PACKAGES = ("numpy==1.18.*", "pillow>=9.5", "protobuf<3.21")
 _CPU = ("tensorflow==1.15.5", *_PACKAGES)
 _CUDA = ("tensorflow-gpu==1.15.5", *_PACKAGES)
-_HOROVOD = (
-    "horovod==0.28.1",
-    "cloudpickle",
-    "cmake<4",
-    "packaging",
-    "psutil",
-    "pyyaml",
-    "setuptools<69",
-    "wheel",
-)
-"""Horovod, what it imports, and what its build needs, CMake included."""
-_HOROVOD_BUILD = SourceBuild(
-    "horovod",
-    variables={
-        "HOROVOD_WITH_TENSORFLOW": "1",
-        "HOROVOD_WITHOUT_MXNET": "1",
-        "HOROVOD_WITHOUT_PYTORCH": "1",
-        "HOROVOD_WITH_GLOO": "1",
-        "HOROVOD_WITHOUT_MPI": "1",
-        "HOROVOD_CPU_OPERATIONS": "GLOO",
-    },
-    programs=("g++", "make"),
-)
+_HOROVOD_FOR_TENSORFLOW = {
+    "HOROVOD_WITH_TENSORFLOW": "1",
+    "HOROVOD_WITHOUT_MXNET": "1",
+    "HOROVOD_WITHOUT_PYTORCH": "1",
+}
 _NARROW = "The plugin has no such precision with TensorFlow 1.15; choose fp32, or amp-fp16 on a GPU."
 
 
@@ -115,16 +98,13 @@ class TensorFlow1(Framework):
         Horovod, which is built from source: on PyPI there are no wheels.
         """
         uses_horovod, on_cpu = strategy == "horovod", device == "cpu"
-        packages = (_CPU if on_cpu else _CUDA) + (_HOROVOD if uses_horovod else ())
+        packages = (_CPU if on_cpu else _CUDA) + ((*HOROVOD, "setuptools<69") if uses_horovod else ())
         lock = Path(__file__).with_name("locks") / ("cpu-horovod.txt" if uses_horovod else "cpu.txt")
-        build = _HOROVOD_BUILD
-        if not on_cpu:
-            build = evolve(build, variables={**build.variables, "HOROVOD_GPU_OPERATIONS": "NCCL"})
         return EnvironmentSpec(
             _PYTHON,
             packages,
             lock=lock if on_cpu else None,
-            source_builds=(build,) if uses_horovod else (),
+            source_builds=(horovod_build(device, _HOROVOD_FOR_TENSORFLOW),) if uses_horovod else (),
         )
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:

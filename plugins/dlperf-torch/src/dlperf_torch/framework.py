@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from attrs import evolve
 
-from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework, SourceBuild
+from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec, Framework
+from dlperf_sdk.interfaces.horovod import HOROVOD, horovod_build
 from dlperf_sdk.interfaces.trace import Events, TraceEvents
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_torch.options import TorchOptions, explain_refused_option
@@ -19,30 +20,13 @@ _PYTHON = ">=3.11,<3.14"
 _REQUIREMENTS = ("torch>=2.11,<2.14", "numpy>=2.0", "pillow>=11.0")
 """The range that the plugin's tests have passed with at both of its ends, on CPUs."""
 _HOROVOD_PYTHON = ">=3.11,<3.12"
-_HOROVOD = (
-    "horovod==0.28.1",
-    "cloudpickle",
-    "cmake<4",
-    "packaging",
-    "psutil",
-    "pyyaml",
-    "setuptools",
-    "wheel",
-)
-"""Horovod, what it imports, and what its build needs, CMake included. It was built with Python 3.11 only."""
-_HOROVOD_BUILD = SourceBuild(
-    "horovod",
-    variables={
-        "HOROVOD_WITH_PYTORCH": "1",
-        "HOROVOD_WITHOUT_MXNET": "1",
-        "HOROVOD_WITHOUT_TENSORFLOW": "1",
-        "HOROVOD_WITH_GLOO": "1",
-        "HOROVOD_WITHOUT_MPI": "1",
-        "HOROVOD_CPU_OPERATIONS": "GLOO",
-        "CMAKE_CXX_COMPILER_LAUNCHER": 'sh;-c;exec "$@" -std=gnu++17;sh',
-    },
-    programs=("g++", "make", "sh"),
-)
+"""Horovod was built with this version only."""
+_HOROVOD_FOR_TORCH = {
+    "HOROVOD_WITH_PYTORCH": "1",
+    "HOROVOD_WITHOUT_MXNET": "1",
+    "HOROVOD_WITHOUT_TENSORFLOW": "1",
+    "CMAKE_CXX_COMPILER_LAUNCHER": 'sh;-c;exec "$@" -std=gnu++17;sh',
+}
 """torch's headers need C++17. Horovod's CMakeLists.txt removes `-std` from CXXFLAGS and chooses C++14, so the compiler
 is launched with one more option at the end of its command. The sources are unchanged."""
 _TRACE = TraceEvents(
@@ -115,15 +99,12 @@ class Torch(Framework):
         )
         if strategy != "horovod":
             return spec
-        build = _HOROVOD_BUILD
-        if not on_cpu:
-            build = evolve(build, variables={**build.variables, "HOROVOD_GPU_OPERATIONS": "NCCL"})
         return evolve(
             spec,
             python=_HOROVOD_PYTHON,
-            requirements=(*_REQUIREMENTS, *_HOROVOD),
+            requirements=(*_REQUIREMENTS, *HOROVOD, "setuptools"),
             lock=spec.lock and spec.lock.with_name("cpu-horovod.txt"),
-            source_builds=(build,),
+            source_builds=(horovod_build(device, _HOROVOD_FOR_TORCH, programs=("sh",)),),
         )
 
     def required_programs(self, spec: RunSpec) -> tuple[str, ...]:
