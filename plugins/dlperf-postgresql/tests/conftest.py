@@ -16,6 +16,7 @@ def pytest_configure(config):
 
 @pytest.fixture(scope="session")
 def server():
+    """A real server. Without one, root's tests fail, and others' skip: only root can install the package."""
     programs = find_programs()
     if programs is None and can_install():
         pytest.fail("apt-get could not install the package postgresql; install it by hand")

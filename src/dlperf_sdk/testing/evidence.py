@@ -63,6 +63,10 @@ class Evidence(Training):
         return evidence
 
     def _values_of_cell(self, cell: Cell) -> Mapping[str, Any]:
+        """Return the answer of the cell's worker; skip a cell with a compiler.
+
+        Each altered request is another graph to compile, and `test_requested_compiler_is_in_effect` covers compilers.
+        """
         if cell.compiler != NONE:
             pytest.skip("asked without a compiler only: each altered request would be compiled anew")
         return self._values_of(self.spec_of(cell))[0]
