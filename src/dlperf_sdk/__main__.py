@@ -1,5 +1,6 @@
 """The program `dlperf`, and `python -m dlperf_sdk`, where the script is not on the PATH."""
 
+import gc
 import signal
 import sys
 
@@ -10,8 +11,10 @@ def main() -> int:
     When this returns, SIGINT, SIGTERM and SIGHUP are ignored, so that they cannot change the exit code.
     """
     try:
+        gc.disable()  # nothing that an import makes is garbage
         from dlperf_sdk import cli
 
+        gc.enable()
         return cli.main()
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
@@ -19,6 +22,7 @@ def main() -> int:
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
+        gc.freeze()  # else the interpreter searches all objects for garbage before it ends
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -11,7 +12,7 @@ from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
 from dlperf_sdk.errors import PluginError, UnknownName
 from dlperf_sdk.registry.groups import GROUPS
 from dlperf_sdk.registry.plugins import Registry, Row
-from dlperf_sdk.reports.blocks import Block, Cell, Column, Paragraph, Table
+from dlperf_sdk.reports.blocks import Block, Cell, Column, Labels, Paragraph, Table
 
 _BROKEN = 3
 
@@ -30,18 +31,20 @@ def list_plugins(
     check: Annotated[bool, switch("Load each plugin and show the error of a broken one.")] = False,
     common: Common = AS_USUAL,
 ) -> int:
-    """List the installed plugins of each group. Without --check, none is imported.
+    """List the installed plugins of each group, or one group's with their distributions. Only --check imports them.
 
     The exit code is 3 if --check finds a broken plugin.
     """
     registry = Registry()
     groups = GROUPS if group is None else (group_named(group),)
-    rows = [row for group in groups for row in registry.listed_rows(group)]
+    rows = [row for name in groups for row in registry.listed_rows(name)]
     errors = {row: load_error(registry, row.group, row.name) for row in rows} if check else {}
     if common.json:
-        emit({group: [_row_to_dict(row, errors) for row in rows if row.group == group] for group in groups})
+        emit({name: [_row_to_dict(row, errors) for row in rows if row.group == name] for name in groups})
+    elif group is None and not check:
+        show([_overview(groups, rows)])
     else:
-        show([_table(group, [row for row in rows if row.group == group], errors) for group in groups])
+        show([_table(name, [row for row in rows if row.group == name], errors) for name in groups])
     return _BROKEN if any(errors.values()) else 0
 
 
@@ -75,13 +78,29 @@ def _row_to_dict(row: Row, errors: dict[Row, str | None]) -> dict[str, Any]:
     return {**plain, "error": errors[row]} if errors else plain
 
 
+def _overview(groups: Iterable[str], rows: list[Row]) -> Block:
+    names = {group: [row.name for row in rows if row.group == group] for group in groups}
+    return Labels(
+        tuple(
+            (group, Cell(", ".join(names[group])) if names[group] else _describe_absence(group))
+            for group in groups
+        )
+    )
+
+
+def _describe_absence(group: str) -> Cell:
+    if not GROUPS[group].is_optional:
+        return Cell(f"no {GROUPS[group].singular} is installed", "doubt")
+    distribution = GROUPS[group].distribution
+    return Cell(
+        "none (optional)" if distribution is None else f"none (optional; {distribution} brings some)", "quiet"
+    )
+
+
 def _table(group: str, rows: list[Row], errors: dict[Row, str | None]) -> Block:
     if not rows:
-        if not GROUPS[group].is_optional:
-            return Paragraph(f"{group}: no {GROUPS[group].singular} is installed", "doubt")
-        distribution = GROUPS[group].distribution
-        source = "" if distribution is None else f"; {distribution} brings some"
-        return Paragraph(f"{group}: none (optional{source})", "quiet")
+        absence = _describe_absence(group)
+        return Paragraph(f"{group}: {absence.text}", absence.tone)
     columns = [Column(group, whole=True), Column("of", whole=True), Column("is")]
     if errors:
         columns.append(Column("check"))
