@@ -865,6 +865,8 @@ def test_results_are_queried_with_sql(dlperf, stored):
     code, out, _ = dlperf("query")
     assert code == 0
     assert "throughput_low" in out
+    code, out, _ = dlperf("query", f"{question} where framework = 'caffe'")
+    assert (code, out) == (0, "No row answers the query. Its columns: framework, throughput.\n")
     code, out, err = dlperf("query", "select speed from results")
     assert (code, out) == (2, "")
     assert "no such column: speed" in err

@@ -15,7 +15,7 @@ from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import UsageError
 from dlperf_sdk.folders import RESULTS
 from dlperf_sdk.interfaces.database import Answer
-from dlperf_sdk.reports.blocks import Column, Table
+from dlperf_sdk.reports.blocks import Column, Paragraph, Table
 
 _LARGEST = 256 * 2**20
 """Maximum memory of the selected rows in bytes."""
@@ -51,6 +51,8 @@ def query(
         emit({"columns": list(answer.columns), "rows": [list(row) for row in answer.rows]})
     elif format == "csv":
         write_text(csv_text(answer.columns, answer.rows))
+    elif not answer.rows:
+        show([Paragraph(f"No row answers the query. Its columns: {', '.join(answer.columns)}.", "quiet")])
     else:
         show([Table(_headings(answer), tuple(tuple(map(_text, row)) for row in answer.rows))])
     return 0
