@@ -79,6 +79,7 @@ class Case:
     name: str
     """Name in messages: a run's name, or a published figure's framework, model, topology, precision and source."""
     topology: TopologySpec
+    """Nodes and devices that the case ran on."""
     batch_size: int
     """Samples per device and optimization step."""
     throughput: float = field(validator=_throughput)
@@ -174,6 +175,10 @@ def differing_facts(group: Iterable[Case]) -> set[str]:
 
 def require_fact(name: str, group: Iterable[Case]) -> str:
     """Return the name unchanged, after a check that at least one case of the group states a fact of that name.
+
+    Args:
+        name: Name of a fact.
+        group: The cases.
 
     Raises:
         UnknownName: no case states such a fact.

@@ -24,6 +24,7 @@ class Scaled:
     """A speedup or an efficiency, or the reason why there is none."""
 
     case: Case
+    """The case whose throughput is divided."""
     baseline: Case | None
     """The case that the throughput is divided by; None if there is none or several."""
     scaling: str
@@ -31,7 +32,7 @@ class Scaled:
     value: float | None
     """The speedup or efficiency; None without a baseline."""
     low: float | None = None
-    """Lower end of the interval."""
+    """Lower end of the interval; None if `high` is None."""
     high: float | None = None
     """Upper end of the interval of the rank-sum test of both cases' repeats; None if repeats are unknown or too few."""
     reason: str = ""

@@ -23,7 +23,7 @@ _COMPARED_AS_TEXT = ("topology", "source")
 class Figures:
     """All figures of a collection, or some of them.
 
-    Iteration and `len` are over the figures.
+    Iteration and `len` are over the figures, in the order of the collection.
     """
 
     collection: str
@@ -154,7 +154,10 @@ class Collection(ABC):
         return ()
 
     def disagreements(self) -> Sequence[Disagreement]:
-        """Return the contradictions between the source and its figures; the base class returns an empty sequence."""
+        """Return the contradictions between the source and its figures; empty if none is known.
+
+        The base class returns an empty sequence.
+        """
         return ()
 
     def count_printed_cells(self) -> int:

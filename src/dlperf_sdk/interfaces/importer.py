@@ -35,7 +35,11 @@ class Reading:
 
 
 class Log:
-    """The lines of a log file. They can be read once, in order; the file is opened with the first line."""
+    """The lines of a log file. They can be read once, in order; the file is opened with the first line.
+
+    Args:
+        path: The file. It need not exist until the first line is read.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
