@@ -38,12 +38,17 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
     First it resolves a maximum batch size that is not known yet. Changes of the machine or the environment since
     the case's earlier attempts are noted in the journal.
 
+    Args:
+        session: The session.
+        progress: Progress of the case, which entries of the journal update.
+
     Returns:
-        The case, which has a failure if it cannot be run; None if the session's time limit ended the search for
-        the maximum batch size.
+        The case, which has a failure if it cannot be run; None if the session's time limit ended the search for the
+        maximum batch size.
 
     Raises:
         StoreError: the journal or the store cannot be written.
+        KeyboardInterrupt: the user pressed Ctrl-C. All workers have been ended.
     """
     directory, id = session.directory, progress.case.id
     registry = Registry(session.registry.extra)  # a plugin may have been reinstalled between two cases
@@ -119,6 +124,9 @@ def record_own_failures(case: Case) -> Iterator[None]:
     """Return a context in which a `UsageError` or a `PluginError` becomes the failure of the case.
 
     So the campaign's other cases continue.
+
+    Args:
+        case: The case, which gets the failure.
 
     Raises:
         StoreError: the store cannot be written; later cases could not be written either.

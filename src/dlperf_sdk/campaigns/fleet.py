@@ -108,14 +108,16 @@ def run_fleet(
     Args:
         specs: Name of a node → its case, as `plan_fleet` returns it.
         store: The store.
-        parallel: Maximum number of nodes that are measured at the same time.
+        parallel: Maximum number of nodes that are measured at the same time, at least 1.
         watch: Function that is called for each node that has ended.
 
     Returns:
-        Name of each node that ended without a result → the reason.
+        Name of each node that ended without a result → the reason; empty if every node has one.
 
     Raises:
-        StoreError: the store cannot be written. Nothing was started.
+        StoreError: the store cannot be written, and nothing was started; or a new result cannot be read, and all
+            workers have been ended.
+        DocumentError: a new result is corrupt. All workers have been ended.
         KeyboardInterrupt: the user pressed Ctrl-C. All workers have been ended; finished nodes are in the store.
     """
     store.probe()

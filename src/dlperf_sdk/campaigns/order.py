@@ -10,11 +10,11 @@ def order_round(ids: Sequence[str], seed: int, number: int, adjacent: int = 1) -
     """Return all cases in the order of one round: a permutation that depends only on the arguments.
 
     Args:
-        ids: Ids of all cases.
+        ids: Ids of all cases, in the campaign's order.
         seed: The campaign's seed.
         number: Number of the round, counted from 1.
-        adjacent: Size of the groups of consecutive cases that stay together. The groups are shuffled, and so are the
-            cases within each group.
+        adjacent: Size of the groups of consecutive cases that stay together. The groups are shuffled, and so are
+            the cases within each group.
     """
     source = random.Random(f"dlperf-campaign {seed} {number}")  # noqa: S311 - an order, no secret
     groups = [list(ids[first : first + adjacent]) for first in range(0, len(ids), adjacent)]

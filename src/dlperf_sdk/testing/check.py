@@ -119,7 +119,8 @@ def check(
 
 
 def get_suite() -> type[Conformance]:
-    """Return the suite to run; for `dlperf_sdk.testing.selected_suite` alone."""
+    """Return the suite to run; for `dlperf_sdk.testing.selected_suite` alone, which pytest imports while `check` runs.
+    """
     return _chosen[0]
 
 

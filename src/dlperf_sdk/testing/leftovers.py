@@ -65,7 +65,7 @@ def check_leftovers(run: Callable[[Mapping[str, str]], object]) -> None:
 def list_live_processes(mark: str) -> list[str]:
     """Return the command lines of all other processes of this machine whose environment has `MARK` set to this value.
 
-    Processes whose environment cannot be read, such as another user's, are left out.
+    Processes whose environment cannot be read, such as another user's, are left out. Empty if there are none.
     """
     commands = []
     for process in _processes():
@@ -84,6 +84,7 @@ class Shared:
     """The identity of a file in shared memory. A new file under the same path has another identity."""
 
     path: str
+    """Path of the file."""
     number: int
     """Its inode."""
     created_ns: int
