@@ -150,7 +150,8 @@ def cases(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Case, ...
     """Return the cases of results, published figures and cases, in order.
 
     Raises:
-        AnalysisError: a source has no valid throughput, as in `Case.from_source`.
+        AnalysisError: a source has no valid throughput: a result has none, has a failed integrity verdict, or has
+            an unresolved maximum batch size; or a throughput is outside the accepted bounds.
     """
     return tuple(map(Case.from_source, sources))
 

@@ -98,7 +98,17 @@ def efficiency(
 ) -> Scaled:
     """Divide the speedup by the ratio of the numbers of devices, the case's to the baseline's: 1 is ideal.
 
-    Arguments, result and errors are those of `speedup`.
+    Weak scaling keeps the batch size per device, strong scaling the global batch size. A single device may use no
+    strategy: it is the baseline of every strategy.
+
+    Args:
+        case: The case whose throughput is divided.
+        candidates: Cases among which the baseline is searched.
+        scaling: `weak` or `strong`.
+        baseline: Topology of the baseline; a launcher in it is ignored.
+
+    Returns:
+        The efficiency; without a value if the candidates have no baseline or several.
 
     Raises:
         UnknownName: `scaling` is neither `weak` nor `strong`.

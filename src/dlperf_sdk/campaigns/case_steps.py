@@ -146,8 +146,8 @@ def _failure_of(error: DlperfError) -> Failure:
 def settle_case(session: Session, progress: CaseProgress, case: Case) -> None:
     """Retry, continue or conclude a case after an attempt, as its progress, its protocol and the time limits require.
 
-    A case that is retried or concluded is removed from `session.open_cases`. Concluding writes its result, after
-    an extra attempt under the profiler if the settings request a trace.
+    A case that is retried or concluded is removed from `session.open_cases`. Concluding writes its result, after an
+    extra attempt under the profiler if the settings request a trace.
 
     Args:
         session: The session.
@@ -156,6 +156,8 @@ def settle_case(session: Session, progress: CaseProgress, case: Case) -> None:
 
     Raises:
         StoreError: the journal or the store cannot be written.
+        PluginError: a plugin no longer works when the trace is taken.
+        KeyboardInterrupt: the user pressed Ctrl-C. All workers have been ended.
     """
     settings, complete = session.settings, case.failure is None and case.stopping() is not None
     if case.failure is not None and not session.has_exhausted_retries(progress):

@@ -64,10 +64,12 @@ class Figures:
         """Return the only figure that meets the conditions.
 
         Args:
-            conditions: As in `filter`.
+            conditions: Name of a field or an option of `PublishedFigure` → value, or a tuple, list or set of
+                allowed values. An option's None selects the figures whose source does not state the option.
 
         Raises:
-            UnknownName: a name is neither a field nor an option, as in `filter`.
+            UnknownName: a name is neither a field nor an option. Not raised if the preceding conditions leave no
+                figure.
             UsageError: no figure meets the conditions, or several do. The message names the fields in which those
                 differ.
         """
