@@ -38,6 +38,7 @@ class Meeting:
     """What a process must know to reach rank 0."""
 
     secret: str
+    """The secret of the job."""
     address: str
     """Name or address of rank 0's node, as the other nodes reach it."""
 
@@ -155,6 +156,9 @@ def address_of_controller(seat: Seat, option: str, environ: Mapping[str, str]) -
         seat: The seat of this process.
         option: The value of the user's option; empty if it is not set.
         environ: The variables of the process.
+
+    Raises:
+        ValueError: The job's variable with the list of its hosts is malformed.
     """
     if option or seat.nodes == 1:
         return option or "127.0.0.1"
@@ -176,6 +180,7 @@ def listening_address(seat: Seat, option: str, environ: Mapping[str, str]) -> st
 
     Raises:
         UsageError: This node has no such address.
+        ValueError: The job's variable with the list of its hosts is malformed.
     """
     if seat.nodes == 1 and not option:
         return "127.0.0.1"
