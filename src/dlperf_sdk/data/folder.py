@@ -15,6 +15,7 @@ class File(NamedTuple):
     """One file of the folder: its name, and the properties that show whether it has changed."""
 
     name: str
+    """Name of the file in its folder."""
     size: int
     """Size in bytes."""
     modified: int
