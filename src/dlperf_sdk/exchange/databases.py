@@ -31,7 +31,13 @@ class Uploaded:
 
 
 def open_store(place: str | Path, registry: Registry | None = None) -> Store:
-    """Return the store in a directory, which may be a campaign's, or the database at a URL such as `postgresql://HOST/DATABASE`.
+    """Return the store in a directory, which may be a campaign's, or the database at a URL.
+
+    Nothing is read or connected to yet, and the directory need not exist.
+
+    Args:
+        place: The directory, or the URL, such as `postgresql://HOST/DATABASE`.
+        registry: The plugins; None: those that are installed.
 
     Raises:
         UsageError: the URL is not valid, or no plugin has its scheme; also any subclass.
