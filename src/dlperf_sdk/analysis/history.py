@@ -165,7 +165,7 @@ def load_histories(store: Store, order: str = TIME) -> tuple[History, ...]:
         known = {name for row in rows for name in _parse_labels(row)}
         if order not in known:
             raise UnknownName("order of a history", order, {TIME, *VERSIONS, *known})
-    histories = (make_history(part, order) for group in groups.values() for part in _split(group))
+    histories = (_make_history(part, order) for group in groups.values() for part in _split(group))
     return tuple(sorted(histories, key=lambda history: (history.name, history.hardware, history.key)))
 
 
@@ -192,7 +192,7 @@ def _split(rows: Sequence[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
     return measured
 
 
-def make_history(rows: Sequence[Mapping[str, Any]], order: str) -> History:
+def _make_history(rows: Sequence[Mapping[str, Any]], order: str) -> History:
     """Return the history of a case from rows of the index.
 
     Args:

@@ -209,7 +209,7 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
         try:
             spec = RunSpec(**fields)
         except (UsageError, TypeError) as error:
-            raise CampaignError(f"{locate_error(block, fields, error)}{_sentence(error)}") from error
+            raise CampaignError(f"{_locate_error(block, fields, error)}{_sentence(error)}") from error
         concealed, _ = conceal_secrets(spec, plugins)
         key = digest(concealed)
         if key not in digests:
@@ -258,7 +258,7 @@ def digest(spec: RunSpec) -> str:
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def locate_error(block: Block, fields: Mapping[str, Any], error: Exception) -> str:
+def _locate_error(block: Block, fields: Mapping[str, Any], error: Exception) -> str:
     """Return `FILE:LINE: ` of the field that an error is about, else of the block's matrix; empty if neither is known.
 
     Args:

@@ -88,7 +88,7 @@ def plan_fleet(spec: RunSpec, hosts: Iterable[str], registry: Registry) -> dict[
     return specs
 
 
-def measured_nodes(specs: Mapping[str, RunSpec], store: ResultStore) -> set[str]:
+def _measured_nodes(specs: Mapping[str, RunSpec], store: ResultStore) -> set[str]:
     """Return the names of the nodes whose case has already finished in the store, validly or not."""
     done = set()
     for result in store:
@@ -121,7 +121,7 @@ def run_fleet(
         KeyboardInterrupt: the user pressed Ctrl-C. All workers have been ended; finished nodes are in the store.
     """
     store.probe()
-    done = measured_nodes(specs, store)
+    done = _measured_nodes(specs, store)
     waiting = [name for name in specs if name not in done]
     running: list[_Running] = []
     failures: dict[str, str] = {}

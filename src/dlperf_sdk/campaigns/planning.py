@@ -59,7 +59,7 @@ def stamp() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
-def plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[Entry]:
+def _plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[Entry]:
     """Yield the cases of a campaign one by one, each with its refusal if it cannot be run here.
 
     Cases that differ only in fields that cannot matter (batch size, seed, protocol, deadlines) are planned once.
@@ -76,7 +76,7 @@ def plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[E
         SpecError: a predicate asks for a property of a topology that is malformed.
         PluginError: a plugin that a case needs does not work, and the settings do not skip such cases.
     """
-    check_predicates(campaign, registry)
+    _check_predicates(campaign, registry)
     refusals: dict[str, tuple[str, str] | UsageError | None] = {}
     places: dict[tuple[str, str], str] = {}
     for case in expand_cases(campaign, stamp, registry):
@@ -111,7 +111,7 @@ def plan_campaign(campaign: Campaign, registry: Registry) -> tuple[str, list[Ent
         PluginError: a plugin that a case needs does not work, and the settings do not skip such cases.
     """
     timestamp = stamp()
-    entries = list(plan_cases(campaign, registry, timestamp))
+    entries = list(_plan_cases(campaign, registry, timestamp))
     if all(entry.refusal is not None for entry in entries):
         first = entries[0]
         assert first.refusal is not None
@@ -128,7 +128,7 @@ def list_runnable(entries: Iterable[Entry]) -> list[RunSpec]:
     return [entry.case.spec for entry in entries if entry.refusal is None]
 
 
-def check_predicates(campaign: Campaign, registry: Registry) -> None:
+def _check_predicates(campaign: Campaign, registry: Registry) -> None:
     """Check that every value in a predicate is one that a case has or a plugin knows; a misspelt one would never match.
 
     Values of `topology`, `data` and `python` are not checked.

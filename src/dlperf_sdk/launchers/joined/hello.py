@@ -30,13 +30,13 @@ def introduce(seat: Seat, cases: Sequence[RunSpec], secret: str) -> dict[str, An
         "job": [seat.kind.name, seat.nodes, seat.local_size],
         "seat": [seat.node, seat.local_rank],
         "host": socket.gethostname(),
-        "digests": digest_cases(cases, secret),
+        "digests": _digest_cases(cases, secret),
         "cpus": sorted(os.sched_getaffinity(0)),
         "devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
     }
 
 
-def digest_cases(cases: Sequence[RunSpec], secret: str) -> Mapping[str, str]:
+def _digest_cases(cases: Sequence[RunSpec], secret: str) -> Mapping[str, str]:
     """Return name of a field → digest of the values that the field has in the cases, 16 hexadecimal digits.
 
     The digests need the secret, so that someone who reads them on the network cannot find a value by trying.

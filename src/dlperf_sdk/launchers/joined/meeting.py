@@ -58,7 +58,7 @@ def meeting_file(folder: str, seat: Seat, environ: Mapping[str, str]) -> Path:
     return follow_links(expand_home(folder or ".")) / f".dlperf-job-{name}"
 
 
-def given_secret(environ: Mapping[str, str]) -> str | None:
+def _given_secret(environ: Mapping[str, str]) -> str | None:
     """Return the secret that the user gave in the variable; None if there is none.
 
     Raises:
@@ -84,7 +84,7 @@ def open_meeting(path: Path, address: str, environ: Mapping[str, str]) -> Meetin
     Raises:
         UsageError: The file cannot be written, or the given secret is too short.
     """
-    secret = given_secret(environ)
+    secret = _given_secret(environ)
     if secret is not None:
         return Meeting(secret, address)
     meeting = Meeting(secrets.token_hex(32), address)
@@ -117,7 +117,7 @@ def find_meeting(path: Path, address: str, environ: Mapping[str, str]) -> Meetin
         ValueError: The file does not exist yet, or cannot be trusted; the message is a phrase.
         UsageError: The given secret is too short, or there is no address.
     """
-    secret = given_secret(environ)
+    secret = _given_secret(environ)
     if secret is None:
         try:
             return _read(path)
