@@ -217,13 +217,15 @@ class Observers:
 
     @classmethod
     def load(cls, observers: Iterable[Any] = ()) -> Observers:
-        """Return the given observers and those that are installed.
+        """Return the given observers, and those that are installed.
+
+        An installed observer that cannot be used is left out, and a `RuntimeWarning` names it.
 
         Args:
-            observers: Objects with hook implementations.
+            observers: Objects with hook implementations. They come first, in this order.
 
         Raises:
-            PluginError: a given observer cannot be used, as in `listeners`.
+            PluginError: a given observer implements a hook that does not exist or takes other arguments.
         """
         return cls(listeners(observers))
 

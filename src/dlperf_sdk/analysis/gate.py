@@ -104,14 +104,18 @@ def gate_interleaved(
 ) -> Gate:
     """Decide for each case of an interleaved run whether the candidate is slower.
 
-    The n-th repeats of both sides ran one after the other, in random order. The outcomes are defined as in `gate`,
-    but with the exact signed-rank test of the pairs' ratios.
+    The n-th repeats of both sides ran one after the other, in random order. A regression is a case that is slower by at
+    least `minimum_effect` in the Hodges-Lehmann ratio of its pairs, and whose one-sided exact signed-rank test,
+    adjusted by Holm's procedure for all cases compared, is significant at `level`. A case is not slower if a one-sided
+    test at `level` shows that its ratio is above 1 - `minimum_effect`. It is unchanged if a second one shows that the
+    ratio is also below 1 + `minimum_effect`.
 
     Args:
         pairs: For each case the result of the baseline and that of the candidate, with equal numbers of repeats.
         minimum_effect: The smallest slowdown that counts, as a fraction from 0 to below 1.
         level: The probability of a false alarm in any case, above 0 and below 0.5.
-        expect_missing: Names of cases that may be missing, as in `gate`.
+        expect_missing: Names of cases that may be missing, with `*` for any text. Any other missing case makes the gate
+            incomplete.
         unfinished: Names of cases whose pairs are not all measured yet; each becomes a decision `unfinished`.
 
     Returns:

@@ -146,10 +146,19 @@ class RankSum(RankTest):
         return _pair_count_distribution(*sorted((len(self.candidate), len(self.baseline))))
 
     def units_to_detect(self, effect: float, level: float, power: float = 0.8, *, longer: int = 1) -> int:
-        """Estimate the number of units per side, as `RankTest.units_to_detect` describes.
+        """Estimate the number of units per side with which the test at `level` detects a slowdown of `effect`.
 
-        With a single unit on each side there is no noise to estimate: the result is the number that the level
-        requires.
+        The test is one-sided. With a single unit on each side there is no noise to estimate: the result is the number
+        that the level requires.
+
+        Args:
+            effect: The slowdown as a fraction, above 0 and below 1.
+            level: One-sided level of the test, above 0.
+            power: Probability of detection.
+            longer: Length of a unit to plan for, in lengths of a measured one; it divides the variance.
+
+        Returns:
+            Units per side; never fewer than the level requires.
         """
         samples = [
             [math.log(value) for value in sample]
@@ -191,9 +200,18 @@ class SignedRank(RankTest):
         return _rank_total_distribution(len(self.of_pairs))
 
     def units_to_detect(self, effect: float, level: float, power: float = 0.8, *, longer: int = 1) -> int:
-        """Estimate the number of pairs, as `RankTest.units_to_detect` describes.
+        """Estimate the number of pairs with which the one-sided test at `level` detects a slowdown of `effect`.
 
         With a single pair there is no noise to estimate: the result is the number that the level requires.
+
+        Args:
+            effect: The slowdown as a fraction, above 0 and below 1.
+            level: One-sided level of the test, above 0.
+            power: Probability of detection.
+            longer: Length of a pair to plan for, in lengths of a measured one; it divides the variance.
+
+        Returns:
+            Pairs; never fewer than the level requires.
         """
         minimum = pairs_to_reach(level)
         if self.unit_count < 2:

@@ -38,7 +38,8 @@ def csv_text(header: Sequence[str], lines: Iterable[Iterable[Value]]) -> str:
     """Return any table as CSV (RFC 4180): a header, then a line per row, each of which ends with CR and LF.
 
     A cell that is None is empty, and a boolean is `true` or `false`. Texts that a spreadsheet would take for a formula
-    get an apostrophe in front, and long ones are cut, as `to_csv` describes.
+    get an apostrophe in front. A text has at most `LONGEST_CELL` characters; a longer one is cut and ends with an
+    ellipsis.
 
     Args:
         header: Titles of the columns.
