@@ -52,8 +52,8 @@ def run(
         spec: A framework's name (with `model` and the fields of `RunSpec`), or a complete spec: a `RunSpec`, a
             mapping, or the path of a JSON, TOML or YAML file.
         model: The model's name; None with a complete spec.
-        store: The store, or its directory, in which the run's directory is written during the run; None: nothing
-            is stored.
+        store: The store, or its directory, in which the run's directory is written during the run; None: nothing is
+            stored.
         observers: Objects with hook implementations, see `dlperf_sdk.hookspecs`.
         registry: The plugins; None: those that are installed.
         raise_on_failure: True to raise the failure of a case instead of returning it.
@@ -65,15 +65,19 @@ def run(
         fields: Fields of `RunSpec`, in place of those in `spec`.
 
     Returns:
-        The result. If the case failed, the result has a `failure`. If the store fails during the run, the
-        failure's kind is `unavailable`, and the result has what could not be written.
+        The result. If the case failed, the result has a `failure`. If the store fails during the run, the failure's
+        kind is `unavailable`, and the result has what could not be written.
 
     Raises:
         UsageError: the arguments describe no case, a data folder does not exist, or the store cannot be written;
             also any subclass. Nothing was started.
-        PluginError: a plugin that is needed, or a given observer, does not work. Nothing was started.
+        PluginError: a plugin that is needed, or a given observer, does not work. Nothing was measured.
         RunFailed: the case failed, and `raise_on_failure` is set.
-        KeyboardInterrupt: the user pressed Ctrl-C. Everything has been ended, and finished repeats are in the store.
+        InvalidRecord: the result breaks its own schema, and was not written.
+        KeyboardInterrupt: the user pressed Ctrl-C. Everything has been ended, and finished repeats are in the
+            store.
+        SystemExit, LostNode: this process belongs to a job, and another process of it is the controller, which has
+            ended or was lost. Raised by launchers that run inside of a job only.
     """
     from dlperf_sdk import data, max_batch
     from dlperf_sdk.execution.case import Case
@@ -115,29 +119,38 @@ def rerun(
 ) -> Result:
     """Measure the case of a result again, in the environment that its lock describes.
 
-    A result may come from anybody. Settings in it that decide which code is executed are refused unless `allow`
-    has their name: `rerun(result, allow=["container"])`. These are the container; environment variables, except those
+    A result may come from anybody. Settings in it that decide which code is executed are refused unless `allow` has
+    their name: `rerun(result, allow=["container"])`. These are the container; environment variables, except those
     known to tune only threads, memory, logging or transport; flags of launchers; and, under the name `lock`,
-    distributions that the plugin's own environment lacks. A recorded interpreter is not used: the environment is made
-    from the lock.
+    distributions that the plugin's own environment lacks. A recorded interpreter is not used: the environment is
+    made from the lock.
 
     Args:
         result: The result.
         allow: Names of settings that decide which code is executed, and that are accepted.
-        store: Directory for the new run, as in `run`.
-        observers: Objects with hook implementations, as in `run`.
+        store: The store, or its directory, for the new run; None: nothing is stored.
+        observers: Objects with hook implementations, see `dlperf_sdk.hookspecs`.
         registry: The plugins; None: those that are installed.
         raise_on_failure: True to raise the failure of a case instead of returning it.
-        progress: Display of the progress, as in `run`.
+        progress: `"auto"` shows the progress on a terminal and in a notebook only; True shows it anywhere, False
+            nowhere. A function is called with each `dlperf_sdk.progress.watching.Progress`.
 
     Returns:
-        The new result, as in `run`.
+        The new result. If the case or the store failed, it has a `failure`.
 
     Raises:
-        UsageError: the result has no environment, because its case failed earlier; or as in `run`.
-        SpecError: a setting decides which code is executed and is not in `allow`, or this shell lacks the value of a
-            variable whose hash is in the result.
-        PluginError, RunFailed, KeyboardInterrupt: as in `run`.
+        UsageError: the result has no environment, because its case failed earlier; its case cannot be planned here,
+            a data folder does not exist, or the store cannot be written; also any subclass. Nothing was started.
+        SpecError: a setting decides which code is executed and is not in `allow`, or this shell lacks the value of
+            a variable whose hash is in the result.
+        DocumentError: the lock of the result is malformed.
+        PluginError: a plugin that is needed, or a given observer, does not work. Nothing was measured.
+        RunFailed: the case failed, and `raise_on_failure` is set.
+        InvalidRecord: the new result breaks its own schema, and was not written.
+        KeyboardInterrupt: the user pressed Ctrl-C. Everything has been ended, and finished repeats are in the
+            store.
+        SystemExit, LostNode: this process belongs to a job, and another process of it is the controller, which has
+            ended or was lost. Raised by launchers that run inside of a job only.
     """
     from dlperf_sdk import data
     from dlperf_sdk.execution.case import Case
@@ -197,13 +210,15 @@ def dry_run(
     """Return the plan that `run` would execute. Nothing is created or started.
 
     Args:
-        spec: The case, as in `run`.
-        model: The model's name, as in `run`.
+        spec: A framework's name (with `model` and the fields of `RunSpec`), or a complete spec: a `RunSpec`, a
+            mapping, or the path of a JSON, TOML or YAML file.
+        model: The model's name; None with a complete spec.
         registry: The plugins; None: those that are installed.
         fields: Fields of `RunSpec`, in place of those in `spec`.
 
     Raises:
-        UsageError, PluginError: as in `run`.
+        UsageError: the arguments describe no case, or its batch size is `max`; also any subclass.
+        PluginError: a plugin that is needed does not work.
         Unsupported: the framework or the model cannot run the case.
         Unavailable: the launcher cannot place the case from this machine.
     """
@@ -227,7 +242,8 @@ def campaign(
 ) -> Outcome:
     """Measure all cases of a campaign, unattended.
 
-        campaign(Matrix(fields={"model": "resnet50"}, axes={"framework": ["torch", "mxnet"], "batch_size": [32, 64]}))
+        campaign(Matrix(fields={"model": "resnet50"}, axes={"framework": ["torch", "mxnet"], "batch_size": [32,
+        64]}))
         campaign("matrix.yaml", "campaigns/monday")
         campaign("preset:smoke")
 
@@ -236,20 +252,22 @@ def campaign(
         directory: The campaign's directory; None: a new one in `dlperf-campaigns`.
         observers: Objects with hook implementations, which are called for every case.
         registry: The plugins; None: those that are installed.
-        watch: Function that receives every entry of the journal once it is on the disk.
+        watch: Function that receives every entry of the journal, a dictionary of JSON values, once it is on the
+            disk.
         settings: Fields of `dlperf_sdk.campaigns.campaign.Settings`, in place of the file's.
 
     Returns:
         The outcome, with the progress of each case. Failed cases are in it, too.
 
     Raises:
-        UsageError: the campaign is invalid (the message names file and line), none of its cases can be run
-            here, or the directory cannot be written or already contains a campaign; also any subclass. Nothing
-            was started.
-        PluginError: a plugin that is needed does not work.
-        Unavailable: the directory could no longer be written. Everything has been ended, what was finished is
-            kept, and `resume` continues.
+        UsageError: the campaign is invalid (the message names file and line), none of its cases can be run here, or
+            the directory cannot be written or already contains a campaign; also any subclass. Nothing was started.
+        PluginError: a plugin that is needed, or a given observer, does not work.
+        Unavailable: the directory could no longer be written. Everything has been ended, what was finished is kept,
+            and `resume` continues.
         KeyboardInterrupt: the user pressed Ctrl-C. Everything has been ended, and `resume` continues.
+        SystemExit, LostNode: this process belongs to a job, and another process of it is the controller, which has
+            ended or was lost. Raised by launchers that run inside of a job only.
     """
     from dlperf_sdk.campaigns.campaign import make_campaign
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
@@ -286,22 +304,30 @@ def resume(
         directory: The campaign's directory.
         retry: Kinds of failure (`out-of-memory`, `crashed`, …), or `failed` for all. Concluded cases that failed
             with them are measured again, and keep their finished repeats.
-        allow: Names of settings that decide which code is executed, and that are accepted; see `rerun`.
+        allow: Names of settings that decide which code is executed, and that are accepted: the container,
+            environment variables, and flags of launchers. Any other such setting of a case is refused.
         observers: Objects with hook implementations, which are called for every case.
         registry: The plugins; None: those that are installed.
-        watch: Function that receives every entry of the journal once it is on the disk.
+        watch: Function that receives every entry of the journal, a dictionary of JSON values, once it is on the
+            disk.
 
     Returns:
         The outcome, with the progress of each case.
 
     Raises:
-        SpecError: a setting of a case decides which code is executed and is not in `allow`, or this shell lacks
-            the value of a variable whose hash is in a case.
+        SpecError: a setting of a case decides which code is executed and is not in `allow`, or this shell lacks the
+            value of a variable whose hash is in a case.
         UnknownName: there is no such kind of failure, or a name in the campaign does not exist.
         StoreError: there is no campaign in the directory, another controller runs it, what an earlier controller
             left cannot be ended, or the directory cannot be written. Nothing was started.
         DocumentError: the campaign's `campaign.json` cannot be read.
-        PluginError, Unavailable, KeyboardInterrupt: as in `campaign`.
+        UsageError: this process belongs to a job that does not fit the cases.
+        PluginError: a plugin that is needed, or a given observer, does not work.
+        Unavailable: the directory could no longer be written. Everything has been ended, what was finished is kept,
+            and `resume` continues.
+        KeyboardInterrupt: the user pressed Ctrl-C. Everything has been ended, and `resume` continues.
+        SystemExit, LostNode: this process belongs to a job, and another process of it is the controller, which has
+            ended or was lost. Raised by launchers that run inside of a job only.
     """
     from dlperf_sdk.campaigns.campaign_directory import reopen_campaign
     from dlperf_sdk.campaigns.runner import run_campaign

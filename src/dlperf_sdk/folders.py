@@ -27,7 +27,10 @@ def expand_home(text: str | Path) -> Path:
 
 
 def follow_links(path: Path) -> Path:
-    """Return an absolute path without links and `..`; links in a circle remain, so that opening the path fails."""
+    """Return an absolute path without links and `..`; links in a circle remain, so that opening the path fails.
+
+    The path need not exist.
+    """
     return Path(os.path.realpath(path))
 
 

@@ -151,8 +151,11 @@ _HOOKS = tuple(name for name in vars(Hooks) if name.startswith("dlperf_"))
 def listeners(observers: Iterable[Any] = ()) -> dict[str, pluggy.PluginManager]:
     """Return a plugin manager for each given and each installed observer, under the observer's name in messages.
 
-    Each observer has its own manager: pluggy hashes and compares the objects of one manager, and an observer
-    may be any object. An installed observer that cannot be used is left out, and a `RuntimeWarning` names it.
+    Each observer has its own manager: pluggy hashes and compares the objects of one manager, and an observer may be
+    any object. An installed observer that cannot be used is left out, and a `RuntimeWarning` names it.
+
+    Args:
+        observers: Objects with hook implementations. They come first, in this order.
 
     Raises:
         PluginError: a given observer implements a hook that does not exist or takes other arguments.
@@ -203,17 +206,26 @@ _EVENTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 
 class Observers:
-    """All observers of one run. An observer that raises is reported with a warning and not called again."""
+    """All observers of one run. An observer that raises is reported with a warning and not called again.
+
+    Args:
+        managers: Name of each observer in messages → its plugin manager, as `listeners` returns them.
+    """
 
     def __init__(self, managers: Mapping[str, pluggy.PluginManager]) -> None:
         self._managers = dict(managers)
 
     @classmethod
     def load(cls, observers: Iterable[Any] = ()) -> Observers:
-        """Return the given observers and those that are installed.
+        """Return the given observers, and those that are installed.
+
+        An installed observer that cannot be used is left out, and a `RuntimeWarning` names it.
+
+        Args:
+            observers: Objects with hook implementations. They come first, in this order.
 
         Raises:
-            PluginError: an observer cannot be used, as in `listeners`.
+            PluginError: a given observer implements a hook that does not exist or takes other arguments.
         """
         return cls(listeners(observers))
 
@@ -232,9 +244,13 @@ class Observers:
             self.notify(hook, run_id=run_id, **{name: event[name] for name in names})
 
     def notify(self, hook: str, **arguments: Any) -> None:
-        """Call a hook on every observer, by its name and with these arguments.
+        """Call a hook on every observer.
 
         An observer that raises an `Exception` is removed, and a `RuntimeWarning` names it. Nothing is raised.
+
+        Args:
+            hook: Name of the hook, one of `Hooks`.
+            arguments: The hook's arguments, all by name.
         """
         for name, manager in list(self._managers.items()):
             try:

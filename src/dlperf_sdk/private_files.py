@@ -16,7 +16,14 @@ from pathlib import Path
 def write(path: Path, content: bytes) -> None:
     """Write a file in one step, so that a reader sees all of it or nothing. Only its owner can read it.
 
-    An existing file is replaced. Raises OSError if the file cannot be written, and leaves no part of it.
+    An existing file is replaced.
+
+    Args:
+        path: The file, in an existing directory.
+        content: The complete content.
+
+    Raises:
+        OSError: the file cannot be written; no part of it remains.
     """
     # mkstemp creates the file with mode 0600.
     number, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -37,7 +44,7 @@ class Locked(Exception):
 def hold_lock(path: Path, *, shared: bool, waiting: Callable[[], None] | None) -> Iterator[int]:
     """Hold a lock on a file while the context lasts; the value is the descriptor that holds it.
 
-    The file is created if it does not exist.
+    The file is created if it does not exist, and stays afterwards.
 
     Args:
         path: The file.
@@ -45,7 +52,8 @@ def hold_lock(path: Path, *, shared: bool, waiting: Callable[[], None] | None) -
         waiting: Called before waiting for another holder; None to raise instead of waiting.
 
     Raises:
-        Locked: Another process holds the lock, and `waiting` is None.
+        Locked: another process holds the lock, and `waiting` is None.
+        OSError: the file cannot be opened, or is a symbolic link.
     """
     descriptor = _acquire(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, waiting)
     try:
@@ -86,7 +94,7 @@ def list_holders(path: Path) -> list[int]:
     """Return the sorted ids of the running processes that hold a lock on a file, according to the kernel's table.
 
     The table names the process that took the lock. If it has ended, and a child still holds the lock, the list is
-    empty.
+    empty. It is also empty if the file does not exist or the table cannot be read.
     """
     try:
         inode = path.stat().st_ino

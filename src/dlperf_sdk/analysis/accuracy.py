@@ -70,8 +70,8 @@ def validate(examples: tuple[Example, ...]) -> Accuracy | None:
         examples: Examples of one depth.
 
     Returns:
-        The quality of these predictions; None if the other releases of any release have fewer than `MIN_EXAMPLES`
-        examples.
+        The quality of these predictions; None if there are no examples, or if the other releases of any release
+        have fewer than `MIN_EXAMPLES` examples.
     """
     outcomes = []
     for release in sorted({example.release for example in examples}):

@@ -79,6 +79,7 @@ class Case:
     name: str
     """Name in messages: a run's name, or a published figure's framework, model, topology, precision and source."""
     topology: TopologySpec
+    """Nodes and devices that the case ran on."""
     batch_size: int
     """Samples per device and optimization step."""
     throughput: float = field(validator=_throughput)
@@ -149,7 +150,8 @@ def cases(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Case, ...
     """Return the cases of results, published figures and cases, in order.
 
     Raises:
-        AnalysisError: a source has no valid throughput, as in `Case.from_source`.
+        AnalysisError: a source has no valid throughput: a result has none, has a failed integrity verdict, or has
+            an unresolved maximum batch size; or a throughput is outside the accepted bounds.
     """
     return tuple(map(Case.from_source, sources))
 
@@ -174,6 +176,10 @@ def differing_facts(group: Iterable[Case]) -> set[str]:
 
 def require_fact(name: str, group: Iterable[Case]) -> str:
     """Return the name unchanged, after a check that at least one case of the group states a fact of that name.
+
+    Args:
+        name: Name of a fact.
+        group: The cases.
 
     Raises:
         UnknownName: no case states such a fact.

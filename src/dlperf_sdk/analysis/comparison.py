@@ -29,11 +29,13 @@ class Comparison:
     """Ratio of the throughputs of two measurements, and the differences between them."""
 
     a: Case
+    """The measurement whose throughput is divided."""
     b: Case
+    """The measurement that it is divided by."""
     ratio: float
     """Throughput of `a` divided by that of `b`."""
     low: float | None
-    """Lower end of the interval."""
+    """Lower end of the interval; None if `high` is None."""
     high: float | None
     """Upper end of the interval of at least 95 %, which inverts the test of `p`. None if one side has no repeats,
     or too few for a significant test."""
@@ -59,14 +61,17 @@ def compare(
     """Compare two measurements of the same workload.
 
     They must agree in the unit, the workload (model, batch size, clipping, …) and the facts of `ESSENTIAL_FACTS`,
-    except for the facts named in `factors`. Between two frameworks, the framework's version and a layout that
-    both frameworks chose are not counted as differences of their own.
+    except for the facts named in `factors`. Between two frameworks, the framework's version and a layout that both
+    frameworks chose are not counted as differences of their own.
 
     Args:
         a: The measurement whose throughput is divided.
         b: The measurement that it is divided by.
         factors: Names of the facts that the comparison is about, and that may differ.
         footnoted: True to list reasons against the comparison in its `reasons` instead of raising `NotComparable`.
+
+    Returns:
+        The ratio of `a` to `b`, its test if both have repeats, and the differences between them.
 
     Raises:
         NotComparable: the measurements differ in something else, and `footnoted` is False.

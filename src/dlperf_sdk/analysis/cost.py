@@ -43,15 +43,18 @@ class Price:
     """
 
     per_device_hour: float | None = field(default=None, validator=_price)
+    """Price of an hour of one device; None if the price is that of a node."""
     per_node_hour: float | None = field(default=None, validator=_price)
+    """Price of an hour of one node with all of its devices; None if the price is that of a device."""
     currency: str = field(default="USD", validator=_currency)
+    """Currency, as three capital letters."""
 
     def __attrs_post_init__(self) -> None:
         if (self.per_device_hour is None) == (self.per_node_hour is None):
             raise AnalysisError("A price is of a device or of a node for an hour: give one of the two.")
 
     def total_per_hour(self, case: Case) -> float:
-        """Return the price of an hour of all devices of a case."""
+        """Return the price of an hour of all devices of a case, in `currency`."""
         if self.per_device_hour is not None:
             return self.per_device_hour * case.topology.devices
         return (self.per_node_hour or 0.0) * case.topology.nodes
@@ -63,10 +66,11 @@ class Quantity:
 
     value: float
     low: float | None
-    """Lower end of the interval."""
+    """Lower end of the interval; None below six repeats."""
     high: float | None
     """Upper end of the interval of at least 95 % of the median over the repeats; None below six repeats."""
     unit: str
+    """Unit of the value: `J per sample`, or a currency `per million samples`."""
     basis: str
     """Method of computation, as a phrase."""
 

@@ -31,7 +31,9 @@ class Pair:
     """Two cases that differ in the factor only, as far as is known."""
 
     a: Case
+    """The case with the first level."""
     b: Case
+    """The case with the second level."""
     shared: Mapping[str, Any]
     """Facts of `Effect.holding` → the value that both cases have."""
 
@@ -54,6 +56,7 @@ class Effect:
     confounded: tuple[str, ...]
     """Facts that changed together with the factor, so that the effects cannot be separated."""
     pairs: tuple[Pair, ...]
+    """All pairs, at least one."""
     unpaired: int
     """Number of cases with either value that have no partner."""
     pairs_are_units: bool = False
@@ -65,7 +68,7 @@ class Effect:
     median: float = field(init=False)
     """Median ratio over the units."""
     low: float | None = field(init=False)
-    """Lower end of the interval."""
+    """Lower end of the interval; None if `high` is None."""
     high: float | None = field(init=False)
     """Upper end of the 95 % interval, which inverts the test of `p`; None with too few units or repeats for
     significance."""
@@ -119,18 +122,21 @@ def effect(
 
     The two cases of a pair agree in all identifying facts, with three exceptions:
 
-    - A fact may differ if all cases with the same value of the factor agree in it, such as the machine if each GPU is
-      in another one. Such facts are reported as confounded.
-    - A fact may differ if it exists with only one value of the factor, such as the loss scale of a mixed precision. A
-      case of the other value is paired with each variant.
+    - A fact may differ if all cases with the same value of the factor agree in it, such as the machine if each GPU
+      is in another one. Such facts are reported as confounded.
+    - A fact may differ if it exists with only one value of the factor, such as the loss scale of a mixed precision.
+      A case of the other value is paired with each variant.
     - If the factor is `framework`, the framework's version and a layout that it chose may differ.
 
     Args:
         sources: The cases. Those with other values of the factor are ignored.
         factor: Name of the fact.
-        levels: The value whose throughput is divided, and the one that it is divided by. By default the factor
-            must have exactly two values, and the first in the order of the cases is divided by the second.
+        levels: The value whose throughput is divided, and the one that it is divided by. None: the factor must have
+            exactly two values, and the first in the order of the cases is divided by the second.
         pairs_are_units: True to treat the pairs as independent of each other, such as pairs of separate systems.
+
+    Returns:
+        The effect, with its pairs, in the order of the cases, and with its interval and test over the units.
 
     Raises:
         UnknownName: no case has a fact named `factor`.
@@ -179,9 +185,10 @@ def effect(
 def adjust_effects(effects: Sequence[Effect]) -> tuple[Effect, ...]:
     """Return the effects with wider intervals and larger p-values, so that all of them hold at 95 % together.
 
-    The p-values are multiplied by the number of effects that have an interval (Bonferroni), up to 1. An effect whose
-    units or repeats are too few for the stricter level loses its interval: its `low`, `high` and `significant` become
-    None. An interval that remains excludes 1 exactly where the test is significant. The given effects stay unchanged.
+    The effects keep their order. The p-values are multiplied by the number of effects that have an interval
+    (Bonferroni), up to 1. An effect whose units or repeats are too few for the stricter level loses its interval:
+    its `low`, `high` and `significant` become None. An interval that remains excludes 1 exactly where the test is
+    significant. The given effects stay unchanged.
     """
     tested = max(1, sum(effect.low is not None for effect in effects))
     return tuple(attrs.evolve(effect, comparisons=tested) for effect in effects)

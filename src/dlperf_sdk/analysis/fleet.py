@@ -29,6 +29,7 @@ class NodeHealth:
     """Health of one node."""
 
     name: str
+    """Name of the node."""
     run: str | None
     """Name of its run; None if there is none."""
     hardware: str
@@ -86,8 +87,11 @@ class Fleet:
     unit: str
     """Unit of the throughput."""
     nodes: tuple[NodeHealth, ...]
+    """Nodes with a result, in the order of their first results; then those without one."""
     minimum_effect: float
+    """The smallest slowdown that counts, as a fraction."""
     level: float
+    """Probability of a false alarm on any node."""
 
     @property
     def flagged(self) -> tuple[NodeHealth, ...]:
@@ -160,13 +164,16 @@ def examine_fleet(
 
     Args:
         results: Results of one case on single nodes; of several for a node, the newest counts.
-        failures: Name of a node without a result → the reason.
+        failures: Name of a node without a result → the reason; None: none. A node that has a result is ignored.
         minimum_effect: The smallest slowdown that counts, as a fraction above 0 and below 1.
         level: The probability of a false alarm on any node, above 0 and below 0.5.
 
+    Returns:
+        The health of every node, also of those whose runs failed.
+
     Raises:
-        AnalysisError: `level` or `minimum_effect` is out of range; there is no node; or a result has several nodes, no
-            name of its node, or another case than the others.
+        AnalysisError: `level` or `minimum_effect` is out of range; there is no node; or a result has several nodes,
+            no name of its node, or another case than the others.
     """
     if not 0 < level < 0.5 or not 0 < minimum_effect < 1:
         raise AnalysisError(

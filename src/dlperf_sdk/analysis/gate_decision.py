@@ -51,7 +51,9 @@ class Pairing:
     name: str
     """Name of the case."""
     baseline: Case
+    """The case before the change."""
     candidate: Case
+    """The case after the change."""
     test: RankTest
     """Test of the ratio of the candidate's throughput to the baseline's."""
     basis: str
@@ -63,12 +65,14 @@ class Pairing:
 def decide_cases(
     pairings: Mapping[str, Pairing], *, minimum_effect: float, level: float
 ) -> dict[str, Decision]:
-    """Return the decision on each case, under the keys of `pairings`. The p-values of all cases are adjusted together.
+    """Return the decision on each case, under the keys of `pairings` and in their order.
+
+    The p-values of all cases are adjusted together.
 
     Args:
         pairings: Any key → the case on both sides, with its test.
-        minimum_effect: The smallest slowdown that counts, as a fraction.
-        level: The probability of a false alarm in any case.
+        minimum_effect: The smallest slowdown that counts, as a fraction from 0 to below 1.
+        level: The probability of a false alarm in any case, above 0 and below 0.5.
     """
     tests = [pairing.test for pairing in pairings.values()]
     slower = holm_adjusted([test.p("less") for test in tests])

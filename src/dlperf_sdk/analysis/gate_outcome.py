@@ -36,6 +36,7 @@ class Decision:
     """Decision on one case."""
 
     name: str
+    """Name of the case."""
     outcome: str
     """One of the outcomes above, such as `regression`."""
     detail: str
@@ -65,8 +66,11 @@ class Gate:
     """Decisions on all cases."""
 
     decisions: tuple[Decision, ...]
+    """A decision for each case."""
     minimum_effect: float
+    """The smallest slowdown that counts, as a fraction."""
     level: float
+    """Probability of a false alarm in any case."""
     unreadable: tuple[str, ...] = ()
     """Results that could not be read; the reason for each."""
 

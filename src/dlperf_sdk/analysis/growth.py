@@ -13,6 +13,7 @@ from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.worker.estimate import median
 
 CONFIDENCE = 0.9
+"""Confidence of the intervals of predictions."""
 
 MIN_EXAMPLES = 19
 """Minimum number of examples for a bound that one of twenty exceeds."""
@@ -69,6 +70,12 @@ def learn(examples: tuple[Example, ...]) -> Growth:
 
     Each release is predicted by a model that is fitted to the other releases. No further growth is assumed if that
     assumption predicts the releases better. The width of the interval comes from the errors of these predictions.
+
+    Args:
+        examples: What to learn from, of any releases. Equal examples give the same object again.
+
+    Returns:
+        The model, with the errors that its intervals need.
 
     Raises:
         AnalysisError: there are fewer than `MIN_EXAMPLES` examples.

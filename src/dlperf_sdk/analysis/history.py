@@ -33,7 +33,9 @@ class Run:
     """A run of a case."""
 
     id: str
+    """Name of the run."""
     started_at: str
+    """Start of the run in UTC, in ISO 8601."""
     problem: str
     """Failure, or failed verdicts; empty if the run is valid."""
     throughput: float | None
@@ -45,6 +47,7 @@ class Run:
     versions: Mapping[str, str]
     """Versions of the framework and of dlperf-sdk, by the names of `VERSIONS`."""
     labels: Mapping[str, str]
+    """Labels of the run: name → value."""
 
     @property
     def day(self) -> str:
@@ -68,7 +71,7 @@ class Level:
 
     runs: tuple[Run, ...]
     throughput: float
-    """Median of the runs."""
+    """Median of the runs, in the history's unit."""
 
 
 @frozen
@@ -99,7 +102,9 @@ class History:
     name: str
     """Short name of the case."""
     hardware: str
+    """Devices of the runs; empty if they are unknown."""
     unit: str
+    """Unit of the throughputs; empty if no run has one."""
     order: str
     """Order of the runs: `time`, one of `VERSIONS`, or a label's name."""
     facets: Mapping[str, str]
@@ -107,6 +112,7 @@ class History:
     runs: tuple[Run, ...]
     """All runs in order, failed ones included; at most `MOST_RUNS`."""
     levels: tuple[Level, ...]
+    """The valid runs, divided into levels, in order; empty without a valid run."""
     changes: tuple[Change, ...]
     """One fewer than levels."""
     omitted: int
@@ -131,17 +137,22 @@ class History:
 def load_histories(store: Store, order: str = TIME) -> tuple[History, ...]:
     """Return the histories of all cases in a store, sorted by name.
 
-    A case has one history for each hardware, unit and estimator of its runs. A history has no runs if none of them has
-    the label of `order`.
+    A case has one history for each hardware, unit and estimator of its runs. A history has no runs if none of them
+    has the label of `order`.
 
     Args:
         store: The results.
-        order: Order of the runs: `time`; one of `VERSIONS`; or the name of a label, whose values are in the order of
-            their first runs. Runs without the version or label are left out.
+        order: Order of the runs: `time`; one of `VERSIONS`; or the name of a label, whose values are in the order
+            of their first runs. Runs without the version or label are left out.
+
+    Returns:
+        The histories; empty if the store has no results and `order` is no label.
 
     Raises:
         StoreError: the store cannot be read.
+        UsageError: the store takes too long to answer.
         UnknownName: `order` is none of these, and no run has such a label.
+        KeyboardInterrupt: a signal ended the query.
     """
     answer = store.query("SELECT * FROM results")
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -154,7 +165,7 @@ def load_histories(store: Store, order: str = TIME) -> tuple[History, ...]:
         known = {name for row in rows for name in _parse_labels(row)}
         if order not in known:
             raise UnknownName("order of a history", order, {TIME, *VERSIONS, *known})
-    histories = (make_history(part, order) for group in groups.values() for part in _split(group))
+    histories = (_make_history(part, order) for group in groups.values() for part in _split(group))
     return tuple(sorted(histories, key=lambda history: (history.name, history.hardware, history.key)))
 
 
@@ -181,7 +192,7 @@ def _split(rows: Sequence[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
     return measured
 
 
-def make_history(rows: Sequence[Mapping[str, Any]], order: str) -> History:
+def _make_history(rows: Sequence[Mapping[str, Any]], order: str) -> History:
     """Return the history of a case from rows of the index.
 
     Args:

@@ -48,7 +48,7 @@ class Trajectory:
 
 
 def compare_numerics(repeats: Mapping[str, Sequence[Trajectory]]) -> dict[str, Numerics]:
-    """Return the numerics of each node.
+    """Return the numerics of each node, under the names of `repeats`.
 
     Args:
         repeats: Name of a node → its repeats, at least one, on equal devices.

@@ -43,12 +43,12 @@ class Speed:
 def compare_speeds(
     throughputs: Mapping[str, float], *, minimum_effect: float, level: float, steps: int | None = None
 ) -> dict[str, Speed]:
-    """Return the speed of each node.
+    """Return the speed of each node, under the names of `throughputs`.
 
     Args:
         throughputs: Name of a node → its median throughput, above 0, on equal devices.
-        minimum_effect: The smallest slowdown that counts, as a fraction above 0.
-        level: The probability of a false alarm on any node.
+        minimum_effect: The smallest slowdown that counts, as a fraction above 0 and below 1.
+        level: The probability of a false alarm on any node, above 0 and below 0.5.
         steps: Measured steps of a repeat, from which the length of longer repeats is suggested; None if not known.
     """
     names = list(throughputs)

@@ -43,13 +43,15 @@ class Prediction:
     """Predicted throughput of a topology that was not measured."""
 
     topology: TopologySpec
+    """The predicted topology."""
     center: float
     """Throughput that the model extrapolates. It is a forecast only if `throughput` returns it."""
     low: float
     """Lower end of the interval, in samples of all devices per second."""
     high: float
-    """Upper end of the 90 % interval."""
+    """Upper end of the 90 % interval, in samples of all devices per second."""
     unit: str
+    """Unit of the throughputs."""
     global_batch_size: int
     """Samples per step on the predicted topology."""
     measured: TopologySpec
@@ -80,22 +82,24 @@ def predict(
 ) -> Prediction:
     """Predict the throughput of a topology from smaller ones of the same case with the same batch size per device.
 
-    For a topology of several nodes, two smaller numbers of nodes must be measured, with the same number of devices per
-    node. For a topology of one node, two smaller numbers of devices must be measured.
+    For a topology of several nodes, two smaller numbers of nodes must be measured, with the same number of devices
+    per node. For a topology of one node, two smaller numbers of devices must be measured.
 
     The growth is learned from the reference's series that have both the largest measured and the predicted number
     of nodes (for one node: of devices). If there are fewer than `MIN_EXAMPLES` such examples, the growth of one
     doubling is used instead, the interval is widened in proportion to the number of doublings, and a note of the
     prediction says so. The interval has the confidence `CONFIDENCE`.
 
-    The prediction has a point forecast only if predictions of these series, each from other releases, meet the goal
-    (`Accuracy.meets_goal`). Otherwise a note gives the reason, and the topology to measure for a point forecast.
-
     Args:
         sources: The measured cases of one series, one per topology.
         topology: The topology to predict.
         reference: Cases of other series that the growth is learned from, such as the figures of a published
             collection. Series that share a case with `sources` are left out.
+
+    Returns:
+        The prediction. It has a point forecast only if predictions of these series, each from other releases, meet
+        the goal (`Accuracy.meets_goal`). Otherwise a note gives the reason, and the topology to measure for a point
+        forecast.
 
     Raises:
         AnalysisError: the sources belong to several series, have too few topologies, or have a topology twice; the

@@ -40,7 +40,7 @@ class Shift:
     ratio: float
     """Hodges-Lehmann estimate: the median of the ratios of all pairs."""
     low: float | None
-    """Lower end of the interval."""
+    """Lower end of the interval, at the level of the test."""
     high: float | None
     """Upper end of the interval; both ends are None with too few units for its confidence."""
 
@@ -86,9 +86,12 @@ class RankTest(ABC):
         return min(1.0, 2 * self.probabilities[min(not_greater, not_less)])
 
     def shift(self, level: float = LEVEL) -> Shift:
-        """Estimate the ratio, with the interval of all ratios that the two-sided test at `level` does not reject.
+        """Estimate the ratio, with the interval of all ratios that the two-sided test does not reject.
 
         With too few units to reject any ratio, the interval's limits are None.
+
+        Args:
+            level: Two-sided level of the test, above 0 and below 1; the interval has the confidence 1 - `level`.
         """
         # The number of ratios, from one side, that the test still rejects; so many are cut off at each end.
         cut = bisect_right(self.probabilities, level / 2)
@@ -119,7 +122,13 @@ class RankTest(ABC):
 
 
 class RankSum(RankTest):
-    """Rank-sum test of two samples, on the ratios of all pairs of a candidate's and a baseline's value."""
+    """Rank-sum test of two samples, on the ratios of all pairs of a candidate's and a baseline's value.
+
+    Args:
+        candidate: Throughputs of the candidate, at least one.
+        baseline: Throughputs of the baseline, at least one.
+        unit: Kind of the values: `repeat` or `run`.
+    """
 
     def __init__(self, candidate: Sequence[float], baseline: Sequence[float], unit: str = "repeat") -> None:
         self.candidate, self.baseline, self.unit = candidate, baseline, unit
@@ -137,10 +146,19 @@ class RankSum(RankTest):
         return _pair_count_distribution(*sorted((len(self.candidate), len(self.baseline))))
 
     def units_to_detect(self, effect: float, level: float, power: float = 0.8, *, longer: int = 1) -> int:
-        """Estimate the number of units per side, as `RankTest.units_to_detect` describes.
+        """Estimate the number of units per side with which the test at `level` detects a slowdown of `effect`.
 
-        With a single unit on each side there is no noise to estimate: the result is the number that the level
-        requires.
+        The test is one-sided. With a single unit on each side there is no noise to estimate: the result is the number
+        that the level requires.
+
+        Args:
+            effect: The slowdown as a fraction, above 0 and below 1.
+            level: One-sided level of the test, above 0.
+            power: Probability of detection.
+            longer: Length of a unit to plan for, in lengths of a measured one; it divides the variance.
+
+        Returns:
+            Units per side; never fewer than the level requires.
         """
         samples = [
             [math.log(value) for value in sample]
@@ -155,7 +173,11 @@ class RankSum(RankTest):
 
 
 class SignedRank(RankTest):
-    """Signed-rank test of the ratios of pairs, on the geometric means of every two of them (Walsh averages)."""
+    """Signed-rank test of the ratios of pairs, on the geometric means of every two of them (Walsh averages).
+
+    Args:
+        ratios: For each pair, the candidate's throughput divided by the baseline's; at least one.
+    """
 
     unit = "pair"
 
@@ -178,9 +200,18 @@ class SignedRank(RankTest):
         return _rank_total_distribution(len(self.of_pairs))
 
     def units_to_detect(self, effect: float, level: float, power: float = 0.8, *, longer: int = 1) -> int:
-        """Estimate the number of pairs, as `RankTest.units_to_detect` describes.
+        """Estimate the number of pairs with which the one-sided test at `level` detects a slowdown of `effect`.
 
         With a single pair there is no noise to estimate: the result is the number that the level requires.
+
+        Args:
+            effect: The slowdown as a fraction, above 0 and below 1.
+            level: One-sided level of the test, above 0.
+            power: Probability of detection.
+            longer: Length of a pair to plan for, in lengths of a measured one; it divides the variance.
+
+        Returns:
+            Pairs; never fewer than the level requires.
         """
         minimum = pairs_to_reach(level)
         if self.unit_count < 2:
@@ -209,7 +240,8 @@ def mann_whitney_p(
 def hodges_lehmann_shift(a: Sequence[float], b: Sequence[float], level: float = LEVEL) -> Shift:
     """Estimate the ratio of `a` to `b`, two samples of at least one value each.
 
-    The interval holds all ratios that the two-sided test at `level` does not reject.
+    The interval holds all ratios that the two-sided test at `level` does not reject; its ends are None if the
+    samples are too small to reject any.
     """
     return RankSum(a, b).shift(level)
 
@@ -223,7 +255,10 @@ def smallest_p(a: int, b: int, alternative: Alternative = "two-sided") -> float:
 
 
 def repeats_to_reach(level: float) -> int:
-    """Return the least number of repeats per side with which the rank test can reach a one-sided p-value of `level`."""
+    """Return the least number of repeats per side with which the rank test can reach a one-sided p-value of `level`.
+
+    The level must be above 0.
+    """
     count = 1
     while smallest_p(count, count, "less") > level:
         count += 1
@@ -231,7 +266,10 @@ def repeats_to_reach(level: float) -> int:
 
 
 def pairs_to_reach(level: float) -> int:
-    """Return the least number of pairs with which the signed-rank test can reach a one-sided p-value of `level`."""
+    """Return the least number of pairs with which the signed-rank test can reach a one-sided p-value of `level`.
+
+    The level must be above 0.
+    """
     count = 1
     while 0.5**count > level:
         count += 1

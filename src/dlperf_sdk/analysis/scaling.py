@@ -24,6 +24,7 @@ class Scaled:
     """A speedup or an efficiency, or the reason why there is none."""
 
     case: Case
+    """The case whose throughput is divided."""
     baseline: Case | None
     """The case that the throughput is divided by; None if there is none or several."""
     scaling: str
@@ -31,7 +32,7 @@ class Scaled:
     value: float | None
     """The speedup or efficiency; None without a baseline."""
     low: float | None = None
-    """Lower end of the interval."""
+    """Lower end of the interval; None if `high` is None."""
     high: float | None = None
     """Upper end of the interval of the rank-sum test of both cases' repeats; None if repeats are unknown or too few."""
     reason: str = ""
@@ -97,7 +98,17 @@ def efficiency(
 ) -> Scaled:
     """Divide the speedup by the ratio of the numbers of devices, the case's to the baseline's: 1 is ideal.
 
-    Arguments, result and errors are those of `speedup`.
+    Weak scaling keeps the batch size per device, strong scaling the global batch size. A single device may use no
+    strategy: it is the baseline of every strategy.
+
+    Args:
+        case: The case whose throughput is divided.
+        candidates: Cases among which the baseline is searched.
+        scaling: `weak` or `strong`.
+        baseline: Topology of the baseline; a launcher in it is ignored.
+
+    Returns:
+        The efficiency; without a value if the candidates have no baseline or several.
 
     Raises:
         UnknownName: `scaling` is neither `weak` nor `strong`.

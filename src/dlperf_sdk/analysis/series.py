@@ -47,8 +47,11 @@ def group_by_series(ungrouped: Iterable[Case]) -> list[dict[TopologySpec, Case]]
 def require_one_series(all_cases: Sequence[Case]) -> dict[TopologySpec, Case]:
     """Return the cases of one series by topology.
 
+    Args:
+        all_cases: The cases, in any order.
+
     Raises:
-        AnalysisError: The cases form several series, or two cases have the same topology.
+        AnalysisError: there is no case, the cases form several series, or two cases have the same topology.
     """
     if not all_cases:
         raise AnalysisError("There is nothing to predict from.")

@@ -16,7 +16,9 @@ class SignTest:
     """Numbers of ratios above and below 1, with the p-value of such an imbalance."""
 
     above: int
+    """Number of ratios above 1."""
     below: int
+    """Number of ratios below 1."""
     equal: int
     """Number of ratios equal to 1, which count against a difference."""
     p: float

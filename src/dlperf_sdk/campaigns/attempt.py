@@ -17,9 +17,9 @@ from dlperf_sdk.results.records import Repeat
 def take_attempt(session: Session, progress: CaseProgress, case: Case) -> None:
     """Measure one repeat of a case, and write the attempt to the journal, which updates `progress`.
 
-    Before the attempt, the controller cools down and waits for an idle machine, as the campaign's settings
-    request. Load by other processes is noted. An attempt that the session's time limit ended is withdrawn: it is
-    no failure of the case, and is taken again after a resume.
+    Before the attempt, the controller cools down and waits for an idle machine, as the campaign's settings request.
+    Load by other processes is noted. An attempt that the session's time limit ended is withdrawn: it is no failure
+    of the case, and is taken again after a resume.
 
     Args:
         session: The session.
@@ -28,6 +28,7 @@ def take_attempt(session: Session, progress: CaseProgress, case: Case) -> None:
 
     Raises:
         StoreError: the journal or the store cannot be written.
+        KeyboardInterrupt: the user pressed Ctrl-C. All workers have been ended.
     """
     settings, number = session.settings, progress.highest + 1
     notes = _wait_before_attempt(session)

@@ -127,17 +127,22 @@ class Excluded:
 class Campaign:
     """Cases and settings for their execution, made by `make_campaign`, or from a file by `file.load_campaign`.
 
-    Iteration yields the fields of each case that is not excluded, with its block and its `FILE:LINE`.
+    Iteration yields the fields of each case that is not excluded, with its block and its `FILE:LINE`, which is
+    empty if the campaign was made in Python.
     """
 
     name: str
+    """Name of the campaign."""
     description: str = ""
+    """Purpose of the campaign; may be empty."""
     blocks: tuple[Block, ...]
+    """The matrices, in order."""
     exclude: tuple[Excluded, ...] = ()
     """Predicates of cases to leave out of all blocks."""
     overrides: tuple[tuple[Override, str], ...] = ()
     """Overrides for all blocks, each with its `FILE:LINE`."""
     settings: Settings = Settings()
+    """Settings for the execution."""
     source: str | None = None
     """File that the campaign was read from; None for one made in Python."""
     overridden: tuple[str, ...] = ()
@@ -191,6 +196,7 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
     Raises:
         CampaignError: a case has an impossible value, or one that a file may not set; or the campaign has no case
             or too many. The message begins with `FILE:LINE` if it is known.
+        SpecError: a predicate asks for a property of a topology that is malformed.
     """
     settings, digests = campaign.settings, set[str]()
     plugins = registry or Registry()
@@ -203,7 +209,7 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
         try:
             spec = RunSpec(**fields)
         except (UsageError, TypeError) as error:
-            raise CampaignError(f"{locate_error(block, fields, error)}{_sentence(error)}") from error
+            raise CampaignError(f"{_locate_error(block, fields, error)}{_sentence(error)}") from error
         concealed, _ = conceal_secrets(spec, plugins)
         key = digest(concealed)
         if key not in digests:
@@ -244,12 +250,15 @@ def _refusal(campaign: Campaign, block: Block, setting: Restricted) -> str:
 
 
 def digest(spec: RunSpec) -> str:
-    """Return the first 12 hexadecimal digits of the SHA-256 of a spec without its labels."""
+    """Return the first 12 hexadecimal digits of the SHA-256 of a spec without its labels.
+
+    Specs that differ in their labels only have the same digest.
+    """
     plain = {name: value for name, value in spec.to_dict().items() if name != "labels"}
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def locate_error(block: Block, fields: Mapping[str, Any], error: Exception) -> str:
+def _locate_error(block: Block, fields: Mapping[str, Any], error: Exception) -> str:
     """Return `FILE:LINE: ` of the field that an error is about, else of the block's matrix; empty if neither is known.
 
     Args:

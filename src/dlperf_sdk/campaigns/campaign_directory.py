@@ -44,19 +44,25 @@ class CampaignDirectory:
     """A campaign in its directory."""
 
     path: Path
+    """The directory."""
     name: str
+    """Name of the campaign."""
     stamp: str
     """Prefix of the ids of the campaign's cases."""
     source: str | None
     """Absolute path of the campaign's file; None for a campaign made in Python."""
     settings: Settings
+    """Settings for the execution."""
     cases: tuple[CampaignCase, ...]
+    """The cases to measure, in the campaign's order."""
     skipped: tuple[RunSpec, ...]
     """Specs of the cases that were skipped, because something that they need was missing."""
     overridden: tuple[str, ...]
     """Names of the settings that were given in place of the file's."""
     journal: journal.Journal = field(init=False)
+    """The journal, `journal.jsonl`."""
     store: ResultStore = field(init=False)
+    """The store with the runs, `runs`."""
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "journal", journal.Journal(self.path / "journal.jsonl"))
@@ -161,6 +167,9 @@ def _check_free(path: Path) -> None:
 
 def open_campaign(path: Path) -> CampaignDirectory:
     """Return the campaign in a directory. Nothing is written.
+
+    Args:
+        path: The directory.
 
     Raises:
         StoreError: there is no campaign in the directory, or the id of a case cannot name a run.

@@ -28,6 +28,7 @@ class CaseProgress:
     """Progress of one case of a campaign."""
 
     case: CampaignCase
+    """The case."""
     status: str | None = None
     """`ok`, or the kind of failure; None until the case is concluded."""
     ok: bool = True
@@ -73,7 +74,13 @@ class CaseProgress:
         return len(self.throughputs)
 
     def apply(self, entry: Mapping[str, Any]) -> None:
-        """Update the progress by one valid entry of the journal that is about this case."""
+        """Update the progress by one valid entry of the journal that is about this case.
+
+        An entry of a kind that says nothing about the progress adds its notes only.
+
+        Args:
+            entry: The entry, as `Journal.read` returns it.
+        """
         self.notes += entry.get("notes", ())
         match entry["event"]:
             case "case-started":
@@ -124,7 +131,12 @@ def read_progress(
 ) -> dict[str, CaseProgress]:
     """Return the progress of each case, by its id, from the journal's entries alone.
 
-    Entries of other cases are ignored.
+    Args:
+        cases: The cases of the campaign.
+        entries: Valid entries of the journal, in order. Those of other cases are ignored.
+
+    Returns:
+        Id of each case → its progress, in the order of `cases`.
     """
     by_id = {case.id: CaseProgress(case) for case in cases}
     for entry in entries:
@@ -137,10 +149,16 @@ def read_progress(
 def verify_progress(directory: CampaignDirectory) -> dict[str, CaseProgress]:
     """Return the progress of each case, by its id, and append entries to the journal where a case's directory differs.
 
-    A result does not count if it cannot be read, is of another spec, or contradicts its records: the case
-    continues from its attempts. An attempt that cannot be read, or that changed after it had ended, is set aside
-    and taken again. A directory of another spec is set aside, and the case is measured again. Each such problem
-    is in `CaseProgress.problems`.
+    A result does not count if it cannot be read, is of another spec, or contradicts its records: the case continues
+    from its attempts. An attempt that cannot be read, or that changed after it had ended, is set aside and taken
+    again. A directory of another spec is set aside, and the case is measured again. Each such problem is in
+    `CaseProgress.problems`.
+
+    Args:
+        directory: The campaign. This process holds its lock.
+
+    Returns:
+        Id of each case → its progress, in the campaign's order.
 
     Raises:
         StoreError: the journal cannot be read or written, or a directory cannot be moved.
@@ -167,7 +185,11 @@ def verify_progress(directory: CampaignDirectory) -> dict[str, CaseProgress]:
 
 
 def find_failed(by_id: Mapping[str, CaseProgress], kinds: Iterable[str]) -> list[str]:
-    """Return the ids of the concluded cases that failed with one of these kinds; `failed` stands for every kind.
+    """Return the ids of the concluded cases that failed with one of these kinds, in the order of `by_id`.
+
+    Args:
+        by_id: Id of each case → its progress.
+        kinds: Kinds of failure; `failed` stands for every kind. Empty: no case is selected.
 
     Raises:
         UnknownName: there is no such kind.

@@ -38,12 +38,17 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
     First it resolves a maximum batch size that is not known yet. Changes of the machine or the environment since
     the case's earlier attempts are noted in the journal.
 
+    Args:
+        session: The session.
+        progress: Progress of the case, which entries of the journal update.
+
     Returns:
-        The case, which has a failure if it cannot be run; None if the session's time limit ended the search for
-        the maximum batch size.
+        The case, which has a failure if it cannot be run; None if the session's time limit ended the search for the
+        maximum batch size.
 
     Raises:
         StoreError: the journal or the store cannot be written.
+        KeyboardInterrupt: the user pressed Ctrl-C. All workers have been ended.
     """
     directory, id = session.directory, progress.case.id
     registry = Registry(session.registry.extra)  # a plugin may have been reinstalled between two cases
@@ -120,6 +125,9 @@ def record_own_failures(case: Case) -> Iterator[None]:
 
     So the campaign's other cases continue.
 
+    Args:
+        case: The case, which gets the failure.
+
     Raises:
         StoreError: the store cannot be written; later cases could not be written either.
     """
@@ -138,8 +146,8 @@ def _failure_of(error: DlperfError) -> Failure:
 def settle_case(session: Session, progress: CaseProgress, case: Case) -> None:
     """Retry, continue or conclude a case after an attempt, as its progress, its protocol and the time limits require.
 
-    A case that is retried or concluded is removed from `session.open_cases`. Concluding writes its result, after
-    an extra attempt under the profiler if the settings request a trace.
+    A case that is retried or concluded is removed from `session.open_cases`. Concluding writes its result, after an
+    extra attempt under the profiler if the settings request a trace.
 
     Args:
         session: The session.
@@ -148,6 +156,8 @@ def settle_case(session: Session, progress: CaseProgress, case: Case) -> None:
 
     Raises:
         StoreError: the journal or the store cannot be written.
+        PluginError: a plugin no longer works when the trace is taken.
+        KeyboardInterrupt: the user pressed Ctrl-C. All workers have been ended.
     """
     settings, complete = session.settings, case.failure is None and case.stopping() is not None
     if case.failure is not None and not session.has_exhausted_retries(progress):

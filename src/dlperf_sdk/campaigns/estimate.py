@@ -47,14 +47,14 @@ def remaining_seconds(cases: Iterable[CaseProgress], settings: Settings) -> floa
     all_cases = list(cases)
     known = _median_times(all_cases)
     return sum(
-        remaining_repeats(progress) * (seconds_per_repeat(progress, known) + settings.cooldown)
-        + seconds_per_repeat(progress, known) * extra_repeats(progress, settings)
+        _remaining_repeats(progress) * (_seconds_per_repeat(progress, known) + settings.cooldown)
+        + _seconds_per_repeat(progress, known) * _extra_repeats(progress, settings)
         for progress in all_cases
         if progress.status is None
     )
 
 
-def extra_repeats(progress: CaseProgress, settings: Settings) -> float:
+def _extra_repeats(progress: CaseProgress, settings: Settings) -> float:
     """Return the estimated time of a case's batch-size probes and trace, as a multiple of the time of one repeat."""
     spec = progress.case.spec
     probes = PROBES if spec.wants_max_batch and progress.batch_size is None else 0
@@ -79,7 +79,7 @@ def total_seconds(cases: Iterable[CampaignCase], known: Iterable[CaseProgress], 
     return remaining_seconds([*planned, *assumed], settings)
 
 
-def remaining_repeats(progress: CaseProgress) -> int:
+def _remaining_repeats(progress: CaseProgress) -> int:
     """Return the number of repeats that a case still needs by its protocol, at least 1.
 
     For an adaptive protocol only the first repeats are counted.
@@ -87,7 +87,7 @@ def remaining_repeats(progress: CaseProgress) -> int:
     return max(1, progress.case.spec.resolved_protocol().repeats - progress.finished)
 
 
-def seconds_per_repeat(progress: CaseProgress, known: Mapping[tuple[str, ...], float]) -> float:
+def _seconds_per_repeat(progress: CaseProgress, known: Mapping[tuple[str, ...], float]) -> float:
     """Return the estimated seconds of one repeat of a case.
 
     Args:

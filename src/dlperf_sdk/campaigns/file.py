@@ -59,13 +59,17 @@ def is_campaign(source: str) -> bool:
 
 
 def load_campaign(source: str | Path) -> Campaign:
-    """Load a campaign from a file or a preset, `preset:NAME`.
+    """Load a campaign from a file or a preset.
+
+    Args:
+        source: The path of a YAML, TOML or JSON file, or `preset:NAME`.
 
     Raises:
-        CampaignError: The file, or one that it extends, is invalid. The message has a line `FILE:LINE: …` for each
+        CampaignError: the file, or one that it extends, is invalid. The message has a line `FILE:LINE: …` for each
             mistake.
         DocumentError: a file cannot be read or parsed.
         UnknownName: there is no such preset; or the source has no suffix and is not a file.
+        PluginError: the distribution of the preset does not work, or two distributions have it.
     """
     name, path = str(source), Path(source)
     if name.startswith(PRESET):

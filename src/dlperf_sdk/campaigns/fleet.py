@@ -88,7 +88,7 @@ def plan_fleet(spec: RunSpec, hosts: Iterable[str], registry: Registry) -> dict[
     return specs
 
 
-def measured_nodes(specs: Mapping[str, RunSpec], store: ResultStore) -> set[str]:
+def _measured_nodes(specs: Mapping[str, RunSpec], store: ResultStore) -> set[str]:
     """Return the names of the nodes whose case has already finished in the store, validly or not."""
     done = set()
     for result in store:
@@ -108,18 +108,20 @@ def run_fleet(
     Args:
         specs: Name of a node → its case, as `plan_fleet` returns it.
         store: The store.
-        parallel: Maximum number of nodes that are measured at the same time.
+        parallel: Maximum number of nodes that are measured at the same time, at least 1.
         watch: Function that is called for each node that has ended.
 
     Returns:
-        Name of each node that ended without a result → the reason.
+        Name of each node that ended without a result → the reason; empty if every node has one.
 
     Raises:
-        StoreError: the store cannot be written. Nothing was started.
+        StoreError: the store cannot be written, and nothing was started; or a new result cannot be read, and all
+            workers have been ended.
+        DocumentError: a new result is corrupt. All workers have been ended.
         KeyboardInterrupt: the user pressed Ctrl-C. All workers have been ended; finished nodes are in the store.
     """
     store.probe()
-    done = measured_nodes(specs, store)
+    done = _measured_nodes(specs, store)
     waiting = [name for name in specs if name not in done]
     running: list[_Running] = []
     failures: dict[str, str] = {}

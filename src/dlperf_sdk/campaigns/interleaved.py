@@ -33,8 +33,12 @@ def load_cases(source: str) -> tuple[list[RunSpec], Settings]:
 
     A spec file has one case and the default settings.
 
+    Args:
+        source: The path of a file, or `preset:NAME`.
+
     Raises:
         UsageError: the source cannot be read, or has impossible values; also any of its subclasses.
+        PluginError: the distribution of the preset does not work.
     """
     if is_campaign(source):
         campaign = load_campaign(source)
@@ -48,12 +52,13 @@ def baseline_cases(candidates: Sequence[RunSpec], baseline: str | Mapping[str, A
     Args:
         candidates: The cases of the candidate.
         baseline: What is different in the baseline. A mapping: fields to change in each case. A string: a spec
-            file, a campaign file or a preset with as many cases; the path of an interpreter or of an
-            environment's folder; or the name of a managed environment.
+            file, a campaign file or a preset with as many cases; the path of an interpreter or of an environment's
+            folder; or the name of a managed environment.
 
     Raises:
         UsageError: the baseline does not fit the candidates, its file is invalid, or its path does not exist.
         UnknownName: the baseline is none of these, or a field does not exist.
+        PluginError: the distribution of the preset does not work.
     """
     if isinstance(baseline, Mapping):
         return [_changed(candidate, baseline) for candidate in candidates]
@@ -94,12 +99,12 @@ def make_interleaved(
 
     Args:
         candidates: The cases of the candidate.
-        baselines: The baseline of each candidate, in the same order.
+        baselines: The baseline of each candidate, in the same order; as many as candidates.
         settings: Settings of the candidate's campaign. Those for order, adjacency and missing plugins are replaced.
 
     Raises:
-        UsageError: the two sides of a pair are equal, or differ in workload or protocol; a case occurs twice; or the
-            number of repeats is not fixed.
+        UsageError: the two sides of a pair are equal, or differ in workload or protocol; a case occurs twice; or
+            the number of repeats is not fixed.
     """
     for baseline, candidate in zip(baselines, candidates, strict=True):
         _check_pair(baseline, candidate)

@@ -30,7 +30,11 @@ MOMENT = 1.0
 
 
 class Journal:
-    """A file of JSON lines."""
+    """A file of JSON lines.
+
+    Args:
+        path: The file; it need not exist.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -89,6 +93,7 @@ class Journal:
 
         Raises:
             StoreError: the entry cannot be written.
+            ValueError: a number in `details` is not finite.
         """
         entry = {"event": event, "time": datetime.now(UTC).isoformat(timespec="milliseconds"), **details}
         line = json.dumps(entry, allow_nan=False).encode() + b"\n"

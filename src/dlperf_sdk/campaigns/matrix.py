@@ -61,7 +61,7 @@ def check_field(name: Any) -> None:
     """Check that a case has a field of this name; `options.NAME` sets one option.
 
     Raises:
-        UnknownName: there is no such field.
+        UnknownName: there is no such field, or `name` is no text.
     """
     if name not in FIELDS and not (isinstance(name, str) and name.startswith("options.")):
         raise UnknownName("field of a run spec", str(name), (*FIELDS, "options.NAME"))
@@ -162,7 +162,11 @@ class Matrix:
     def number_cases(self) -> Iterator[tuple[dict[str, Any], int | None]]:
         """Yield (fields, index) for each case that is not excluded, in the order of `__iter__`.
 
-        The index is that of the case's entry in `include`; None for a case that is a combination of `axes` and `zip`.
+        The index is that of the case's entry in `include`; None for a case that is a combination of `axes` and
+        `zip`.
+
+        Raises:
+            SpecError: a predicate asks for a property of a topology that is malformed.
         """
         for fields, number in self._combine():
             changed = apply_overrides(fields, self.overrides)
@@ -184,7 +188,17 @@ class Matrix:
 
 
 def apply_overrides(fields: dict[str, Any], overrides: Iterable[Override]) -> dict[str, Any]:
-    """Return the fields of a case after the overrides whose predicates select it, in order."""
+    """Return the fields of a case after the overrides whose predicates select it, in order.
+
+    Each predicate sees the changes of the overrides before it. The given fields stay unchanged.
+
+    Args:
+        fields: Fields of the case.
+        overrides: The overrides; later ones win.
+
+    Raises:
+        SpecError: a predicate asks for a property of a topology that is malformed.
+    """
     for override in overrides:
         if override.when is None or override.when.holds(fields):
             fields = merge_layers(fields, override.set)

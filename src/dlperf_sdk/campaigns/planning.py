@@ -46,10 +46,12 @@ class Entry:
     """A case of a campaign, with the reason if it cannot be run here."""
 
     case: CampaignCase
+    """The case."""
     refusal: tuple[str, str] | None
     """Kind of failure, or `MISSING`, and the message as a sentence; None if the case can be run."""
     location: str
-    """`FILE:LINE` of what the case comes from or, if it cannot be run, of the field that causes this, if known."""
+    """`FILE:LINE` of what the case comes from or, if it cannot be run, of the field that causes this; empty if it
+    is not known."""
 
 
 def stamp() -> str:
@@ -57,7 +59,7 @@ def stamp() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
-def plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[Entry]:
+def _plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[Entry]:
     """Yield the cases of a campaign one by one, each with its refusal if it cannot be run here.
 
     Cases that differ only in fields that cannot matter (batch size, seed, protocol, deadlines) are planned once.
@@ -68,12 +70,13 @@ def plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[E
         stamp: The campaign's stamp.
 
     Raises:
-        CampaignError: a case or a predicate has an invalid value or an unknown name; something that a case needs
-            is missing and the settings do not skip such cases; or the campaign has no case or too many. The message
+        CampaignError: a case or a predicate has an invalid value or an unknown name; something that a case needs is
+            missing and the settings do not skip such cases; or the campaign has no case or too many. The message
             begins with `FILE:LINE` if it is known.
+        SpecError: a predicate asks for a property of a topology that is malformed.
         PluginError: a plugin that a case needs does not work, and the settings do not skip such cases.
     """
-    check_predicates(campaign, registry)
+    _check_predicates(campaign, registry)
     refusals: dict[str, tuple[str, str] | UsageError | None] = {}
     places: dict[tuple[str, str], str] = {}
     for case in expand_cases(campaign, stamp, registry):
@@ -94,12 +97,21 @@ def plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[E
 def plan_campaign(campaign: Campaign, registry: Registry) -> tuple[str, list[Entry]]:
     """Return a new stamp for a campaign, and the entries of all its cases, of which at least one can be run here.
 
+    The entries are in the campaign's order.
+
+    Args:
+        campaign: The campaign.
+        registry: The plugins.
+
     Raises:
-        CampaignError: as in `plan_cases`; or no case can be run here.
-        PluginError: as in `plan_cases`.
+        CampaignError: a case or a predicate has an invalid value or an unknown name; something that a case needs is
+            missing and the settings do not skip such cases; the campaign has no case or too many; or no case can be
+            run here. The message begins with `FILE:LINE` if it is known.
+        SpecError: a predicate asks for a property of a topology that is malformed.
+        PluginError: a plugin that a case needs does not work, and the settings do not skip such cases.
     """
     timestamp = stamp()
-    entries = list(plan_cases(campaign, registry, timestamp))
+    entries = list(_plan_cases(campaign, registry, timestamp))
     if all(entry.refusal is not None for entry in entries):
         first = entries[0]
         assert first.refusal is not None
@@ -112,11 +124,11 @@ def plan_campaign(campaign: Campaign, registry: Registry) -> tuple[str, list[Ent
 
 
 def list_runnable(entries: Iterable[Entry]) -> list[RunSpec]:
-    """Return the specs of the cases that can be run here."""
+    """Return the specs of the cases that can be run here, in order; empty if there are none."""
     return [entry.case.spec for entry in entries if entry.refusal is None]
 
 
-def check_predicates(campaign: Campaign, registry: Registry) -> None:
+def _check_predicates(campaign: Campaign, registry: Registry) -> None:
     """Check that every value in a predicate is one that a case has or a plugin knows; a misspelt one would never match.
 
     Values of `topology`, `data` and `python` are not checked.

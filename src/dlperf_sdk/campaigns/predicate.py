@@ -62,7 +62,8 @@ class Predicate:
     source: Mapping[str, Any]
     """The mapping that the predicate was read from."""
     holds: Test
-    """Function that returns True if the condition holds for the fields of a case."""
+    """Function that returns True if the condition holds for the fields of a case. It raises a `SpecError` if the
+    condition is on a property of the topology, and the topology is malformed."""
     values: tuple[tuple[str, str], ...]
     """Each text that the condition compares a field with, as (field, text), so that a misspelt name can be found."""
 

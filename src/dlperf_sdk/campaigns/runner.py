@@ -35,6 +35,7 @@ class Outcome:
     """Outcome of a campaign's session."""
 
     directory: CampaignDirectory
+    """The campaign."""
     cases: dict[str, CaseProgress]
     """Id of each case → its progress."""
     ended: str
@@ -84,12 +85,17 @@ def run_campaign(
         watch: Function that receives every entry of the journal once it is on the disk.
         retry: Kinds of failure, or `failed` for all: concluded cases that failed with them are tried again.
 
+    Returns:
+        The progress of all cases; failed cases are in it, too.
+
     Raises:
-        UnknownName: there is no such kind of failure, or a launcher is no longer installed.
-        StoreError: another controller runs the campaign, what an earlier one left cannot be ended, or the
-            directory cannot be read or written. No case was started.
+        UnknownName: there is no such kind of failure; or a launcher, or an option of one, no longer exists.
+        SpecError: an option of a launcher has an impossible value.
+        StoreError: another controller runs the campaign, what an earlier one left cannot be ended, or the directory
+            cannot be read or written. No case was started.
         Unavailable: the directory could no longer be written. What was finished is kept.
-        PluginError: a plugin that is needed does not work.
+        PluginError: a launcher does not work, and no case was started; or a plugin no longer works when a trace is
+            taken.
         KeyboardInterrupt: the user pressed Ctrl-C. Everything has been ended, and the campaign can be resumed.
     """
     kinds = check_kinds(retry)

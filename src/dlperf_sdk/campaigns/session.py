@@ -28,9 +28,13 @@ class Session:
     """State of a session: the progress of each case, and the cases under way."""
 
     directory: CampaignDirectory
+    """The campaign."""
     registry: Registry
+    """The plugins."""
     observers: Observers
+    """Observers of every case."""
     watch: Watch
+    """Function that receives every entry that the session writes."""
     cases: dict[str, CaseProgress]
     """Id of each case → its progress."""
     host_changes: list[str]
@@ -64,7 +68,10 @@ class Session:
         self.watch({**entry, "left": estimate.remaining_seconds(self.cases.values(), self.settings)})
 
     def pending(self) -> dict[str, int]:
-        """Return the ids of the cases that are not concluded → number of finished repeats."""
+        """Return the ids of the cases that are not concluded → number of finished repeats, in the campaign's order.
+
+        It is empty once the campaign is complete.
+        """
         return {id: progress.finished for id, progress in self.cases.items() if progress.status is None}
 
     def seconds_left(self, limit: float = math.inf) -> float:

@@ -74,8 +74,8 @@ def build_app(typed: str | None = None) -> App:
     """Return the cyclopts app with all commands.
 
     Args:
-        typed: Name of the command that the user typed. Only its module is imported, so that its own help is
-            complete.
+        typed: Name of the command that the user typed. Only its module is imported, so that its own help is complete.
+            None, or another word: no module is imported.
     """
     app = App(
         name="dlperf",

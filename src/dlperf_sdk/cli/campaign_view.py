@@ -28,8 +28,15 @@ NARROW = 80
 class CampaignLines:
     """Progress of a campaign as plain lines.
 
-    `apply` takes the entries of the journal. The hooks take the progress of the current case, so an instance is
-    also an observer. As a context manager it changes nothing.
+    `apply` takes the entries of the journal. The hooks take the progress of the current case, so an instance is also an
+    observer. As a context manager it changes nothing.
+
+    Args:
+        console: Console to print to.
+        directory: The campaign.
+
+    Raises:
+        StoreError: the campaign's journal cannot be read.
     """
 
     def __init__(self, console: Console, directory: CampaignDirectory) -> None:
@@ -49,7 +56,11 @@ class CampaignLines:
         self.count()
 
     def count(self) -> None:
-        """Read the journal, and update the labels, repeats and conclusions of all cases."""
+        """Read the journal, and update the labels, repeats and conclusions of all cases.
+
+        Raises:
+            StoreError: the journal cannot be read.
+        """
         for id, progress in read_progress(self.directory.cases, self.directory.journal.read()).items():
             self.cases[id] = progress.case.spec.label
             self.repeats[id] = progress.case.spec.resolved_protocol().repeats
@@ -70,7 +81,14 @@ class CampaignLines:
         )
 
     def apply(self, entry: Mapping[str, Any]) -> None:
-        """Update the display by an entry of the journal, and print the lines that belong to it."""
+        """Update the display by an entry of the journal, and print the lines that belong to it.
+
+        Args:
+            entry: The entry, with the estimated seconds to the end of the campaign under `left` if they are known.
+
+        Raises:
+            StoreError: the entry begins a session, and the journal cannot be read.
+        """
         case = self.cases.get(entry.get("case", ""), "")
         self.left = entry.get("left", self.left)
         for line in _warnings(case, entry):
@@ -243,5 +261,8 @@ def view(console: Console, directory: CampaignDirectory, *, live: bool) -> Campa
         console: Console for standard error.
         directory: The campaign.
         live: True for a live display; False for plain lines.
+
+    Raises:
+        StoreError: the campaign's journal cannot be read.
     """
     return (CampaignDrawn if live else CampaignLines)(console, directory)

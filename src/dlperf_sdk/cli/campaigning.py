@@ -192,7 +192,7 @@ def print_schema(*, common: Common = AS_USUAL) -> int:
 
 
 def show_plan(campaign: Campaign, all: bool, common: Common, measured: Path | None = None) -> int:
-    """Print what `campaign plan` prints, and return the exit code.
+    """Print what `campaign plan` prints, and return the exit code, which is 0.
 
     Args:
         campaign: The campaign.
@@ -201,8 +201,11 @@ def show_plan(campaign: Campaign, all: bool, common: Common, measured: Path | No
         measured: Directory of a campaign whose repeats the estimated duration is based on; None: no repeats.
 
     Raises:
-        CampaignError, PluginError: the campaign cannot be planned, as in `plan_campaign`.
-        StoreError, DocumentError: there is no readable campaign in `measured`.
+        CampaignError: the campaign is invalid, has no case or too many, or none of its cases can be run here.
+        SpecError: a predicate asks for a property of a topology that is malformed.
+        PluginError: a plugin that a case needs does not work, and the settings do not skip such cases.
+        StoreError, DocumentError, UnknownName: there is no readable campaign in `measured`.
+        UsageError: standard output cannot be written.
     """
     from dlperf_sdk.campaigns import estimate
     from dlperf_sdk.campaigns.campaign_directory import open_campaign
@@ -276,11 +279,12 @@ def run_shown(
 
     Raises:
         KeyboardInterrupt: the user pressed Ctrl-C; the message says how to continue.
-        UnknownName: there is no such kind of failure, or a launcher is no longer installed.
-        StoreError: another controller runs the campaign, what an earlier one left cannot be ended, or the
-            directory cannot be read or written. No case was started.
+        UnknownName: there is no such kind of failure; or a launcher, or an option of one, no longer exists.
+        SpecError: an option of a launcher has an impossible value.
+        StoreError: another controller runs the campaign, what an earlier one left cannot be ended, or the directory
+            cannot be read or written. No case was started.
         Unavailable: the directory could no longer be written. What was finished is kept.
-        PluginError: a plugin that is needed does not work.
+        PluginError: a plugin that is needed, or a given observer, does not work.
     """
     from dlperf_sdk.campaigns.runner import run_campaign
     from dlperf_sdk.cli.campaign_view import view
@@ -304,12 +308,15 @@ def run_shown(
 def present(outcome: Outcome, common: Common) -> int:
     """Print the results and the state of a campaign, and return the exit code.
 
+    It is 0 if all cases finished and are valid, 1 if an integrity verdict failed, 4 if all cases failed, else 5.
+
     Args:
         outcome: Outcome of the campaign's session.
         common: Options of every command.
 
     Raises:
         StoreError, DocumentError: the journal or a result cannot be read.
+        UsageError: standard output cannot be written.
     """
     from dlperf_sdk.campaigns.status import status as status_of
     from dlperf_sdk.reports import results_table

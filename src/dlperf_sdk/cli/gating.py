@@ -151,7 +151,7 @@ def _consistent_results(path: Path, unreadable: list[str]) -> list[Result]:
     """Return the results of a side; `unreadable` gets a message for each that cannot be read or contradicts itself."""
     from dlperf_sdk.results.consistency import list_contradictions_by_result
 
-    results = list(results_in(path, unreadable))
+    results = list(_results_in(path, unreadable))
     consistent = []
     for result, reasons in zip(results, list_contradictions_by_result(results), strict=True):
         if reasons:
@@ -202,7 +202,7 @@ def fraction(text: str, flag: str) -> float:
     return value
 
 
-def results_in(path: Path, unreadable: list[str]) -> Iterator[Result]:
+def _results_in(path: Path, unreadable: list[str]) -> Iterator[Result]:
     """Yield the results in a campaign's, store's or run's directory, or in a result's file.
 
     Args:

@@ -57,9 +57,16 @@ def measure_interleaved(
 def pairs_in(path: Path) -> tuple[list[tuple[Result, Result]], list[str]]:
     """Return the finished pairs in the directory of an interleaved gate, and the labels of its other cases.
 
+    Args:
+        path: The directory.
+
+    Returns:
+        The results of each finished pair, the baseline's first, in the order of the campaign; and the labels of the
+        candidate's cases whose pairs are not finished.
+
     Raises:
         UsageError: the directory is not that of an interleaved gate.
-        StoreError, DocumentError: the campaign or a result cannot be read.
+        StoreError, DocumentError, UnknownName: the campaign or a result cannot be read.
     """
     from dlperf_sdk.campaigns.campaign_directory import open_campaign
     from dlperf_sdk.campaigns.interleaved import finished_pairs, is_interleaved

@@ -61,7 +61,16 @@ def group_named(name: str) -> str:
 
 
 def load_error(registry: Registry, group: str, name: str) -> str | None:
-    """Return the reason why a plugin cannot be used; None if it can."""
+    """Return the reason why a plugin cannot be used; None if it can.
+
+    Args:
+        registry: The plugins.
+        group: Group of the plugin.
+        name: Name of the plugin.
+
+    Raises:
+        UnknownName: no plugin of the group has this name.
+    """
     from dlperf_sdk.hookspecs import implemented_hooks
 
     try:

@@ -30,6 +30,7 @@ class Outline:
     """A plan, with the commands and files of its launch."""
 
     plan: Plan
+    """The plan."""
     commands: tuple[tuple[str, ...], ...]
     """The launcher's commands, each as its words."""
     script: str | None
@@ -194,7 +195,7 @@ def outline(plan: Plan) -> Outline:
         PluginError: a package of the bundle or a plugin of the plan cannot be used.
         UnknownName: a plugin of the plan is no longer installed.
         SpecError: the data's folder does not exist, or its contents do not fit the model.
-        Unavailable: the data's folder cannot be read, or contains no data.
+        Unavailable: the data's folder cannot be read, or contains no data; or the launcher's options do not suffice.
         DocumentError: a file in the data's folder is not what it should be.
     """
     spec = plan.spec

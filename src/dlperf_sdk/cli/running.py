@@ -195,7 +195,8 @@ def _show_plan(spec: RunSpec, common: Common, files: bool = False) -> int:
 def run_case(measure: Any, output_options: OutputOptions, common: Common) -> int:
     """Measure a case, show its progress and its result, and return the exit code.
 
-    The report is written to `report.md` beside the result. After Ctrl-C, what had finished is shown.
+    The report is written to `report.md` beside the result. After Ctrl-C, what had finished is shown, and the exit code
+    is 130.
 
     Args:
         measure: Function that takes a store and a list of observers, and returns a `Result`.
@@ -205,6 +206,7 @@ def run_case(measure: Any, output_options: OutputOptions, common: Common) -> int
     Raises:
         UsageError: options contradict each other, `--store` is not a database, or standard output cannot be written.
             Other errors of `measure` pass unchanged, except for `KeyboardInterrupt`.
+        PluginError: the plugin of the database in `--store` does not work.
     """
     from dlperf_sdk.execution.uploading import make_uploaders
     from dlperf_sdk.results.store import ResultStore

@@ -77,7 +77,7 @@ _reserved: list[TextIO] = []
 
 
 @contextmanager
-def reserve_stdout() -> Iterator[None]:
+def _reserve_stdout() -> Iterator[None]:
     """Return a context in which only `emit`, `write`, `write_bytes` and `show` write to standard output.
 
     What plugins, and programs that they start, print there goes to standard error.
@@ -108,9 +108,13 @@ def reserve_stdout() -> Iterator[None]:
 def emit(document: Any) -> None:
     """Write one JSON object to standard output. Nothing is written if its reader is gone.
 
+    Args:
+        document: The object, as JSON values.
+
     Raises:
         UsageError: standard output cannot be written for another reason.
         ValueError: a number in it is not finite.
+        TypeError: a value in it is not one of JSON.
     """
     write(json.dumps(document, indent=1, allow_nan=False) + "\n")
 
@@ -158,10 +162,10 @@ def show(blocks: Iterable[Block]) -> None:
     """
     from dlperf_sdk.reports import terminal
 
-    write(disarm_commands(terminal.text_of(blocks, styled=sys.stdout.isatty())))
+    write(_disarm_commands(terminal.text_of(blocks, styled=sys.stdout.isatty())))
 
 
-def disarm_commands(text: str) -> str:
+def _disarm_commands(text: str) -> str:
     """Return a text for people in which no line is a workflow command, in a step of GitHub Actions; else unchanged.
 
     Notes, failures and names come from files of results. The runner takes lines that begin with `::`, after white
@@ -181,7 +185,7 @@ def say(text: str, style: str = "") -> None:
 
     with suppress(OSError):
         error_console().print(
-            disarm_commands(replace_control_characters(hide_credentials(text))),
+            _disarm_commands(replace_control_characters(hide_credentials(text))),
             style=style or None,
             soft_wrap=not sys.stderr.isatty(),
         )
@@ -224,7 +228,7 @@ def command(function: Callable[..., int]) -> Callable[..., int]:
     @wraps(function)
     def run_guarded(*args: Any, **kwargs: Any) -> int:
         common = kwargs.get("common") or Common()
-        with reserve_stdout() if common.json else nullcontext():
+        with _reserve_stdout() if common.json else nullcontext():
             return guard(common, args, kwargs)
 
     def guard(common: Common, args: Any, kwargs: Any) -> int:

@@ -87,8 +87,8 @@ def make_sweep(case: str, model: str | None, flags: dict[str, Any], *, trace: bo
 def run_sweep(sweep: Campaign, output_options: OutputOptions, common: Common) -> int:
     """Run the cases of a sweep, print a table of them, write `report.html` to its directory, and return the exit code.
 
-    The directory is a new one in the output directory or, if that is the default, in `dlperf-campaigns`. With
-    `--json` or without a result, no report is written. Without the extra `report`, a message says how to get it.
+    The directory is a new one in the output directory or, if that is the default, in `dlperf-campaigns`. With `--json`
+    or without a result, no report is written. Without the extra `report`, a message says how to get it.
 
     Args:
         sweep: The campaign.
@@ -96,11 +96,11 @@ def run_sweep(sweep: Campaign, output_options: OutputOptions, common: Common) ->
         common: Options of every command.
 
     Raises:
-        UsageError: `--redact` is given, the campaign cannot be planned, or a file cannot be written; also any
-            subclass.
+        UsageError: `--redact` is given, the campaign cannot be planned, or a file cannot be written; also any subclass.
         PluginError: a plugin that is needed does not work.
         Unavailable: the directory could no longer be written. What was finished is kept.
         KeyboardInterrupt: the user pressed Ctrl-C; the message says how to continue.
+        SystemExit, LostNode: this process belongs to a job, and another process of it is the controller.
     """
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
     from dlperf_sdk.campaigns.planning import list_runnable, plan_campaign

@@ -66,6 +66,10 @@ class Writer:
     Args:
         directory: An existing directory, which has no file `NAME.bin` of an input yet.
         inputs: The model's inputs, as in a request: `name`, `shape` of one sample, and `dtype` (`int64` or `float32`).
+
+    Raises:
+        OSError: A file cannot be created, or exists.
+        KeyError: An input has another `dtype`.
     """
 
     def __init__(self, directory: Path, inputs: Sequence[Mapping[str, Any]]) -> None:

@@ -15,6 +15,7 @@ class File(NamedTuple):
     """One file of the folder: its name, and the properties that show whether it has changed."""
 
     name: str
+    """Name of the file in its folder."""
     size: int
     """Size in bytes."""
     modified: int
@@ -56,7 +57,7 @@ def entries(folder: Path) -> Iterator[os.DirEntry[str]]:
     return (entry for entry in listed if not entry.name.startswith("."))
 
 
-def check_inside(root: Path, entry: os.DirEntry[str]) -> None:
+def _check_inside(root: Path, entry: os.DirEntry[str]) -> None:
     """Check that an entry of a folder is not a link that leads out of the root.
 
     Args:
@@ -93,7 +94,7 @@ def files(root: Path, folder: Path, suffixes: tuple[str, ...]) -> list[File]:
     for entry in entries(folder):
         if not entry.name.lower().endswith(suffixes):
             continue
-        check_inside(root, entry)
+        _check_inside(root, entry)
         if not entry.is_file():
             # Reading a named pipe would block forever.
             raise DocumentError(
@@ -121,6 +122,6 @@ def subfolders(root: Path, folder: Path) -> list[str]:
     names = []
     for entry in entries(folder):
         if entry.is_dir():
-            check_inside(root, entry)
+            _check_inside(root, entry)
             names.append(entry.name)
     return names

@@ -63,7 +63,7 @@ def scan(root: Path) -> tuple[Path, Classes]:
     return parent, classes
 
 
-def list_classes(path: str, model_options: Mapping[str, Any]) -> tuple[Path, Classes]:
+def _list_classes(path: str, model_options: Mapping[str, Any]) -> tuple[Path, Classes]:
     """Return what `scan` returns for the folder that a user named, if the model has enough classes.
 
     Args:
@@ -97,12 +97,12 @@ def describe_images(path: str, model_options: Mapping[str, Any]) -> str:
         Unavailable: The folder does not exist, cannot be read, or contains no images.
         DocumentError: A link leads out of the folder, or an image is not a regular file.
     """
-    _, classes = list_classes(path, model_options)
+    _, classes = _list_classes(path, model_options)
     images = sum(map(len, classes.values()))
     return f"{images:,} image{'s' * (images != 1)} in {len(classes):,} class{'es' * (len(classes) != 1)}"
 
 
-def check_jpeg(path: Path) -> None:
+def _check_jpeg(path: Path) -> None:
     """Check that a file begins as a JPEG and contains the marker of a JPEG's end. It is not decoded.
 
     Raises:
@@ -163,7 +163,7 @@ def prepare_images(
         DocumentError: A file is not a complete JPEG, or a link leads out of the folder.
         OSError: The index cannot be written.
     """
-    parent, classes = list_classes(path, model_options)
+    parent, classes = _list_classes(path, model_options)
     listed = [
         (label, f"{name}/{file.name}")
         for label, (name, images) in enumerate(classes.items())
@@ -181,7 +181,7 @@ def prepare_images(
         for done, (_, relative) in enumerate(listed):
             if done % 256 == 0:
                 on_progress("looking at images", done, len(listed))
-            check_jpeg(parent / relative)
+            _check_jpeg(parent / relative)
         private_files.write(index, content)
     on_progress("looking at images", len(listed), len(listed))
     return {

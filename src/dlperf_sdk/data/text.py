@@ -227,7 +227,7 @@ def prepare_text(
 ) -> dict[str, Any]:
     """Tokenize and mask a folder's text, unless the cache holds the result; return the data's facts for the request.
 
-    Waits while another process prepares the same data. Errors are those of `data.prepare`.
+    Waits while another process prepares the same data.
 
     Args:
         path: The folder.
@@ -239,6 +239,14 @@ def prepare_text(
     Returns:
         `path`, `index`, `checksum`, `samples`; `files`, `documents`, `tokens` and `vocabulary_size` (numbers); and
         `vocabulary`, which is `vocab.txt` or `made from the text`.
+
+    Raises:
+        SpecError: The vocabulary has more pieces than the model, or the text has too many characters for it.
+        Unavailable: The folder does not exist, cannot be read, or contains no text; or there is no cache directory.
+        DocumentError: A file is not UTF-8 or changes meanwhile, the vocabulary is malformed, a link leads out of the
+            folder, or the text is a single document.
+        UsageError: The package tokenizers is not installed.
+        OSError: The prepared data cannot be written.
     """
     shapes = {entry["name"]: tuple(entry["shape"]) for entry in inputs}
     root = folder.resolve_folder(path, "text")

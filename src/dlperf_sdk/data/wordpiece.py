@@ -162,5 +162,10 @@ def train(texts: Callable[[], Iterable[str]], limit: int) -> tuple[str, ...]:
 
 
 def encode(encoder: Tokenizer, sentences: Sequence[str]) -> list[list[int]]:
-    """Return the token numbers of each sentence's pieces, one list per sentence, without special pieces."""
+    """Return the token numbers of each sentence's pieces, one list per sentence, without special pieces.
+
+    Args:
+        encoder: The tokenizer, as `tokenizer` returns it.
+        sentences: The sentences.
+    """
     return [encoding.ids for encoding in encoder.encode_batch(list(sentences), add_special_tokens=False)]

@@ -18,8 +18,11 @@ class ManagedEnvironment:
     """One managed environment, as `dlperf env list` shows it."""
 
     name: str
+    """Name of the environment and of its folder, `FRAMEWORK-DEVICE-KEY`."""
     framework: str
+    """The framework."""
     device: str
+    """Kind of the devices."""
     python: str | None
     """The version of Python; None for an incomplete environment."""
     size: int
@@ -29,6 +32,7 @@ class ManagedEnvironment:
     last_used: str | None
     """Time of the last use: UTC, ISO 8601; None for one that is incomplete."""
     path: Path
+    """The folder."""
 
     @property
     def complete(self) -> bool:
@@ -41,6 +45,7 @@ def list_environments() -> list[ManagedEnvironment]:
 
     Raises:
         EnvironmentFailed: The folder of the environments cannot be created or written, or belongs to another user.
+        OSError: An environment is changed or removed meanwhile.
     """
     return [_describe(folder) for folder in sorted(home().iterdir()) if folder.is_dir()]
 

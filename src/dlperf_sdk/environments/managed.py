@@ -36,9 +36,13 @@ class Recipe:
     """Everything that a managed environment is made from."""
 
     framework: str
+    """The framework."""
     device: str
+    """Kind of the devices."""
     interpreter: Interpreter
+    """The interpreter that the environment is made with."""
     requirements: tuple[str, ...]
+    """Packages to install, as requirement specifiers."""
     lock: str | None
     """The text of the plugin's lock, exact versions in requirements format, within which the requirements are
     resolved; None without a lock."""
@@ -126,6 +130,8 @@ def obtain(recipe: Recipe, on_progress: Progress) -> PreparedEnvironment:
 
     Raises:
         EnvironmentFailed: It cannot be made; nothing of it is left.
+        PluginError: A requirement of the plugin is invalid.
+        OSError: Its folder cannot be written; nothing of it is left.
     """
     folder = home() / recipe.name
     lock = lock_file(recipe.name)
@@ -150,7 +156,8 @@ def obtain(recipe: Recipe, on_progress: Progress) -> PreparedEnvironment:
 def use_environment(environment: PreparedEnvironment) -> Iterator[None]:
     """Lock a managed environment, so that it is neither removed nor replaced while the context lasts; record its use.
 
-    Other kinds of environment need no lock: nothing is done.
+    Other kinds of environment need no lock: nothing is done. Waits while another process makes or replaces the
+    environment.
 
     Raises:
         EnvironmentFailed: It has been removed or replaced since it was prepared.
@@ -326,6 +333,9 @@ def measure_size(folder: Path) -> int:
     """Return the bytes of all files in a folder. A file with several links in it counts once.
 
     Files that uv shares with its cache through hard links are included.
+
+    Raises:
+        OSError: A file is removed meanwhile.
     """
     total, seen_inodes = 0, set()
     for parent, _, files in os.walk(folder):

@@ -25,10 +25,13 @@ class Marker:
     """Facts about a managed environment. The modification time of its file is the time of the last use."""
 
     framework: str
+    """The framework."""
     device: str
+    """Kind of the devices."""
     python: str
     """The version of Python, such as `3.11.7`."""
     key: str
+    """The hash of what the environment was made from."""
     lock: str
     """Exact versions of everything installed, as in `PreparedEnvironment.lock`."""
     requirements: tuple[str, ...]
@@ -44,7 +47,11 @@ class Marker:
 
 
 def write(folder: Path, marker: Marker) -> None:
-    """Write the marker into an environment's folder in one step: a reader sees all of it or nothing."""
+    """Write the marker into an environment's folder in one step: a reader sees all of it or nothing.
+
+    Raises:
+        OSError: The marker cannot be written.
+    """
     text = json.dumps({"version": VERSION, **attrs.asdict(marker)}, indent=2, ensure_ascii=False) + "\n"
     new = folder / f".{FILE}.{os.getpid()}"
     with new.open("w", encoding="utf-8") as file:

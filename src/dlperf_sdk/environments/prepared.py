@@ -18,7 +18,9 @@ class PreparedEnvironment:
     kind: str
     """`managed`, `given` (an interpreter that the user names), `running` (the controller's) or `container`."""
     framework: str
+    """The framework."""
     device: str
+    """Kind of the devices."""
     python: str
     """The version of Python, such as `3.11.7`."""
     lock: str

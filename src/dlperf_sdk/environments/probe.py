@@ -42,10 +42,13 @@ class Interpreter:
     """A Python that was started successfully."""
 
     path: Path
+    """The program."""
     version: Version
+    """The version, such as 3.11.7."""
     implementation: str
     """Name of the implementation: `cpython`, `pypy`, …."""
     free_threaded: bool
+    """True for a build without the global interpreter lock."""
 
     @property
     def minor(self) -> str:
@@ -69,8 +72,11 @@ class Facts:
     """Properties that an interpreter reports about itself."""
 
     version: str
+    """The version of Python, such as `3.11.7`."""
     prefix: Path
+    """The folder of the environment, `sys.prefix`."""
     installed: tuple[Distribution, ...]
+    """All installed distributions."""
     markers: Mapping[str, str]
     """The variables of environment markers (PEP 508)."""
 

@@ -50,7 +50,7 @@ def origin(record: Path) -> str:
     return "vcs" if "vcs_info" in direct else "archive"
 
 
-def list_installed(folders: list[Path]) -> list[dict[str, str]]:
+def _list_installed(folders: list[Path]) -> list[dict[str, str]]:
     """Return `name`, `version` and `origin` of each distribution in these folders, sorted by name.
 
     Names are normalized. If several distributions have a name, the first folder's counts, as in an import.
@@ -95,7 +95,7 @@ def main() -> None:
     facts = {
         "version": version,
         "prefix": sys.prefix,
-        "installed": list_installed(folders),
+        "installed": _list_installed(folders),
         "markers": {
             "implementation_name": sys.implementation.name,
             "implementation_version": version,

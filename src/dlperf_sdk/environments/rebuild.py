@@ -85,11 +85,14 @@ def list_unlisted_packages(
         declared: The plugin's specification, whose lock, or else requirements, name the known distributions.
 
     Returns:
-        `name==version` of each. Empty if a managed environment with the same lock exists, which would be used.
+        `name==version` of each, sorted. Empty if a managed environment with the same lock exists, which would be used.
 
     Raises:
         DocumentError: The lock is not in that format.
         EnvironmentFailed: A distribution did not come from an index, or the folder of environments cannot be used.
+        packaging.requirements.InvalidRequirement: A line of the plugin's lock, or one of its requirements, is not a
+            requirement.
+        OSError: The plugin's lock cannot be read.
     """
     pins = _pins(lock_text)
     minor = ".".join(python_version.split(".")[:2])

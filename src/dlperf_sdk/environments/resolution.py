@@ -80,8 +80,8 @@ def resolve(
 ) -> Resolution:
     """Resolve the exact versions of everything to install, with `uv pip compile`.
 
-    The first try uses the configured indexes alone. If they lack a requirement, or offer only versions that do not
-    fit the device, a second try adds `uv_options`. Working files stay in the installer's folder.
+    The first try uses the configured indexes alone. If they lack a requirement, or offer only versions that do not fit
+    the device, a second try adds `uv_options`. Working files stay in the installer's folder.
 
     Args:
         requirements: The requirements of the plugin, or the pins of a lock.
@@ -96,6 +96,7 @@ def resolve(
 
     Raises:
         EnvironmentFailed: All tries failed; the message quotes the end of uv's messages, and says what to do.
+        PluginError: One of `requested` is not a requirement.
     """
     folder = installer.folder
     sources = [folder / "requirements.in"]

@@ -58,6 +58,7 @@ def install(build: SourceBuild, requirements: Iterable[str], python: Path, insta
 
     Raises:
         UvFailed: The build failed, or the source is not available.
+        EnvironmentFailed: uv itself is missing.
     """
     pins = [text for text in requirements if _name_of(text) == canonicalize_name(build.name)]
     installer.on_progress(f"building {describe(build)} from source, which can take many minutes")

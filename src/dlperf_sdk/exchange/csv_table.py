@@ -35,7 +35,11 @@ def to_csv(results: Sequence[Result]) -> str:
 
 
 def csv_text(header: Sequence[str], lines: Iterable[Iterable[Value]]) -> str:
-    """Return any table as CSV, with the rules of `to_csv`.
+    """Return any table as CSV (RFC 4180): a header, then a line per row, each of which ends with CR and LF.
+
+    A cell that is None is empty, and a boolean is `true` or `false`. Texts that a spreadsheet would take for a formula
+    get an apostrophe in front. A text has at most `LONGEST_CELL` characters; a longer one is cut and ends with an
+    ellipsis.
 
     Args:
         header: Titles of the columns.

@@ -31,7 +31,13 @@ class Uploaded:
 
 
 def open_store(place: str | Path, registry: Registry | None = None) -> Store:
-    """Return the store in a directory, which may be a campaign's, or the database at a URL such as `postgresql://HOST/DATABASE`.
+    """Return the store in a directory, which may be a campaign's, or the database at a URL.
+
+    Nothing is read or connected to yet, and the directory need not exist.
+
+    Args:
+        place: The directory, or the URL, such as `postgresql://HOST/DATABASE`.
+        registry: The plugins; None: those that are installed.
 
     Raises:
         UsageError: the URL is not valid, or no plugin has its scheme; also any subclass.
@@ -46,6 +52,12 @@ def open_store(place: str | Path, registry: Registry | None = None) -> Store:
 
 def open_database(url: str, registry: Registry | None = None) -> ResultDatabase:
     """Return the database at a URL, which comes from the person who starts the command, never from a file.
+
+    It connects when it is first used.
+
+    Args:
+        url: The URL, such as `postgresql://HOST/DATABASE`.
+        registry: The plugins; None: those that are installed.
 
     Raises:
         UsageError: the text is not a valid URL, or no plugin has its scheme; also any subclass.
@@ -68,6 +80,10 @@ def upload(store: ResultStore, database: ResultDatabase, run_ids: Iterable[str] 
         store: The results.
         database: The database.
         run_ids: Names of the runs; None for all. Those without a result are left out.
+
+    Returns:
+        The results that were sent, and those that cannot be uploaded with the reasons. Results that the database
+        already has are in neither.
 
     Raises:
         StoreError: the directory or the database cannot be used. What was sent before is in the database.

@@ -80,17 +80,20 @@ def import_logs(
     Args:
         importer: Name of an installed importer.
         paths: The logs, at least one.
-        stated: Facts that the logs do not state, or state wrongly, under the names of a run spec's fields
-            (`precision`, `data`, …) and of published figures' (`hardware`, `clip_norm`, …). `warmup` and `steps`
-            choose another window, if the importer has one.
+        stated: Facts that the logs do not state, or state wrongly, under the names of a run spec's fields (`precision`,
+            `data`, …) and of published figures' (`hardware`, `clip_norm`, …); None: none. `warmup` and `steps` choose
+            another window, if the importer has one.
         registry: The plugins; None: those that are installed.
+
+    Returns:
+        The results, in the order of their first logs.
 
     Raises:
         UnknownName: there is no such importer, or `stated` has a name that is not a fact of a case.
         PluginError: the importer cannot be used.
         DocumentError: a log cannot be read or is malformed; the message names the line.
-        UsageError: there is no log, two files have the same content, or a fact that every case needs is neither
-            in a log nor given.
+        UsageError: there is no log, two files have the same content, or a fact that every case needs is neither in a
+            log nor given.
         SpecError: a value is impossible.
     """
     registry = registry or Registry()

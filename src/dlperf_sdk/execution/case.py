@@ -107,6 +107,7 @@ class Case(CaseRecord):
         Raises:
             KeyboardInterrupt: Ctrl-C was pressed; it is also recorded as the case's failure.
             SpecError: An environment variable of the spec has a salted hash as its value, so it cannot be set.
+            DocumentError: The lock of `environment_from` is malformed.
             PluginError: A plugin does not work.
             StoreError: The plan or the environment cannot be written.
         """
@@ -154,7 +155,12 @@ class Case(CaseRecord):
         """Take an extra attempt under the framework's profiler, and write the traces into the run's directory.
 
         The attempt is part of no metric. The result gets a summary of each trace. A note on it names the traces, or
-        the reason why there are none. Does nothing for a case that has no directory, is not prepared or has failed.
+        the reason why there are none: a failure of the attempt, or of the store, is not raised. Does nothing for a
+        case that has no directory, is not prepared or has failed.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C was pressed. All processes have ended, and the case has no failure for it.
+            PluginError: The plugin's files cannot be packed.
         """
         if self.directory is None or self._prepared is None or self.failure is not None:
             return
@@ -166,13 +172,15 @@ class Case(CaseRecord):
         """Return the result of everything that was recorded, and notify the observers of it.
 
         Args:
-            finished_at: The end of a run that took place before, on another machine; None for now.
+            finished_at: The end of a run that took place before, on another machine, in UTC and ISO 8601; None for
+                now.
             write: False leaves the result out of the store.
 
         Raises:
             StoreError: The result cannot be written; the observers have not been notified.
             InvalidRecord: The result breaks its own schema; nothing was written, and the observers have not been
                 notified.
+            PluginError: A measurer that was not needed before cannot be loaded.
         """
         # A start on another machine, or before this one's clock was set, may be later than now.
         result = summarize(self, finished_at or max(now(), self.started_at))
@@ -189,8 +197,10 @@ class Case(CaseRecord):
     def conclude_invalid(self, error: InvalidRecord) -> Result:
         """Return a failed result after `conclude` raised `InvalidRecord`, and notify the observers of it.
 
-        The result has `error` as its failure, and nothing of what the nodes sent. The attempts stay on disk. Raises
-        what `conclude` raises, except for `InvalidRecord`.
+        The result has `error` as its failure, and nothing of what the nodes sent. The attempts stay on disk.
+
+        Raises:
+            StoreError: The result cannot be written; the observers have not been notified.
         """
         self.failure = Failure(error.kind, remove_secrets(str(error)))
         self.repeats, self.notes, self.hardware, self.parity = [], [], (), None

@@ -42,22 +42,33 @@ class CaseRecord:
     """
 
     id: str
+    """Name of the run."""
     spec: RunSpec
+    """The case, with hashes in place of secret values."""
     registry: Registry
+    """The plugins."""
     observers: Observers
+    """The observers of the run."""
     started_at: str
+    """Start of the case, in UTC and ISO 8601."""
     plan: Plan | None
     """None if the case was refused."""
     failure: Failure | None = None
+    """The failure that ended the case; None if it has not failed."""
     directory: RunDirectory | None = None
     """The run's directory in the store; None without a store."""
     environment: Environment | None = None
+    """Environment of the workers; None until it is recorded."""
     hardware: tuple[Mapping[str, Any], ...] = ()
     """Description of each node, as it reports itself."""
     repeats: list[Repeat] = field(factory=list)
+    """Finished repeats, in the order in which they were taken."""
     notes: list[str] = field(factory=list)
+    """Notes for the result, as sentences."""
     parity: Parity | None = None
+    """Evidence of parity; None if there is none yet."""
     traces: tuple[TraceSummary, ...] = ()
+    """Summaries of the traces, by rank."""
     _prepared: PreparedCase | None = None
     _parity_run: ParityRun | None = None
     """The parity run that the first launch takes, before anything is measured."""
@@ -89,7 +100,7 @@ class CaseRecord:
         self.failure = self.failure or failure
 
     def withdraw_failure(self) -> None:
-        """Remove the recorded failure, so that the case can continue; for a failure that the case did not cause."""
+        """Remove the recorded failure, if any, so that the case can continue; for a failure that it did not cause."""
         self.failure = None
 
     def record_store_failure(self, error: StoreError) -> None:

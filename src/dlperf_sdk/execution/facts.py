@@ -31,8 +31,9 @@ def facts_of(
             None if unknown.
 
     Returns:
-        The facts. `observed` is None where neither a record nor the plan shows the value. It is a list if records
-        differ.
+        The facts: first the spec's fields in their order, then the options of model, framework and launcher, then
+        what only workers report, by name. `observed` is None where neither a record nor the plan shows the value.
+        It is a list if records differ.
     """
     records = tuple(records)
     observed = {

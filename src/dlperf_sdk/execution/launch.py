@@ -66,6 +66,8 @@ def launch(
 ) -> Generator[dict[str, Any], None, None]:
     """Pack the bundle, start the agents, and yield their events up to `ended`; closing the iterator ends the agents.
 
+    If agent 0 is lost, the event `ended` has a failure of the kind `lost-node`.
+
     Args:
         plan: The plan of the case.
         request: The request for the nodes.
@@ -75,9 +77,10 @@ def launch(
         parity: A parity run to take first, on the same agents; or the evidence that is known; None for neither.
 
     Raises:
-        PluginError: The plugin's files cannot be packed.
+        PluginError: The plugin's files cannot be packed, or the launcher cannot be loaded.
         TimedOut: The deadline has passed.
         Unavailable: The launcher cannot place the job.
+        OSError: The bundle cannot be written to the folder for temporary files.
     """
     topology = plan.spec.topology
     parity_request, evidence = (parity.request, None) if isinstance(parity, ParityRun) else (None, parity)

@@ -129,6 +129,10 @@ def check_parity(
 def prepare_own_environment(plan: Plan, on_progress: Callable[[str], None]) -> PreparedEnvironment:
     """Prepare the environment that the case itself requests, even if an earlier result ran in another one.
 
+    Args:
+        plan: The plan of the case.
+        on_progress: Called with one line of progress at a time.
+
     Raises:
         EnvironmentFailed: There is no usable environment, and none can be made.
         SpecError: A requested variable has only a hash as its value.
@@ -165,6 +169,13 @@ def _prepare_environment(
 
 def prepare_data(plan: Plan, on_progress: Callable[[str], None]) -> Mapping[str, Any]:
     """Prepare the data here, never inside the window.
+
+    Args:
+        plan: The plan of the case.
+        on_progress: Called with one line of progress at a time.
+
+    Returns:
+        The prepared data, as `Request.data` holds it: the `source`, and what its preparation returned.
 
     Raises:
         Unavailable: The data in the folder cannot be used, or the prepared data cannot be written. The case was

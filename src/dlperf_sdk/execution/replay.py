@@ -75,7 +75,9 @@ def replay(
         SpecError: The case names a file that planning it here would read.
         UsageError: The case cannot be planned here, or the store cannot be written.
         StoreError: The store has other measurements of the run, or its complete result while this stream fails.
-        PluginError: A plugin does not work.
+        PluginError: A plugin, or a given observer, does not work.
+        InvalidRecord: The result breaks its own schema, and was not written.
+        KeyboardInterrupt: Ctrl-C was pressed. Attempts that were read are in the store; no result was written.
     """
     return _replay(lines, store, Observers.load(observers), registry or Registry())
 
@@ -408,8 +410,14 @@ def attach(
         registry: The plugins; None for the installed ones.
 
     Raises:
-        DocumentError, UsageError, PluginError: As `replay` does.
+        DocumentError: The stream does not describe its case, or the description breaks the schema.
+        SpecError: The case names a file that planning it here would read.
+        UsageError: The case cannot be planned here, or the store cannot be written.
+        StoreError: The store has other measurements of the run, or its complete result while this stream fails.
+        PluginError: A plugin, or a given observer, does not work.
+        InvalidRecord: The result breaks its own schema, and was not written.
         Unavailable: The queue does not answer at the start.
+        KeyboardInterrupt: Ctrl-C was pressed. The job continues, and can be attached to again.
     """
     listeners = Observers.load(observers)
 

@@ -26,12 +26,15 @@ if TYPE_CHECKING:
 def summarize(case: Case, finished_at: str) -> Result:
     """Return the result of a case, failed or not. Nothing is written.
 
-    Repeats that finished before a failure count like any others. A measurer that fails leaves a note in place of its
-    metrics. Metrics and verdicts are empty without a finished repeat.
+    Repeats that finished before a failure count like any others. A measurer that fails leaves a note in place of
+    its metrics. Metrics and verdicts are empty without a finished repeat.
 
     Args:
         case: The case.
-        finished_at: The time at which it ended.
+        finished_at: The time at which it ended, in UTC and ISO 8601.
+
+    Raises:
+        PluginError: A measurer that was not needed before cannot be loaded.
     """
     plan, repeats, failure = case.plan, tuple(case.repeats), case.failure
     metrics: tuple[Metric, ...] = ()

@@ -98,7 +98,12 @@ class Uploader:
 def make_uploaders(url: str | None, store: ResultStore) -> tuple[Uploader, ...]:
     """Return an observer that uploads to a database; nothing without a URL.
 
+    Args:
+        url: URL of the database; None for no upload.
+        store: Store that the runs write to.
+
     Raises:
-        UsageError, PluginError: as `Uploader` does.
+        UsageError: the URL is not valid, or no plugin has its scheme.
+        PluginError: the plugin does not work.
     """
     return () if url is None else (Uploader(url, store),)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dlperf_sdk.results.trace_summary import TraceSummary
 
 MODELS = {"resnet50": ResNet50(), "bert-base": BertBase()}
+"""Name of a model → the model."""
 SMALL: Mapping[str, Mapping[str, Any]] = {
     # The last layers see 2 x 2 pixels, as at 64: with fewer values, batch norm makes fp16 overflow.
     "resnet50": {"image_size": 40, "num_classes": 10},
@@ -129,7 +130,10 @@ def small_request(
         changes: Fields of the request that replace the defaults.
 
     Raises:
-        KeyError, UnknownName, SpecError, TypeError: as in `request`.
+        KeyError: the model is not in `MODELS`, or the plugin has no trainer for it.
+        UnknownName: there is no such precision or strategy.
+        SpecError: an option has an impossible value.
+        TypeError: there is no option or field of a given name.
     """
     return request(plugin, model, {**SMALL[model], **(options or {})}, framework_options, **changes)
 
@@ -158,6 +162,11 @@ def start(request: Request, ports: Sequence[str] = (), rank: int = 0) -> tuple[R
 
     Returns:
         The runtime, which the caller must stop, and the trainer.
+
+    Raises:
+        StopIteration: no process of the request has this rank.
+        ImportError: the worker half, or the framework, cannot be imported. Other exceptions of the worker half pass
+            unchanged.
     """
     nodes = cluster(request, ports)
     process = next(candidate for candidate in resolve(request.processes)(nodes) if candidate.rank == rank)
@@ -204,8 +213,9 @@ def summarize_traced_steps(
 def small_trainers(plugin: type[Framework]) -> Iterator[Callable[..., Trainer]]:
     """Return a context whose value is a factory of trainers of small cases with one replica.
 
-    The factory takes the model's name, and keyword arguments as in `small_request`. Leaving the context closes
-    the trainers' loaders and stops their runtimes.
+    The factory takes the model's name, and as keyword arguments `options` of the model, `framework_options`, and fields
+    of the request that replace the defaults. It raises what `small_request` and `start` raise. Leaving the context
+    closes the trainers' loaders and stops their runtimes.
     """
     started: list[tuple[Runtime, Trainer]] = []
 

@@ -127,6 +127,9 @@ def losses_of(trainer: Trainer, batch: Any) -> list[Sequence[float]]:
 def both_shards(request: Request) -> dict[str, Any]:
     """Return the canonical shards of two replicas as one batch of a request for one replica.
 
+    Args:
+        request: The request; its batch size is even.
+
     Returns:
         Name of an input → NumPy array of shape (batch size, ...).
     """

@@ -23,7 +23,7 @@ _COMPARED_AS_TEXT = ("topology", "source")
 class Figures:
     """All figures of a collection, or some of them.
 
-    Iteration and `len` are over the figures.
+    Iteration and `len` are over the figures, in the order of the collection.
     """
 
     collection: str
@@ -64,10 +64,12 @@ class Figures:
         """Return the only figure that meets the conditions.
 
         Args:
-            conditions: As in `filter`.
+            conditions: Name of a field or an option of `PublishedFigure` → value, or a tuple, list or set of
+                allowed values. An option's None selects the figures whose source does not state the option.
 
         Raises:
-            UnknownName: a name is neither a field nor an option, as in `filter`.
+            UnknownName: a name is neither a field nor an option. Not raised if the preceding conditions leave no
+                figure.
             UsageError: no figure meets the conditions, or several do. The message names the fields in which those
                 differ.
         """
@@ -154,7 +156,10 @@ class Collection(ABC):
         return ()
 
     def disagreements(self) -> Sequence[Disagreement]:
-        """Return the contradictions between the source and its figures; the base class returns an empty sequence."""
+        """Return the contradictions between the source and its figures; empty if none is known.
+
+        The base class returns an empty sequence.
+        """
         return ()
 
     def count_printed_cells(self) -> int:

@@ -21,7 +21,9 @@ class Answer:
     """Rows that a query selects, with the names of their columns."""
 
     columns: tuple[str, ...]
+    """Names of the columns, in the order of each row."""
     rows: tuple[tuple[str | int | float | bool | None, ...], ...]
+    """The selected rows, in the order of the query; empty if it selects none."""
 
 
 @frozen
@@ -86,7 +88,7 @@ class ResultDatabase(Store):
 
     @abstractmethod
     def versions(self, run_ids: Sequence[str]) -> Mapping[str, Version]:
-        """Return name → version of those of the runs that the database has.
+        """Return name → version of those of the runs that the database has; runs that it lacks are left out.
 
         Args:
             run_ids: Names of the runs.

@@ -35,7 +35,11 @@ class Reading:
 
 
 class Log:
-    """The lines of a log file. They can be read once, in order; the file is opened with the first line."""
+    """The lines of a log file. They can be read once, in order; the file is opened with the first line.
+
+    Args:
+        path: The file. It need not exist until the first line is read.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -84,7 +88,8 @@ class Log:
         """Read the remaining lines and return the SHA-256 checksum of the whole file, in hexadecimal.
 
         Raises:
-            DocumentError: the rest of the file cannot be read, as in `__iter__`.
+            DocumentError: the rest of the file cannot be read, is not a regular file, or has a line that is longer
+                than `MAX_LINE_BYTES`.
         """
         for _ in self._lines:
             pass

@@ -38,6 +38,7 @@ class Measured:
     """Input of a measurer: the finished repeats of one case, and the properties of the case."""
 
     repeats: tuple[Repeat, ...]
+    """The finished repeats, in the order in which they were measured."""
     unit: str
     """Unit of the model's throughput."""
     batch_size: int
@@ -65,7 +66,14 @@ class Measurer(ABC):
 
     @abstractmethod
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
-        """Return the metrics that can be computed from the repeats.
+        """Return the metrics that can be computed from the repeats, in the order in which they are to be listed.
 
-        A quantity that was not measured has no metric; it is never reported as zero. The method has no side effects.
+        A quantity that was not measured has no metric; it is never reported as zero. The method has no side
+        effects.
+
+        Args:
+            measured: The repeats, and the properties of the case.
+
+        Returns:
+            The metrics; empty if nothing can be computed.
         """

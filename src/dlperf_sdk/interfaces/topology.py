@@ -24,7 +24,9 @@ class Job:
     bundle: Path
     """Archive with everything that a node needs from the controller. No shared file system is assumed."""
     nodes: int
+    """Number of nodes."""
     devices_per_node: int
+    """Number of devices on each node."""
     device: str
     """Kind of the devices: `cpu`, `cuda`, …"""
     options: Any = field(factory=NoOptions)
@@ -57,6 +59,7 @@ class Submission:
     """A file with which users submit a job themselves, and the commands for it."""
 
     content: bytes
+    """Content of the file."""
     commands: tuple[str, ...]
     """Commands to show to users, from the submission of the file to `dlperf ingest`."""
 
@@ -124,6 +127,9 @@ class Topology(ABC):
         """Set the exit code that the other processes of the job get when this one, the controller, ends.
 
         The base class does nothing.
+
+        Args:
+            code: The exit code, from 0 to 255.
         """
         return
 
@@ -191,6 +197,9 @@ class Topology(ABC):
         """Return the commands that `launch` runs, each as its words, to be shown to users.
 
         Nothing is started or written.
+
+        Args:
+            job: The case and its bundle, which need not exist.
         """
 
     def script(self, job: Job) -> str | None:

@@ -37,7 +37,9 @@ class PlacementArguments:
     """An agent's arguments about its placement: each is a value, or `$NAME` of a variable that the launcher sets."""
 
     node: str
+    """Number of the agent's node."""
     hosts: str
+    """The first hosts of the case, separated by commas, or a list in brackets as `expand_hosts` reads it."""
     interface: str = ""
     """The workers' network interface; empty for the one over which the agents connect."""
     ports: str = ""

@@ -23,6 +23,12 @@ class CommandLauncher(Topology):
 
         Each reads the bundle from its standard input. The first one's standard output is agent 0's stream.
 
+        Args:
+            job: The case and its bundle, which need not exist.
+
+        Returns:
+            The commands, each as its words: one for all nodes, or one per node in their order.
+
         Raises:
             Unavailable: The launcher's options do not suffice for the job.
         """
@@ -39,7 +45,11 @@ class CommandLauncher(Topology):
         return lines
 
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        """Return the commands of `agent_commands` for display, with `BOOTSTRAP` in place of the agents' program."""
+        """Return the commands of `agent_commands` for display, with `BOOTSTRAP` in place of the agents' program.
+
+        Raises:
+            Unavailable: The launcher's options do not suffice for the job.
+        """
         return tuple(abbreviate(command) for command in self.agent_commands(job))
 
     @contextmanager
@@ -50,6 +60,7 @@ class CommandLauncher(Topology):
 
         Raises:
             Unavailable: the launcher cannot place the job.
+            OSError: a command cannot be started, or the bundle cannot be read.
         """
         with run_commands(self.agent_commands(job), job.bundle) as lines:
             yield self.explain_failures(job, lines)

@@ -21,9 +21,9 @@ def launch_events(
 ) -> Generator[dict[str, Any], None, None]:
     """Launch a job and yield agent 0's events up to `ended`; closing the iterator ends all agents.
 
-    Lines that are no event, heartbeats and `diagnostics` are left out. While the job waits, there are events
-    `waiting`, whose `text` names the reason; a repeated text is left out. If the stream ends or is silent for too
-    long before agent 0 has written `ended`, this event is created here, with a failure of kind `lost-node`.
+    Lines that are no event, heartbeats and `diagnostics` are left out. While the job waits, there are events `waiting`,
+    whose `text` names the reason; a repeated text is left out. If the stream ends or is silent for too long before
+    agent 0 has written `ended`, this event is created here, with a failure of kind `lost-node`.
 
     Args:
         launcher: The launcher.
@@ -33,6 +33,7 @@ def launch_events(
     Raises:
         TimedOut: The deadline has passed. Lines that arrived before it have been yielded.
         Unavailable: The launcher cannot place the job.
+        OSError: A command of the launcher cannot be started.
     """
     with launcher.launch(job) as stream:
         lines = _Lines(stream, deadline)

@@ -115,6 +115,10 @@ class HostLauncher(CommandLauncher):
     def validate_options(self, nodes: int, options: HostOptions) -> None:
         """Check that there are enough hosts for the nodes, and that their names are valid.
 
+        Args:
+            nodes: Number of nodes.
+            options: The launcher's options.
+
         Raises:
             SpecError: There are too few hosts, a host is invalid or named twice, or the file cannot be read.
         """
@@ -128,5 +132,8 @@ class HostLauncher(CommandLauncher):
         return {**{name: value for name, value in options.items() if name != "hostfile"}, "hosts": host}
 
     def explain_failures(self, job: Job, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield the stream's lines. If agent 0 does not start because its Python is missing, add an event about it."""
+        """Yield the stream's lines. If agent 0 does not start because its Python is missing, add an event about it.
+
+        The event is `ended`, with a failure of the kind `unavailable`.
+        """
         return explain_start_failure(lines, job.options.agent_python, node=0)

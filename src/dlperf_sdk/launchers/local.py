@@ -22,7 +22,12 @@ class Local(CommandLauncher):
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
         """Return a sentence if this machine has too few GPUs, or too few cores for another kind of device; else None.
 
-        A core may have up to 32 workers. The arguments are those of `Topology.unavailable_reason`.
+        A core may have up to 32 workers.
+
+        Args:
+            nodes: Number of nodes, all of them on this machine.
+            devices_per_node: Number of devices on each node.
+            device: Kind of the devices.
         """
         shape, workers = f"{nodes}n{devices_per_node}d", nodes * devices_per_node
         alternative = f"place the case on other machines: {shape}@LAUNCHER."

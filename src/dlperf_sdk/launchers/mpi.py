@@ -33,7 +33,10 @@ class Mpi(HostLauncher):
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
         """Return a sentence if there is no mpirun here, or it is hydra's, which cannot carry the bundle; else None.
 
-        The arguments are those of `Topology.unavailable_reason`.
+        Args:
+            nodes: Number of nodes, which does not matter here.
+            devices_per_node: Number of devices on each node, which does not matter here.
+            device: Kind of the devices, which does not matter here.
         """
         if not shutil.which("mpirun"):
             return "There is no mpirun here. Load or install OpenMPI, or choose another launcher."
@@ -47,12 +50,12 @@ class Mpi(HostLauncher):
     def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
         """Return the one command, an mpirun.
 
-        Its standard input, the bundle followed by heartbeats, goes to every rank. Ranks are not bound to a core,
-        since the workers would inherit the binding. The coordinator decides what a lost agent means, so mpirun
-        tolerates one.
+        Its standard input, the bundle followed by heartbeats, goes to every rank. Ranks are not bound to a core, since
+        the workers would inherit the binding. The coordinator decides what a lost agent means, so mpirun tolerates one.
 
         Raises:
-            Unavailable: The hosts do not suffice, as in `HostOptions.select_hosts`.
+            Unavailable: There are fewer hosts than nodes, a host is invalid or named twice, or the file of hosts cannot
+                be read.
         """
         options: HostOptions = job.options
         hosts = options.select_hosts(job.nodes)

@@ -52,7 +52,11 @@ def flags(help: str) -> Any:
 
 @frozen
 class AgentOptions:
-    """Options of launchers that start agents on other machines."""
+    """Options of launchers that start agents on other machines.
+
+    Raises:
+        ValueError: `ports` is not a range of ports.
+    """
 
     interface: str = option("Network interface of the workers, instead of the one between the hosts.")
     ports: str = option(

@@ -23,7 +23,10 @@ class Ssh(HostLauncher):
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
         """Return a sentence if there is no ssh on this machine; else None.
 
-        The arguments are those of `Topology.unavailable_reason`.
+        Args:
+            nodes: Number of nodes, which does not matter here.
+            devices_per_node: Number of devices on each node, which does not matter here.
+            device: Kind of the devices, which does not matter here.
         """
         if shutil.which("ssh"):
             return None
@@ -33,7 +36,8 @@ class Ssh(HostLauncher):
         """Return one ssh per node; its last word, the agent's command, is split again by a shell on the node.
 
         Raises:
-            Unavailable: The hosts do not suffice, as in `HostOptions.select_hosts`.
+            Unavailable: There are fewer hosts than nodes, a host is invalid or named twice, or the file of hosts cannot
+                be read.
         """
         options: HostOptions = job.options
         hosts = options.select_hosts(job.nodes)

@@ -44,12 +44,18 @@ def begin_case(
 ) -> Case:
     """Find the largest batch size that fits, and begin the case with it.
 
-    If the search fails, its failure is recorded as that of the case. A note on the result describes the search. The
-    arguments are those of `Case.begin`.
+    If the search fails, its failure is recorded as that of the case. A note on the result describes the search.
+
+    Args:
+        spec: A spec whose batch size is `max`.
+        store: The store, or its folder, in which the case's directory is created; None to store nothing.
+        observers: The observers; they are notified of each probe, too.
+        registry: The plugins.
 
     Raises:
         UsageError: The case is invalid, or the store cannot be written.
         PluginError: A plugin does not work.
+        KeyboardInterrupt: Ctrl-C was pressed; all processes have ended.
     """
     if store is not None:  # before the search, which takes minutes
         (store if isinstance(store, ResultStore) else ResultStore(store)).probe()

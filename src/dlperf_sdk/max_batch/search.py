@@ -58,15 +58,15 @@ def find_max_batch(probe: Callable[[int], Probe], budget: int | None, maximum: i
       slope. Therefore, if the first predicted size does not fit, three quarters of it are tried next.
     - Without a budget, or if the predictions do not help: sizes are doubled until one does not fit. Then the interval
       is divided at its geometric mean.
-    - Confirmation: near the limit, the same size may fit once and not again. Therefore the result is tried once more
-      at the end, and lowered until it fits again. The size 1 is not tried again.
+    - Confirmation: near the limit, the same size may fit once and not again. Therefore the result is tried once more at
+      the end, and lowered until it fits again. The size 1 is not tried again.
 
     The search stops after `MAX_PROBES` probes, not counting the confirmation.
 
     Args:
-        probe: Called with a size; tries it and returns the outcome.
+        probe: Called with a size; tries it and returns the outcome. Its exceptions pass unchanged.
         budget: The bytes that one process may take; None if unknown.
-        maximum: The largest size to try.
+        maximum: The largest size to try, at least 1.
 
     Returns:
         The size and all probes. The size is None if 1 does not fit; `exact` is False if the search stopped before the

@@ -67,6 +67,9 @@ def peak(device: str, precision: str) -> Peak | None:
     Args:
         device: The driver's name of the device, with or without `NVIDIA` or `Tesla` in front.
         precision: Name of a precision in `dlperf_sdk.spec.precision.PRECISIONS`.
+
+    Raises:
+        UnknownName: there is no such precision.
     """
     rates, source = _TABLE.get(device.removeprefix("NVIDIA ").removeprefix("Tesla "), ({}, ""))
     flops = rates.get(PRECISIONS[precision].format)

@@ -20,6 +20,10 @@ of it at most on average, and only the difference between the load inside and ou
 def growth(series: Series, window: Window) -> float | None:
     """Return a counter's increase in the window, in the counter's unit.
 
+    Args:
+        series: Samples of the counter.
+        window: The window, on the clock of the samples.
+
     Returns:
         The increase; None if the samples do not surround both edges closely enough, or the counter ever decreased.
     """
@@ -31,6 +35,10 @@ def growth(series: Series, window: Window) -> float | None:
 
 def integral(series: Series, window: Window) -> float | None:
     """Return a gauge's integral over the window, by trapezoids, in its unit times seconds.
+
+    Args:
+        series: Samples of the gauge.
+        window: The window, on the clock of the samples.
 
     Returns:
         The integral; None if the samples do not cover the window, or are too far apart.
@@ -48,6 +56,10 @@ def integral(series: Series, window: Window) -> float | None:
 
 def mean(series: Series, window: Window) -> float | None:
     """Return a gauge's time-weighted mean over the window, in its unit.
+
+    Args:
+        series: Samples of the gauge.
+        window: The window, on the clock of the samples.
 
     Returns:
         The mean; None if the samples do not cover the window, or are too far apart.

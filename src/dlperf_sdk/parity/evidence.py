@@ -50,6 +50,7 @@ class ParityRun:
     request: Request
     """Request of the parity run."""
     reference: Reference
+    """The model's reference."""
     reference_case: str
     """Name of the case in the reference."""
     key: str
@@ -85,7 +86,9 @@ def plan_parity_run(
         `not-applicable` if the strategy has no single correct trajectory, or the part of the step does not train.
 
     Raises:
-        UnknownName, PluginError: the model's plugin cannot be loaded.
+        UnknownName: there is no such model.
+        PluginError: the model's plugin cannot be loaded, or a package of the worker half is not installed as Python
+            files.
     """
     reference = _reference(plan, registry, reference_case)
     if isinstance(reference, _Obstacle):
@@ -122,6 +125,13 @@ def follow_parity_run(run: ParityRun, events: Generator[Mapping[str, Any], None,
     """Read the events of a parity run that was launched on its own, and return its evidence.
 
     The stream is closed at the end. Evidence that may serve other runs is stored in the cache.
+
+    Args:
+        run: The run.
+        events: The events of its launch, up to `ended`.
+
+    Returns:
+        The evidence; its outcome is `fail` if a worker crashed, exceeded a deadline or wrote an invalid record.
 
     Raises:
         RunFailed: the run ended for a reason that ends the case as well: out of memory, no device, interrupted, ….

@@ -25,7 +25,14 @@ SEARCHED = ("PATH", "LD_LIBRARY_PATH")
 def key_of(plan: Plan, request: Request, prepared: PreparedEnvironment, reference: str) -> str:
     """Return the key of a parity run: the SHA-256 of its `parts`, in hexadecimal.
 
-    The arguments are those of `parts`.
+    Args:
+        plan: The plan of the parity run.
+        request: The request of the parity run.
+        prepared: The environment.
+        reference: The digest of the reference.
+
+    Raises:
+        PluginError: a package of the worker half is not installed as Python files.
     """
     return _digest(json.dumps(parts(plan, request, prepared, reference), sort_keys=True).encode())
 
@@ -33,19 +40,21 @@ def key_of(plan: Plan, request: Request, prepared: PreparedEnvironment, referenc
 def parts(plan: Plan, request: Request, prepared: PreparedEnvironment, reference: str) -> dict[str, Any]:
     """Return everything that parity evidence depends on, as JSON values.
 
-    These are the request without its `CONTEXT`, the code in the bundle, the environment's lock and interpreter,
-    the container, the variables that the spec requests and those named in `SEARCHED`, the launcher, the names of
-    processor and GPUs, the plugin's distribution and version, and the reference's digest. Secret values are replaced
-    by hashes.
+    These are the request without its `CONTEXT`, the code in the bundle, the environment's lock and interpreter, the
+    container, the variables that the spec requests and those named in `SEARCHED`, the launcher, the names of processor
+    and GPUs, the plugin's distribution and version, and the reference's digest. Secret values are replaced by hashes.
 
-    Variables have the values that a worker on this machine would get, and devices are those of this machine. Nothing
-    is known here about nodes on other machines but the launcher.
+    Variables have the values that a worker on this machine would get, and devices are those of this machine. Nothing is
+    known here about nodes on other machines but the launcher.
 
     Args:
         plan: The plan of the parity run.
         request: The request of the parity run.
         prepared: The environment.
         reference: The digest of the reference.
+
+    Raises:
+        PluginError: a package of the worker half is not installed as Python files.
     """
     fields = {name: value for name, value in request.to_dict().items() if name not in CONTEXT}
     fields["variables"] = redact_variables(request.variables, request.secrets)

@@ -48,6 +48,7 @@ class Bundle:
     """A bundle that was written to disk."""
 
     path: Path
+    """The file."""
     digest: str
     """SHA-256 over names and contents of all files but the secret and the bytecode: equal digests run equal code on
     equal requests."""

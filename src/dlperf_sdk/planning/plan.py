@@ -40,25 +40,39 @@ class Plan:
     secrets: tuple[str, ...]
     """Names of the variables whose values are secrets."""
     device: str
+    """Kind of the devices, resolved: never `auto`."""
     protocol: Protocol
+    """The protocol, with the spec's own numbers of steps and repeats."""
     runtime: str
+    """Location of the runtime, as ``module:attribute``."""
     trainer: str
+    """Location of the trainer, as ``module:attribute``."""
     processes: str
+    """Location of the function that lists the processes, as ``module:attribute``."""
     batch_sender: str | None
     """Location of the service that sends a replica's batches; None if the data source has none."""
     model_options: Mapping[str, Scalar]
+    """Options of the model, by name, defaults included."""
     framework_options: Mapping[str, Scalar]
+    """Options of the framework's plugin, by name, defaults included."""
     topology_options: Any
     """An instance of the topology's `Options`."""
     parameters: tuple[Mapping[str, Any], ...]
+    """Manifest of the model's parameters, as JSON values."""
     inputs: tuple[Mapping[str, Any], ...]
+    """Manifest of the model's inputs, as JSON values."""
     optimizer: Mapping[str, Any]
+    """`kind` and `policy` of the optimizer, and its numbers by name."""
     workload: Workload
+    """What a step computes, as results record it."""
     deadlines: Mapping[str, float]
+    """Phase → seconds without progress after which it has failed."""
     samplers: tuple[str, ...]
+    """Samplers that each agent runs, as ``module:attribute``."""
     packages: tuple[str, ...]
     """Packages in the bundle, in addition to the packages of the references above."""
     environment: EnvironmentSpec
+    """Contents of the workers' environment."""
     required_programs: tuple[str, ...]
     """Programs that every node must have on the workers' PATH."""
     plugin: str
@@ -104,7 +118,8 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain JSON values, for display and for the store.
 
-        The manifests of parameters and inputs are left out; `processes` holds the placeholder processes.
+        The manifests of parameters and inputs are left out; `processes` holds the placeholder processes. This calls
+        the framework plugin's function that lists them, which may raise anything.
         """
         return {
             "spec": self.spec.to_dict(),

@@ -27,15 +27,16 @@ def spec_from(
     """Return the run spec that the arguments of `run` describe.
 
     Args:
-        spec: As in `run`.
-        model: As in `run`.
+        spec: A framework's name, if `model` is given; or a complete spec: a `RunSpec`, a mapping, or the path of a
+            JSON, TOML or YAML file.
+        model: The model's name; None with a complete spec.
         fields: Fields of `RunSpec`, in place of those in `spec`; None: none.
         keywords: Names of the caller's other arguments, for suggestions if a field is misspelt.
         registry: The plugins; None: those that are installed.
 
     Raises:
-        UnknownName: there is no field of a given name.
-        SpecError: a field has an impossible value.
+        UnknownName: there is no field of a given name, or a field has a value that is none of its fixed names.
+        SpecError: a field has an impossible value, or a file has one that decides what is executed or read.
         DocumentError: the spec's file or mapping cannot be read as a spec.
         UsageError: `model` is given together with a complete spec.
     """

@@ -107,8 +107,9 @@ def load_spec(
     Raises:
         DocumentError: The file cannot be read or parsed, or breaks the schema: each mistake has a line of the
             message, which begins with FILE:LINE.
-        SpecError: A field has an impossible value, names a data folder outside the file's directory, or decides what
-            is executed or read.
+        SpecError: A field has an impossible value, names a data folder outside the file's directory, or decides
+            what is executed or read.
+        UnknownName: A field has a value that is none of its fixed names.
     """
     from dlperf_sdk.documents import diagnostics, source_positions
 
@@ -206,6 +207,9 @@ def list_restricted_settings(case: Mapping[str, Any], look_up: LookUp) -> Iterat
     Args:
         case: The fields of a run spec, as plain values; `framework` and `model` are required.
         look_up: The result of `declaration_lookup`.
+
+    Raises:
+        SpecError: The case has options, and its topology is malformed.
     """
     for field in attrs.fields(RunSpec):
         value = case.get(field.name)

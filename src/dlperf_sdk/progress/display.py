@@ -213,7 +213,14 @@ class Lines:
 
 
 class LiveDisplay(Lines):
-    """A display on a terminal: permanent lines about finished parts, and below them a live part."""
+    """A display on a terminal: permanent lines about finished parts, and below them a live part.
+
+    Args:
+        console: The console to print to.
+        verbose: True to print the lines of all stages, and the process of each worker.
+        redact: True to show the run's name instead of its directory.
+        clock: Returns the time in seconds.
+    """
 
     def __init__(
         self,
@@ -244,7 +251,11 @@ class LiveDisplay(Lines):
     def show_stage(self, stage: str, detail: str) -> None:
         """Print the stage as a permanent line if it is a note or the display is verbose.
 
-        The live part shows any other. The arguments are those of `Lines.show_stage`.
+        The live part shows any other.
+
+        Args:
+            stage: The stage.
+            detail: The line.
         """
         if stage == "note" or self.verbose:
             super().show_stage(stage, detail)

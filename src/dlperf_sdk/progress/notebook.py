@@ -37,7 +37,9 @@ class NotebookDisplay(Lines):
     def show_stage(self, stage: str, detail: str) -> None:
         """Add a note as a permanent line; show any other stage in the part that is redrawn.
 
-        The arguments are those of `Lines.show_stage`.
+        Args:
+            stage: The stage.
+            detail: The line.
         """
         if stage == "note":
             super().show_stage(stage, detail)

@@ -32,12 +32,15 @@ class Course:
     """Numbers of steps and repeats of a run, its batch size and its unit."""
 
     warmup: int
+    """Number of warm-up steps."""
     steps: int
+    """Number of steps in the window."""
     repeats: int
     """The smallest number of repeats."""
     max_repeats: int
     """The largest number of repeats."""
     global_batch_size: int
+    """Samples per step over all devices."""
     unit: str
     """Unit of the throughput, such as `img/s`."""
 
@@ -64,9 +67,11 @@ class Advance:
     """Progress of a run. Times are seconds on the caller's monotonic clock."""
 
     course: Course
+    """Numbers of the run."""
     attempt: int = 0
     """Number of the current repeat, counted from 1; 0 before the first."""
     phase: str = "start"
+    """Current phase."""
     step: int = 0
     """Number of steps done in the current phase."""
     started_at: float = 0.0

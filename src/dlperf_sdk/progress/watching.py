@@ -150,7 +150,7 @@ def watching(progress: ProgressOption) -> Iterator[list[Any]]:
             f'progress is {progress!r}; it must be "auto", True, False, or a function that takes a Progress.'
         )
     live = sys.stderr is not None and sys.stderr.isatty()
-    if progress is False or (progress == "auto" and not live and not in_notebook()):
+    if progress is False or (progress == "auto" and not live and not _in_notebook()):
         yield []
         return
     from rich.console import Console
@@ -159,7 +159,7 @@ def watching(progress: ProgressOption) -> Iterator[list[Any]]:
     from dlperf_sdk.progress.notebook import NotebookDisplay
 
     console = Console(stderr=True)
-    if in_notebook():
+    if _in_notebook():
         yield [NotebookDisplay()]
     elif live and not console.is_dumb_terminal:
         with LiveDisplay(console) as drawn:
@@ -168,7 +168,7 @@ def watching(progress: ProgressOption) -> Iterator[list[Any]]:
         yield [Lines(console)]
 
 
-def in_notebook() -> bool:
+def _in_notebook() -> bool:
     """Return True in a Jupyter kernel, whose output can be HTML."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return type(shell).__name__ == "ZMQInteractiveShell"

@@ -142,10 +142,14 @@ def explain_missing_trace(framework: Framework) -> str | None:
 def check_part(spec: RunSpec, framework: Framework) -> None:
     """Check that a case has the part of a step that its spec names, and that the framework can run it.
 
+    Args:
+        spec: The case.
+        framework: The framework's plugin.
+
     Raises:
-        Unsupported: the plugin does not declare the part; the part is the input, and the data source has none; it is
-            the communication, and no collective synchronizes gradients; or it replaces the strategy or the data source
-            by one that the plugin lacks.
+        Unsupported: the plugin does not declare the part; the part is the input, and the data source has none; it
+            is the communication, and no collective synchronizes gradients; or it replaces the strategy or the data
+            source by one that the plugin lacks.
     """
     part, executed = PARTS[spec.part], spec.executed
     if part.name not in framework.capabilities.parts:

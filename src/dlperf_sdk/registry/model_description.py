@@ -16,9 +16,13 @@ class ModelDescription:
     """Description of a model for one case, collected from its plugin."""
 
     parameters: tuple[Parameter, ...]
+    """The trainable parameters, in the order of the forward pass."""
     inputs: tuple[Input, ...]
+    """The inputs of one sample."""
     optimizer: Optimizer
+    """The optimizer for the case's global batch size."""
     parameter_count: int
+    """Number of elements of all trainable parameters."""
     flops_per_sample: int
     """Floating-point operations per sample and training step; a multiply-accumulate counts as two."""
     data_sources: frozenset[str]

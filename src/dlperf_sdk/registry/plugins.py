@@ -35,6 +35,7 @@ class Row:
     group: str
     """Name of the plugin's group."""
     name: str
+    """Name of the plugin."""
     distribution: str
     """Name and version of the distribution that registers the plugin; `given at run time` for one of
     `Registry.extra`."""
@@ -110,7 +111,7 @@ class Registry:
         return tuple(sorted(set(installed + extra), key=lambda row: (row.name, row.distribution)))
 
     def listed_rows(self, group: str) -> tuple[Row, ...]:
-        """Return the rows of a group's plugins, without the private ones."""
+        """Return the rows of a group's plugins, sorted by name, without the private ones; nothing is imported."""
         return tuple(row for row in self.rows(group) if not row.is_private)
 
     def names(self, group: str) -> tuple[str, ...]:
@@ -189,27 +190,57 @@ class Registry:
         return manager.driver
 
     def framework(self, name: str) -> Framework:
-        """Return the framework with that name. Errors are those of `load`."""
+        """Return the framework with that name.
+
+        Raises:
+            UnknownName: there is no such framework.
+            PluginError: it cannot be loaded, or two distributions register the name.
+        """
         return cast("Framework", self.load("frameworks", name))
 
     def model(self, name: str) -> Model:
-        """Return the model with that name. Errors are those of `load`."""
+        """Return the model with that name.
+
+        Raises:
+            UnknownName: there is no such model.
+            PluginError: it cannot be loaded, or two distributions register the name.
+        """
         return cast("Model", self.load("models", name))
 
     def topology(self, name: str) -> Topology:
-        """Return the launcher with that name. Errors are those of `load`."""
+        """Return the launcher with that name.
+
+        Raises:
+            UnknownName: there is no such launcher.
+            PluginError: it cannot be loaded, or two distributions register the name.
+        """
         return cast("Topology", self.load("topologies", name))
 
     def collection(self, name: str) -> Collection:
-        """Return the collection of published figures with that name. Errors are those of `load`."""
+        """Return the collection of published figures with that name.
+
+        Raises:
+            UnknownName: there is no such collection.
+            PluginError: it cannot be loaded, or two distributions register the name.
+        """
         return cast("Collection", self.load("collections", name))
 
     def database(self, scheme: str) -> DatabaseType:
-        """Return the kind of database whose URLs have this scheme. Errors are those of `load`."""
+        """Return the kind of database whose URLs have this scheme.
+
+        Raises:
+            UnknownName: there is no such kind.
+            PluginError: it cannot be loaded, or two distributions register the scheme.
+        """
         return cast("DatabaseType", self.load("databases", scheme))
 
     def importer(self, name: str) -> Importer:
-        """Return the importer with that name. Errors are those of `load`."""
+        """Return the importer with that name.
+
+        Raises:
+            UnknownName: there is no such importer.
+            PluginError: it cannot be loaded, or two distributions register the name.
+        """
         return cast("Importer", self.load("importers", name))
 
     def measurers(self) -> tuple[Measurer, ...]:

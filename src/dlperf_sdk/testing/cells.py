@@ -39,7 +39,9 @@ class Cell:
     models: tuple[str, ...]
     """The models to choose from, in order of preference; the first one that the plugin does not refuse is taken."""
     precision: str = PRECISIONS.default
+    """Name of the precision."""
     compiler: str = NONE
+    """Name of the compiler."""
     strategy: str | None = None
     """The strategy of two replicas; None for a cell of one replica, which has no gradients to synchronize."""
 

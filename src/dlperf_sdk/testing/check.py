@@ -119,7 +119,7 @@ def check(
 
 
 def get_suite() -> type[Conformance]:
-    """Return the suite to run; for `dlperf_sdk.testing.selected_suite` alone."""
+    """Return the suite to run; for `dlperf_sdk.testing.selected_suite` alone, which pytest imports during `check`."""
     return _chosen[0]
 
 

@@ -67,10 +67,9 @@ class Conformance:
         """Give a test the values of each axis that it takes as parameters; pytest calls this hook for each test.
 
         Values in `combinations` get the marker `pairwise`, and those in `values_with_source_builds` the marker
-        `source_build`. With pytest-xdist installed, all tests of one value get
-        the same `xdist_group`, so that one process runs them and they share the runs made for it. Values that are
-        mappings get no mark. An axis without values becomes one skipped test. The markers are registered in the
-        configuration of pytest.
+        `source_build`. With pytest-xdist installed, all tests of one value get the same `xdist_group`, so that one
+        process runs them and they share the runs made for it. Values that are mappings get no mark. An axis without
+        values becomes one skipped test. The markers are registered in the configuration of pytest.
         """
         for line in MARKERS:
             metafunc.config.addinivalue_line("markers", line)

@@ -272,9 +272,15 @@ def _pins(spec: EnvironmentSpec) -> dict[str, str]:
 
 
 def list_minor_versions(spec: EnvironmentSpec) -> list[int]:
-    """Return the minor versions of Python 3, from 7 to 39, that an environment's specifier allows.
+    """Return the minor versions of Python 3, from 7 to 39, that an environment's specifier allows, in ascending order.
 
     Empty if there are none.
+
+    Args:
+        spec: The environment.
+
+    Raises:
+        packaging.specifiers.InvalidSpecifier: `python` of the environment is no specifier.
     """
     required = SpecifierSet(spec.python)
     return [

@@ -107,7 +107,10 @@ class FrameworkChoice(Conformance):
         return all_cells - cells.select_covering(self.axes()["any_cell"])
 
     def values_with_source_builds(self) -> frozenset[Cell]:
-        """Return the cells of strategies whose environment has parts that are built from source."""
+        """Return the cells of strategies whose environment has parts that are built from source.
+
+        Empty if the plugin cannot be loaded.
+        """
         pairs = self.axes()["pair"]
         devices = self.plugin.capabilities.devices if pairs else ()
         return frozenset(
@@ -123,7 +126,13 @@ class FrameworkChoice(Conformance):
 
         Args:
             model: The model's name.
-            fields: Fields of `RunSpec` in place of those of the suite; `options` are merged with those of the suite.
+            fields: Fields of `RunSpec` in place of those of the suite; `options` are merged with those of the
+                suite.
+
+        Raises:
+            SpecError: a field has an impossible value.
+            UnknownName: a field has a value that is none of its fixed names.
+            TypeError: there is no field of a given name.
         """
         options = {**(self.model_options.get(model) or SMALL.get(model, {})), **self.options}
         short = {"warmup": 1, "steps": 3, "repeats": 1, "on_busy": "note"}
@@ -151,6 +160,9 @@ class FrameworkChoice(Conformance):
     def refusal(self, spec: RunSpec) -> RunFailed | None:
         """Return the error with which planning refuses a case on this machine; None if the case can be planned.
 
+        Args:
+            spec: The case.
+
         Raises:
             UsageError: the case is invalid.
             PluginError: a plugin cannot be loaded.
@@ -164,12 +176,16 @@ class FrameworkChoice(Conformance):
     def select_accepted_spec(self, models: Sequence[str] | None = None, **fields: Any) -> RunSpec:
         """Return the short case of the first model for which planning accepts it on this machine.
 
-        Skip the test if planning accepts it for no model, or if this machine lacks a program that builds a part of the
-        environment from source.
+        Skip the test if planning accepts it for no model, or if this machine lacks a program that builds a part of
+        the environment from source.
 
         Args:
-            models: The names of the models to try, in order; None for those of `models_to_test`.
+            models: The names of the models to try, in order; None or empty for those of `models_to_test`.
             fields: Fields of `RunSpec`, as `spec` takes them.
+
+        Raises:
+            UsageError: the case is invalid.
+            PluginError: a plugin cannot be loaded.
         """
         refused = None
         for model in models or self.models_to_test():

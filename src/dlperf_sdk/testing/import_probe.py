@@ -26,7 +26,11 @@ class Refuse(importlib.abc.MetaPathFinder):
 
 
 def main() -> None:
-    """Import the controller half, and call what the core calls."""
+    """Import the controller half, and call what the core calls.
+
+    Raises:
+        ImportError: the controller half imports a forbidden module or the worker half.
+    """
     arguments = json.load(sys.stdin)
     sys.path[:] = arguments["path"]
     sys.meta_path.insert(0, Refuse(arguments["forbidden"]))

@@ -33,7 +33,7 @@ def check_leftovers(run: Callable[[Mapping[str, str]], object]) -> None:
     Raises:
         AssertionError: something is left; the message lists it.
     """
-    mark, before = uuid.uuid4().hex, list_shared_memory()
+    mark, before = uuid.uuid4().hex, _list_shared_memory()
     with TemporaryDirectory(prefix="dlperf-conformance-") as folder:
         run({MARK: mark, "TMPDIR": folder})
         # Empty folders are caches that are made once per user, and do not grow.
@@ -50,11 +50,11 @@ def check_leftovers(run: Callable[[Mapping[str, str]], object]) -> None:
         "a campaign makes thousands of them, and disks are finite",
         "remove them in `Runtime.stop`; what lies in the worker's own working directory is removed for you",
     )
-    orphans = orphaned_segments(before)
+    orphans = _orphaned_segments(before)
     if orphans:  # or somebody else's, who was killed meanwhile: what leaves some does so every time
-        before = list_shared_memory()
+        before = _list_shared_memory()
         run({MARK: uuid.uuid4().hex})
-        orphans = orphaned_segments(before)
+        orphans = _orphaned_segments(before)
     assert not orphans, advice(
         f"After the run these shared memory segments are left, and no process uses them: {', '.join(orphans[:10])}.",
         "they occupy memory of the machine until they are removed by hand",
@@ -65,7 +65,7 @@ def check_leftovers(run: Callable[[Mapping[str, str]], object]) -> None:
 def list_live_processes(mark: str) -> list[str]:
     """Return the command lines of all other processes of this machine whose environment has `MARK` set to this value.
 
-    Processes whose environment cannot be read, such as another user's, are left out.
+    Processes whose environment cannot be read, such as another user's, are left out. Empty if there are none.
     """
     commands = []
     for process in _processes():
@@ -84,13 +84,14 @@ class Shared:
     """The identity of a file in shared memory. A new file under the same path has another identity."""
 
     path: str
+    """Path of the file."""
     number: int
     """Its inode."""
     created_ns: int
     """Time of the last change of its inode, in nanoseconds since the epoch."""
 
 
-def list_shared_memory() -> frozenset[Shared]:
+def _list_shared_memory() -> frozenset[Shared]:
     """Return the files in shared memory that belong to this user, without those that are removed during the call."""
     files = set()
     for folder, _, names in os.walk(SHARED):
@@ -103,7 +104,7 @@ def list_shared_memory() -> frozenset[Shared]:
     return frozenset(files)
 
 
-def orphaned_segments(before: frozenset[Shared]) -> list[str]:
+def _orphaned_segments(before: frozenset[Shared]) -> list[str]:
     """Return the paths of the files in shared memory that are not in `before` and that no process has open or mapped.
 
     Wait up to `PATIENCE` seconds until there are none. Files that only processes of other users have open may be
@@ -111,7 +112,7 @@ def orphaned_segments(before: frozenset[Shared]) -> list[str]:
     """
     deadline = time.monotonic() + PATIENCE
     while True:
-        new = {file.path for file in list_shared_memory() - before}
+        new = {file.path for file in _list_shared_memory() - before}
         remaining = sorted(new - _list_open_segments()) if new else []
         if not remaining or time.monotonic() > deadline:
             return remaining

@@ -13,6 +13,14 @@ class PassedChecks:
     """The names of the tests that one plugin has passed, in a file of the user's cache.
 
     The file holds the arguments of the check as well: it is not used for a check with other arguments.
+
+    Args:
+        group: The plugin's group.
+        name: The plugin's name.
+        arguments: Arguments of the check; values that JSON lacks are represented by their `str`.
+
+    Raises:
+        Unavailable: the cache folder is in a home directory, and the system knows none.
     """
 
     def __init__(self, group: str, name: str, arguments: dict[str, Any]) -> None:

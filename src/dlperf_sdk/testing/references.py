@@ -46,10 +46,13 @@ class Setting:
     """Configuration of the model that a case of the reference is computed for."""
 
     model: Model
+    """The model."""
     options: Mapping[str, Any]
+    """Options of the model: name → value. Those that are missing have their defaults."""
     batch_size: int
     """Samples per replica."""
     seed: int = 0
+    """Seed of the canonical weights and batches."""
     noise_floor: float = 0.0
     """Least deviation of float32 of an update, where a single run may deviate less by chance."""
 
@@ -64,7 +67,7 @@ class Setting:
         return {parameter.name: parameter.decay for parameter in self.model.parameters(self.resolved)}
 
     def numbers(self, replicas: int = 1) -> Mapping[str, Any]:
-        """Return the numbers of the model's optimizer at the global batch size of `replicas` replicas."""
+        """Return the numbers of the model's optimizer at the global batch size of `replicas` replicas: name → value."""
         return self.model.optimizer(self.resolved, self.batch_size * replicas).numbers
 
     @cached_property
@@ -96,13 +99,15 @@ class Pass:
     """Result of one forward and backward pass on one replica."""
 
     loss: float
+    """Loss before the update."""
     gradients: Arrays
+    """Gradient of each parameter, by name."""
     running_means: Arrays = field(factory=dict)
     """Running means of batch norms after the step."""
 
 
 def average_gradients(gradients: Sequence[Arrays], numbers: Mapping[str, Any]) -> Arrays:
-    """Return the mean of the replicas' gradients; `numbers` is not used."""
+    """Return the mean of the gradients of the replicas, of which there must be at least one; `numbers` is not used."""
     return {name: sum(of_one[name] for of_one in gradients) / len(gradients) for name in gradients[0]}
 
 
@@ -125,7 +130,7 @@ class Trajectory:
     """Trajectory of replicas that train together."""
 
     losses: Sequence[Sequence[float]]
-    """Losses of each replica."""
+    """Losses of each replica, one for each step."""
     updates: Arrays
     """First update of each parameter, which the replicas share."""
     running_means: Sequence[Arrays]
@@ -222,17 +227,20 @@ def write_reference(
 ) -> None:
     """Write a reference in the schema `reference`, one line per fingerprint.
 
-    If the file exists, its cases that are not in `cases` are kept.
+    If the file exists, its cases that are not in `cases` are kept. Missing parent directories are created.
 
     Args:
         path: The file, which `Model.references` names.
         model: Name of the model.
         cases: Name → case from `make_case`.
         source: The program that computed the cases, with its versions.
-        tolerances: Precision → its tolerances (`dlperf_sdk.parity.reference.Tolerance`); None keeps those of the file.
+        tolerances: Precision → its tolerances (`dlperf_sdk.parity.reference.Tolerance`); None keeps those of the
+            file, which are none for a new file.
 
     Raises:
-        DocumentError: the document breaks the schema.
+        DocumentError: the document breaks the schema. Nothing was written.
+        ValueError: the existing file is not JSON, or a number is not finite. Nothing was written.
+        OSError: the file cannot be read or written.
     """
     existing = (
         json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"tolerances": {}, "cases": {}}
@@ -263,7 +271,7 @@ def _round(number: float, digits: int) -> float:
 
 
 def fingerprints(arrays: Arrays) -> dict[str, list[float]]:
-    """Return the fingerprint of each array, to ten digits."""
+    """Return the fingerprint of each array, by its name, as numbers that are rounded to ten digits."""
     return {
         name: [_round(number, 10) for number in canonical.fingerprint(name, values)]
         for name, values in arrays.items()

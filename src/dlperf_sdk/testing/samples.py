@@ -17,7 +17,7 @@ _TEXT = (
 def write_images(folder: Path) -> None:
     """Write `IMAGES` copies of one JPEG of 96 × 64 pixels (width × height) to each of `CLASSES` class folders.
 
-    The class folders `n00`, `n01`, … are made in `folder`.
+    The class folders `n00`, `n01`, … are made in `folder`, which must exist.
 
     Raises:
         FileExistsError: a class folder exists already.
@@ -31,7 +31,7 @@ def write_images(folder: Path) -> None:
 
 
 def write_sentences(folder: Path) -> None:
-    """Write a text of 80 paragraphs, of three to nine sentences each, to `text.txt` in a folder.
+    """Write a text of 80 paragraphs, of three to nine sentences each, to `text.txt` in an existing folder.
 
     The text is the same in every call. An existing file is overwritten.
     """

@@ -40,9 +40,11 @@ _RAISED = re.compile(f"NotImplementedError: ({TO_BE_FILLED_IN}.*)")
 class FrameworkSubject(FrameworkChoice):
     """A framework plugin under test, and short real runs of it.
 
-    The first test that needs a run makes it; others reuse it. A test is skipped where its case cannot run: the plugin
-    refuses the case, this machine lacks what the case needs, or the worker half has a gap that is still to be filled
-    in. The plainest case of each model (fp32, one device, no compiler) must not be refused.
+    The first test that needs a run makes it; others reuse it. A test is skipped where its case cannot run: the
+    plugin refuses the case, this machine lacks what the case needs, or the worker half has a gap that is still to
+    be filled in. The plainest case of each model (fp32, one device, no compiler) must not be refused.
+
+    Methods that take a case or a cell raise a `DlperfError` if the case is invalid or if a plugin cannot be loaded.
     """
 
     _cells: ClassVar[set[str]]
@@ -245,7 +247,11 @@ def _key(spec: RunSpec) -> str:
 
 
 def verdict(result: Result, name: str) -> Verdict:
-    """Return the verdict of a result by name; raise StopIteration if the result has no such verdict."""
+    """Return the verdict of a result by name.
+
+    Raises:
+        StopIteration: the result has no such verdict.
+    """
     return next(verdict for verdict in result.verdicts if verdict.name == name)
 
 

@@ -29,7 +29,9 @@ class Member:
     """A process of the job, as it introduced itself."""
 
     place: Place
+    """Number of its node, and its local rank."""
     host: str
+    """Name of its host."""
     cpus: list[int]
     """The processors on which it may run."""
     devices: str | None
@@ -50,7 +52,9 @@ class Report:
     """What happened in the job: a failure of the run."""
 
     kind: str
+    """Kind of the failure, such as `lost-node`."""
     message: str
+    """What happened, as sentences."""
     node: int | None
     """Number of the node at fault; None if none is."""
     errors: str | None = None
@@ -115,6 +119,9 @@ class Crew:
     def address_of(self, node: int) -> str:
         """Return the address of a node: the one from which its leader connected.
 
+        Args:
+            node: Number of the node.
+
         Raises:
             OSError: The node's leader has left the job.
         """
@@ -136,7 +143,11 @@ class Crew:
             bundle: The bundle.
             commands: Number of each node → its agent's command.
             cpus: Number of each node → the processors on which its agent may run.
-            receiver: Called from now on with each failure of the job or of an agent, and with each line of an agent.
+            receiver: Called from now on with each failure of the job or of an agent, and with each line of an agent. If
+                the job has failed before, it is called at once.
+
+        Raises:
+            OSError: The bundle cannot be read.
         """
         line = link.encode({"do": "bundle", "content": base64.b64encode(bundle.read_bytes()).decode()})
         with self._condition:
@@ -270,7 +281,10 @@ def merge_cpus(members: Iterable[Member]) -> list[int]:
 
 
 def merge_devices(members: Iterable[Member]) -> str | None:
-    """Return `CUDA_VISIBLE_DEVICES` of a node: what its processes see, in their order; None if one sees everything."""
+    """Return `CUDA_VISIBLE_DEVICES` of a node: what its processes see, in their order; None if one sees everything.
+
+    Devices that several processes see are listed once.
+    """
     values = [member.devices for member in members]
     if any(value is None for value in values):
         return None

@@ -17,6 +17,9 @@ from dlperf_sdk.spec.run_spec import RunSpec
 def introduce(seat: Seat, cases: Sequence[RunSpec], secret: str) -> dict[str, Any]:
     """Return the message with which this process introduces itself to rank 0, as JSON values.
 
+    Its keys are `event`, `job` (kind, nodes and processes per node), `seat` (node and local rank), `host`, `digests` of
+    the cases by field, `cpus` and `devices` (`CUDA_VISIBLE_DEVICES`, or null).
+
     Args:
         seat: This process's seat.
         cases: The cases that it was started with.
@@ -27,13 +30,13 @@ def introduce(seat: Seat, cases: Sequence[RunSpec], secret: str) -> dict[str, An
         "job": [seat.kind.name, seat.nodes, seat.local_size],
         "seat": [seat.node, seat.local_rank],
         "host": socket.gethostname(),
-        "digests": digest_cases(cases, secret),
+        "digests": _digest_cases(cases, secret),
         "cpus": sorted(os.sched_getaffinity(0)),
         "devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
     }
 
 
-def digest_cases(cases: Sequence[RunSpec], secret: str) -> Mapping[str, str]:
+def _digest_cases(cases: Sequence[RunSpec], secret: str) -> Mapping[str, str]:
     """Return name of a field → digest of the values that the field has in the cases, 16 hexadecimal digits.
 
     The digests need the secret, so that someone who reads them on the network cannot find a value by trying.

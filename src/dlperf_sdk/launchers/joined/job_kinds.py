@@ -16,16 +16,21 @@ class JobKind:
     """
 
     name: str
+    """Name of the kind for users."""
     marker: tuple[str, ...]
     """Variables that all processes of such a job have, and processes of other jobs do not."""
     rank: str
+    """The rank of the process among all processes."""
     size: str
     """The number of processes."""
     local_rank: str = ""
+    """The rank of the process on its node."""
     local_size: str = ""
     """The number of processes on this node."""
     node: str = ""
+    """The number of the process's node."""
     nodes: str = ""
+    """The number of nodes."""
     address: str = ""
     """Name or address of the node of rank 0."""
     hosts: str = ""
@@ -110,10 +115,15 @@ class Seat:
     """The place of a process in its job."""
 
     kind: JobKind
+    """The kind of job."""
     rank: int
+    """Rank of the process among all processes, counted from 0."""
     node: int
+    """Number of its node, counted from 0."""
     local_rank: int
+    """Rank of the process on its node, counted from 0."""
     nodes: int
+    """The number of nodes."""
     local_size: int
     """The number of processes on each node: one per device, or one."""
 

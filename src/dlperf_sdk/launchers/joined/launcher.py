@@ -73,7 +73,10 @@ class Joined(Topology):
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
         """Return a sentence if this process belongs to no job, or to one that is too small; else None.
 
-        The arguments are those of `Topology.unavailable_reason`.
+        Args:
+            nodes: Number of nodes.
+            devices_per_node: Number of devices on each node.
+            device: Kind of the devices, which does not matter here.
         """
         if _crews:
             return _crews[0].seat.describe_shortage(nodes, devices_per_node)
@@ -93,11 +96,19 @@ class Joined(Topology):
     def join_job(self, cases: Sequence[RunSpec], options: JoinedOptions) -> None:
         """Return in rank 0 of the job. Serve it in every other process, until it ends.
 
+        In a process without a job, and after the first call, it returns at once. Rank 0 listens for the other processes
+        from now on, and dismisses them when it ends.
+
+        Args:
+            cases: The cases that are to be run.
+            options: The launcher's options.
+
         Raises:
             SystemExit: This is not rank 0, which has ended; with its exit code.
             LostNode: This is not rank 0, which was not found in time, or was lost.
             UsageError: The variables of the job contradict each other, the job is too small for the cases, or its
                 processes cannot meet.
+            ValueError: The job's variable with the list of its hosts is malformed.
         """
         kind = find_job_kind(os.environ)
         if kind is None or _crews:

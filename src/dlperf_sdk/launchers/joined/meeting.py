@@ -38,6 +38,7 @@ class Meeting:
     """What a process must know to reach rank 0."""
 
     secret: str
+    """The secret of the job."""
     address: str
     """Name or address of rank 0's node, as the other nodes reach it."""
 
@@ -57,7 +58,7 @@ def meeting_file(folder: str, seat: Seat, environ: Mapping[str, str]) -> Path:
     return follow_links(expand_home(folder or ".")) / f".dlperf-job-{name}"
 
 
-def given_secret(environ: Mapping[str, str]) -> str | None:
+def _given_secret(environ: Mapping[str, str]) -> str | None:
     """Return the secret that the user gave in the variable; None if there is none.
 
     Raises:
@@ -83,7 +84,7 @@ def open_meeting(path: Path, address: str, environ: Mapping[str, str]) -> Meetin
     Raises:
         UsageError: The file cannot be written, or the given secret is too short.
     """
-    secret = given_secret(environ)
+    secret = _given_secret(environ)
     if secret is not None:
         return Meeting(secret, address)
     meeting = Meeting(secrets.token_hex(32), address)
@@ -116,7 +117,7 @@ def find_meeting(path: Path, address: str, environ: Mapping[str, str]) -> Meetin
         ValueError: The file does not exist yet, or cannot be trusted; the message is a phrase.
         UsageError: The given secret is too short, or there is no address.
     """
-    secret = given_secret(environ)
+    secret = _given_secret(environ)
     if secret is None:
         try:
             return _read(path)
@@ -155,6 +156,9 @@ def address_of_controller(seat: Seat, option: str, environ: Mapping[str, str]) -
         seat: The seat of this process.
         option: The value of the user's option; empty if it is not set.
         environ: The variables of the process.
+
+    Raises:
+        ValueError: The job's variable with the list of its hosts is malformed.
     """
     if option or seat.nodes == 1:
         return option or "127.0.0.1"
@@ -176,6 +180,7 @@ def listening_address(seat: Seat, option: str, environ: Mapping[str, str]) -> st
 
     Raises:
         UsageError: This node has no such address.
+        ValueError: The job's variable with the list of its hosts is malformed.
     """
     if seat.nodes == 1 and not option:
         return "127.0.0.1"

@@ -36,11 +36,14 @@ def find_controller(
 
     Args:
         path: The job's file.
-        address: Rank 0's address, if the user or the job tells it.
+        address: Rank 0's address, if the user or the job tells it; empty if not.
         environ: The variables of this process.
         seat: This process's seat.
         ports: The allowed ports; empty for any.
         timeout: Seconds to try.
+
+    Returns:
+        The link to rank 0, and the meeting that it was found with.
 
     Raises:
         LostNode: Rank 0 was not found in time.

@@ -40,7 +40,10 @@ class Slurm(CommandLauncher):
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
         """Return a sentence if there is no srun here, or the surrounding allocation has too few nodes; else None.
 
-        The arguments are those of `Topology.unavailable_reason`.
+        Args:
+            nodes: Number of nodes.
+            devices_per_node: Number of devices on each node, which does not matter here.
+            device: Kind of the devices, which does not matter here.
         """
         if not shutil.which("srun"):
             return (
@@ -88,6 +91,10 @@ class Slurm(CommandLauncher):
     def cancel_orphaned_jobs(self, ids: Set[str], options: SlurmOptions) -> Mapping[str, str]:
         """Cancel this user's jobs with these ids; return label → state of those that still exist.
 
+        Args:
+            ids: Values of `Job.id`.
+            options: The launcher's options, which do not matter here.
+
         Raises:
             Unavailable: Slurm does not answer.
         """
@@ -126,11 +133,12 @@ class Slurm(CommandLauncher):
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
         """Run the step, or submit the job; the context's value is agent 0's stream, line by line.
 
-        If Slurm ends the allocation or the job, the last event names the reason. Leaving the context ends the step,
-        or cancels the job.
+        If Slurm ends the allocation or the job, the last event names the reason. Leaving the context ends the step, or
+        cancels the job.
 
         Raises:
             Unavailable: Slurm rejects the job, or does not answer.
+            OSError: srun cannot be started, or the bundle cannot be read.
         """
         (step,) = self.agent_commands(job)
         python = job.options.agent_python
