@@ -20,7 +20,9 @@ _ODD = re.compile(r"NaN|-?Infinity|-?[0-9]{1000,}")
 
 
 def lines_of(text: str, suffix: str) -> Mapping[Place, int]:
-    """Return the line, counted from 1, of every key and list item of a document.
+    """Return place → line, counted from 1, of the keys and list items of a document.
+
+    In TOML, keys and items inside an inline value are left out. The document itself, whose place is empty, has no line.
 
     Args:
         text: The document, which has been parsed without errors.
