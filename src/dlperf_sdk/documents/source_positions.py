@@ -36,7 +36,10 @@ def lines_of(text: str, suffix: str) -> Mapping[Place, int]:
 
 
 def line_of(lines: Mapping[Place, int], place: Place) -> int:
-    """Return the line of the key at `place`, or of the nearest enclosing key; 1 if none is known."""
+    """Return the line of the key at `place`, or of the nearest enclosing key; 1 if none is known.
+
+    `lines` has the lines of the document's keys, as `lines_of` returns them.
+    """
     for length in range(len(place), 0, -1):
         if place[:length] in lines:
             return lines[place[:length]]

@@ -153,7 +153,7 @@ def _settle(directory: int) -> None:
 
 
 def remove(directory: int, name: str) -> None:
-    """Remove a file from a directory if it exists; `directory` is an open descriptor.
+    """Remove the file `name` from a directory if it exists; `directory` is an open descriptor.
 
     Raises:
         OSError: the file exists and cannot be removed.

@@ -19,7 +19,7 @@ from dlperf_sdk.spec.strategy import STRATEGIES
 def compare_medians(stored: Iterable[Metric]) -> Iterator[str]:
     """Compute metrics again from their repeats, and yield a sentence for each value or interval end that differs.
 
-    Metrics without repeats are not checked.
+    The sentences are in the order of the metrics. Metrics without repeats are not checked.
     """
     for metric in stored:
         if metric.repeats:

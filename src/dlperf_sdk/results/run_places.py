@@ -8,7 +8,10 @@ from dlperf_sdk.errors import StoreError
 
 
 def runs_in(path: Path) -> Path:
-    """Return the directory that contains the runs: `runs` in a campaign's directory, else the given directory."""
+    """Return the directory that contains the runs: `runs` in a campaign's directory, else the given directory.
+
+    A campaign's directory is one with a file `campaign.json`. The returned directory may not exist.
+    """
     return path / "runs" if (path / "campaign.json").is_file() else path
 
 

@@ -237,7 +237,7 @@ def _is_campaign(entry: os.DirEntry[str]) -> bool:
 
 
 def refuse_url(*places: str) -> None:
-    """Check that no text is a URL, whose password would be shown as a part of a path.
+    """Check that no text, each the name of a directory or a run, is a URL: its password would be shown in messages.
 
     Raises:
         StoreError: a text is a URL.
@@ -250,7 +250,9 @@ def refuse_url(*places: str) -> None:
 
 
 def check_id(run_id: str) -> None:
-    """Check that a text can name a run: letters, digits, `.`, `-` and `_`, at most 128, a letter or digit first.
+    """Check that a text can name a run: ASCII letters, digits, `.`, `-` and `_`, at most 128, a letter or digit first.
+
+    Whether there is such a run is not checked.
 
     Raises:
         StoreError: the text cannot name a run.

@@ -196,7 +196,8 @@ def labels(_: Any, attribute: Any, value: Any) -> None:
 def batch_size(instance: Any, attribute: Any, value: Any) -> None:
     """Validate a batch size: a whole number from 1 to `MOST_SAMPLES`, or the text `max`.
 
-    `attribute` is the attrs field, which messages name; `value` is the value to check.
+    `attribute` is the attrs field, which messages name; `value` is the value to check. `instance`, the object that has
+    the field, is not used.
 
     Raises:
         SpecError: the value is neither such a number nor `max`.

@@ -84,12 +84,24 @@ def workload(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
 
 
 def factor(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
-    """Return an attrs field that is a column of a comparison; the arguments are those of `workload`."""
+    """Return an attrs field that is a column of a comparison.
+
+    Args:
+        help: Description of the field for users.
+        default: The default, as for `workload`.
+        attributes: Further attributes of the field, as for `workload`.
+    """
     return _field("factor", help, default, **attributes)
 
 
 def context(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
-    """Return an attrs field that is a footnote of a comparison; the arguments are those of `workload`."""
+    """Return an attrs field that is a footnote of a comparison.
+
+    Args:
+        help: Description of the field for users.
+        default: The default, as for `workload`.
+        attributes: Further attributes of the field, as for `workload`.
+    """
     return _field("context", help, default, **attributes)
 
 
