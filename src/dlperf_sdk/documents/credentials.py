@@ -38,7 +38,10 @@ def name_url(url: str) -> str:
 
 
 def hide_credentials(text: str) -> str:
-    """Return a text without users, passwords and parameters of URLs in it."""
+    """Return a text in which `…` replaces the credentials in URLs, and their parameters.
+
+    Credentials are a user with a password, and a password that no host follows. A user without a password is kept.
+    """
     for pattern, replacement in _HIDDEN:
         text = pattern.sub(replacement, text)
     return text

@@ -20,10 +20,13 @@ def list_file_errors(
     """Return the errors that a schema finds in the content of a file, as `FILE:LINE: …`, sorted by line.
 
     Args:
-        path: The file, for the messages.
-        name: Name of the schema.
-        document: The file's content.
+        path: The file, for the messages; it is not read.
+        name: Name of the schema, one of `schema.NAMES`.
+        document: The file's content, as plain data.
         places: Lines of the file's keys, as `source_positions.lines_of` returns them.
+
+    Returns:
+        One message per error; empty if the document is valid.
 
     Raises:
         DocumentError: the document is of another major version.
@@ -39,7 +42,7 @@ def list_file_errors(
 def gather_errors(errors: list[str]) -> Iterator[None]:
     """Return a context in which a `CampaignError` is suppressed, and its lines are appended to `errors`.
 
-    So the caller can continue and collect all mistakes of a file.
+    So the caller can continue and collect all mistakes of a file. Other exceptions are not suppressed.
     """
     try:
         yield
@@ -48,7 +51,11 @@ def gather_errors(errors: list[str]) -> Iterator[None]:
 
 
 def join_errors(errors: Iterable[str]) -> str:
-    """Return messages as one text, a line each, without duplicates: at most ten, then the number of the others."""
+    """Return messages as one text, a line each, without duplicates, in the order in which they first occur.
+
+    If there are more than `MAX_LISTED`, the first ones are followed by a line with the number of the others. The text
+    is empty without messages.
+    """
     lines = list(dict.fromkeys(errors))
     if len(lines) <= MAX_LISTED:
         return "\n".join(lines)

@@ -30,19 +30,30 @@ class Schema:
 
 
 class WrittenAs:
-    """Type of a field in documents, attached with `typing.Annotated` where values have another type."""
+    """Type of a field in documents, attached with `typing.Annotated` where values have another type.
+
+    Args:
+        type: The type in documents, from which the schema is made.
+    """
 
     def __init__(self, type: Any) -> None:
         self.type = type
 
 
 def text(pattern: str, expected: str) -> Schema:
-    """Return the keywords of a text that matches `pattern`; `expected` describes the pattern in words."""
+    """Return the annotation of a text that matches a pattern.
+
+    Args:
+        pattern: Regular expression of ECMA 262, with `^` and `$` for a match of the whole text.
+        expected: Description of the pattern in words, for error messages.
+    """
     return Schema(pattern=pattern, expected=expected)
 
 
 def keywords_of_type(annotated: Any) -> dict[str, Any]:
-    """Return a copy of the JSON Schema keywords that are attached to a type with `Annotated`.
+    """Return a copy of the JSON Schema keywords that the first `Schema` attached to a type with `Annotated` has.
+
+    They are keyword → value, without those that follow from the type itself.
 
     Raises:
         StopIteration: the type has none.

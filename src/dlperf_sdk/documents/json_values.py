@@ -18,7 +18,7 @@ _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def format_value(value: Any) -> str:
-    """Format a value for an error message, in at most a hundred characters."""
+    """Return a value as Python writes it, shortened for an error message to at most a hundred characters."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = 80
     short.maxlong = 40
@@ -43,6 +43,8 @@ def replace_control_characters(text: str) -> str:
 def significant_decimals(size: float) -> int:
     """Return the number of decimals with which readers see a number: four significant digits, or three below 1.
 
+    It is at most 11, and 0 for 0, for a number that is not finite, and for one from 1000.
+
     Args:
         size: Absolute value of the number.
     """
@@ -54,12 +56,20 @@ def significant_decimals(size: float) -> int:
 
 
 def number(value: float | str) -> float:
-    """Return a number of a document as a float. Documents write `nan`, `inf` and `-inf` as text, which JSON lacks."""
+    """Return a number of a document as a float. Documents write `nan`, `inf` and `-inf` as text, which JSON lacks.
+
+    Raises:
+        KeyError: the value is another text.
+    """
     return _NON_FINITE[value] if isinstance(value, str) else float(value)
 
 
 def numbers(values: Sequence[float | str]) -> tuple[float, ...]:
-    """Return numbers of a document as a tuple of floats; `nan`, `inf` and `-inf` may be text."""
+    """Return numbers of a document as a tuple of floats, in order; `nan`, `inf` and `-inf` may be text.
+
+    Raises:
+        KeyError: a value is another text.
+    """
     return tuple(values) if set(map(type, values)) == {float} else tuple(map(number, values))  # type: ignore[arg-type]
 
 

@@ -47,8 +47,8 @@ def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
 
     Raises:
         DocumentError: the suffix is another one; the file cannot be read, is not a regular file, is too large, would
-            need too much memory, cannot be parsed (the message begins with FILE:LINE), or has no object at its
-            top.
+            need too much memory, is not text in UTF-8, cannot be parsed (the message begins with FILE:LINE), is
+            nested too deeply, holds a value that JSON does not have, or has no object at its top.
     """
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
@@ -77,15 +77,15 @@ def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
 
 
 def parse_json(data: bytes, source: str) -> Any:
-    """Parse strict JSON in UTF-8.
+    """Parse strict JSON in UTF-8, and return its value, of any type.
 
     Args:
         data: The text.
         source: Name of the document in messages.
 
     Raises:
-        DocumentError: the text is not JSON, has a key twice, contains NaN or an infinity, is nested too deeply,
-            or would need too much memory.
+        DocumentError: the text is not UTF-8 or not JSON, has a key twice, contains NaN, an infinity or too large a
+            number, is nested too deeply, or would need too much memory.
     """
     check_memory(data, source)
     try:
@@ -224,7 +224,9 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Return a regular file opened for reading. Opening a named pipe does not wait for its writer.
+    """Return a regular file, opened for reading bytes; the caller closes it.
+
+    Links are followed. Opening a named pipe does not wait for its writer.
 
     Raises:
         DocumentError: the file cannot be opened, or is not a regular file.
@@ -242,6 +244,10 @@ def open_file(path: Path) -> BinaryIO:
 
 def read_file(path: Path, limit: int) -> bytes:
     """Return the content of a regular file.
+
+    Args:
+        path: The file. Links are followed.
+        limit: Maximum size of the content in bytes.
 
     Raises:
         DocumentError: the file cannot be read, is not a regular file, or is larger than `limit` bytes.

@@ -46,13 +46,13 @@ def check(name: str, document: Any, part: str = "") -> None:
     """Check a document against a schema.
 
     Args:
-        name: Name of the schema.
+        name: Name of the schema, one of `NAMES`.
         document: Plain data, as `load_document` and `parse_json` return it; `check_plain` checks other values.
         part: Name of a definition in the schema's `$defs` to check against; empty: the schema itself.
 
     Raises:
-        DocumentError: the document breaks the schema, or is of another major version. The message names the place
-            as a JSON path.
+        DocumentError: the document breaks the schema, or is of another major version. For a broken schema, the
+            message names the place as a JSON path, and `.place` has its keys and indexes.
     """
     title = _title(name, part)
     _check_version(name, title, document)
@@ -70,7 +70,7 @@ def is_valid(name: str, document: Any, part: str = "") -> bool:
     """Return True if a document follows a schema. Its version is not compared.
 
     Args:
-        name: Name of the schema.
+        name: Name of the schema, one of `NAMES`.
         document: Plain data.
         part: Name of a definition in the schema's `$defs`; empty: the schema itself.
     """
@@ -81,7 +81,15 @@ def is_valid(name: str, document: Any, part: str = "") -> bool:
 
 
 def list_errors(name: str, document: Any) -> list[DocumentError]:
-    """Return an error for everything in a document that breaks the schema `name`; empty if it is valid.
+    """Return an error for everything in a document that breaks a schema.
+
+    Args:
+        name: Name of the schema, one of `NAMES`.
+        document: Plain data.
+
+    Returns:
+        The errors, each with its `.place`, without duplicates and in no particular order; empty if the document is
+        valid.
 
     Raises:
         DocumentError: the document is of another major version.
@@ -118,13 +126,21 @@ def _refusal(
 
 
 def load(name: str) -> dict[str, Any]:
-    """Return the schema `name` as a new dictionary, read from its file."""
+    """Return the schema `name`, one of `NAMES`, as a new dictionary, read from its file.
+
+    Raises:
+        OSError: there is no such file, or it cannot be read.
+    """
     document: dict[str, Any] = json.loads((_directory() / f"{name}.schema.json").read_text(encoding="utf-8"))
     return document
 
 
 def embed_references(name: str) -> dict[str, Any]:
-    """Return the schema `name` as one document, for editors: schemas that it refers to are under its own `$defs`."""
+    """Return the schema `name`, one of `NAMES`, as one document for editors, without `$id`.
+
+    Schemas that it refers to, directly or indirectly, are under its own `$defs`, by their names. The document is a new
+    dictionary.
+    """
     ids = {schema["$id"]: definition for definition, schema in _schemas().items()}
     used: set[str] = set()
 
@@ -157,7 +173,7 @@ def embed_references(name: str) -> dict[str, Any]:
 
 
 def version(name: str) -> str:
-    """Return the version of the schema `name` that this dlperf-sdk writes, such as `1.0`."""
+    """Return the version of the schema `name`, one of `NAMES`, that this dlperf-sdk writes, such as `1.0`."""
     schema = _schemas()[name]
     properties = schema.get("properties") or schema["$defs"]["record"]["properties"]
     return str(properties["schema_version"]["default"])
@@ -185,7 +201,7 @@ def load_explaining_validator(name: str, part: str = "") -> Draft202012Validator
     """Return the validator that lists the errors of a document, a hundred times slower than `is_valid`.
 
     Args:
-        name: Name of the schema.
+        name: Name of the schema, one of `NAMES`.
         part: Name of a definition in the schema's `$defs`; empty: the schema itself.
     """
     return explaining_validator(_root(name, part), _schemas().values())

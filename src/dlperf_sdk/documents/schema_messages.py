@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def find_unknown_keys(error: ValidationError) -> list[str]:
-    """Return the keys of an object that its schema does not have; empty if the error is another one."""
+    """Return the keys of an object that its schema does not have, in the object's order.
+
+    Empty if the error is about something other than unknown keys.
+    """
     if error.validator != "additionalProperties" or not isinstance(error.instance, Mapping):
         return []
     known: Any = error.schema
@@ -23,12 +26,12 @@ def find_unknown_keys(error: ValidationError) -> list[str]:
 
 
 def find_misnamed_keys(error: ValidationError) -> list[str]:
-    """Return the key whose name breaks the schema's pattern, in a list; empty if the error is another one."""
+    """Return the key whose name breaks the schema's pattern, in a list; empty if the error is not about a name."""
     return [str(error.instance)] if "propertyNames" in list(error.absolute_schema_path)[-2:] else []
 
 
 def json_path(error: ValidationError) -> str:
-    """Return the JSON path of an error: `$.repeats[0].records[1].rank`."""
+    """Return the JSON path of an error: `$.repeats[0].records[1].rank`; `$` if it is about the whole document."""
     path = "$"
     for key in error.absolute_path:
         plain = isinstance(key, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,60}", key)
@@ -78,6 +81,9 @@ def explain(error: ValidationError, unknown: Sequence[str]) -> str:
     Args:
         error: The error.
         unknown: The unknown keys, if the error is about such keys; the phrase names the first one. Otherwise empty.
+
+    Raises:
+        KeyError: the error is about a keyword other than `required`, `pattern` and those of `EXPECTED`.
     """
     schema: Any = error.schema
     if error.validator == "required":

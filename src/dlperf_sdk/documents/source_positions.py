@@ -20,7 +20,9 @@ _ODD = re.compile(r"NaN|-?Infinity|-?[0-9]{1000,}")
 
 
 def lines_of(text: str, suffix: str) -> Mapping[Place, int]:
-    """Return the line, counted from 1, of every key and list item of a document.
+    """Return place → line, counted from 1, of the keys and list items of a document.
+
+    In TOML, keys and items inside an inline value are left out. The document itself, whose place is empty, has no line.
 
     Args:
         text: The document, which has been parsed without errors.
@@ -34,7 +36,10 @@ def lines_of(text: str, suffix: str) -> Mapping[Place, int]:
 
 
 def line_of(lines: Mapping[Place, int], place: Place) -> int:
-    """Return the line of the key at `place`, or of the nearest enclosing key; 1 if none is known."""
+    """Return the line of the key at `place`, or of the nearest enclosing key; 1 if none is known.
+
+    `lines` has the lines of the document's keys, as `lines_of` returns them.
+    """
     for length in range(len(place), 0, -1):
         if place[:length] in lines:
             return lines[place[:length]]

@@ -18,9 +18,13 @@ _SCALARS = {str, int, float, bool, type(None)}
 
 
 def structure(document: Mapping[str, Any], cls: type[T]) -> T:
-    """Return a document as a value of an attrs class. The document must follow its schema; this is not checked here.
+    """Return a document as a value of an attrs class, which shares nothing mutable with the document.
 
     Keys that the class has no field for, such as the version, are ignored.
+
+    Args:
+        document: Plain data. It must follow the schema of the class; this is not checked here.
+        cls: The attrs class.
     """
     return converter().structure(document, cls)
 

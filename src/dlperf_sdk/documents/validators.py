@@ -22,6 +22,8 @@ Schema = dict[str, Any]
 def deciding_validator(root: Schema, schemas: Iterable[Schema]) -> jsonschema_rs.Draft202012Validator:
     """Return a fast validator, which decides whether plain data is valid and does not list errors.
 
+    It does not check the range of floats, which plain data never leaves.
+
     Args:
         root: The schema.
         schemas: The schemas that it may refer to by `$id`.
@@ -46,7 +48,7 @@ def _drop_float_range(schema: Any) -> Any:
 
 
 def explaining_validator(root: Schema, schemas: Iterable[Schema]) -> Draft202012Validator:
-    """Return a validator that lists errors.
+    """Return a validator that lists the errors of a document.
 
     Args:
         root: The schema.

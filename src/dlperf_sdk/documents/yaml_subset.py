@@ -20,6 +20,9 @@ class PlainLoader(yaml.SafeLoader):
 
     Plain scalars are those of JSON: `true`, `false`, `null`, decimal numbers. Everything else is text: `no` is
     not false, `010` is not 8, `1:30` is not 90, and a date stays as it was written.
+
+    Args:
+        stream: The text of the document.
     """
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own protocol
@@ -30,6 +33,8 @@ class PlainLoader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         """Return the node of one value, after a check. PyYAML calls it for every node, before any value is constructed.
+
+        `parent` and `index`, the node's place, are passed on to PyYAML's own method.
 
         Raises:
             ComposerError: the node has an anchor, an alias or a tag; or the document has too many nodes or too
@@ -56,6 +61,10 @@ class PlainLoader(yaml.SafeLoader):
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         """Return a mapping whose keys are distinct texts. PyYAML's own method takes the last of equal keys.
 
+        Args:
+            node: The mapping's node.
+            deep: True if values inside the values are constructed at once, too, rather than later.
+
         Raises:
             ConstructorError: a key is not a text, or occurs twice.
         """
@@ -73,7 +82,7 @@ class PlainLoader(yaml.SafeLoader):
         return value
 
     def construct_yaml_int(self, node: Any) -> int:
-        """Return a decimal number. PyYAML's own method reads octal and base 60 as well.
+        """Return the decimal number of a scalar's node. PyYAML's own method reads octal and base 60 as well.
 
         Raises:
             ConstructorError: the number has thousands of digits.

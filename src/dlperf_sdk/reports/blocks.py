@@ -29,7 +29,7 @@ ABSENT = Cell("–", "quiet")
 
 
 def interval_cell(low: float | None, high: float | None, write: Callable[[float, float], str]) -> Cell:
-    """Return the cell of an interval, as `write` formats its two ends; `ABSENT` if an end is missing."""
+    """Return the cell of an interval, as `write` formats its two ends; `ABSENT` if an end is None."""
     return ABSENT if low is None or high is None else Cell(write(low, high))
 
 
@@ -67,6 +67,7 @@ class Labels:
     """Labels with their values, one pair per line."""
 
     pairs: tuple[tuple[str, Cell], ...] = field(converter=_pairs)
+    """Labels and values, in order; a value may be given as a text."""
 
 
 @frozen
@@ -88,15 +89,21 @@ class Table:
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...] = field(converter=_rows)
+    """The cells of each row; a cell may be given as a text."""
     title: str = ""
+    """Title above the table; empty without one."""
 
     def select(self, indexes: Sequence[int]) -> Table:
-        """Return the table with the columns at these indexes, in their order."""
+        """Return a table with the columns at these indexes, in the order of the indexes.
+
+        Raises:
+            IndexError: there is no such column.
+        """
         columns = tuple(self.columns[index] for index in indexes)
         return evolve(self, columns=columns, rows=[[row[index] for index in indexes] for row in self.rows])
 
     def without_empty_columns(self) -> Table:
-        """Return the table without the columns in which all cells are empty."""
+        """Return a table without the columns in which all cells are empty; without rows, it has no columns."""
         return self.select(
             [index for index in range(len(self.columns)) if any(row[index] != Cell("") for row in self.rows)]
         )
@@ -117,6 +124,7 @@ class Verbatim:
 
     text: str
     title: str = ""
+    """Title above the text; empty without one."""
 
 
 Block = Heading | Paragraph | Labels | Table | Notes | Verbatim

@@ -20,7 +20,10 @@ from dlperf_sdk.reports.numbers import format_count
 
 
 def page(collection: Collection) -> list[Block]:
-    """Return the report on a collection: its description, the source's tables, and the disagreements in them."""
+    """Return the report on a collection: its description, the source's tables, and the disagreements in them.
+
+    The disagreements are those with the prescribed protocol, then those of printed cells.
+    """
     return [
         Heading(collection.title, Cell(format_count(len(collection.figures), "figure"), "quiet")),
         Paragraph(collection.description),
@@ -31,9 +34,9 @@ def page(collection: Collection) -> list[Block]:
 
 
 def deviation_blocks(collection: Collection) -> tuple[Paragraph, ...]:
-    """Return a sentence on the figures that break the prescribed protocol, with their number for each way.
+    """Return a paragraph on the figures that break the prescribed protocol, with their number for each way.
 
-    The result is empty if no figure breaks the protocol.
+    The result is that one paragraph, or empty if no figure breaks the protocol.
     """
     deviations = [disagreement for disagreement in collection.disagreements() if disagreement.figures]
     if not deviations:
@@ -124,7 +127,9 @@ def _kind(members: Sequence[Disagreement]) -> str:
 
 
 def count_disagreements(cells: Sequence[Sequence[Disagreement]]) -> str:
-    """Return the number of cells whose number is wrong, and of cells with a right number under a wrong label.
+    """Return how many cells have a wrong number, and how many a right number under a wrong label, as text.
+
+    The text is such as `3 numbers and 1 label`, and empty if there are no such cells.
 
     Args:
         cells: The disagreements of each cell, from `group_cells`.
@@ -134,7 +139,10 @@ def count_disagreements(cells: Sequence[Sequence[Disagreement]]) -> str:
 
 
 def describe_rounding(cells: Sequence[Sequence[Disagreement]]) -> str:
-    """Return how many cells differ in the last digit only, such as `; 4 more differ in the last digit`."""
+    """Return how many cells differ in the last digit only, such as `; 4 more differ in the last digit`.
+
+    `cells` has the disagreements of each cell, from `group_cells`. The text is empty if there are no such cells.
+    """
     rounded = Counter(map(_kind, cells))[_ROUNDING]
     return f"; {rounded} more {'differs' if rounded == 1 else 'differ'} in the last digit" if rounded else ""
 
@@ -161,9 +169,9 @@ def _descending(disagreement: Disagreement) -> float:
 def to_csv(collection: Collection) -> str:
     """Return the figures as CSV: a header, then a line per figure with its fields, options, source and footnotes.
 
-    A cell is empty if the source does not state the value. The values of
-    a figure's repeats share one cell, separated by spaces; so do the marks of its footnotes. `spread` is the standard
-    deviation between repeats over their median, and `protocol_check` compares with the prescribed protocol.
+    A cell is empty if the source does not state the value. The values of a figure's repeats share one cell, separated
+    by spaces; so do its footnotes. `spread` is the standard deviation between repeats over their median, empty with
+    fewer than two. `protocol_check` is the outcome of a comparison with the prescribed protocol, empty without one.
     """
     options = list(OPTION_ROLES)
     fields = [name for name in FIELDS if name not in ("source", "repeats", "footnotes")]
@@ -199,9 +207,13 @@ def to_csv(collection: Collection) -> str:
 
 
 def to_dict(collection: Collection) -> dict[str, Any]:
-    """Return JSON values: `figures`, `disagreements`, `rankings` and `protocols`, each a list of objects.
+    """Return the collection as JSON values.
 
-    `protocols` has an object per figure, in the order of the figures; empty if the source prescribes no protocol.
+    Returns:
+        Four lists of objects: `figures` (from `PublishedFigure.to_dict`), `disagreements` (the fields of
+        `Disagreement`), `rankings` (from `leads.ranking_values`) and `protocols`. The latter has an object per figure,
+        in their order, with the outcome of the check as `check` and the differences from the prescribed protocol as
+        the text `difference`; it is empty if the source prescribes no protocol.
     """
     prescribed = collection.prescribed
     return {

@@ -20,11 +20,14 @@ def format_excluded(ranking: Ranking, shown_elsewhere: Collection[Case] = ()) ->
 
     Of a group in another precision or on other hardware, only the fastest case is named. A group in a precision of
     another number format is left out. So is a group that differs in precision or hardware and in a further fact. At
-    most six groups are described, followed by the number of the remaining ones.
+    most six groups are described, followed by the number of the remaining ones. The text is empty without any group.
 
     Args:
         ranking: The ranking.
         shown_elsewhere: The fastest cases of groups that the report shows elsewhere; these groups are left out.
+
+    Raises:
+        UnknownName: the core does not know the precision of the ranking or of a group.
     """
     groups = [
         group
@@ -41,7 +44,8 @@ def format_excluded(ranking: Ranking, shown_elsewhere: Collection[Case] = ()) ->
 def name_faster(ranking: Ranking) -> str:
     """Return the fastest case of all that a ranking leaves out, with the reason, if it is faster than the first.
 
-    Cases of another precision or hardware, which have their own row, are left out. Empty without any.
+    The text is such as `tensorflow (clip norm not stated)`. Cases of another precision or hardware, which have their
+    own row, are left out. Empty if no other case is faster.
     """
     groups = [group for group in ranking.excluded if not _has_own_row(name for name, _ in group.differences)]
     # The groups are in the order of their fastest cases.

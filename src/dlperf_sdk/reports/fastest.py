@@ -36,14 +36,17 @@ def fastest_table(rankings: Sequence[Ranking]) -> Table:
     """Return a table with a row per ranking.
 
     A row has the facts of the ranking, the fastest case, its throughput and its lead over the second, the other
-    cases, and the cases that are not comparable.
+    cases, and the cases that are not comparable. The rows are in the order of the rankings.
+
+    Raises:
+        UnknownName: the core does not know the precision of a ranking or of cases that it leaves out.
     """
     equal = [describe_shared_facts(ranking, rankings) for ranking in rankings]
     rows: list[tuple[Cell | str, ...]] = [
         (
             *(str(ranking.facts.get(name, "")) for name in _NAMED),
             *([facts] if any(equal) else []),
-            name_of_fastest(ranking),
+            _name_of_fastest(ranking),
             quantity(ranking.entries[0].throughput, ranking.entries[0].unit),
             lead(ranking),
             _list_others(ranking, list_unmeasured(ranking, rankings)),
@@ -73,7 +76,11 @@ def overview(rankings: Sequence[Ranking]) -> tuple[Table, Notes]:
 
     A cell has two lines: the fastest framework with its throughput, and its lead over the second, with the number of
     its note. A lead with an interval is the interval. A note names the reservations, an older release, the frameworks
-    that were measured elsewhere in the row and not there, and faster cases that are not comparable.
+    that were measured elsewhere in the row and not there, and faster cases that are not comparable. The columns are in
+    ascending order of devices.
+
+    Args:
+        rankings: The rankings, each with a batch size among its facts.
     """
     notes, numbers = number_notes(rankings)
     rows: dict[tuple[str, ...], dict[str, Cell]] = {}
@@ -114,7 +121,10 @@ def overview(rankings: Sequence[Ranking]) -> tuple[Table, Notes]:
 
 
 def number_notes(rankings: Sequence[Ranking]) -> tuple[tuple[str, ...], dict[int, int]]:
-    """Return the notes of `overview`, and the number of the note of each ranking that has one, by the ranking's id."""
+    """Return the notes of `overview`, and `id` of a ranking → number of its note, counted from 1, if it has one.
+
+    Rankings with the same note share it; the notes are in the order of the rankings.
+    """
     old = older_releases(case for ranking in rankings for case in ranking.cases)
     notes: dict[str, int] = {}
     numbers = {}
@@ -163,15 +173,18 @@ def _list_notes(
 
 
 def release(case: Case) -> tuple[str, str, str]:
-    """Return the framework, the model and the framework's version, without its local part, of a case."""
+    """Return the framework, the model and the framework's version of a case.
+
+    The version is without its local part, as in `2.4.1` for `2.4.1+cpu`, and empty if the case does not state it.
+    """
     version = str(case.facts.get("framework_version", "")).partition("+")[0]
     return str(case.facts.get("framework")), str(case.facts.get("model")), version
 
 
 def older_releases(all_cases: Iterable[Case]) -> set[tuple[str, str, str]]:
-    """Return the releases that are older than another of the same framework and model.
+    """Return the releases that are older than another of the same framework and model, among those of some cases.
 
-    A release is (framework, model, version), without the local part of the version.
+    A release is (framework, model, version), as `release` returns it. Versions are compared by the numbers in them.
     """
     releases = {release(case) for case in all_cases}
     newest: dict[tuple[str, str], list[int]] = {}
@@ -185,9 +198,9 @@ def _numbers(version: str) -> list[int]:
 
 
 def list_unmeasured(ranking: Ranking, rankings: Iterable[Ranking]) -> list[str]:
-    """Return the frameworks that a ranking lacks, and that rankings of other topologies have.
+    """Return the frameworks that a ranking lacks, and that rankings of other topologies have; empty without any.
 
-    If implementations are ranked, they are returned instead of frameworks.
+    They are in the order of first occurrence. If implementations are ranked, they are returned instead of frameworks.
 
     Args:
         ranking: The ranking.
@@ -214,7 +227,7 @@ def _settings(case: Case, names: Iterable[str]) -> tuple[str, ...]:
 def describe_unrivaled(rankings: Sequence[Ranking]) -> str:
     """Return a sentence on the excluded cases that are in no ranking, because only one framework has their settings.
 
-    It is empty if there are none.
+    It is empty if there are none. `rankings` are all rankings of the report.
     """
     names = sorted(
         {name for ranking in rankings for group in ranking.excluded for name, _ in group.differences}
@@ -260,7 +273,7 @@ def describe_shared_facts(ranking: Ranking, rankings: Iterable[Ranking]) -> str:
     )
 
 
-def name_of_fastest(ranking: Ranking) -> str:
+def _name_of_fastest(ranking: Ranking) -> str:
     """Return the name of the fastest case: framework, version, and what distinguishes it from the comparable cases."""
     first = ranking.entries[0]
     names = labels(ranking.cases, ("topology", "batch_size", "precision", "framework_version"))

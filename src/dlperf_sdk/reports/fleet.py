@@ -21,7 +21,8 @@ _VERDICTS: dict[int, tuple[str, Tone]] = {
 def fleet_page(fleet: Fleet) -> list[Block]:
     """Return the blocks of a fleet: the verdict, the error rates, and a table with the findings first.
 
-    Nodes without a finding are counted in a sentence if they are many.
+    Nodes without a finding are counted in a sentence if there are more than eight of them. Notes with the explanations
+    of findings come last, if there are any.
     """
     notes: list[str] = []
     sound = [node for node in fleet.nodes if node.outcome == "ok"]
@@ -40,12 +41,12 @@ def fleet_page(fleet: Fleet) -> list[Block]:
 
 
 def summarize(fleet: Fleet) -> Cell:
-    """Return the verdict on a fleet in a few words."""
+    """Return the verdict on a fleet in a few words with its tone, as the fleet's exit code states it."""
     return Cell(*_VERDICTS[fleet.exit_code])
 
 
 def describe_coverage(fleet: Fleet) -> str:
-    """Return a sentence with the case and the numbers of nodes that are flagged, inconclusive and failed."""
+    """Return a sentence with the case, the number of nodes, and how many are flagged, inconclusive and failed."""
     counts = (
         (len(fleet.flagged), "flagged"),
         (sum(node.is_inconclusive for node in fleet.nodes), "inconclusive"),
@@ -57,7 +58,7 @@ def describe_coverage(fleet: Fleet) -> str:
 
 
 def describe_method(fleet: Fleet) -> str:
-    """Return the sentences on what is compared, and on the error rates."""
+    """Return the sentences on what is compared, and on the error rates for the fleet's effect and level."""
     effect, level = f"{100 * fleet.minimum_effect:g} %", f"{100 * fleet.level:g} %"
     return (
         f"Nodes are compared with those that have equal devices. A slow node is slower by {effect} or more and an "
@@ -69,7 +70,10 @@ def describe_method(fleet: Fleet) -> str:
 
 
 def list_limits(fleet: Fleet) -> list[str]:
-    """Return a sentence for each reason why a part of the comparison says less than it should."""
+    """Return a sentence for each reason why a part of the comparison says less than it should; empty without any.
+
+    The reasons are that parameters were not compared, or that nodes failed while others are flagged.
+    """
     texts = []
     numerics = [node.numerics for node in fleet.nodes if node.numerics is not None]
     if numerics and not fleet.compares_numerics:
@@ -81,12 +85,12 @@ def list_limits(fleet: Fleet) -> list[str]:
 
 
 def nodes_table(fleet: Fleet, nodes: list[NodeHealth], notes: list[str]) -> Table:
-    """Return a table with a row per node.
+    """Return a table with a row per node: throughput, change, parameters, outcome and devices.
 
     Args:
         fleet: The fleet.
-        nodes: The nodes to list.
-        notes: List to which the explanations are appended; the table refers to them by number.
+        nodes: The nodes to list, in this order.
+        notes: List to which the explanations that it lacks are appended; the table refers to them by number.
     """
     values = [node.throughput for node in nodes if node.throughput is not None]
     scale = common_scale(values or [1.0], fleet.unit)

@@ -36,12 +36,12 @@ _NEWEST = 10
 
 
 def history_page(history: History) -> list[Block]:
-    """Return the page of one case as blocks: a summary, a sparkline, the levels, and the newest runs.
+    """Return the page of one case as blocks: a summary, a sparkline, the levels, and the ten newest runs.
 
-    The history must have at least one run.
+    Without a valid run, sparkline and levels are left out. The history must have at least one run.
     """
     valid = history.valid
-    blocks: list[Block] = [Heading(history.name, summarize_changes(history)), Labels(list_summary(history))]
+    blocks: list[Block] = [Heading(history.name, _summarize_changes(history)), Labels(list_summary(history))]
     if valid:
         values = [run.throughput or 0.0 for run in valid]
         positions = [valid.index(change.after) for change in history.changes]
@@ -56,7 +56,10 @@ def history_page(history: History) -> list[Block]:
 
 
 def overview(histories: Sequence[History]) -> list[Block]:
-    """Return a table with a row per history, each of which must have at least one run, and a hint."""
+    """Return a table with a row per history, and a paragraph on how to see a single one.
+
+    Each history must have at least one run. The hardware has a column if the histories differ in it.
+    """
     # A column with one value for all cases is left out.
     differs = len({history.hardware for history in histories}) > 1
     columns = (
@@ -87,7 +90,10 @@ def overview(histories: Sequence[History]) -> list[Block]:
 
 
 def list_summary(history: History) -> tuple[tuple[str, Cell | str], ...]:
-    """Return pairs of a label and a text: the hardware, the numbers and range of runs, the newest run, and the key."""
+    """Return pairs of a label and a text: the hardware, the numbers and range of runs, the newest run, and the key.
+
+    The history must have at least one run.
+    """
     first, last = history.runs[0], history.runs[-1]
     failed = len(history.runs) - len(history.valid)
     counts = [format_count(len(history.runs), "run")]
@@ -107,7 +113,7 @@ def list_summary(history: History) -> tuple[tuple[str, Cell | str], ...]:
     )
 
 
-def summarize_changes(history: History) -> Cell:
+def _summarize_changes(history: History) -> Cell:
     """Return the number of changes, and the size and day of the last one, as a cell.
 
     Without a change, the cell tells whether the history has enough runs to show one.
@@ -119,7 +125,10 @@ def summarize_changes(history: History) -> Cell:
 
 
 def format_last_change(history: History) -> Cell:
-    """Format the last change of a history; without one, return `no change` or `too few runs (4 of 9)`."""
+    """Format the last change of a history as `format_change`; without one, as `no change` or `too few runs (4 of 9)`.
+
+    In `4 of 9`, the first number is that of valid runs, the second the minimum that can show a change.
+    """
     if history.changes:
         return format_change(history.changes[-1])
     if history.has_too_few_runs:
@@ -128,12 +137,18 @@ def format_last_change(history: History) -> Cell:
 
 
 def format_change(change: Change) -> Cell:
-    """Format a change's size, and the day of the first run after it: `−3.1 % on 2026-03-14`."""
+    """Format a change's size, and the day (UTC) of the first run after it: `−3.1 % on 2026-03-14`.
+
+    The tone is `bad` for a slowdown, and `good` for a speedup.
+    """
     return Cell(f"{change.percent} on {change.after.day}", "bad" if change.ratio < 1 else "good")
 
 
 def format_newest(history: History) -> Cell:
-    """Format the throughput of the newest run; if that run is not valid, return its problem."""
+    """Format the throughput of the newest run with its unit; if that run is not valid, return its problem.
+
+    The history must have at least one run.
+    """
     newest = history.newest
     if newest.throughput is None:
         return Cell(newest.problem, "bad")
@@ -141,7 +156,7 @@ def format_newest(history: History) -> Cell:
 
 
 def short_line(history: History) -> str:
-    """Return a sparkline of the throughputs of all valid runs, at most 12 characters wide."""
+    """Return a sparkline of the throughputs of all valid runs, at most 12 characters wide; empty without any."""
     return sparkline([run.throughput or 0.0 for run in history.valid], _SHORT_WIDTH)
 
 
@@ -151,12 +166,15 @@ def format_time(run: Run) -> str:
 
 
 def describe_order(history: History) -> str:
-    """Return the name of the runs' order as words for a sentence, such as `framework version`."""
+    """Return the name of the runs' order as words for a sentence, such as `time` or `framework version`."""
     return history.order.replace("_", " ")
 
 
 def levels_table(history: History) -> Table:
-    """Return a table with a row per level: its first and last run, its throughput, and the change at its start."""
+    """Return a table with a row per level: its first and last run, its throughput, and the change at its start.
+
+    The history must have at least one valid run, and so one level.
+    """
     scale = common_scale([level.throughput for level in history.levels], history.unit)
     columns = (
         Column("from", whole=True),

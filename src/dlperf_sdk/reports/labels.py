@@ -28,9 +28,9 @@ def title(result: Result) -> str:
 
 
 def case_title(spec: RunSpec) -> str:
-    """Return `torch resnet50 · 1n2d · fp32`, with compiler, strategy and part if they are not the default.
+    """Return the title of a case: `torch resnet50 · 1n2d · fp32`.
 
-    The strategy of a single device is left out.
+    Compiler, strategy and part follow if they are not the default. The strategy of a single device is left out.
     """
     parts = [f"{spec.framework} {spec.model}", str(spec.topology), spec.precision]
     if spec.compiler != COMPILERS.default:
@@ -43,7 +43,7 @@ def case_title(spec: RunSpec) -> str:
 
 
 def batch_size(spec: RunSpec, devices: int = 1) -> str:
-    """Format the number of samples of a step on `devices` devices.
+    """Format the number of samples of a step on `devices` devices, such as `1,024`; by default, of one device.
 
     It is `max` if the maximum batch size was requested and not found.
     """
@@ -53,8 +53,10 @@ def batch_size(spec: RunSpec, devices: int = 1) -> str:
 def outcome(result: Result, contradicted: Sequence[str]) -> Cell:
     """Return the outcome of a case in a few words, as `describe_outcome` does, with its tone.
 
+    The tone is `good` for `ok`, `bad` for a failure or a failed validation, and `doubt` for anything else.
+
     Args:
-        result: The result.
+        result: The result. Its records are not read.
         contradicted: Contradictions between the result and its records; any of them makes the validation fail.
     """
     text = describe_outcome(result, contradicted)

@@ -48,7 +48,7 @@ def lead(ranking: Ranking) -> Cell:
     """Return the ratio of the fastest case to the second, with its interval and the second's name, as a cell.
 
     A ratio without an interval begins with `≈` and has the tone `quiet`. One with an interval has the tone `doubt` if
-    it has a reservation; the cell states this.
+    it has a reservation, else `plain`. The reservations follow the name.
     """
     compared = ranking.comparison
     second = f"{ranking.entries[1].facts.get(ranking.factor)}{describe_compiler(ranking, ranking.entries[1])}"
@@ -60,9 +60,9 @@ def lead(ranking: Ranking) -> Cell:
 
 
 def ranking_reservations(ranking: Ranking) -> list[str]:
-    """Return what makes the lead of a ranking uncertain, such as `compiler differs (none, xla)`.
+    """Return what makes the lead of a ranking uncertain, such as `compiler differs (none, xla)`; empty without any.
 
-    The first is `not significant` if the interval of the lead contains 1.
+    The first is `not significant` if the test of the lead is not significant.
     """
     compared = ranking.comparison
     insignificant = [NOT_SIGNIFICANT] if compared.significant is False else []
@@ -73,7 +73,8 @@ def list_reservations(compared: Comparison, unstated: Iterable[str] = ()) -> lis
     """Return what makes a comparison of two ranked cases uncertain, such as `compiler differs (none, xla)`.
 
     These are the differences in reserved facts, in the compiler and in the protocol, such facts that only one side
-    states, the numbers of the protocol that a source does not state, and what is unverified in a result.
+    states, the numbers of the protocol that a source does not state, and what is unverified in a result. Empty without
+    any.
 
     Args:
         compared: The comparison.
@@ -103,7 +104,7 @@ def list_reservations(compared: Comparison, unstated: Iterable[str] = ()) -> lis
 
 
 def remove_values(reservation: str) -> str:
-    """Return a reservation without the values in parentheses."""
+    """Return a reservation without the values in parentheses at its end: `compiler differs`."""
     return _VALUES.sub("", reservation)
 
 
@@ -127,7 +128,10 @@ def _format_difference(difference: str) -> str:
 
 
 def describe_compiler(ranking: Ranking, case: Case) -> str:
-    """Return ` with xla` for a case of a ranking that was compiled, if the first two differ in it; else nothing."""
+    """Return ` with xla` for a case of a ranking that was compiled, if the first two differ in the compiler.
+
+    Otherwise the text is empty.
+    """
     compilers = [key(entry.facts.get("compiler")) for entry in ranking.entries[:2]]
     compiler = case.facts.get("compiler")
     is_plain = compiler in (None, COMPILERS.default) or len(set(compilers)) == 1
@@ -146,7 +150,12 @@ def count_intervals(rankings: Sequence[Ranking]) -> str:
 
 
 def explain_colors(table: Table, rankings: Sequence[Ranking]) -> str:
-    """Return how many leads have an interval, and the meaning of the colors of a table of rankings."""
+    """Return how many leads have an interval, and the meaning of the colors that a table of rankings uses.
+
+    Args:
+        table: The table of the rankings, whose cells with a lead have `×`.
+        rankings: The rankings.
+    """
     tones = {cell.tone for row in table.rows for cell in row if "×" in cell.text}
     sentences = [f"{count_intervals(rankings)}."]
     if "quiet" in tones:
@@ -164,7 +173,12 @@ def explain_terms(texts: Iterable[str]) -> str:
 
 
 def ranking_values(ranking: Ranking) -> dict[str, Any]:
-    """Return a ranking as JSON values: its facts, its entries, and the lead with its interval and reservations."""
+    """Return a ranking as JSON values.
+
+    The keys are `facts` (name → value), `unit`, `entries` (the fastest first, each with the ranked fact, `name` and
+    `throughput`), `ratio` (of the first to the second), `interval` (its two ends, or None), `significant` (None without
+    an interval) and `reservations` (texts).
+    """
     compared = ranking.comparison
     return {
         "facts": dict(ranking.facts),

@@ -21,6 +21,9 @@ PROTOCOL_TONES: dict[str, Tone] = {AS_PRESCRIBED: "good", DEVIATES: "doubt", NOT
 def summary_table(figures: Iterable[PublishedFigure], prescribed: Protocol | None) -> Table:
     """Return a table of what was measured: topologies, batch sizes, protocol, and how the protocol deviates.
 
+    A row has the figures of one framework, version, implementation, model, precision and protocol, in the order of
+    first occurrence.
+
     Args:
         figures: The figures.
         prescribed: The protocol that the source prescribes; None: no column compares with it.
@@ -67,17 +70,22 @@ def summary_table(figures: Iterable[PublishedFigure], prescribed: Protocol | Non
 
 
 def short_version(figure: PublishedFigure) -> str:
-    """Return the version of a figure's framework without its local part."""
+    """Return the version of a figure's framework without its local part: `2.4.1` for `2.4.1+cpu`."""
     return figure.framework_version.partition("+")[0]
 
 
 def sort_topologies(topologies: Iterable[TopologySpec]) -> list[TopologySpec]:
-    """Return the distinct topologies in ascending order of devices."""
+    """Return the distinct topologies in ascending order of devices, and of nodes among those with as many devices."""
     return sorted(set(topologies), key=lambda topology: (topology.devices, topology.nodes))
 
 
 def describe_check(stated: StatedProtocol, prescribed: Protocol) -> tuple[Cell, str]:
-    """Return the outcome of a protocol's check, and its differences and missing numbers as text."""
+    """Return the outcome of a protocol's check, and its differences and missing numbers as text; empty without any.
+
+    Args:
+        stated: The protocol of a figure, as far as its source states it.
+        prescribed: The protocol that the source prescribes.
+    """
     outcome = stated.check(prescribed)
     differences = stated.differences(StatedProtocol.from_protocol(prescribed))
     parts = [f"{used} {name} instead of {number}" for name, (used, number) in differences.items()]

@@ -27,12 +27,18 @@ def explain_missing(case: Case) -> str:
 
 
 def spread(repeats: Sequence[float]) -> float | None:
-    """Return the standard deviation between repeats over their median; None with fewer than two."""
+    """Return the standard deviation between repeats as a fraction of their median; None with fewer than two.
+
+    `repeats` are positive throughputs.
+    """
     return standard_deviation(repeats) / median(repeats) if len(repeats) > 1 else None
 
 
 def tabulate_missing(cases: Sequence[Case]) -> Table:
-    """Return a table of the cases with and without an interval: a row per framework, implementation and reason."""
+    """Return a table of the cases with and without an interval, counted by framework, implementation and reason.
+
+    The rows are sorted by framework, version and implementation; columns without content are left out.
+    """
     names = ("framework", "framework_version", "implementation")
     counts = Counter(
         ((*(str(case.facts.get(name, "")) for name in names),), explain_missing(case)) for case in cases
@@ -52,7 +58,7 @@ def tabulate_missing(cases: Sequence[Case]) -> Table:
 
 
 def describe_leads_without_interval(rankings: Sequence[Ranking]) -> tuple[Paragraph, ...]:
-    """Return a sentence on the reasons why leads have no interval; nothing if all have one."""
+    """Return a paragraph on the reasons why leads have no interval; an empty tuple if all have one."""
     missing = [ranking.comparison for ranking in rankings if ranking.comparison.low is None]
     if not missing:
         return ()

@@ -39,7 +39,10 @@ _PERCENT_DECIMALS = 4
 
 @frozen
 class Scale:
-    """Unit and number of decimals for a value, and for the values that are shown beside it."""
+    """Unit and number of decimals for a value, and for the values that are shown beside it.
+
+    The methods take values in the original unit, and format them in `unit`.
+    """
 
     divisor: float
     """Value of one `unit` in the original unit."""
@@ -49,23 +52,26 @@ class Scale:
     """Number of decimals."""
 
     def __call__(self, value: float) -> str:
-        """Format a number with the decimals of the scale, without its unit."""
+        """Format a value with the decimals of the scale, without its unit: `1,234.5`."""
         return f"{value / self.divisor:,.{self.decimals}f}"
 
     def format_alone(self, value: float) -> str:
-        """Format a number with the decimals that its own size requires, instead of the scale's, without its unit."""
+        """Format a value with the decimals that its own size requires, instead of the scale's, without its unit."""
         return f"{value / self.divisor:,.{significant_decimals(abs(value) / self.divisor)}f}"
 
     def format_interval_alone(self, low: float, high: float) -> str:
-        """Format both ends of an interval, each with the decimals that its own size requires, without the unit."""
+        """Format both ends of an interval as `low – high`, each with the decimals that its own size requires.
+
+        The unit is left out.
+        """
         return f"{self.format_alone(low)} – {self.format_alone(high)}"
 
     def with_unit(self, value: float) -> str:
-        """Format a number with the decimals of the scale, and its unit."""
+        """Format a value with the decimals of the scale, and its unit: `1.945 GiB`."""
         return f"{self(value)} {self.unit}".rstrip()
 
     def interval(self, low: float, high: float) -> str:
-        """Format both ends of an interval with the decimals of the scale, without the unit."""
+        """Format both ends of an interval as `low – high`, with the decimals of the scale, without the unit."""
         return f"{self(low)} – {self(high)}"
 
 
@@ -94,11 +100,14 @@ def scale(value: float, unit: str) -> Scale:
 def common_scale(values: Sequence[float], unit: str) -> Scale:
     """Return the scale of several values under one heading.
 
-    It has the unit of the largest value, and the decimals that the smallest needs, at most four.
+    It has the unit that suits the largest value, and the decimals that the smallest needs, at most four.
 
     Args:
         values: At least one value in `unit`.
         unit: The unit without a prefix.
+
+    Raises:
+        ValueError: there is no value.
     """
     largest = scale(max(values, key=abs), unit)
     needed = max(significant_decimals(abs(value) / largest.divisor) for value in values)
@@ -106,12 +115,15 @@ def common_scale(values: Sequence[float], unit: str) -> Scale:
 
 
 def quantity(value: float, unit: str) -> str:
-    """Format a value with its unit: `133.2 img/s`, `1.945 GiB`, `7.512 ms`."""
+    """Format a value, given in a unit without a prefix, in the unit that suits it: `133.2 img/s`, `1.945 GiB`."""
     return scale(value, unit).with_unit(value)
 
 
 def format_ends(low: float, high: float, decimals: int = 2) -> tuple[str, str]:
-    """Format both ends of an interval, with up to two more decimals if they would be equal: `1.088` and `1.094`."""
+    """Format both ends of an interval with `decimals`, or up to two more if they would be equal: `1.088`, `1.094`.
+
+    Ends that are still equal have `decimals`.
+    """
     for digits in range(decimals, decimals + 3):
         ends = f"{low:.{digits}f}", f"{high:.{digits}f}"
         if ends[0] != ends[1]:

@@ -21,7 +21,7 @@ def compare_with_published(results: Sequence[Result], collection: Collection) ->
     The table has a row for each result, followed by rows for the collection's figures of the same framework,
     model, topology and precision. Notes state in what else they differ. If such a difference rules out a comparison,
     the ratio has a question mark. A result without a valid throughput, or without such a figure, is not in the table:
-    a paragraph names it.
+    a paragraph names it. Without rows, there is no table and no notes.
     """
     rows: list[tuple[Cell | str, ...]] = []
     notes: list[str] = []

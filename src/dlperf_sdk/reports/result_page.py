@@ -32,6 +32,9 @@ from dlperf_sdk.spec.protocol import PROTOCOLS
 def page(result: Result, directory: Path | None = None) -> list[Block]:
     """Return the report on a result. Its records are read to check it for contradictions.
 
+    The blocks are the case with its outcome, a failure, contradictions, the metrics, the verdicts by kind, traces, the
+    context, and notes; what does not exist is left out. Records that cannot be read are a contradiction, not an error.
+
     Args:
         result: The result.
         directory: The result's directory, which the report names; None if it has none.
@@ -59,7 +62,7 @@ def page(result: Result, directory: Path | None = None) -> list[Block]:
     return blocks
 
 
-def batch(result: Result) -> str:
+def _batch(result: Result) -> str:
     """Format the batch size per device, the global one, and the number of micro-batches if there are several."""
     spec = result.spec
     devices = format_count(spec.topology.devices, "device")
@@ -77,7 +80,7 @@ def _case(result: Result) -> Labels:
     repeats = format_count(len(result.repeats), "repeat")
     if len(result.repeats) < protocol.repeats:
         repeats = f"{len(result.repeats)} of {protocol.repeats} repeats"
-    pairs = [("Batch", batch(result))]
+    pairs = [("Batch", _batch(result))]
     if workload is not None:
         flops = quantity(workload.flops_per_sample, "FLOP")
         work = f", {flops} per sample and training step" if workload.flops_per_sample else ""
@@ -117,7 +120,7 @@ def _imported_facts(result: Result, imported: Imported) -> Labels:
     )
     return Labels(
         (
-            ("Batch", batch(result)),
+            ("Batch", _batch(result)),
             ("Imported", imported.origin),
             ("Estimator", imported.estimator),
             ("Known", ", ".join(known)),
@@ -157,7 +160,7 @@ def _metrics(metrics: Sequence[Metric], notes: _Notes) -> Table:
             (
                 metric.name + notes.mark(metric.note),
                 display_scale.with_unit(metric.value),
-                interval(metric),
+                _interval(metric),
                 Cell(spread, "quiet"),
             )
         )
@@ -170,7 +173,7 @@ def _metrics(metrics: Sequence[Metric], notes: _Notes) -> Table:
     return Table(columns, tuple(rows))
 
 
-def interval(metric: Metric) -> Cell:
+def _interval(metric: Metric) -> Cell:
     """Return the interval of a metric's median as a cell, without the unit; a dash if there is none."""
     return interval_cell(metric.low, metric.high, scale(metric.value, metric.unit).interval)
 

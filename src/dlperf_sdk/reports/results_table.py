@@ -42,13 +42,15 @@ class Group:
     workload: dict[str, Any]
     """Name of each fact that the results share → its value."""
     results: list[Result]
+    """The results of the workload, at least one."""
 
 
 def pages(results: Sequence[Result]) -> list[Block]:
     """Return a heading and a table of results for each workload, and paragraphs on how the workloads differ.
 
     Workloads that differ in one size only, such as the batch size, form a sweep in a single table. The records of
-    up to `WITH_RECORDS` results are read, to check them for contradictions.
+    up to `WITH_RECORDS` results are read, to check them for contradictions. Attributions of step times and summaries of
+    traces follow, where results have them. Without results there are no blocks.
     """
     groups = group_by_workload(results)
     contradictions = list_contradictions_by_result(results)
@@ -140,11 +142,11 @@ def _workload(result: Result) -> dict[str, Any]:
 
     Little is known of an imported result, so the importer is one of these facts.
     """
-    workload = {fact.name: value_of(fact) for fact in result.facts if fact.role == "workload"}
+    workload = {fact.name: _value_of(fact) for fact in result.facts if fact.role == "workload"}
     return {**workload, "imported": "no" if result.imported is None else result.imported.importer}
 
 
-def value_of(fact: Fact) -> Any:
+def _value_of(fact: Fact) -> Any:
     """Return the observed value of a fact, or the requested value if none was observed."""
     return fact.requested if fact.observed is None else fact.observed
 
@@ -195,7 +197,7 @@ def _heading(swept: str) -> str:
 
 
 def _treatments(result: Result) -> dict[str, str]:
-    levels = {fact.name: str(value_of(fact)) for fact in result.facts if fact.role == "factor"}
+    levels = {fact.name: str(_value_of(fact)) for fact in result.facts if fact.role == "factor"}
     # A single device synchronizes nothing, whatever the strategy.
     implied = ("strategy",) if result.spec.topology.devices == 1 else ()
     return {

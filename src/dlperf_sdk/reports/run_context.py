@@ -51,7 +51,7 @@ def list_run_context(result: Result, directory: Path | None) -> tuple[tuple[str,
                 for name, value in (fact.requested or {}).items()
                 if value is None and fact.observed is not None and name not in fact.observed
             ]
-        elif differs(fact.requested, fact.observed) and fact.name not in ("repeats", "strategy"):
+        elif _differs(fact.requested, fact.observed) and fact.name not in ("repeats", "strategy"):
             text = f"{fact.name}: requested {fact.requested}, used {fact.observed}"
             pairs.append(("Observed", Cell(text, "doubt")))
     pairs += [("Note", Cell(note, "doubt")) for note in result.notes]
@@ -79,7 +79,7 @@ def _format_period(start: str, end: str) -> str:
     return f"{day} {start_time} to {end_time if day == last_day else f'{last_day} {end_time}'} UTC"
 
 
-def differs(requested: Any, observed: Any) -> bool:
+def _differs(requested: Any, observed: Any) -> bool:
     """Return True if a value was requested and another one was observed; `auto` and None request nothing.
 
     Of a data source with details, only the name is compared.
@@ -91,6 +91,8 @@ def differs(requested: Any, observed: Any) -> bool:
 
 def context_of(result: Result) -> list[tuple[str, str]]:
     """Return name and value of facts that the workers reported, such as versions, threads and transport, as text.
+
+    They are in the order of the result's facts; empty without any.
 
     Fields of the run spec, other roles than context, and values of more than 40 characters are left out.
     """
@@ -111,7 +113,7 @@ def context_of(result: Result) -> list[tuple[str, str]]:
 def hardware(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """Return pairs of label and description, one for each group of equal nodes: `Nodes 0-3` → a line about the machine.
 
-    A single node has the label `Hardware`.
+    A single node has the label `Hardware`. Facts that a description lacks are left out.
 
     Args:
         nodes: The description of each node, by node index.

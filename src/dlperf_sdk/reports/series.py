@@ -53,6 +53,7 @@ class Workload:
     facts: dict[str, Any]
     """Facts of the workload: name → value."""
     merged: tuple[Merged, ...]
+    """The merged cases, at least one."""
     title: str
     """Model, batch size, and the facts that distinguish this workload from others with the same title."""
 
@@ -68,7 +69,11 @@ class Workload:
 
 
 def merge(ungrouped: Iterable[Case]) -> list[Merged]:
-    """Return the cases, with all runs of the same case merged into one, in the order of first occurrence."""
+    """Return the cases, with all runs of the same case merged into one, in the order of first occurrence.
+
+    Runs are of the same case if all their identifying facts agree. Of several runs, the name and the facts are those of
+    the first.
+    """
     groups: dict[tuple[str, ...], list[Case]] = {}
     for case in ungrouped:
         groups.setdefault(_identity(case, case.identifying_facts()), []).append(case)
@@ -93,7 +98,7 @@ def workloads(merged: Sequence[Merged]) -> list[Workload]:
         names = {name for name, role in run.case.roles.items() if role == "workload"}
         groups.setdefault((*_identity(run.case, names), run.case.unit), []).append(run)
     facts = [_workload_facts(group[0].case) for group in groups.values()]
-    titles = titles_of(
+    titles = _titles_of(
         [f"{known.get('model', '')}, {known.get('batch_size', '?')} per device" for known in facts], facts
     )
     grouped = [
@@ -123,12 +128,12 @@ def strong_workloads(merged: Sequence[Merged]) -> list[Workload]:
         f"{known.get('model', '')}, {group[0].case.global_batch_size:,} on all devices"
         for known, group in zip(facts, groups.values(), strict=True)
     ]
-    described = zip(facts, groups.values(), titles_of(short, facts), strict=True)
+    described = zip(facts, groups.values(), _titles_of(short, facts), strict=True)
     grouped = [Workload(known, tuple(group), title) for known, group, title in described]
     return sorted(grouped, key=lambda workload: -len(workload.merged))
 
 
-def titles_of(short: Sequence[str], facts: Sequence[dict[str, Any]]) -> list[str]:
+def _titles_of(short: Sequence[str], facts: Sequence[dict[str, Any]]) -> list[str]:
     """Return a title for each workload: the short one, extended by distinguishing facts if several workloads share it.
 
     Args:
@@ -157,7 +162,7 @@ def _identity(case: Case, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def format_fact(name: str, value: Any) -> str:
-    """Format a fact for a label.
+    """Format a fact, whose value is not None, for a label.
 
     A text stands alone, an implementation in parentheses, a loss scale before its name, a data source's details in
     parentheses behind its name, and any other value behind the fact's name.
@@ -177,12 +182,17 @@ def format_fact(name: str, value: Any) -> str:
 
 
 def format_stated(name: str, value: Any) -> str:
-    """Format a fact as `format_fact`; None, for a fact that the source does not state, as `clip norm not stated`."""
+    """Format a fact for a label as `format_fact` does; one that the source does not state as `clip norm not stated`.
+
+    Args:
+        name: Name of the fact.
+        value: Its value; None if the source does not state it.
+    """
     return f"{format_name(name)} not stated" if value is None else format_fact(name, value)
 
 
 def labels(cases: Sequence[Case], excluded: Sequence[str] = ()) -> list[str]:
-    """Return a label for each case: framework, precision, and as few other facts as distinguish the cases.
+    """Return a label for each case, in their order: framework, precision, and few other facts that distinguish them.
 
     Two cases have the same label only if all their identifying facts agree, apart from those in `excluded` and
     those that one of them does not state.

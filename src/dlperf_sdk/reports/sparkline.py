@@ -17,7 +17,8 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
     Args:
         values: Positive numbers.
-        width: Maximum number of characters. If there are more values, each character shows the median of some.
+        width: Maximum number of characters, at least one. If there are more values, each character shows the median
+            of some.
     """
     if not values:
         return ""
@@ -32,6 +33,8 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 def mark_positions(positions: Sequence[int], count: int, width: int) -> str:
     """Return a line to print below a sparkline, with `^` under the characters of some values.
+
+    It has no spaces at its end, and is empty without positions.
 
     Args:
         positions: Indexes of the values to mark.

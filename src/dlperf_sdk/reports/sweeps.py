@@ -24,6 +24,7 @@ class Sweep:
     factor: str
     """Name of the size: `batch_size`, `image_size` or `sequence_length`."""
     runs: tuple[Merged, ...]
+    """The merged cases, at least two, each with another value."""
 
     @property
     def case(self) -> Case:
@@ -42,7 +43,10 @@ def size_of(case: Case, name: str) -> float:
 
 
 def sweeps(merged: Sequence[Merged]) -> list[Sweep]:
-    """Return the sweeps among merged cases that have at least two sizes, those with most sizes first."""
+    """Return the sweeps among merged cases that have at least two sizes, those with most sizes first.
+
+    A case may be in a sweep of each size in `SWEPT` that it states as a positive number. Empty without any sweep.
+    """
     result = []
     for factor in SWEPT:
         groups: dict[tuple[str, ...], dict[float, Merged]] = {}

@@ -40,7 +40,7 @@ GAP = 2
 
 
 def text_of(blocks: Iterable[Block], *, styled: bool = False, width: int | None = None) -> str:
-    """Render blocks as text, with an empty line between them.
+    """Return blocks as text, with an empty line between them and no spaces at the ends of lines.
 
     Args:
         blocks: The blocks.
@@ -68,7 +68,7 @@ def escape_lines(text: str) -> str:
 
 
 def render(block: Block) -> RenderableType:
-    """Return one block as an object that rich can print."""
+    """Return one block as an object that rich can print, with control characters replaced."""
     match block:
         case Heading():
             line = Text(_on_one_line(block.text), "bold")
@@ -107,7 +107,7 @@ class _Fitted:
 
 
 def minimum_width(block: Table) -> int:
-    """Return the minimum width of a table in characters.
+    """Return the minimum width of a table in characters, the gaps between its columns included.
 
     In a narrower table, numbers would be cut short, or text would be broken every few letters.
     """

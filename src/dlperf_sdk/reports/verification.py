@@ -17,7 +17,9 @@ NAMED = 12
 
 
 def page(verifications: Iterable[Verification], *, tracebacks: bool = False) -> list[Block]:
-    """Return the report on verifications.
+    """Return the report on verifications: per model a heading, a table with a row per framework, and details.
+
+    Details are given for frameworks that were not run, or did not pass.
 
     Args:
         verifications: The verifications, one per model.

@@ -20,12 +20,20 @@ _VALUES = {
 
 
 def format_value(fact: str, value: str) -> str:
-    """Return a value of a fact in words: `no clipping` for a `clip_norm` of 0.0. Most values are words already."""
+    """Return a value of a fact in words: `no clipping` for a `clip_norm` of 0.0. Most values are returned unchanged.
+
+    Args:
+        fact: Name of the fact.
+        value: The value as text.
+    """
     return _VALUES.get(fact, {}).get(value, value)
 
 
 def list_details(observed: Mapping[str, object]) -> str:
-    """List what was observed of a data source besides its name, as `queue size 2, samples per replica 8`."""
+    """List what was observed of a data source besides its name, as `queue size 2, samples per replica 8`.
+
+    `observed` is name → value, with the source's name as `source`. The names are sorted. Empty without other names.
+    """
     words = {True: "yes", False: "no"}
     return ", ".join(
         f"{format_name(name)} {words[value] if isinstance(value, bool) else value}"

@@ -18,9 +18,14 @@ def attempt_outcome(event: Mapping[str, Any]) -> Repeat | Failure:
     An event without a failure must have valid records. Otherwise the function returns a failure of the kind
     `invalid-record`.
 
+    Args:
+        event: The event: `attempt`, `status`, `failure` (None without one), `records`, `series` and `exits`; see
+            `results.convert.Attempt`.
+
     Raises:
-        DocumentError: a field of the event's failure has an impossible value.
+        DocumentError: the event's failure is not an object, or a field of it has an impossible value.
         KeyError: the event or its failure lacks a field.
+        TypeError: the kind of the failure is a list or an object.
     """
     if event["failure"] is not None:
         return failure_from(event["failure"])
@@ -32,6 +37,8 @@ def attempt_outcome(event: Mapping[str, Any]) -> Repeat | Failure:
 
 def repeat_from(event: Mapping[str, Any]) -> Repeat:
     """Return the repeat of an event `attempt-ended` without a failure.
+
+    `event` has the fields of `results.convert.Attempt`; others are ignored.
 
     Raises:
         DocumentError: the event breaks its schema, has no record, or has a record that is invalid or of another
@@ -61,6 +68,7 @@ def failure_from(plain: Mapping[str, Any]) -> Failure:
     Raises:
         DocumentError: the failure is not an object, or a field has an impossible value.
         KeyError: `kind` or `message` is missing.
+        TypeError: `kind` is a list or an object.
     """
     if not isinstance(plain, Mapping):
         raise DocumentError(f"The failure is {format_value(plain)}; expected an object.")
@@ -71,11 +79,17 @@ def failure_from(plain: Mapping[str, Any]) -> Failure:
 
 
 def nodes_from(event: Mapping[str, Any], count: int) -> tuple[Mapping[str, Any], ...]:
-    """Return the description of each node in an event `agents-ready`, by node index.
+    """Return the description of each node in an event `agents-ready`, in the order of the node indexes.
+
+    Args:
+        event: The event; its `nodes` has an object of facts for each node.
+        count: Number of nodes of the case.
 
     Raises:
-        DocumentError: the event's `nodes` is not a list of `count` objects, or a value in one is impossible.
+        DocumentError: the event's `nodes` is not a list of `count` objects, or a value in one is impossible: a text
+            that is not printable, a number below 0 or above 2^63, or a known fact of another type.
         KeyError: the event has no `nodes`.
+        AttributeError: the `cpu` of a node is null.
     """
     nodes = event["nodes"]
     if not (

@@ -31,9 +31,9 @@ def list_contradictions(result: Result) -> tuple[str, ...]:
     """Return a sentence for each contradiction between a result and its own repeats; empty if there is none.
 
     Checked are the medians and intervals of all metrics, the throughput, and the integrity verdicts other than
-    `parity`. For a result without repeats, and for an imported one, only `list_own_contradictions` is checked. The
-    records of a result from the store are read. Records that cannot be read count as a contradiction, and so does a
-    precision or strategy that this version does not know. `check_directory` checks more.
+    `parity`. For a result without repeats or workload, and for an imported one, only `list_own_contradictions` is
+    checked. The records of a result from the store are read. Records that cannot be read count as a contradiction, and
+    so does a precision or strategy that this version does not know. Nothing is raised. `check_directory` checks more.
     """
     problems = [*list_own_contradictions(result)]
     if result.imported is not None:
@@ -89,7 +89,7 @@ def check_directory(path: Path, measurers: Iterable[Measurer]) -> tuple[str, ...
     `list_contradictions` is checked.
 
     Args:
-        path: The run's directory.
+        path: The run's directory. Nothing in it is changed.
         measurers: The measurers whose metrics are compared.
 
     Returns:
@@ -97,7 +97,7 @@ def check_directory(path: Path, measurers: Iterable[Measurer]) -> tuple[str, ...
 
     Raises:
         StoreError: there is no result in the directory.
-        DocumentError: the result is corrupt or of another major version.
+        DocumentError: the result is corrupt or of another major version, or there is no such directory.
         UnknownName: the directory's name cannot name a run.
     """
     store = ResultStore(path.absolute().parent)
@@ -214,12 +214,6 @@ def _first_difference(left: Any, right: Any, path: str = "") -> str:
         return next((difference for difference in differing if difference), "")
     is_equal = type(left) is type(right) and left == right
     return "" if is_equal else f"{path}: {str(left)[:60]} is now {str(right)[:60]}"
-
-
-# -- metrics
-
-
-# -- verdicts
 
 
 def _check_imported(result: Result) -> Iterator[str]:

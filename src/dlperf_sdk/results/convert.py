@@ -59,6 +59,8 @@ class Attempt:
 def result_to_dict(result: Result) -> dict[str, Any]:
     """Return a document of the schema `result`, with all records. It shares nothing mutable with the result.
 
+    The document is not checked against the schema.
+
     Raises:
         TypeError: a plugin put a value into the result that JSON cannot represent.
         DocumentError: the result is in the store, and its records cannot be read.
@@ -69,7 +71,8 @@ def result_to_dict(result: Result) -> dict[str, Any]:
 def result_to_dict_without_records(result: Result) -> dict[str, Any]:
     """Return a document of the schema `result` in which `repeats` lists attempt numbers instead of records.
 
-    Records in the store are not read.
+    Records in the store are not read. The document shares nothing mutable with the result, and is not checked against
+    the schema.
 
     Raises:
         TypeError: a plugin put a value into the result that JSON cannot represent.
@@ -94,8 +97,9 @@ def _fields(value: Any) -> dict[str, Any]:
 def to_plain(value: Any) -> Any:
     """Return a value as JSON values that share nothing mutable with it.
 
-    An attrs instance becomes an object, a tuple a list. A number that is not finite becomes text: `nan`, `inf`,
-    `-inf`.
+    An attrs instance becomes an object with its fields, in which a run spec and a record also have their
+    `schema_version`; a tuple becomes a list, and a key that is not text becomes text. A number that is not finite
+    becomes text: `nan`, `inf`, `-inf`.
 
     Raises:
         TypeError: the value, or a part of it, is neither a JSON value nor an attrs instance.
@@ -137,7 +141,7 @@ def result_from_dict(
     """Return the result of a document: the inverse of `result_to_dict` and of `result_to_dict_without_records`.
 
     Args:
-        plain: The document.
+        plain: The document, as plain data.
         read_attempt: Function that returns the repeat with a given attempt number. It is used only for a document
             that has attempt numbers in place of records, and only when a repeat of the result is accessed. The
             default raises a `DocumentError`.
@@ -163,7 +167,7 @@ def result_from_dict(
 
 
 def record_from_dict(plain: Mapping[str, Any]) -> Record:
-    """Return the record of a trainer that finished, from its JSON document.
+    """Return the record of a trainer that finished, from its document of plain data.
 
     Raises:
         DocumentError: the document breaks the schema `worker-record`, has a window that does not end after its
@@ -180,7 +184,7 @@ def record_from_dict(plain: Mapping[str, Any]) -> Record:
 def attempt_from_dict(event: Mapping[str, Any]) -> Attempt:
     """Return the attempt of the coordinator's event `attempt-ended`. Fields that `Attempt` lacks are ignored.
 
-    Records of trainers that failed are left out.
+    Records of trainers that failed are left out. The order of the others is kept.
 
     Raises:
         DocumentError: the event or a record in it breaks the schema or contradicts itself: status and failure
@@ -204,10 +208,10 @@ def attempt_from_dict(event: Mapping[str, Any]) -> Attempt:
 
 
 def parity_from_dict(plain: Any) -> Parity:
-    """Return the parity evidence of a document: the inverse of `to_plain`.
+    """Return the parity evidence of a document of plain data: the inverse of `to_plain`.
 
     Raises:
-        DocumentError: the document breaks the schema.
+        DocumentError: the document breaks the definition `parity` of the schema `result`.
     """
     schema.check("result", plain, "parity")
     return _converter().structure(plain, Parity)

@@ -39,10 +39,13 @@ def explain_os_errors(path: Path, option: str = "--output") -> Iterator[None]:
 
 
 def check_replaceable(path: Path) -> None:
-    """Check that a path is free, or that of a regular file: a pipe or a device must not be replaced by a file.
+    """Check that no pipe, socket or device is at a path, nor behind a link there: a file must not replace it.
+
+    A free path, a regular file and a directory pass.
 
     Raises:
-        StoreError: something else is there.
+        StoreError: a pipe, a socket or a device is there.
+        OSError: it cannot be determined what is there, such as for want of permission.
     """
     with suppress(FileNotFoundError, NotADirectoryError):
         mode = path.stat().st_mode
@@ -89,8 +92,8 @@ def directory_of(root: Path, folder: tuple[str, ...]) -> Iterator[int]:
 def write_whole(directory: int, name: str, data: bytes, mode: int = 0o600) -> None:
     """Write a file under a temporary name, make it durable, and rename it.
 
-    A reader, also after a crash, sees the old file or the whole new one. If writing fails, the temporary file is
-    removed.
+    A file of that name is replaced. A reader, also after a crash, sees the old file or the whole new one. If writing
+    fails, the temporary file is removed.
 
     Args:
         directory: An open descriptor of the directory.
@@ -116,7 +119,9 @@ def write_whole(directory: int, name: str, data: bytes, mode: int = 0o600) -> No
 
 
 def append(directory: int, name: str, data: bytes, largest: int) -> bool:
-    """Append to a file, which is created if missing. Write nothing if it would exceed `largest` bytes.
+    """Append to a file, which is created with the mode 0600 if missing. Append nothing that exceeds `largest` bytes.
+
+    The data is not made durable: a crash may lose it.
 
     Args:
         directory: An open descriptor of the directory.
@@ -148,7 +153,7 @@ def _settle(directory: int) -> None:
 
 
 def remove(directory: int, name: str) -> None:
-    """Remove a file from a directory if it exists; `directory` is an open descriptor.
+    """Remove the file `name` from a directory if it exists; `directory` is an open descriptor.
 
     Raises:
         OSError: the file exists and cannot be removed.

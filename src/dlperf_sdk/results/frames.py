@@ -34,7 +34,9 @@ STEP_COLUMNS = (
 
 
 def to_arrow(results: Sequence[Result], per: Per = "result") -> Any:
-    """Return a `pyarrow.Table`. Each field has a `description` in its metadata.
+    """Return a `pyarrow.Table`, with rows in the order of the results. Each field has a `description` in its metadata.
+
+    A missing value is null.
 
     Args:
         results: The results.
@@ -60,7 +62,9 @@ def to_arrow(results: Sequence[Result], per: Per = "result") -> Any:
 
 
 def to_pandas(results: Sequence[Result], per: Per = "result") -> Any:
-    """Return a `pandas.DataFrame`. A missing value is NaN in a column of real numbers, and NA in any other column.
+    """Return a `pandas.DataFrame`, with rows in the order of the results.
+
+    A missing value is NaN in a column of real numbers, and NA in any other column.
 
     Args:
         results: The results.
@@ -70,6 +74,7 @@ def to_pandas(results: Sequence[Result], per: Per = "result") -> Any:
         UnknownName: `per` is something else.
         UsageError: pandas cannot be imported.
         DocumentError: rows per step are requested, and records in the store cannot be read.
+        OverflowError: a whole number does not fit into 64 bits.
     """
     columns, rows = _table(results, per)
     pandas = import_library("pandas")
@@ -83,7 +88,7 @@ def to_pandas(results: Sequence[Result], per: Per = "result") -> Any:
 
 
 def to_polars(results: Sequence[Result], per: Per = "result") -> Any:
-    """Return a `polars.DataFrame`. A missing value is null.
+    """Return a `polars.DataFrame`, with rows in the order of the results. A missing value is null.
 
     Args:
         results: The results.
@@ -93,6 +98,7 @@ def to_polars(results: Sequence[Result], per: Per = "result") -> Any:
         UnknownName: `per` is something else.
         UsageError: polars cannot be imported.
         DocumentError: rows per step are requested, and records in the store cannot be read.
+        polars.exceptions.ComputeError: a whole number does not fit into 64 bits.
     """
     columns, rows = _table(results, per)
     polars = import_library("polars")
@@ -102,6 +108,8 @@ def to_polars(results: Sequence[Result], per: Per = "result") -> Any:
 
 def import_library(module: str) -> Any:
     """Import and return a module of a library that dlperf-sdk does not depend on.
+
+    `module` is its full name, such as `pyarrow.parquet`; the library is installed under the first part of the name.
 
     Raises:
         UsageError: the module cannot be imported; the message says how to install its library.

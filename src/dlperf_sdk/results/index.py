@@ -39,7 +39,10 @@ class Index(Store):
     """The results of a directory as a store that answers queries.
 
     The index file in the user's cache is created or updated before each query; if the cache cannot be written, an index
-    in memory is used instead.
+    in memory is used instead. The directory itself is never written.
+
+    Args:
+        results: The store of the directory, which need not exist yet.
     """
 
     def __init__(self, results: ResultStore) -> None:
@@ -47,7 +50,19 @@ class Index(Store):
         self.location = str(results.directory)
 
     def query(self, sql: str, largest: float = math.inf) -> Answer:
-        """Update the index, and run an SQL query on it; arguments and errors are those of `Store.query`."""
+        """Update the index, run an SQL query on it, and return the selected rows. A query can only read.
+
+        Args:
+            sql: The query.
+            largest: Maximum memory of the selected rows in bytes.
+
+        Raises:
+            UsageError: the query is not valid, selects nothing or more than `largest`, or would do something other
+                than read.
+            StoreError: the directory does not exist, cannot be read, is a campaign's or has only campaigns; the query
+                fails, and the directory has no result; or the index cannot be used.
+            KeyboardInterrupt: a signal ended the query.
+        """
         with closing(_updated_index(self.results)) as index:
             index.set_authorizer(_allow_reading)
             index.set_progress_handler(lambda: None, _STEPS_BETWEEN_SIGNALS)
@@ -64,12 +79,25 @@ class Index(Store):
                 raise explain_query(str(error)) from error
 
     def describe_tables(self) -> Answer:
-        """Return a row for each column that a query can name; see `Store.describe_tables`."""
+        """Update the index, and return a row for each column that a query can name.
+
+        A row has the table, the column's name, its SQL type and its description.
+
+        Raises:
+            StoreError: the directory does not exist, cannot be read, is a campaign's or has only campaigns; or the
+                index cannot be used.
+        """
         with closing(_updated_index(self.results)) as index:
             return _SqliteTables(index).describe()
 
     def load(self, run_id: str) -> Result:
-        """Return the result of the run `run_id` from its directory; errors are those of `Store.load`."""
+        """Return the result of the run `run_id` from its directory. Its records are read when they are first used.
+
+        Raises:
+            StoreError: `run_id` cannot name a run, or the run has no result.
+            DocumentError: there is no such run, or its result cannot be read, is corrupt, or is of another major
+                version.
+        """
         check_id(run_id)
         return self.results.load(self.results.directory / run_id)
 
@@ -92,7 +120,10 @@ def _allow_reading(action: int, first: str | None, second: str | None, *_: Any) 
 
 
 def index_path(store: ResultStore) -> Path | None:
-    """Return the path of a store's index in the user's cache; None if the cache cannot be written."""
+    """Return the path of a store's index in the user's cache, where it may not exist; None without a private cache.
+
+    The folder of the indexes is created if it is missing. The path follows from the store's directory alone.
+    """
     folder = private_cache("indexes")
     place = os.fsencode(follow_links(store.directory))
     return folder and folder / f"{hashlib.sha256(place).hexdigest()[:32]}.sqlite"
@@ -179,14 +210,14 @@ def _insert(tables: Tables, store: ResultStore, files: Mapping[str, Version]) ->
 
 
 def list_files(directory: Path, run_ids: Iterable[str] | None = None) -> dict[str, Version]:
-    """Return the name of each run that has a result, and the version of its file.
+    """Return name → version of the result's file, for each run that has a result.
 
     Args:
         directory: A directory with runs.
-        run_ids: Names of the runs; None for all.
+        run_ids: Names of the runs to look at, which also give the order; None for all, in no particular order.
 
     Raises:
-        StoreError: the directory cannot be read.
+        StoreError: `run_ids` is None, and the directory cannot be read.
     """
     return dict(_result_files(directory, _list_names(directory) if run_ids is None else run_ids))
 

@@ -18,7 +18,11 @@ from dlperf_sdk.spec.strategy import STRATEGIES
 
 @frozen
 class Expected:
-    """Values of the planned case that the records are checked against."""
+    """Values of the planned case that the records are checked against.
+
+    The names of precision, strategy and part are those of `PRECISIONS`, `STRATEGIES` and `PARTS`: checks that look up
+    another name raise an `UnknownName`.
+    """
 
     request: str
     """Id of the request, which every record carries."""
@@ -31,9 +35,13 @@ class Expected:
     precision: str
     """Name of the requested precision. The fields below are requested settings, too."""
     strategy: str
+    """Name of the method of gradient synchronization."""
     protocol: Protocol
+    """Numbers of steps and repeats."""
     learning_rate_policy: str = "constant"
+    """`constant` or `warmup`."""
     compiler: str = COMPILERS.default
+    """Name of the compiler."""
     layout: str = "auto"
     """`auto`, `nchw` or `nhwc`."""
     has_dropout: bool = False
@@ -45,7 +53,11 @@ class Expected:
 
     @property
     def has_losses(self) -> bool:
-        """True if each step has a loss, since it trains."""
+        """True if each step has a loss, since it trains.
+
+        Raises:
+            UnknownName: the core does not know the part.
+        """
         return PARTS[self.part].trains
 
 
@@ -55,6 +67,13 @@ def complete_records(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict
     Records are complete if the protocol's number of repeats finished, their attempt numbers are distinct, and each
     repeat has one record of every rank. Such a record belongs to the expected request, and has every replica, the
     expected numbers of step times, data waits, losses and samples, and a window of positive, finite length.
+
+    Args:
+        repeats: The finished repeats; may be empty.
+        expected: What the records are checked against.
+
+    Raises:
+        UnknownName: the core does not know the part of a step.
     """
     problems = list(_incomplete(repeats, expected))
     if problems:
@@ -68,7 +87,10 @@ def complete_records(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict
 
 
 def state_first(problems: Sequence[str]) -> str:
-    """Return the first of some problems as a sentence, which has the number of the others."""
+    """Return the first of some problems as a sentence, which has the number of the others.
+
+    `problems` are clauses without a full stop, at least one.
+    """
     remainder = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"{problems[0]}{remainder}."
 
@@ -126,7 +148,9 @@ def _incomplete_record(record: Record, repeat: Repeat, expected: Expected) -> It
 
 
 def finite_loss(repeats: tuple[Repeat, ...]) -> Verdict:
-    """Check that no loss is NaN or infinite: on the canonical batch, in the warm-up, or in the window.
+    """Check that no loss in the records of `repeats` is NaN or infinite.
+
+    Losses on the canonical batch, in the warm-up and in the window are checked.
 
     A failure names the first step with such a loss. Without any loss, the verdict is inconclusive.
 
@@ -164,6 +188,14 @@ def loss_falls(
     With an asynchronous strategy, the mean over the replicas is checked. The verdict is inconclusive if there are
     fewer than two steps on the canonical batch. It is also inconclusive if a finite loss does not fall under the
     learning-rate policy `warmup`, whose first rates are close to zero.
+
+    Args:
+        repeats: The finished repeats, at least one.
+        learning_rate_policy: `constant` or `warmup`.
+        strategy: Name of the strategy, one of `STRATEGIES`.
+
+    Raises:
+        UnknownName: the core does not know the strategy.
     """
     name, kind, smallest_fall = "loss-falls", INTEGRITY, math.inf
     for attempt, label, losses in _canonical(repeats, strategy):
@@ -210,7 +242,14 @@ def replicas_equal(repeats: tuple[Repeat, ...], strategy: str) -> Verdict:
     """Check that all replicas have equal trainable parameters at the end of each repeat, by their digests.
 
     The verdict is not applicable if the strategy does not keep replicas equal, and inconclusive if a digest is
-    missing.
+    missing. With fewer than two replicas it is `pass`.
+
+    Args:
+        repeats: The finished repeats.
+        strategy: Name of the strategy, one of `STRATEGIES`.
+
+    Raises:
+        UnknownName: the core does not know the strategy.
     """
     name, kind = "replicas-equal", INTEGRITY
     if not STRATEGIES[strategy].keeps_replicas_equal:
@@ -243,6 +282,13 @@ def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
     - A trainer reports no deviation.
     - The precision rounds more coarsely than fp32, the trainer reports it, and its deviation is finite but above the
       upper bound. Such a network amplifies rounding.
+
+    Args:
+        repeats: The finished repeats.
+        precision: Name of the requested precision, one of `PRECISIONS`.
+
+    Raises:
+        UnknownName: the core does not know the precision.
     """
     name, kind, bounds = "precision-effective", INTEGRITY, PRECISIONS[precision]
     records = [(repeat.attempt, record) for repeat in repeats for record in repeat.records]
@@ -290,8 +336,8 @@ def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
 def as_requested(repeats: tuple[Repeat, ...], compiler: str, layout: str) -> Verdict:
     """Check that the requested compiler and layout are those that the trainers report.
 
-    The verdict is inconclusive if a trainer does not report a requested setting. A trainer need not report the
-    compiler `none`.
+    The verdict fails if a trainer reports another setting, and is inconclusive if one does not report a requested
+    setting. A trainer need not report the compiler `none`.
 
     Args:
         repeats: The finished repeats.

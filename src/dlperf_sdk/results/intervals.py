@@ -13,14 +13,20 @@ class Interval:
     """A named interval of time on a track. On one track, intervals usually nest, as calls on a thread do."""
 
     start: float
+    """Start of the interval."""
     end: float
+    """End of the interval, not before its start."""
     name: str = ""
+    """Name of what takes place, such as an operator; several intervals may have the same."""
     track: object = None
-    """Any value that can be hashed."""
+    """The thread or stream: any value that can be hashed."""
 
 
 def union(intervals: Iterable[Interval]) -> list[tuple[float, float]]:
-    """Return the (start, end) of disjoint intervals that cover the same times, in ascending order."""
+    """Return the (start, end) of disjoint intervals that cover the same times, in ascending order.
+
+    Names and tracks are ignored, and intervals that touch are merged.
+    """
     merged: list[tuple[float, float]] = []
     for start, end in sorted((interval.start, interval.end) for interval in intervals):
         if merged and start <= merged[-1][1]:
@@ -31,12 +37,15 @@ def union(intervals: Iterable[Interval]) -> list[tuple[float, float]]:
 
 
 def length(disjoint: Iterable[tuple[float, float]]) -> float:
-    """Return the total length of disjoint intervals, rounded once."""
+    """Return the total length of disjoint intervals, given by (start, end), in the unit of their times; 0 for none."""
     return math.fsum(end - start for start, end in disjoint)
 
 
 def overlap(first: Sequence[tuple[float, float]], second: Sequence[tuple[float, float]]) -> float:
-    """Return the length of the times that both unions cover. Both are disjoint and ascending, as `union` returns."""
+    """Return the length of the times that two unions both cover, in the unit of their times.
+
+    Each is a list of (start, end), disjoint and ascending, as `union` returns it.
+    """
     parts, i, j = [], 0, 0
     while i < len(first) and j < len(second):
         parts.append(max(0.0, min(first[i][1], second[j][1]) - max(first[i][0], second[j][0])))
@@ -48,7 +57,7 @@ def overlap(first: Sequence[tuple[float, float]], second: Sequence[tuple[float, 
 
 
 def self_times(intervals: Iterable[Interval]) -> dict[str, tuple[int, float]]:
-    """Return name → number of intervals with that name, and the total of their self times.
+    """Return name → number of intervals with that name, and the total of their self times in the unit of the times.
 
     At every moment, a track's time counts for the interval that started last among those that have not ended. For
     intervals that nest, this is the duration without that of the intervals inside. The self times of a track always

@@ -16,9 +16,9 @@ def measured_of(spec: RunSpec, workload: Workload, device: str, repeats: tuple[R
     """Return the input of the measurers for a case.
 
     Args:
-        spec: The case.
+        spec: The case, with a number as batch size.
         workload: The size of what was trained.
-        device: The kind of device that was used.
+        device: The kind of device that was used, such as `cuda`.
         repeats: The finished repeats.
     """
     return Measured(
@@ -33,37 +33,54 @@ def measured_of(spec: RunSpec, workload: Workload, device: str, repeats: tuple[R
 
 
 def window_samples(repeat: Repeat) -> int:
-    """Return the number of samples that all trainers of a repeat took in the window."""
+    """Return the number of samples that all trainers of a repeat took in the window; 0 without records."""
     return sum(record.samples for record in repeat.records)
 
 
 def window_seconds(repeat: Repeat) -> float:
-    """Return the length of the slowest trainer's window, in seconds."""
+    """Return the length of the slowest trainer's window, in seconds.
+
+    Raises:
+        ValueError: the repeat has no records.
+    """
     return max(record.window.seconds for record in repeat.records)
 
 
 def throughput(repeat: Repeat) -> float:
-    """Return samples per second: the samples of all trainers divided by the length of the slowest trainer's window."""
+    """Return samples per second: the samples of all trainers divided by the length of the slowest trainer's window.
+
+    Raises:
+        ValueError: the repeat has no records.
+        ZeroDivisionError: the window has no length.
+    """
     return estimate.throughput(
         [record.samples for record in repeat.records], [record.window.seconds for record in repeat.records]
     )
 
 
 def step_times(repeat: Repeat) -> list[float]:
-    """Return the duration of each step of the window, in seconds: that of the step's slowest trainer."""
+    """Return the duration of each step of the window, in seconds and in order: that of the step's slowest trainer.
+
+    If trainers recorded different numbers of steps, the smallest number counts. Empty without records.
+    """
     return estimate.slowest_step_times([record.step_times for record in repeat.records])
 
 
 def data_wait_fraction(repeat: Repeat) -> float:
-    """Return the fraction of the window during which a trainer waited for input; the largest over the trainers."""
+    """Return the fraction of the window during which a trainer waited for input; the largest over the trainers.
+
+    Raises:
+        ValueError: the repeat has no records.
+        ZeroDivisionError: a window has no length.
+    """
     return max(math.fsum(record.data_waits) / record.window.seconds for record in repeat.records)
 
 
 def input_rate(repeat: Repeat, batch_size: int) -> float | None:
     """Return the samples per second that the queueing threads of all trainers can make together.
 
-    The time in which a thread waits for room in its queue does not count. None if a trainer has no such thread, or
-    queued no batch inside the window.
+    The time in which a thread waits for room in its queue does not count. None if a trainer has no such thread, or its
+    threads spent no time on batches inside the window.
 
     Args:
         repeat: The finished repeat.
@@ -81,6 +98,9 @@ def queue_depth(repeat: Repeat) -> float | None:
     """Return the mean number of batches in a queue after one was put in, for the trainer with the smallest mean.
 
     None if a trainer has no such queue, or queued no batch inside the window.
+
+    Raises:
+        ValueError: the repeat has no records.
     """
     depths = [
         record.input_queue.depth / record.input_queue.batches
@@ -93,7 +113,7 @@ def queue_depth(repeat: Repeat) -> float | None:
 def exchanged_bytes(repeat: Repeat) -> int | None:
     """Return the bytes of gradients that a replica exchanges in a step, the largest over the replicas.
 
-    None if a replica reports no exchange, because the communication was not measured alone.
+    None if a replica reports no exchange, because the communication was not measured alone, or there is no replica.
     """
     exchanged = [replica.exchanged for record in repeat.records for replica in record.replicas]
     sizes = [buffers.bytes for buffers in exchanged if buffers is not None]
@@ -109,6 +129,9 @@ def percentile(values: Sequence[float], percent: float) -> float:
     Args:
         values: At least one value, in any order.
         percent: From 0 to 100.
+
+    Raises:
+        IndexError: there is no value.
     """
     ordered = sorted(values)
     place = (len(ordered) - 1) * percent / 100
@@ -118,13 +141,16 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def metric(name: str, unit: str, repeats: Sequence[float], note: str = "") -> Metric:
-    """Return a metric whose value is the median over the repeats, with its distribution-free interval.
+    """Return a metric whose value is the median over the repeats, with its distribution-free interval of 95 %.
 
     Args:
         name: Name of the metric.
         unit: Unit of the values.
-        repeats: One value per repeat, at least one. Below six repeats the interval is None.
-        note: Note for readers, such as a convention or a source.
+        repeats: One value per repeat, at least one. Below six repeats the ends of the interval are None.
+        note: Note for readers, such as a convention or a source; empty for none.
+
+    Raises:
+        IndexError: there is no repeat.
     """
     values = tuple(float(value) for value in repeats)
     low, high = estimate.median_interval(values) or (None, None)
@@ -141,8 +167,8 @@ def measured_metric(
     Args:
         name: Name of the metric.
         unit: Unit of the values.
-        repeats: One value per repeat; None for a repeat without a value.
-        note: Note for readers, such as a convention or a source.
+        repeats: One value per repeat; None for a repeat without a value. Without repeats there is no metric.
+        note: Note for readers, such as a convention or a source; empty for none.
 
     Returns:
         A tuple of one metric, or an empty one.

@@ -27,8 +27,18 @@ def part_window_verified(repeats: tuple[Repeat, ...], expected: Expected) -> Ver
     """Check that the window did the part that was requested, and did not train.
 
     For the input, each batch must have the labels that are due. For the communication, all buffers must hold the mean
-    over the replicas after the window, and have as many elements as the model has parameters. In both, the state of
-    the replicas must not change.
+    over the replicas after the window, and have as many elements as the model has parameters, apart from padding. In
+    both, the state of the replicas must not change.
+
+    The verdict fails if a replica did otherwise, or the exchange was much faster than in the audit. It is inconclusive
+    if the trainers do not report the state or the labels, or times are too short to be sure.
+
+    Args:
+        repeats: The finished repeats.
+        expected: What the records are checked against; its part is one that does not train.
+
+    Raises:
+        UnknownName: the core does not know the part of a step.
     """
     part = PARTS[expected.part]
     failures = list(_failures(repeats, expected, part))

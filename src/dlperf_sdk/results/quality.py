@@ -32,7 +32,7 @@ def steady_state(repeats: tuple[Repeat, ...], warmup: int) -> Verdict:
     skipped steps. `docs/reference/operating-characteristics.md` states the rates of wrong verdicts.
 
     Args:
-        repeats: The finished repeats.
+        repeats: The finished repeats. Without any, the verdict is inconclusive.
         warmup: Number of warm-up steps that were taken, for the advice in the verdict's text.
     """
     times = [metrics.step_times(repeat) for repeat in repeats]
@@ -89,8 +89,14 @@ def spread(repeats: tuple[Repeat, ...]) -> Verdict:
     """Check that the standard deviation of the throughput between repeats is at most `SPREAD` times the median.
 
     The standard deviation is estimated from the mean difference between repeats. Unlike the range, it does not grow
-    with the number of repeats. With one repeat the verdict is inconclusive.
+    with the number of repeats. With fewer than two repeats the verdict is inconclusive.
     `docs/reference/operating-characteristics.md` states the rates of wrong verdicts.
+
+    Args:
+        repeats: The finished repeats, with windows of positive length.
+
+    Raises:
+        ZeroDivisionError: a window has no length, or the median throughput is 0.
     """
     if len(repeats) < 2:
         return Verdict("spread", QUALITY, INCONCLUSIVE, "One repeat has no spread.")
@@ -110,8 +116,11 @@ def stopping_rule(repeats: tuple[Repeat, ...], protocol: Protocol) -> Verdict:
     applicable if the protocol has a fixed number of repeats.
 
     Args:
-        repeats: The finished repeats.
+        repeats: The finished repeats, in the order of their attempts, with windows of positive length.
         protocol: The protocol of the case.
+
+    Raises:
+        ZeroDivisionError: the protocol is adaptive, and a window has no length, or the median throughput is 0.
     """
     name, kind = "stopping-rule", QUALITY
     if protocol.target is None:

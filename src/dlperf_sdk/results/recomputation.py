@@ -19,7 +19,7 @@ from dlperf_sdk.spec.strategy import STRATEGIES
 def compare_medians(stored: Iterable[Metric]) -> Iterator[str]:
     """Compute metrics again from their repeats, and yield a sentence for each value or interval end that differs.
 
-    Metrics without repeats are not checked.
+    The sentences are in the order of the metrics. Metrics without repeats are not checked.
     """
     for metric in stored:
         if metric.repeats:
@@ -30,9 +30,11 @@ def compare_medians(stored: Iterable[Metric]) -> Iterator[str]:
 def compare_throughput(result: Result, repeats: Sequence[Repeat]) -> Iterator[str]:
     """Compute the throughput, in total and per device, from the records; yield a sentence for each difference.
 
+    Unit, median, interval and the values of the repeats are compared.
+
     Args:
         result: The result. A throughput that it does not have is not checked.
-        repeats: The result's repeats with their records.
+        repeats: The result's repeats, at least one, each with records and windows of positive length.
     """
     rates = [metrics.throughput(repeat) for repeat in repeats]
     for name, devices in (("throughput", 1), ("throughput-per-device", result.spec.topology.devices)):
@@ -52,7 +54,7 @@ def compare_metrics(
     Args:
         result: The result. Without a workload, nothing is compared.
         repeats: The result's repeats with their records.
-        measurers: The measurers.
+        measurers: The measurers whose metrics are computed.
     """
     if result.workload is None:
         return
@@ -102,9 +104,9 @@ def recompute_expected(result: Result, repeats: Sequence[Repeat], ranks: int | N
 
     Args:
         result: The result.
-        repeats: Its repeats.
+        repeats: Its repeats with their records.
         ranks: Number of trainer processes, which only the plan has; None if it is unknown. In that case, the number in
-            the first repeat is used. Another check covers whether the records hold all replicas.
+            the first repeat is used, or 0 without repeats. Another check covers whether the records hold all replicas.
     """
     spec = result.spec.executed
     rank_count = len({record.rank for record in repeats[0].records}) if repeats else 0
@@ -126,9 +128,9 @@ def recompute_expected(result: Result, repeats: Sequence[Repeat], ranks: int | N
 
 
 def list_unknown_names(spec: RunSpec) -> list[str]:
-    """Return a sentence for each of precision and strategy that this version of dlperf-sdk does not know.
+    """Return a sentence for each of precision and strategy, in this order, that this version of dlperf-sdk lacks.
 
-    The records of a case with an unknown one cannot be checked.
+    Empty if it knows both. The records of a case with an unknown one cannot be checked.
     """
     return [
         f"There is no {known.kind} named {name!r} in this version: the records cannot be checked."
@@ -140,7 +142,8 @@ def list_unknown_names(spec: RunSpec) -> list[str]:
 def compare_verdicts(result: Result, recomputed: Iterable[Verdict]) -> Iterator[str]:
     """Yield a sentence for each recomputed verdict that contradicts the result.
 
-    The result has another outcome for it, or the recomputed verdict is `fail` and the result has no such verdict.
+    Either the result has another outcome for it, or the recomputed verdict is `fail` and the result has no such
+    verdict.
     """
     for verdict in recomputed:
         stored = result.verdict(verdict.name)

@@ -36,13 +36,17 @@ class Recovered:
     attempts: tuple[Attempt, ...]
     """Complete attempts, finished or failed, by number."""
     unreadable: tuple[Unreadable, ...]
-    """What cannot be read: attempts, and the spec."""
+    """What cannot be read: attempts by number, then the spec."""
 
 
 def recover(path: Path) -> Recovered:
-    """Return the spec and the attempts in a run's directory, with a result or without one.
+    """Return the spec and the attempts in a run's directory `path`, with a result or without one.
 
-    What cannot be read is listed in `Recovered.unreadable`; nothing is raised for it.
+    Attempts and a spec that cannot be read, or are missing, are listed in `Recovered.unreadable`; nothing is raised for
+    them.
+
+    Raises:
+        OSError: the folder of the attempts exists, and its entries cannot be listed.
     """
     spec, attempts, unreadable = None, [], []
     folder = path / "attempts"

@@ -47,7 +47,7 @@ _FREE = frozenset({"hardware", "observed", "requested"})
 
 
 def redact_result(result: Result, hosts: Iterable[str] = (), users: Iterable[str] = ()) -> Result:
-    """Return a copy of a result without the names of hosts and users.
+    """Return a copy of a result without the names of hosts and users. Its repeats are in memory.
 
     Host names become `host-1`, …, user names `user`, `user-2`, …, boot ids `boot-1`, …, and UUIDs of GPUs `gpu-1`,
     …. The names of home directories are replaced, and credentials in URLs removed. A name is kept if it is also a
@@ -59,7 +59,7 @@ def redact_result(result: Result, hosts: Iterable[str] = (), users: Iterable[str
         users: Names of users to replace besides those that the result is known to hold.
 
     Raises:
-        DocumentError: the result's records cannot be read.
+        DocumentError: the result's records cannot be read, or the result breaks its schema.
         TypeError: the result holds a value that JSON cannot represent.
     """
     document = result_to_dict(result)
@@ -78,6 +78,11 @@ def redact_text(text: str, hosts: Iterable[str], users: Iterable[str]) -> str:
 
     Hosts are replaced by `host-1`, …, users by `user`, `user-2`, …, home directories by `user`. A name is kept if it
     is also a word of the schemas, such as `cpu`, or if it is a single character, a number or `root`.
+
+    Args:
+        text: The text.
+        hosts: Names or addresses of hosts. A name is also replaced where it stands without its domain.
+        users: Names of users.
     """
     return _make_replacer([(host,) for host in hosts], users, _schema_words())(text)
 

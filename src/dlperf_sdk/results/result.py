@@ -281,7 +281,7 @@ class Result:
         return self
 
     def to_arrow(self, per: Per = "result") -> Any:
-        """Return a `pyarrow.Table` of this result.
+        """Return a `pyarrow.Table` of this result, in which a missing value is null.
 
         Args:
             per: What a row stands for: `result`, `repeat` or `step`; see `results.frames.to_arrow`.
@@ -296,7 +296,7 @@ class Result:
         return to_arrow([self], per)
 
     def to_pandas(self, per: Per = "result") -> Any:
-        """Return a `pandas.DataFrame` of this result.
+        """Return a `pandas.DataFrame` of this result, in which a missing value is NaN or NA.
 
         Args:
             per: What a row stands for: `result`, `repeat` or `step`; see `results.frames.to_arrow`.
@@ -305,13 +305,14 @@ class Result:
             UnknownName: `per` is something else.
             UsageError: pandas cannot be imported.
             DocumentError: rows per step are requested, and records in the store cannot be read.
+            OverflowError: a whole number does not fit into 64 bits.
         """
         from dlperf_sdk.results.frames import to_pandas
 
         return to_pandas([self], per)
 
     def to_polars(self, per: Per = "result") -> Any:
-        """Return a `polars.DataFrame` of this result.
+        """Return a `polars.DataFrame` of this result, in which a missing value is null.
 
         Args:
             per: What a row stands for: `result`, `repeat` or `step`; see `results.frames.to_arrow`.
@@ -320,13 +321,14 @@ class Result:
             UnknownName: `per` is something else.
             UsageError: polars cannot be imported.
             DocumentError: rows per step are requested, and records in the store cannot be read.
+            polars.exceptions.ComputeError: a whole number does not fit into 64 bits.
         """
         from dlperf_sdk.results.frames import to_polars
 
         return to_polars([self], per)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document of the schema `result`, with all records.
+        """Return the document of the schema `result`, with all records; it shares nothing mutable with the result.
 
         Raises:
             DocumentError: the result is in the store, and its records cannot be read.
@@ -340,8 +342,12 @@ class Result:
     def from_dict(cls, plain: Mapping[str, Any]) -> Result:
         """Return the result of a JSON document: the inverse of `to_dict`.
 
+        A document may have attempt numbers in place of repeats; access to a repeat of its result raises a
+        `DocumentError`.
+
         Raises:
-            DocumentError: the document breaks the schema, contradicts itself, or is of another major version.
+            DocumentError: the document is not plain JSON data, breaks the schema, contradicts itself, has a spec with
+                an impossible value, or is of another major version.
         """
         from dlperf_sdk.documents.json_values import check_plain
         from dlperf_sdk.results.convert import result_from_dict

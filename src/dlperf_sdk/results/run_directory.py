@@ -43,10 +43,13 @@ _LOG = re.compile(r"(rank|service)-[0-9]{1,12}(-[0-9]{1,12})?")
 
 
 class RunDirectory:
-    """The directory of one run. Each method writes one document and returns when it is on the disk.
+    """The directory of one run. Each method writes documents; all but `append_log` return when they are on the disk.
 
-    Raises (all methods):
-        StoreError: the file cannot be written.
+    A document that exists is replaced. Missing directories below the store's are created.
+
+    Args:
+        store: The store's directory, which must exist when something is written.
+        run_id: Name of the run, which `check_id` accepts.
     """
 
     def __init__(self, store: Path, run_id: str) -> None:
@@ -54,15 +57,28 @@ class RunDirectory:
         self.path = store / run_id
 
     def write_spec(self, spec: RunSpec) -> None:
-        """Write `spec.json`, the requested case."""
+        """Write `spec.json`, the requested case.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
         self._write_json((), "spec.json", spec.to_dict())
 
     def write_plan(self, plan: Mapping[str, Any]) -> None:
-        """Write `plan.json`, the plan of the case as JSON values."""
+        """Write `plan.json`, the plan of the case as JSON values.
+
+        Raises:
+            StoreError: the file cannot be written.
+            TypeError, ValueError: the plan holds a value that JSON cannot represent.
+        """
         self._write_json((), "plan.json", plan)
 
     def write_environment(self, environment: Environment) -> None:
-        """Write `environment.json`, and the environment's lock to `lock.txt`, which installers can read."""
+        """Write `environment.json`, and the environment's lock to `lock.txt`, which installers can read.
+
+        Raises:
+            StoreError: a file cannot be written.
+        """
         self._write_json((), "environment.json", to_plain(environment))
         self._write((), "lock.txt", environment.lock)
 
@@ -72,9 +88,13 @@ class RunDirectory:
         The records are stored unchanged and unchecked; `attempt_from_dict` checks them. `K` is the attempt's
         number. In `attempt.json`, the names of the records' files replace the records.
 
+        Args:
+            event: The event as JSON values. Only its `attempt` and `records` are looked at.
+
         Raises:
             DocumentError: the event has no valid attempt number.
             StoreError: a file cannot be written.
+            TypeError, ValueError: the event holds a value that JSON cannot represent.
         """
         folder = ("attempts", _number_of(event))
         names: list[str] = []
@@ -89,6 +109,8 @@ class RunDirectory:
 
     def append_log(self, event: Mapping[str, Any]) -> None:
         """Append a piece of a worker's log to `attempts/K/NAME.log`, from an event `log`.
+
+        `event` has the attempt's number K as `attempt`, the log's `name`, such as `rank-0`, and the `text` to append.
 
         Raises:
             DocumentError: the attempt's number, the log's name or the text is invalid, or the log would exceed
@@ -133,7 +155,7 @@ class RunDirectory:
         self._write_json((), "result.json", document)
 
     def write_trace(self, rank: int, packed: bytes) -> Path:
-        """Write one rank's profiler trace to `traces/rank-K.json.gz`, and return the path.
+        """Write one rank's profiler trace to `traces/rank-K.json.gz`, and return the file's path.
 
         Args:
             rank: The rank K.

@@ -8,12 +8,17 @@ from dlperf_sdk.errors import StoreError
 
 
 def runs_in(path: Path) -> Path:
-    """Return the directory that contains the runs: `runs` in a campaign's directory, else the given directory."""
+    """Return the directory that contains the runs: `runs` in a campaign's directory, else the given directory.
+
+    A campaign's directory is one with a file `campaign.json`. The returned directory may not exist.
+    """
     return path / "runs" if (path / "campaign.json").is_file() else path
 
 
 def refuse_campaign(directory: Path) -> None:
     """Check that a directory is not a campaign's, which has its runs in a directory below it.
+
+    A directory that does not exist passes.
 
     Raises:
         StoreError: it is a campaign's.
@@ -23,7 +28,7 @@ def refuse_campaign(directory: Path) -> None:
 
 
 def refuse_only_campaigns(directory: Path) -> None:
-    """Check that a directory without runs has no campaigns below it, whose runs are meant.
+    """Check that a directory without runs has no campaigns one or two levels below it, whose runs are meant.
 
     Raises:
         StoreError: it has; the message names one.
@@ -38,13 +43,16 @@ def _campaigns_below(place: Path) -> list[Path]:
 
 
 def campaign_error(directory: Path) -> StoreError:
-    """Return the error for a campaign's directory in place of one of runs."""
+    """Return the error for a campaign's directory in place of one of runs; the message names the latter."""
     runs = runs_in(directory)
     return StoreError(f"{directory} is the directory of a campaign. Its runs are in {runs}: give that path.")
 
 
 def explain_absence(directory: str | Path) -> str:
-    """Return a sentence for a store without results: how to get one, or which campaigns below it have results."""
+    """Return a sentence for a store without results: how to get one, or in which campaigns below it runs are.
+
+    `directory` is the store's directory, or that of a campaign; it need not exist.
+    """
     place = Path(directory)
     for campaign in (place, place.parent):
         if runs_in(campaign) != campaign and place in (campaign, runs_in(campaign)):

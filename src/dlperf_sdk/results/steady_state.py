@@ -106,7 +106,8 @@ class SteadyState:
 def assess(series: Sequence[Sequence[float]]) -> SteadyState:
     """Compare the window's mean step time with estimates of the stationary mean, over all repeats of a case.
 
-    If the step times as measured are not steady, they are compared again after `spread_periodic_steps`.
+    If the step times as measured are not steady, those of windows of at most 2000 steps are compared again without
+    their periodic variation. `warmup` is 0 if they are steady as measured.
 
     Args:
         series: Positive step times in seconds, a sequence of at least `FEWEST_STEPS` for each repeat, at least
@@ -118,7 +119,7 @@ def assess(series: Sequence[Sequence[float]]) -> SteadyState:
     if result.is_steady and not result.is_unsteady:
         return result
     if steps <= _MOST_FOLDED_STEPS:
-        traces = [spread_periodic_steps(values) for values in traces]
+        traces = [_spread_periodic_steps(values) for values in traces]
     return SteadyState(_deviations(traces), _required_warmup(traces))
 
 
@@ -166,7 +167,7 @@ def _noise(traces: Sequence[Sequence[float]]) -> float:
     return math.sqrt(total / (len(traces) * (_BATCHES - 1)) * half / _BATCHES)
 
 
-def spread_periodic_steps(values: Sequence[float]) -> list[float]:
+def _spread_periodic_steps(values: Sequence[float]) -> list[float]:
     """Return step times without their periodic variation, at the same mean level; a copy if they have none.
 
     Periods from 2 to 50 steps are tried, as far as the values contain at least four of them. The profile of a

@@ -41,6 +41,8 @@ _ROOM = 1024 * 1024
 def new_run_id(spec: RunSpec, now: datetime) -> str:
     """Return a new name that sorts by time and describes the run: `20250131T101502Z-torch-resnet50-1n2d-3f9ac1`.
 
+    The first part is the start in UTC, the last one is random.
+
     Args:
         spec: The case.
         now: Start of the run. A time without a time zone is local time.
@@ -81,6 +83,9 @@ class ResultStore:
 
     The constructor does not access the directory. The first new run creates it. Iteration loads every run.
 
+    Args:
+        directory: Path of the directory.
+
     Raises:
         StoreError: the directory's name is empty, or a URL.
     """
@@ -109,12 +114,13 @@ class ResultStore:
                     remove(directory, name)
 
     def open_run(self, run_id: str) -> RunDirectory:
-        """Create the directory of a new run, after a `probe` of the store, and return it.
+        """Create the directory of a new run, after a `probe` of the store, and return its writer.
 
         `run_id` is the name of the run.
 
         Raises:
-            StoreError: a run of this name exists, the name is invalid, or the directory cannot be created.
+            StoreError: a run of this name exists, the name is invalid, the store cannot be written, or the directory
+                cannot be created.
         """
         check_id(run_id)
         self.probe()
@@ -129,12 +135,12 @@ class ResultStore:
         return RunDirectory(self.directory, run_id)
 
     def reopen_run(self, run_id: str) -> RunDirectory:
-        """Return the directory of an existing run, to add to it.
+        """Return the writer of an existing run's directory, to add to it. Nothing is written yet.
 
         `run_id` is the name of the run.
 
         Raises:
-            UnknownName: there is no run of this name.
+            UnknownName: there is no run of this name; the message suggests others.
             StoreError: there is no such run, and the store cannot be read to suggest others.
         """
         self._find(run_id)
@@ -190,9 +196,9 @@ class ResultStore:
             run: Name of a run in the store, or path of a result's file or of a run's directory anywhere.
 
         Raises:
-            UnknownName: the text is neither a run's name nor a path.
-            StoreError: the run has no result, or the store cannot be read.
-            DocumentError: the file cannot be read, is corrupt, or is of another major version.
+            UnknownName: the text could name a run, and there is neither such a run in the store nor such a path.
+            StoreError: the run has no result, or the store cannot be read to suggest other names.
+            DocumentError: the file does not exist or cannot be read, is corrupt, or is of another major version.
         """
         path = Path(run)
         if isinstance(run, str) and _ID.fullmatch(run) and not path.is_file():
@@ -212,6 +218,7 @@ class ResultStore:
         Raises:
             UnknownName: there is no run of this name.
             StoreError: there is no such run, and the store cannot be read to suggest others.
+            OSError: the folder of the run's attempts exists, and its entries cannot be listed.
         """
         return recover(self._find(run_id))
 
@@ -230,7 +237,7 @@ def _is_campaign(entry: os.DirEntry[str]) -> bool:
 
 
 def refuse_url(*places: str) -> None:
-    """Check that no text is a URL, whose password would be shown as a part of a path.
+    """Check that no text, each the name of a directory or a run, is a URL: its password would be shown in messages.
 
     Raises:
         StoreError: a text is a URL.
@@ -243,7 +250,9 @@ def refuse_url(*places: str) -> None:
 
 
 def check_id(run_id: str) -> None:
-    """Check that a text can name a run: letters, digits, `.`, `-` and `_`, at most 128, a letter or digit first.
+    """Check that a text can name a run: ASCII letters, digits, `.`, `-` and `_`, at most 128, a letter or digit first.
+
+    Whether there is such a run is not checked.
 
     Raises:
         StoreError: the text cannot name a run.

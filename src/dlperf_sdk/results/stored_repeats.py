@@ -17,6 +17,10 @@ class StoredRepeats(Sequence[Repeat]):
 
     The first access to any repeat reads the records of all repeats into memory. The length is known without reading.
 
+    Args:
+        attempts: The number of each repeat's attempt, in order.
+        read: Function that reads the repeat with a given attempt number; its errors are raised on access.
+
     Raises:
         DocumentError: on access to a repeat, if the records of any repeat are missing or invalid.
     """
@@ -52,7 +56,7 @@ class StoredRepeats(Sequence[Repeat]):
 
 
 def attempts_of(repeats: Sequence[Repeat]) -> tuple[int, ...]:
-    """Return the attempt numbers of these repeats without reading records from the store."""
+    """Return the attempt numbers of these repeats, in order, without reading records from the store."""
     if isinstance(repeats, StoredRepeats):
         return repeats.attempts
     return tuple(repeat.attempt for repeat in repeats)

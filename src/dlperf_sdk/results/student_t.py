@@ -17,14 +17,14 @@ def quantile(probability: float, freedom: int) -> float:
     low, high = 0.0, 1e6
     for _ in range(80):
         middle = (low + high) / 2
-        if cumulative(middle, freedom) < probability:
+        if _cumulative(middle, freedom) < probability:
             low = middle
         else:
             high = middle
     return high
 
 
-def cumulative(t: float, freedom: int) -> float:
+def _cumulative(t: float, freedom: int) -> float:
     """Return the probability that Student's t is at most `t`.
 
     Source: M. Abramowitz and I. A. Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4.

@@ -21,8 +21,10 @@ MAXIMUM_TEXT = 500
 def to_text(result: Result) -> str:
     """Return the summary of a result as text in angle brackets, with one `label: value` per line.
 
-    It has the run, the case, the outcome, a failure's message, the throughput, the number of repeats, and the
-    names of the verdicts by outcome. No records are read, so contradictions to them are not among the outcomes.
+    It has the run, the case, the outcome, a failure's message, the throughput, the number of repeats (or the origin of
+    an imported result), and the names of the verdicts by kind and outcome. Lines that do not apply are left out, and
+    each text is cut to `MAXIMUM_TEXT` characters. No records are read, so contradictions to them are not among the
+    outcomes.
     """
     lines = [f"{label}: {text}" for label, text in _facts(result)]
     return "<Result\n  {}>".format("\n  ".join(lines))
@@ -44,7 +46,7 @@ def to_html(result: Result) -> str:
 
 
 def describe_outcome(result: Result, contradicted: Sequence[str] = ()) -> str:
-    """Return the outcome of a case in a few words, as every report has it.
+    """Return the outcome of a case in a few words, as every report has it. No records are read.
 
     The outcome is one of these:
 
@@ -81,7 +83,16 @@ def describe_outcome(result: Result, contradicted: Sequence[str] = ()) -> str:
 
 
 def explain_missing_interval(result: Result, metrics: Sequence[Metric]) -> str:
-    """Return a sentence for metrics of a result that have no interval: how many repeats there are, and are needed."""
+    """Return a sentence for metrics of a result that have no interval: how many repeats there are, and are needed.
+
+    Args:
+        result: The result.
+        metrics: The metrics without an interval, at least one. The largest number of repeats is stated: that of the
+            result, or of the values of a metric.
+
+    Raises:
+        TypeError: `metrics` is empty.
+    """
     count = max(len(result.repeats), *(len(metric.repeats) for metric in metrics))
     return f"No interval: {_count_repeats(count)}, six are needed."
 

@@ -31,6 +31,7 @@ class TableColumn:
     """A column of a table."""
 
     name: str
+    """Name of the column, an identifier of ASCII letters, digits and underscores."""
     kind: type[str] | type[int] | type[float] | type[bool]
     """Type of every cell that is not None."""
     help: str
@@ -188,12 +189,18 @@ COLUMNS: tuple[TableColumn, ...] = tuple(TableColumn(name, kind, help) for name,
 
 
 def columns(results: Iterable[Result]) -> tuple[TableColumn, ...]:
-    """Return the columns of a table of these results: `COLUMNS`, then those of the metrics that any result has."""
+    """Return the columns of a table of these results: `COLUMNS`, then those of the metrics that any result has.
+
+    The metrics are in alphabetical order, each with its value, the ends of its interval, and its unit.
+    """
     return tuple(column for column, _ in _read(results))
 
 
 def rows(results: Sequence[Result]) -> list[Row]:
-    """Return one row per result, in order. Every row has the same keys, the names of `columns`, in the same order."""
+    """Return one row per result, in order: name of the column → value, None if it is unknown.
+
+    Every row has the same keys, the names of `columns`, in the same order. No records are read.
+    """
     read = _read(results)
     return [
         {column.name: cell(column.kind, reader(row)) for column, reader in read}
@@ -235,7 +242,7 @@ def identifier(name: str) -> str:
 
 
 def free_name(name: str, used: set[str]) -> str:
-    """Return the name, or the name with `_2`, `_3`, … appended if it is in `used`.
+    """Return the name, or the name with `_2`, `_3`, … appended if it is in `used`, so that it is not.
 
     The returned name is added to `used`.
     """
@@ -253,6 +260,9 @@ def cell(kind: Any, value: Any) -> Value:
         kind: Type of the column's cells: `str`, `int`, `float` or `bool`.
         value: The value; None stays None. In a column of texts, a value that is not text, such as a list of what
             ranks reported differently, becomes JSON. An empty text becomes None; control characters are replaced.
+
+    Raises:
+        TypeError, ValueError: the value cannot be converted to `kind`, or for texts to JSON.
     """
     if value is None:
         return None

@@ -60,6 +60,8 @@ OBJECTS = {
 class Tables(ABC):
     """The tables in one database. Its kind of SQL is in the attributes of the subclass.
 
+    All methods raise the errors of the database's client if a statement fails.
+
     Args:
         connection: An open connection with the interface of Python's DB-API 2. Transactions are the caller's.
     """
@@ -69,13 +71,14 @@ class Tables(ABC):
     PLACE: ClassVar[str]
     """Placeholder of a value in a statement."""
     ADD_COLUMN: ClassVar[str] = "ADD COLUMN"
+    """Clause of ALTER TABLE that adds a column."""
 
     def __init__(self, connection: Any) -> None:
         self.connection = connection
 
     @abstractmethod
     def columns(self, table: str) -> dict[str, str]:
-        """Return a mapping from the name of each column of a table to its SQL type, in the table's order."""
+        """Return name → SQL type of the columns of a table, in the table's order; empty if there is no such table."""
 
     def create(self) -> None:
         """Create all tables and their indexes. None of them may exist."""
@@ -88,7 +91,10 @@ class Tables(ABC):
             self.connection.execute(f"CREATE INDEX {table}_id ON {table} (id)")
 
     def describe(self) -> Answer:
-        """Return a row for each column that a query can name: its table, name, SQL type and description."""
+        """Return a row for each column that a query can name: its table, name, SQL type and description.
+
+        The rows are in the order of `TABLES`, then of the columns.
+        """
         help = {
             (table, column.name): column.help for table, described in TABLES.items() for column in described
         }
@@ -100,13 +106,19 @@ class Tables(ABC):
         return Answer(("table", "column", "type", "description"), tuple(described))
 
     def delete(self, ids: Iterable[str]) -> None:
-        """Delete all rows of these results."""
+        """Delete all rows of the results with these names, those in `files` included. Unknown names are ignored."""
         keys = [(id,) for id in ids]
         for table in (*TABLES, "files"):
             self._execute_many(f"DELETE FROM {table} WHERE id = {self.PLACE}", keys)  # noqa: S608 - our own names
 
     def insert(self, results: Mapping[str, Result]) -> None:
-        """Insert the rows of results by their names, none of which the tables have. Missing columns are added."""
+        """Insert the rows of results into `results`, `repeats` and `verdicts`; no records are read.
+
+        Columns of metrics that `results` lacks are added, if their names are not too long and the table has room.
+
+        Args:
+            results: Name of the run → its result. None of the names may be in the tables.
+        """
         described = self._add_columns(columns(results.values()))
         values = [
             (id, *(row[column.name] for column in described))
@@ -131,8 +143,8 @@ class Tables(ABC):
         """Insert rows into a table.
 
         Args:
-            table: Name of the table.
-            names: Names of the columns to set.
+            table: Name of the table, one of `TABLES` or `files`.
+            names: Names of the columns to set; the others are null.
             values: The rows, each with one value per column of `names`.
         """
         quoted = [f'"{name}"' for name in names]
@@ -165,10 +177,12 @@ class Tables(ABC):
 
 
 def read_answer(cursor: Any, largest: float) -> Answer:
-    """Return the rows that a query selected, from its cursor of DB-API 2.
+    """Return the rows that a query selected, in its order, from its cursor of DB-API 2.
+
+    Errors of the database's client while rows are read are raised unchanged.
 
     Args:
-        cursor: The cursor, which can be iterated over.
+        cursor: The cursor, which can be iterated over, and is read to its end.
         largest: Maximum memory of the rows in bytes.
 
     Raises:
@@ -192,7 +206,7 @@ def _limit_rows(rows: Iterable[tuple[Any, ...]], largest: float) -> Iterator[tup
 
 
 def explain_query(reason: str) -> UsageError:
-    """Return the error for a query that the database refused, from the database's own message."""
+    """Return the error for a query that the database refused, from the database's own message `reason`."""
     return UsageError(
         f"The query failed: {' '.join(reason.split())}. `dlperf query` without a query shows the tables and their "
         "columns."

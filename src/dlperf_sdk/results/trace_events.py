@@ -31,7 +31,8 @@ class Trace:
         source: Its name in messages.
 
     Raises:
-        DocumentError: the file cannot be unpacked, is too large, is not JSON, or holds no list of events.
+        DocumentError: the file cannot be unpacked, is too large or would need too much memory, is not strict JSON, or
+            holds no list of events.
     """
 
     def __init__(self, packed: bytes, source: str) -> None:
@@ -53,10 +54,19 @@ class Trace:
         }
 
     def select(self, selections: Sequence[Events], excluded: Sequence[Events] = ()) -> list[Interval]:
-        """Return the events that one of the selections matches, and none of the excluded ones. Times are in seconds.
+        """Return the events that one of the selections matches, and none of the excluded ones, as intervals.
+
+        Args:
+            selections: Events to select. The first one that matches determines an event's name.
+            excluded: Events to leave out, even if they are selected.
+
+        Returns:
+            The intervals in seconds, since the first valid time in the file; in the file's order, where a pair of begin
+            and end has the place of its end. The track is the process and the thread. A begin without an end is left
+            out, and so is an end without a begin.
 
         Raises:
-            DocumentError: an event that is selected has no valid time, duration, process or thread.
+            DocumentError: an event that is selected has no valid time or duration, or ends before it starts.
         """
         intervals = []
         for begin, end in self._timed_events():

@@ -25,6 +25,7 @@ class Check:
     """Declaration of a verdict. Texts, tables and documentation are made from it."""
 
     name: str
+    """Name of the verdict."""
     kind: str
     """`integrity` decides whether the number is valid; `quality` tells how precise it is."""
     passes_if: str
@@ -130,9 +131,12 @@ def judge(
     If a window has no length, all quality verdicts are inconclusive.
 
     Args:
-        repeats: The finished repeats, at least one.
+        repeats: The finished repeats, at least one, each with records.
         expected: What the records are checked against.
         parity: Evidence of the parity run; without it, there is no verdict `parity`.
+
+    Raises:
+        UnknownName: the core does not know the precision, the strategy or the part of a step.
     """
     return (
         *integrity_of(repeats, expected),
@@ -144,7 +148,15 @@ def judge(
 def integrity_of(repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdict, ...]:
     """Return the integrity verdicts that follow from the records alone, in the order of `VERDICTS`: all but `parity`.
 
-    The function has no side effects.
+    A verdict that does not apply to the part of a step is included as `not-applicable`. The function has no side
+    effects.
+
+    Args:
+        repeats: The finished repeats, at least one.
+        expected: What the records are checked against.
+
+    Raises:
+        UnknownName: the core does not know the precision, the strategy or the part of a step.
     """
     return _judgements(INTEGRITY, repeats, expected)
 

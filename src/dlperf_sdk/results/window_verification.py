@@ -53,6 +53,13 @@ def window_verified(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
     verdict fails if any evidence shows another window. It is inconclusive if evidence is missing or too weak: the
     plugin reports no labels, parameters or audit; the loss moves too little; or a correct trainer could leave the
     same evidence.
+
+    Args:
+        repeats: The finished repeats.
+        expected: What the records are checked against; its part is one that trains.
+
+    Raises:
+        UnknownName: the core does not know the precision or the strategy.
     """
     failures = [
         *_state_failures(repeats, expected),
@@ -68,8 +75,8 @@ def conclude(failures: Sequence[str], doubts: Iterable[str], checked: str) -> Ve
     """Return the verdict: failed by the first failure, or inconclusive by the first doubt, else passed.
 
     Args:
-        failures: Clauses that say what is wrong.
-        doubts: Clauses that say why the evidence does not suffice.
+        failures: Clauses that say what is wrong; empty if nothing is.
+        doubts: Clauses that say why the evidence does not suffice; empty if it does.
         checked: A sentence that says what was checked.
     """
     if failures:
@@ -81,7 +88,7 @@ def conclude(failures: Sequence[str], doubts: Iterable[str], checked: str) -> Ve
 
 
 def locate_replicas(repeats: Sequence[Repeat]) -> Iterator[tuple[str, Record, Replica]]:
-    """Yield each replica with its record, and where it is in words."""
+    """Yield each replica of all repeats as location, record and replica; the location is `(repeat 1, replica 0)`."""
     for repeat in repeats:
         for record in repeat.records:
             for replica in record.replicas:
@@ -114,7 +121,7 @@ def _batch_failures(repeats: Sequence[Repeat]) -> Iterator[str]:
 
 
 def unexpected_labels(replica: Replica) -> Iterator[str]:
-    """Yield a clause if batches of the window had other labels than the data source must give."""
+    """Yield one clause if batches of the window had other labels than the data source must give; else nothing."""
     unexpected = replica.batches.unexpected
     if unexpected:
         yield (
@@ -279,10 +286,14 @@ def _steps_without_update(replica: Replica, expected: Expected) -> list[int]:
 
 
 def too_fast(repeats: Sequence[Repeat], shortest: float) -> Iterator[str]:
-    """Yield a clause if in every repeat the window's steps are faster than the audit's by more than the margin.
+    """Yield one clause if in every repeat the window's steps are faster than the audit's by more than the margin.
 
-    Fewer than `TIMED_REPEATS` repeats yield nothing. Only ranks whose steps in the audit took at least `shortest`
-    seconds are compared.
+    The margin is `FASTEST`: the mean or the median of the window's steps, the smaller one, as a fraction of the audit's
+    fastest step.
+
+    Args:
+        repeats: The finished repeats. Fewer than `TIMED_REPEATS` yield nothing.
+        shortest: Seconds. Only ranks whose steps in the audit all took at least this long are compared.
     """
     shares = [share for repeat in repeats for share in _shares(repeat, shortest)]
     if len(repeats) >= TIMED_REPEATS and shares and max(shares) < FASTEST:

@@ -35,9 +35,9 @@ _COUNT = re.compile("[1-9][0-9]{0,5}")
 
 
 def copy_mapping(value: Any) -> Any:
-    """Return a copy of a mapping, so that the caller cannot change the spec later.
+    """Return a mapping as a new dictionary, so that the caller cannot change the spec later.
 
-    Any other value is returned unchanged.
+    The values are not copied. A value that is not a mapping is returned unchanged; a validator refuses it.
     """
     return dict(value) if isinstance(value, Mapping) else value
 
@@ -67,9 +67,10 @@ def _items(attribute: Any, value: Any, names: re.Pattern[str], subject: str) -> 
     additionalProperties=False,
 )
 def deadlines(_: Any, attribute: Any, value: Any) -> None:
-    """Validate a mapping from phases to seconds.
+    """Validate a mapping from phases, which are those of `PHASES`, to seconds.
 
-    `attribute` is the attrs field, which messages name; `value` is the value to check.
+    `attribute` is the attrs field, named in the message about a value that is not a mapping; `value` is the value to
+    check.
 
     Raises:
         UnknownName: there is no such phase.
@@ -93,7 +94,7 @@ def deadlines(_: Any, attribute: Any, value: Any) -> None:
 def container(_: Any, attribute: Any, value: Any) -> None:
     """Validate a container: `RUNNER:IMAGE`, or `RUNNER:/FOLDER` for a root file system.
 
-    `attribute` is the attrs field, which messages name; `value` is the value to check.
+    `value` is the value to check. `attribute`, the attrs field, is not used.
 
     Raises:
         SpecError: the value has another form.
@@ -111,9 +112,9 @@ def container(_: Any, attribute: Any, value: Any) -> None:
 
 @state_bounds(pattern=f"^{_DEVICE_FILES.pattern}$", expected="paths below /dev, with commas between them")
 def device_files(_: Any, attribute: Any, value: Any) -> None:
-    """Validate a text of comma-separated paths below /dev.
+    """Validate a text of 1 to 100 comma-separated paths below /dev.
 
-    `attribute` is the attrs field, which messages name; `value` is the value to check.
+    `value` is the value to check. `attribute`, the attrs field, is not used.
 
     Raises:
         SpecError: the value is not text, or a path is invalid.
@@ -126,9 +127,10 @@ def device_files(_: Any, attribute: Any, value: Any) -> None:
 
 
 def variables(_: Any, attribute: Any, value: Any) -> None:
-    """Validate a mapping from environment variables to texts or None.
+    """Validate a mapping from environment variables to texts, or to None for the value in the user's shell.
 
-    `attribute` is the attrs field, which messages name; `value` is the value to check.
+    `attribute` is the attrs field, named in the message about a value that is not a mapping; `value` is the value to
+    check.
 
     Raises:
         SpecError: the value is not a mapping, a name is invalid, a value is not text or has a null character, or
@@ -149,10 +151,12 @@ def variables(_: Any, attribute: Any, value: Any) -> None:
 def options(_: Any, attribute: Any, value: Any) -> None:
     """Validate a mapping from option names to texts, finite numbers, booleans or None.
 
-    `attribute` is the attrs field, which messages name; `value` is the value to check.
+    `attribute` is the attrs field, named in the message about a value that is not a mapping; `value` is the value to
+    check. Whether the options exist is checked when the case is planned.
 
     Raises:
-        SpecError: the value is not a mapping, or a name or a value is invalid.
+        SpecError: the value is not a mapping, a name is invalid (letters, digits, `_`, `.` and `-`, with a letter or
+            `_` first), or an option has a value of another type.
     """
     for name, content in _items(attribute, value, _OPTION, "an option"):
         if content is None or isinstance(content, str):
@@ -165,12 +169,14 @@ def options(_: Any, attribute: Any, value: Any) -> None:
 
 
 def labels(_: Any, attribute: Any, value: Any) -> None:
-    """Validate the mapping of label names to texts.
+    """Validate a mapping from label names to texts of 1 to 200 characters without control characters.
 
-    `attribute` is the attrs field, which messages name; `value` is the value to check.
+    `attribute` is the attrs field, named in the message about a value that is not a mapping; `value` is the value to
+    check.
 
     Raises:
-        SpecError: a name or a value is invalid.
+        SpecError: the value is not a mapping, a name is invalid (letters, digits, `_`, `.` and `-`, with a letter or
+            `_` first), or a label has another value.
     """
     for name, content in _items(attribute, value, _OPTION, "a label"):
         if not isinstance(content, str) or not _LABEL.fullmatch(content):
@@ -190,7 +196,8 @@ def labels(_: Any, attribute: Any, value: Any) -> None:
 def batch_size(instance: Any, attribute: Any, value: Any) -> None:
     """Validate a batch size: a whole number from 1 to `MOST_SAMPLES`, or the text `max`.
 
-    `attribute` is the attrs field, which messages name; `value` is the value to check.
+    `attribute` is the attrs field, which messages name; `value` is the value to check. `instance`, the object that has
+    the field, is not used.
 
     Raises:
         SpecError: the value is neither such a number nor `max`.

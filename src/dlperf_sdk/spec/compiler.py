@@ -15,7 +15,9 @@ class Compiler:
     """
 
     name: str
+    """Name by which a spec selects the compiler."""
     help: str
+    """Description for users, in a sentence."""
 
 
 NONE = "none"

@@ -15,7 +15,9 @@ class DataSource:
     """Everything that the core knows about a data source. A framework's plugin feeds its trainers from it."""
 
     name: str
+    """Name by which a spec selects the source."""
     help: str
+    """Description for users, in a sentence."""
     has_input: bool = True
     """True if each step takes work: batches are made, read or copied. Only then can the input be measured alone."""
     inputs: frozenset[str] | None = None
@@ -63,7 +65,9 @@ class DataSource:
         return fits and (self.model_option is None or self.model_option in options)
 
     def check_folder(self, path: str | None) -> None:
-        """Check that a folder is given if the source takes one, and only then; `path` is None without a folder.
+        """Check that a folder is given if the source takes one, and only then. The folder need not exist.
+
+        `path` is the folder's path; None if no folder is given.
 
         Raises:
             SpecError: a required folder is missing, or the source takes none.

@@ -24,7 +24,11 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 def state_bounds(**keywords: Any) -> Callable[[Validator], Validator]:
     """Return a decorator that attaches JSON Schema keywords to a validator, for `make schemas`.
 
-    The keywords state the bounds that the validator checks; its behavior stays the same.
+    The decorator returns the validator itself, with the new attribute `keywords`; its behavior stays the same.
+
+    Args:
+        keywords: Keyword of JSON Schema → its value: the bounds that the validator checks. The annotation `expected`
+            says in words what a `pattern` allows.
     """
 
     def decorate(validator: Validator) -> Validator:
@@ -35,7 +39,7 @@ def state_bounds(**keywords: Any) -> Callable[[Validator], Validator]:
 
 
 def keywords_of(validator: Any) -> Mapping[str, Any]:
-    """Return the JSON Schema keywords that `state_bounds` attached to a validator; an empty mapping without any."""
+    """Return keyword → value of the JSON Schema that `state_bounds` attached to a validator; empty without any."""
     keywords: Mapping[str, Any] = getattr(validator, "keywords", {})
     return keywords
 
@@ -71,7 +75,8 @@ def workload(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
 
     Args:
         help: Description of the field for users.
-        default: The default; `{}` for a new empty dictionary per instance. Without a default, the field is required.
+        default: The default; a dictionary, such as `{}`, stands for a new empty dictionary per instance. Without a
+            default, the field is required.
         attributes: `validator` and `converter` of the attrs field; the marks of `EFFECTS`, such as `executes=True`;
             and `flag`, the flag of the command line if it is not the field's name.
     """
@@ -79,12 +84,24 @@ def workload(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
 
 
 def factor(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
-    """Return an attrs field that is a column of a comparison; the arguments are those of `workload`."""
+    """Return an attrs field that is a column of a comparison.
+
+    Args:
+        help: Description of the field for users.
+        default: The default, as for `workload`.
+        attributes: Further attributes of the field, as for `workload`.
+    """
     return _field("factor", help, default, **attributes)
 
 
 def context(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
-    """Return an attrs field that is a footnote of a comparison; the arguments are those of `workload`."""
+    """Return an attrs field that is a footnote of a comparison.
+
+    Args:
+        help: Description of the field for users.
+        default: The default, as for `workload`.
+        attributes: Further attributes of the field, as for `workload`.
+    """
     return _field("context", help, default, **attributes)
 
 
@@ -121,7 +138,7 @@ def whole_number(minimum: int, maximum: int) -> Validator:
 
 
 def number(*, upper: float = math.inf) -> Validator:
-    """Return a validator of a finite number that is at least 0 and less than `upper`.
+    """Return a validator of a finite number that is at least 0 and less than `upper`; by default, without a bound.
 
     The validator raises a `SpecError` for any other value, booleans included.
     """
@@ -191,7 +208,10 @@ def one_of(*choices: str) -> Validator:
 
 
 def optional(check: Validator) -> Validator:
-    """Return a validator that accepts None and what `check` accepts, with the JSON Schema keywords of `check`."""
+    """Return a validator that accepts None and what `check` accepts, with the JSON Schema keywords of `check`.
+
+    For any other value it raises the error of `check`.
+    """
 
     @state_bounds(**keywords_of(check))
     def check_optional(instance: Any, attribute: Any, value: Any) -> None:

@@ -11,7 +11,11 @@ from dlperf_sdk.spec.run_spec import RunSpec
 
 
 def identity(spec: RunSpec) -> str:
-    """Return a text that identifies a case: its workload and factors, and its data source, as JSON."""
+    """Return a text that identifies a case, as a JSON object with sorted keys.
+
+    The object has the spec's fields with the role `workload` or `factor`, and `data`, the name of the data source
+    without its folder.
+    """
     plain = spec.to_dict()
     names = [field.name for field in attrs.fields(RunSpec) if field.metadata["role"] != "context"]
     return json.dumps({name: plain[name] for name in names} | {"data": spec.data.source}, sort_keys=True)

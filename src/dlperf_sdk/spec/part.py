@@ -12,6 +12,7 @@ class Part:
     """Everything that the core knows about a part of a training step. `dlperf_sdk.worker.parts` measures it."""
 
     name: str
+    """Name by which a spec selects the part."""
     step: str
     """What a step of the part does, as a clause after "a step": it "takes the next batch and trains on it"."""
     reads_input: bool

@@ -15,6 +15,7 @@ class Precision:
     """
 
     name: str
+    """Name by which a spec selects the precision."""
     help: str
     """Formats of the computations, in a sentence."""
     format: str

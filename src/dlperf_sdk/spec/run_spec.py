@@ -226,7 +226,7 @@ class RunSpec:
 
     @property
     def global_batch_size(self) -> int:
-        """Samples per optimization step over all devices. Meaningless while `wants_max_batch` is True."""
+        """Samples per optimization step over all devices. Not a number while `wants_max_batch` is True."""
         return self.batch_size * self.topology.devices
 
     @property
@@ -277,7 +277,7 @@ class RunSpec:
         return " ".join(parts if self.data == usual["data"].default else [*parts, self.data.source])
 
     def on_device(self, device: str) -> RunSpec:
-        """Return a copy of the spec with another kind of device; the name is not checked."""
+        """Return a copy of the spec with another kind of device, such as `cuda`; the name is not checked."""
         resolved = copy(self)  # `attrs.evolve` would validate every other field again
         object.__setattr__(resolved, "device", device)
         return resolved
@@ -308,7 +308,11 @@ class RunSpec:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the spec as JSON values that follow the schema `run-spec`. Fields with their default are included."""
+        """Return the spec as JSON values that follow the schema `run-spec`, sharing nothing mutable with the spec.
+
+        The keys are `schema_version` and the names of all fields, also of those with their default. The topology and
+        the data source are texts.
+        """
         plain = attrs.asdict(self, recurse=False)
         plain["topology"], plain["data"] = str(self.topology), str(self.data)
         for name in ("env", "options", "deadlines", "labels"):
@@ -317,11 +321,14 @@ class RunSpec:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> RunSpec:
-        """Return the spec of a JSON document: the inverse of `to_dict`. Missing keys have their defaults.
+        """Return the spec of a JSON document: the inverse of `to_dict`.
+
+        Missing keys have their defaults; a missing `schema_version` is that of this dlperf-sdk.
 
         Raises:
             UnknownName: a key is not a field.
-            DocumentError: the document is not plain JSON data, or breaks the schema `run-spec`.
+            DocumentError: the document is not plain JSON data, has no `framework` or `model`, breaks the schema
+                `run-spec` in another way, or is of another major version.
             SpecError: a field has an impossible value.
         """
         from dlperf_sdk.documents import schema

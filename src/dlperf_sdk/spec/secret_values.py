@@ -29,7 +29,12 @@ def is_hash(value: str | None) -> bool:
 def conceal(name: str, value: str) -> str:
     """Return the salted hash of a variable's value, and remember the value in this process.
 
-    A value that is a hash already is returned unchanged.
+    Args:
+        name: Name of the variable, which is the salt.
+        value: Its value. A value that is a hash already is returned unchanged, and is not remembered.
+
+    Returns:
+        `scrypt:` and 32 hexadecimal digits; the same for the same variable and value in every process.
     """
     if is_hash(value):
         return value
@@ -67,7 +72,11 @@ def reveal(variables: Mapping[str, str | None], environ: Mapping[str, str]) -> d
 
 
 def remove_secrets(text: str) -> str:
-    """Return a text in which `<NAME>` replaces each secret value of a variable that this process received."""
+    """Return a text in which `<NAME>` replaces each secret value of a variable that this process received.
+
+    Secret values are those that `conceal` was called with; of several values of one variable, only one is replaced.
+    Values of fewer than eight characters are kept, because they also occur by chance.
+    """
     return str(replace_values(text, dict(_known_values.values())))
 
 

@@ -28,7 +28,10 @@ class StatedProtocol:
 
     @property
     def window(self) -> str:
-        """Warm-up and measured steps, such as `20 + 100 steps`; `?` stands for a number that is not stated."""
+        """Warm-up and measured steps, such as `20 + 100 steps`; `?` stands for a number that is not stated.
+
+        Empty if neither is stated.
+        """
         if self.warmup is None and self.steps is None:
             return ""
         return (
@@ -42,11 +45,17 @@ class StatedProtocol:
 
     @property
     def unstated(self) -> tuple[str, ...]:
-        """Names of the numbers that the source does not state."""
+        """Those of the names `warm-up steps`, `measured steps` and `repeats` whose numbers the source does not state.
+
+        They are in this order; empty if all numbers are stated.
+        """
         return tuple(name for name, number in self._numbers().items() if number is None)
 
     def differences(self, other: StatedProtocol) -> dict[str, tuple[int, int]]:
-        """Return the numbers that both protocols state and that differ: name → own number and the other's."""
+        """Return the numbers that both protocols state and that differ: name → own number and the other's.
+
+        The names are `warm-up steps`, `measured steps` and `repeats`. Empty if no number differs.
+        """
         other_numbers = other._numbers()
         return {
             name: (number, other_number)
@@ -57,9 +66,11 @@ class StatedProtocol:
         }
 
     def check(self, prescribed: Protocol) -> str:
-        """Return `AS_PRESCRIBED`, `DEVIATES` or `NOT_STATED`.
+        """Compare the protocol with the one that the source prescribes, by warm-up steps, measured steps and repeats.
 
-        A protocol deviates if a number that it states is another one than prescribed, whatever else it leaves out.
+        Returns:
+            `DEVIATES` if a number that this protocol states is another one than prescribed, whatever else it leaves
+            out; else `NOT_STATED` if it leaves out a number, or `AS_PRESCRIBED`.
         """
         if self.differences(StatedProtocol.from_protocol(prescribed)):
             return DEVIATES

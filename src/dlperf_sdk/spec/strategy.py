@@ -12,7 +12,9 @@ class Strategy:
     """Everything that the core knows about a strategy. On a single device any strategy is only a label."""
 
     name: str
+    """Name by which a spec selects the strategy."""
     help: str
+    """Description for users, in a sentence."""
     syncs_gradients: bool = True
     """True if each replica learns from the samples of the others."""
     is_collective: bool = False

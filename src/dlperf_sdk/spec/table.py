@@ -24,6 +24,10 @@ class Table(Generic[T]):
 
     `table["amp-bf16"]` returns an object, `in` tests a name, and iteration yields the objects.
 
+    Args:
+        kind: What the objects are, in messages: `precision`.
+        declared: The objects, at least one. Of objects with the same name, the last one counts.
+
     Raises:
         UnknownName: an object is looked up by a name that is not declared; the error suggests a similar one.
     """
@@ -55,6 +59,10 @@ class Table(Generic[T]):
 
 
 def alternatives(names: Iterable[str]) -> str:
-    """Return names as a choice for a sentence: `fp32, tf32 or amp-fp16`. There must be at least one."""
+    """Return names as a choice for a sentence: `fp32, tf32 or amp-fp16`.
+
+    Raises:
+        ValueError: there is no name.
+    """
     *first, last = names
     return f"{', '.join(first)} or {last}" if first else last

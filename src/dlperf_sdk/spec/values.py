@@ -35,7 +35,7 @@ _MOST_NODES = 999_999
 
 
 def launcher_suffix(launcher: str) -> str:
-    """Return a launcher as it is written after the numbers of a topology: `@slurm`, or empty for this machine."""
+    """Return a launcher as it is written after the numbers of a topology: `@slurm`, or empty for `LOCAL`."""
     return "" if launcher == LOCAL else f"@{launcher}"
 
 
@@ -48,8 +48,11 @@ class TopologySpec:
     """
 
     nodes: int = attrs.field(validator=whole_number(1, _MOST_NODES))
+    """Number of nodes."""
     devices_per_node: int = attrs.field(validator=whole_number(1, _MOST_NODES))
+    """Number of devices on each node."""
     launcher: str = attrs.field(default=LOCAL, validator=check_name)
+    """Name of the launcher. Whether it exists is not checked here."""
 
     @property
     def devices(self) -> int:
@@ -60,7 +63,7 @@ class TopologySpec:
     def parse(cls, text: str | TopologySpec) -> TopologySpec:
         """Return the topology of a text, `2n8d` or `2n8d@LAUNCHER`. A topology is returned unchanged.
 
-        The launcher is `local` if the text has none.
+        The launcher is `local` if the text has none. Whether the launcher exists is not checked here.
 
         Raises:
             SpecError: the value is neither a topology nor such a text, or a number is not from 1 to 999999.
@@ -95,11 +98,13 @@ class DataSpec:
     """A data source, and its folder if it takes one; written `synthetic` or `images:FOLDER`.
 
     Raises:
-        SpecError: the source is not a name, or the folder is an empty text.
+        SpecError: the source is not a name, or the folder is an empty text or has a null character.
     """
 
     source: str = attrs.field(validator=check_name)
+    """Name of the data source."""
     path: str | None = attrs.field(default=None, validator=optional(check_text))
+    """Path of the folder; None without one."""
 
     @classmethod
     def parse(cls, text: str | DataSpec) -> DataSpec:

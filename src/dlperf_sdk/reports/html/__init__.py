@@ -35,6 +35,7 @@ def report_on_results(
     Raises:
         StoreError: there is no result.
         UsageError: the extra `report` is not installed.
+        UnknownName: the core does not know the precision of a ranked result, or of one that a ranking leaves out.
     """
     from dlperf_sdk.reports.html import measured, render
 
@@ -50,7 +51,7 @@ def report_on_prediction(cases: Sequence[Case], topology: TopologySpec, referenc
     Args:
         cases: The measured cases.
         topology: The topology to predict.
-        reference: Published series from which the growth is learned.
+        reference: Published series from which the growth is learned; without any, nothing is predicted.
 
     Raises:
         UsageError: the extra `report` is not installed.
@@ -62,10 +63,11 @@ def report_on_prediction(cases: Sequence[Case], topology: TopologySpec, referenc
 
 
 def report_on_collection(published: Collection) -> str:
-    """Return the report on a collection of published figures as an HTML document.
+    """Return the report on a collection of published figures, at least one, as an HTML document.
 
     Raises:
         UsageError: the extra `report` is not installed.
+        UnknownName: the core does not know the precision of a ranked figure, or of one that a ranking leaves out.
     """
     from dlperf_sdk.reports.html import collection, render
 
@@ -74,7 +76,7 @@ def report_on_collection(published: Collection) -> str:
 
 
 def report_on_history(case_history: History) -> str:
-    """Return the history of a case as one HTML document.
+    """Return the history of a case, which must have at least one run, as one HTML document.
 
     Raises:
         UsageError: the extra `report` is not installed.
@@ -103,10 +105,17 @@ def blocks_of_results(
     published: Collection | None = None,
     reference: Sequence[Case] = (),
 ) -> list[Block]:
-    """Return the content of `report_on_results` as blocks. The arguments are the same; no extra is needed.
+    """Return the content of `report_on_results` as blocks, in the order of the page; no extra is needed.
+
+    Args:
+        results: The results, at least one.
+        unread: A sentence for each result that could not be read; the report shows them.
+        published: Published figures, which are compared with results of the same case; None: no comparison.
+        reference: Published series from which larger topologies are predicted; empty: no prediction.
 
     Raises:
         StoreError: there is no result.
+        UnknownName: the core does not know the precision of a ranked result, or of one that a ranking leaves out.
     """
     from dlperf_sdk.reports.html import as_blocks, measured
 
@@ -114,7 +123,13 @@ def blocks_of_results(
 
 
 def blocks_of_collection(published: Collection) -> list[Block]:
-    """Return the content of `report_on_collection` as blocks; no extra is needed."""
+    """Return the content of `report_on_collection` as blocks, in the order of the page; no extra is needed.
+
+    The collection must have at least one figure.
+
+    Raises:
+        UnknownName: the core does not know the precision of a ranked figure, or of one that a ranking leaves out.
+    """
     from dlperf_sdk.reports.html import as_blocks, collection
 
     return as_blocks.blocks_of(collection.page(published))

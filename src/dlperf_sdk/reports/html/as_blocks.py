@@ -11,7 +11,10 @@ from dlperf_sdk.reports.html.page import Abreast, Choice, Folded, Item, Page, Pl
 
 
 def blocks_of(page: Page) -> list[Block]:
-    """Return the whole content of a page as blocks. A plot becomes the table of its numbers and its description."""
+    """Return the whole content of a page as blocks, in the order of the page.
+
+    A plot becomes the table of its numbers, if it has one, and its description; plots are not drawn.
+    """
     blocks: list[Block] = [Heading(page.title)]
     if page.lede:
         blocks.append(Paragraph(page.lede))

@@ -1,4 +1,7 @@
-"""Plots with a line per case or effect: rows of values → Vega-Lite, through Altair."""
+"""Plots with a line per case or effect: rows of values → Vega-Lite, through Altair.
+
+Without the extra `report`, the functions raise a `ModuleNotFoundError`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def dots(rows: Rows, title: str) -> dict[str, Any]:
 
     Args:
         rows: Rows with `label`, `series` and `value`, and, with an interval, `low` and `high`. `shown` and
-            `interval` are texts for the tooltip.
+            `interval` are texts for the tooltip. The plot has the labels in the order of the rows.
         title: Title of the axis.
     """
     import altair as alt
@@ -45,7 +48,8 @@ def boxes(rows: Rows, title: str) -> dict[str, Any]:
     A line goes from `p1` to `p99`, a box from `p25` to `p75`, and a mark is at `p50`.
 
     Args:
-        rows: Rows with `label`, `p1`, `p25`, `p50`, `p75` and `p99`; `shown` is a text for the tooltip.
+        rows: Rows with `label` and the percentiles `p1`, `p25`, `p50`, `p75` and `p99`; `shown` is a text for the
+            tooltip.
         title: Title of the axis.
     """
     import altair as alt

@@ -1,7 +1,8 @@
 """Parts of plots: layers, axes, tooltips, and the finished Vega-Lite document.
 
 The page's palette determines the colors, symbols and dashes of series, its style sheet fonts, axes and grid. Rows
-contain bare values, so no text of a result is ever evaluated as an expression.
+contain bare values, so no text of a result is ever evaluated as an expression. Without the extra `report`, functions
+that return objects of Altair, and `finished_chart`, raise a `ModuleNotFoundError`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _STEP = 30
 """Height of a row in pixels."""
 
 Rows = Sequence[Mapping[str, Any]]
+"""Rows of a plot: name of a field → its value."""
 
 
 def lines_of(base: altair.Chart, y: altair.Y, rows: Rows) -> list[altair.Chart]:
@@ -84,7 +86,7 @@ def interval_bars(base: altair.Chart, rows: Rows, color: Any) -> list[altair.Cha
     Args:
         base: Chart that encodes the vertical axis.
         rows: All rows of the plot.
-        color: Encoding of the bars' color.
+        color: Encoding of the bars' color, such as that of `color_of`.
     """
     import altair as alt
 
@@ -100,7 +102,7 @@ def have_intervals(rows: Rows) -> bool:
 
 
 def devices_axis(rows: Rows) -> altair.X:
-    """Return the horizontal, logarithmic axis of the rows' `devices`."""
+    """Return the horizontal, logarithmic axis of the rows' `devices`; there must be at least one row."""
     return sizes_axis(rows, "devices", "devices")
 
 
@@ -108,8 +110,8 @@ def sizes_axis(rows: Rows, field: str, title: str) -> altair.X:
     """Return a horizontal, logarithmic axis with a tick at each distinct value of a field.
 
     Args:
-        rows: Rows, all with the field.
-        field: Name of the field.
+        rows: Rows, at least one, all with the field.
+        field: Name of the field, whose values are positive numbers.
         title: Title of the axis.
     """
     import altair as alt
@@ -126,7 +128,7 @@ def sizes_axis(rows: Rows, field: str, title: str) -> altair.X:
 
 
 def label_axis(rows: Rows) -> altair.Y:
-    """Return the vertical axis of the rows' labels, in the order of the rows."""
+    """Return the vertical axis of the rows' `label`, each label once, in the order of the rows."""
     import altair as alt
 
     # Each label once, in the order of the rows.
@@ -135,21 +137,21 @@ def label_axis(rows: Rows) -> altair.Y:
 
 
 def color_of(rows: Rows) -> altair.Color:
-    """Return the encoding of the color by series. The page's `Palette` determines the colors."""
+    """Return the encoding of the color by the rows' `series`. The page's `Palette` determines the colors."""
     import altair as alt
 
     return alt.Color("series:N", scale=alt.Scale(domain=series_names(rows)), legend=None)
 
 
 def shape_of(rows: Rows) -> altair.Shape:
-    """Return the encoding of the symbol by series. The page's `Palette` determines the symbols."""
+    """Return the encoding of the symbol by the rows' `series`. The page's `Palette` determines the symbols."""
     import altair as alt
 
     return alt.Shape("series:N", scale=alt.Scale(domain=series_names(rows)), legend=None)
 
 
 def tooltip_of(rows: Rows, **named: str) -> list[altair.Tooltip]:
-    """Return tooltips for fields; fields that no row has are left out.
+    """Return tooltips for fields, in the order of the arguments; fields that no row has are left out.
 
     Args:
         rows: The rows.
@@ -172,7 +174,7 @@ def height_of(rows: Rows) -> int:
 def finished_chart(layers: Sequence[altair.Chart], height: int, rows: Rows) -> dict[str, Any]:
     """Return layers as a Vega-Lite document that is as wide as the page.
 
-    The document has the data once, for all layers. Long texts in it are cut short.
+    The document has the data once, for all layers, as `data.values`. Texts in it are as `embed.text` returns them.
 
     Args:
         layers: The layers, the lowest first.

@@ -30,11 +30,16 @@ DISAGREEMENTS_TITLE = "Source disagreements"
 
 
 def tiles(collection: Collection, ranked: Sequence[Ranking]) -> tuple[Tile, ...]:
-    """Return the tiles of a collection's report.
+    """Return the tiles of a collection's report: the fastest, the protocol if one is prescribed, the disagreements.
+
+    Without a ranking, tiles with the scaling efficiency and the cost of real data take the place of the fastest.
 
     Args:
-        collection: The collection.
+        collection: The collection, with at least one figure.
         ranked: The rankings of its figures.
+
+    Raises:
+        UnknownName: the core does not know the precision of a ranking or of figures that it leaves out.
     """
     return (
         *(fastest_tiles(ranked, 3) or _tiles_without_ranking(cases(collection.figures))),
@@ -44,7 +49,7 @@ def tiles(collection: Collection, ranked: Sequence[Ranking]) -> tuple[Tile, ...]
 
 
 def describe_extent(measured: Sequence[Case]) -> str:
-    """Return sentences on the largest topology and on the largest batch size of each model."""
+    """Return sentences on the largest topology and on the largest batch size of each model of at least one case."""
     largest = sort_topologies(case.topology for case in measured)[-1]
     batches: dict[str, int] = {}
     for case in measured:

@@ -46,7 +46,7 @@ def section(workloads: Sequence[Workload], estimates: Sequence[Effect] = ()) -> 
     """Return the section on differences between cases; it has no items if the cases do not differ.
 
     One table has the facts whose values are never ranked together. Another has the differences between cases of one
-    workload on the same topology, each with the number of pairs.
+    workload on the same topology, each with the number of pairs; of each workload, at most 300 pairs are compared.
 
     Args:
         workloads: The workloads.

@@ -51,10 +51,13 @@ _GROUP_ROWS = 10
 
 
 def tabulate_answers(named: Sequence[tuple[str, Effect]]) -> Table:
-    """Return the answer for each effect in a row.
+    """Return a table with the answer for each effect in a row, in their order.
+
+    A row has the ratio, its interval if any effect has one, the evidence, and what all pairs share. Columns without
+    content are left out.
 
     Args:
-        named: The effects with their names.
+        named: Names and effects.
     """
     has_intervals = any(estimate.low is not None for _, estimate in named)
     rows: list[tuple[Cell | str, ...]] = []
@@ -85,7 +88,10 @@ def tabulate_by_topology(named: Sequence[tuple[str, Effect]]) -> tuple[Sortable,
     """Return a table of the median ratios on each topology: a row per effect, framework, model, hardware and batch.
 
     All pairs of a row have the same batch size. Effects with a single pair are left out, and so are those of batch
-    sizes, which have sweeps. Without any effect the result is empty.
+    sizes, which have sweeps. Without any effect the result is empty, else it is that one table.
+
+    Args:
+        named: Names and effects.
     """
     parts = [
         (name, group, places)
@@ -146,7 +152,13 @@ def _describe_shared(pair: Pair, name: str) -> str:
 
 
 def tabulate_pairs(named: Sequence[tuple[str, Effect]]) -> Folded:
-    """Return a row for each pair of cases: where the setting helps, and where no pair shows it."""
+    """Return a folded table with a row for each pair of cases: where the setting helps, and where no pair shows it.
+
+    It has the first `MOST_PAIRS` pairs, without the columns in which they do not differ.
+
+    Args:
+        named: Names and effects, at least one.
+    """
     rows = []
     for name, estimate in named:
         for pair in estimate.pairs:
@@ -182,7 +194,11 @@ def _shared_value(pair: Pair, name: str) -> Any:
 
 
 def tabulate_medians(named: Sequence[tuple[str, Effect]]) -> Table:
-    """Return the numbers behind the plot: a row per effect with its median, interval, extremes and significance."""
+    """Return a table of the numbers behind the plot: a row per effect, in the order of the names and effects `named`.
+
+    A row has the factor, the numbers of pairs and of unpaired cases, the median ratio, its interval, the lowest and the
+    highest ratio, and the significance.
+    """
     rows = [
         (
             format_name(estimate.factor),

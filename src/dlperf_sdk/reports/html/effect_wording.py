@@ -22,7 +22,8 @@ _SHOWN = ("precision", "batch_size", "clip_norm", "hardware", "topology", "data"
 def name_effects(estimates: Sequence[Effect]) -> list[str]:
     """Return a name for each effect: its two levels, its models, and the confounded facts.
 
-    The models are left out if the effect has all models that occur in the list.
+    The models are left out if the effect has all models that occur in the list. An effect of more than two models is
+    named after their unit. The names are in the order of the effects.
     """
     bare = [" ÷ ".join(_level_names(estimate)) for estimate in estimates]
     models = {pair.a.facts.get("model") for estimate in estimates for pair in estimate.pairs}
@@ -39,7 +40,7 @@ def name_effects(estimates: Sequence[Effect]) -> list[str]:
 
 
 def add_only_frameworks(named: Sequence[tuple[str, Effect]]) -> list[tuple[str, Effect]]:
-    """Return the named effects, with `, tensorflow only` in the name of one that has one framework of several.
+    """Return names and effects, with `, tensorflow only` in the name of one that has one framework of several.
 
     Args:
         named: All effects of a report with their names.
@@ -72,7 +73,7 @@ def _models(estimate: Effect) -> str:
 
 
 def describe_ratio(estimate: Effect) -> str:
-    """Return the median ratio and, if there are several pairs, the lowest and the highest ratio."""
+    """Return the median ratio and, if there are several pairs, their extremes: `1.29×; pairs 1.10× to 1.41×`."""
     ratios = [pair.ratio for pair in estimate.pairs]
     low, high = format_ends(min(ratios), max(ratios))
     extent = f"; pairs {low}× to {high}×" if len(ratios) > 1 else ""
@@ -80,7 +81,12 @@ def describe_ratio(estimate: Effect) -> str:
 
 
 def describe_evidence(estimate: Effect, has_intervals: bool) -> Cell:
-    """Return what an effect rests on: frameworks, pairs and, if any effect has an interval, the significance."""
+    """Return what an effect rests on: frameworks or models, pairs and, on request, the significance.
+
+    Args:
+        estimate: The effect.
+        has_intervals: True if any effect of the table has an interval, so that the cell states the significance.
+    """
     significance = describe_significance(estimate)
     ratios = [pair.ratio for pair in estimate.pairs]
     count, side = max((sum(r > 1 for r in ratios), "faster"), (sum(r < 1 for r in ratios), "slower"))
@@ -104,7 +110,8 @@ def describe_evidence(estimate: Effect, has_intervals: bool) -> Cell:
 def describe_unpaired(estimate: Effect, cases: Sequence[Case]) -> str:
     """Return the frameworks that were measured with both levels, but are in no pair of the effect, with the reason.
 
-    It is empty for effects of batch sizes or frameworks.
+    The text is such as `torch (batch 32 ÷ 64)`. It is empty without such a framework, and for effects of batch sizes
+    or frameworks.
 
     Args:
         estimate: The effect.
@@ -135,7 +142,10 @@ def _describe_batches(*sides: set[int]) -> str:
 
 
 def describe_shared_facts(estimate: Effect) -> str:
-    """Return the facts that are equal in all pairs and differ among the cases, except for the framework, as text."""
+    """Return the facts that are equal in all pairs and differ among the cases, as text; empty without any.
+
+    Considered are precision, batch size, clipping, hardware, topology and data source.
+    """
     shared = _find_shared(estimate)
     return ", ".join(format_fact(name, shared[name]) for name in _SHOWN if shared.get(name) is not None)
 
@@ -150,7 +160,7 @@ def _find_shared(estimate: Effect) -> dict[str, Any]:
 
 
 def describe_effect(estimate: Effect) -> str:
-    """Return the ratio, its interval and its test in one sentence."""
+    """Return the ratio, its interval and its test in one sentence; without an interval, the reason for that."""
     levels = [format_fact(estimate.factor, level) for level in estimate.levels]
     if len(estimate.pairs) > 1:
         units_text = f" over {_units_of(estimate)}" if len(estimate.units) > 1 else ""
@@ -184,7 +194,10 @@ def _describe_units(estimate: Effect) -> str:
 
 
 def describe_significance(estimate: Effect) -> Cell:
-    """Return whether the effect is significant, with its p-value, or that there are too few units for an interval."""
+    """Return whether the effect is significant, with its p-value, or that there are too few units for an interval.
+
+    The cell is such as `significant, p = 0.031` or `too few frameworks for an interval`.
+    """
     if estimate.significant is None:
         return Cell(f"too few {_units_of(estimate)} for an interval", "quiet")
     p_value = f"p = {estimate.p:.2g}"

@@ -53,9 +53,14 @@ MOST_CASES = 2000
 def estimate_effects(cases: Sequence[Case], factors: Sequence[str] = ()) -> tuple[Effect, ...]:
     """Return the effects of factors, adjusted for their number; none with more than `MOST_CASES` cases.
 
+    A level is compared with the factor's default, or with the most frequent level if no case has the default; of two
+    numbers, the larger is divided by the smaller. Levels without a pair of cases that differ in nothing else have no
+    effect. The effects are ordered by unit, then by factor.
+
     Args:
         cases: The merged cases.
-        factors: Names of the factors; empty: all with at least two levels.
+        factors: Names of the factors, in the order of the effects; empty: all facts that identify a case, without the
+            topology, and without facts of the workload other than batch size and clipping.
     """
     if len(cases) > MOST_CASES:
         return ()
@@ -63,9 +68,9 @@ def estimate_effects(cases: Sequence[Case], factors: Sequence[str] = ()) -> tupl
 
 
 def section(cases: Sequence[Case], estimates: Sequence[Effect]) -> Section:
-    """Return the section on effects; without items if there is no effect.
+    """Return the section on effects: answers, medians by topology, a plot, and every pair.
 
-    With more than `MOST_CASES` cases it only says that there are too many.
+    It has no items if there is no effect. With more than `MOST_CASES` cases it only says that there are too many.
 
     Args:
         cases: The merged cases.

@@ -26,7 +26,7 @@ _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&'\u2028\u2029"}
 
 
 def text(value: str, longest: int = LONGEST) -> str:
-    """Return a text for the page, with control characters replaced.
+    """Return a text for the page, with control characters replaced. It is not escaped for HTML.
 
     A text of more than `longest` characters is cut there; `…` and its original length follow.
     """
@@ -39,7 +39,7 @@ def to_json(value: Any) -> str:
 
     Raises:
         ValueError: a number is not finite.
-        TypeError: the value is not JSON.
+        TypeError: JSON cannot represent the value.
     """
     return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(_ESCAPES)
 
@@ -47,7 +47,9 @@ def to_json(value: Any) -> str:
 def policy(scripts: Iterable[str], from_files: bool) -> str:
     """Return a Content-Security-Policy that allows exactly these scripts, styles in the page, and no requests.
 
-    With `from_files` it also allows scripts that are files of the same site.
+    Args:
+        scripts: The exact texts of the scripts in the page, which are allowed by their SHA-256.
+        from_files: True to also allow scripts that are files of the same site.
     """
     sources = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
     if from_files:
@@ -60,7 +62,10 @@ def _digest(script: str) -> str:
 
 
 def classes(cell: Cell) -> str:
-    """Return the CSS classes of a cell: its tone, and `long` for a very long word or `prose` for a long text."""
+    """Return the CSS classes of a cell, separated by spaces.
+
+    They are its tone, and `long` for a word of more than 48 characters, or else `prose` for a text of more than 80.
+    """
     longest = max(map(len, cell.text.split()), default=0)
     if longest > _LONG_WORD:
         return f"{cell.tone} long"
@@ -68,15 +73,19 @@ def classes(cell: Cell) -> str:
 
 
 def filters(sortable: Sortable) -> list[int]:
-    """Return the indexes of the columns that readers of a table can filter by value."""
+    """Return the indexes of the columns that readers of a table can filter by value, in ascending order.
+
+    A filter without a column of its title is ignored.
+    """
     return [index for index, column in enumerate(sortable.table.columns) if column.title in sortable.filters]
 
 
 def rows(sortable: Sortable) -> dict[str, Any]:
     """Return a table as JSON values for the script that shows it.
 
-    The keys are `cells` (per column, the distinct cells as text and CSS classes), `right` (per column, True if it
-    is aligned to the right) and `rows` (per row, the index of each cell in its column's list).
+    The keys are `cells` (per column, the distinct cells as lists of text, CSS classes and, if it has one, the link),
+    `right` (per column, True if it is aligned to the right) and `rows` (per row, the index of each cell in its column's
+    list).
     """
     distinct: list[dict[Cell, int]] = [{} for _ in sortable.table.columns]
     numbered = [

@@ -52,7 +52,7 @@ _FILTERS = (
 
 
 def section(collection: Collection) -> Section:
-    """Return the table of every figure of a collection.
+    """Return the section with a table of every figure of a collection, and the notes that it refers to.
 
     A column with the same text in all rows is left out, and its text is stated once.
     """

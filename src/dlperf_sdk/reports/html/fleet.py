@@ -17,7 +17,7 @@ from dlperf_sdk.reports.numbers import format_count
 
 
 def page(fleet: Fleet) -> Page:
-    """Return the page of a fleet."""
+    """Return the page of a fleet: tiles with the verdict and the numbers of nodes, a table of all nodes, the method."""
     notes: list[str] = []
     verdict = summarize(fleet)
     table = nodes_table(fleet, list(fleet.nodes), notes)

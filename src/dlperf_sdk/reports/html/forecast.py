@@ -28,10 +28,10 @@ class Forecast:
     def rows(self, scale: Scale) -> list[dict[str, Any]]:
         """Return two rows for `line_charts.scaling`: the last measured point, and the predicted interval.
 
-        Both have `forecast` if the prediction has a point forecast.
+        Both have `forecast` if the prediction has a point forecast, and `line` is False.
 
         Args:
-            scale: Scale of the plot's throughputs.
+            scale: Scale of the plot's throughputs, in whose unit the values are.
         """
         prediction, throughput = self.prediction, self.prediction.throughput
         start = self.last.throughput / scale.divisor
@@ -62,7 +62,7 @@ class Forecast:
 def forecasts(
     series: Sequence[Series], reference: Sequence[Case], topology: TopologySpec | None
 ) -> list[Forecast]:
-    """Return a prediction for each series that allows one; empty without a reference.
+    """Return a prediction for each series that allows one, in their order; empty without a reference.
 
     Args:
         series: The measured series.

@@ -23,7 +23,9 @@ _MOST_PAIRS = 2000
 
 
 def section(cases: Sequence[Case], rankings: Sequence[Ranking]) -> Section:
-    """Return the section; without items if no ranking has more than two frameworks or implementations.
+    """Return the section with a row per pair, at most 2000 pairs of rankings, and how the throughputs are estimated.
+
+    It has no items if no ranking has more than two frameworks or implementations.
 
     Args:
         cases: All cases of the report.

@@ -30,11 +30,11 @@ _NO_LINKS: Mapping[str, str] = {}
 
 
 def page(history: History, links: Mapping[str, str] = _NO_LINKS, parent: Cell | None = None) -> Page:
-    """Return the page of a case.
+    """Return the page of a case: a plot, its levels, and all its runs, the newest first.
 
     Args:
-        history: The case's history.
-        links: Relative addresses of reports on runs, by the runs' names.
+        history: The case's history, with at least one run. Without a valid run there is no plot and no level.
+        links: Name of a run → relative address of the report on it. A run without one is not linked.
         parent: Link to the page that lists the cases; None if there is none.
     """
     levels = (attrs.evolve(levels_table(history), title=""),) if history.valid else ()

@@ -11,7 +11,9 @@ _LEVEL_COLOR = COLORS[1]
 
 
 def history(rows: Rows, y_title: str, x_title: str, *, over_time: bool) -> dict[str, Any]:
-    """Return the Vega-Lite document of a history.
+    """Return the Vega-Lite document of a history. The rows are not changed.
+
+    Without the extra `report`, the function raises a `ModuleNotFoundError`.
 
     Args:
         rows: A row per valid run, at least one, with `at` (the start in UTC, or the position of the run), `value` (the

@@ -16,7 +16,7 @@ _PAGE_ROWS = 30
 
 
 def section(merged: Sequence[Merged], rankings: Sequence[Ranking]) -> Section:
-    """Return the section: the cases with and without an interval, the leads without one, and the rules.
+    """Return the folded section: the cases with and without an interval, the leads without one, and the rules.
 
     Args:
         merged: The merged cases, whose throughputs the report has.

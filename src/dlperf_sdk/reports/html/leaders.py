@@ -17,6 +17,9 @@ def section(rankings: Sequence[Ranking]) -> Section:
     """Return the section with a row per ranking; without items if there is no ranking.
 
     With more than ten rankings it begins with an overview of all topologies.
+
+    Raises:
+        UnknownName: the core does not know the precision of a ranking or of cases that it leaves out.
     """
     if not rankings:
         return Section(TITLE, ())

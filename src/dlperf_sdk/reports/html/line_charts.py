@@ -1,4 +1,7 @@
-"""Plots of lines over devices or another size: rows of values → Vega-Lite, through Altair."""
+"""Plots of lines over devices or another size: rows of values → Vega-Lite, through Altair.
+
+Without the extra `report`, the functions raise a `ModuleNotFoundError`.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,10 @@ def scaling(rows: Rows, unit: str) -> dict[str, Any]:
     """Return the Vega-Lite document of throughput over devices, both logarithmic. Thin lines are perfect scaling.
 
     Args:
-        rows: Rows with `series`, `devices`, `topology`, `value`, and `line`, which is True where the line goes
-            through the point; optionally `low` and `high`, and `ideal`, the value of perfect scaling. Rows of a
-            prediction have `forecast_low` and `forecast_high` instead of `value`, and optionally `forecast`.
+        rows: Rows, at least one, with `series`, `devices`, `topology`, `value`, and `line`, which is True where the
+            line goes through the point; optionally `low` and `high`, and `ideal`, the value of perfect scaling. Rows
+            of a prediction have `forecast_low` and `forecast_high` instead of `value`, and optionally `forecast`.
+            `shown` and `interval` are texts for the tooltip.
         unit: Unit of the throughputs.
     """
     import altair as alt
@@ -57,7 +61,8 @@ def efficiency(rows: Rows) -> dict[str, Any]:
     """Return the Vega-Lite document of scaling efficiency over devices, with a thin line at 100 %.
 
     Args:
-        rows: Rows as in `scaling`, with the efficiency in percent as `value`.
+        rows: Rows as in `scaling`, without intervals, perfect scaling and predictions; `value` is the efficiency in
+            percent.
     """
     import altair as alt
 
@@ -73,7 +78,7 @@ def speedup(rows: Rows) -> dict[str, Any]:
     """Return the Vega-Lite document of speedup over devices, both logarithmic. A thin line is perfect scaling.
 
     Args:
-        rows: Rows as in `scaling`, with the speedup as `value`.
+        rows: Rows as in `scaling`, without intervals, perfect scaling and predictions; `value` is the speedup.
     """
     import altair as alt
 
@@ -96,7 +101,8 @@ def curves(rows: Rows, x_title: str, y_title: str) -> dict[str, Any]:
     """Return the Vega-Lite document of a line per series over a size on a logarithmic axis.
 
     Args:
-        rows: Rows with `series`, `at` (the size), `value` and `line`; optionally `low` and `high`.
+        rows: Rows, at least one, with `series`, `at` (the size), `value` and `line` (True where the line goes through
+            the point); optionally `low` and `high`. `shown` and `interval` are texts for the tooltip.
         x_title: Title of the horizontal axis.
         y_title: Title of the vertical axis.
     """

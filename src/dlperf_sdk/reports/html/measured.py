@@ -46,7 +46,10 @@ def page(
     published: Collection | None = None,
     reference: Sequence[Case] = (),
 ) -> Page:
-    """Return the report on results.
+    """Return the report on results. Sections without content are left out.
+
+    The records of up to `WITH_RECORDS` results are read, to check them for contradictions, and those of results whose
+    steps are plotted. A result with a contradiction is in no ranking and no plot of throughputs.
 
     Args:
         results: The results, at least one.
@@ -56,6 +59,7 @@ def page(
 
     Raises:
         StoreError: there is no result.
+        UnknownName: the core does not know the precision of a ranked result, or of one that a ranking leaves out.
     """
     if not results:
         raise StoreError("There is no result to report on.")
@@ -104,10 +108,12 @@ def page(
 def prediction_page(cases: Sequence[Case], topology: TopologySpec, reference: Sequence[Case]) -> Page:
     """Return the report on predictions of one topology.
 
+    A series from which the topology cannot be predicted has no prediction.
+
     Args:
         cases: The measured cases.
         topology: The topology to predict.
-        reference: Published series from which the growth is learned.
+        reference: Published series from which the growth is learned; without any, nothing is predicted.
     """
     return Page(
         title=f"Prediction for {topology}",

@@ -22,7 +22,8 @@ def precisions_at_own_batch_sizes(cases: Sequence[Case]) -> tuple[Folded, ...]:
     """Return a table that compares the fastest case of each precision with that of the default precision.
 
     The two cases of a row differ in batch size, perhaps in loss scaling, and in nothing else. So their ratio is the
-    effect of the precision and of the batch size together. The result is empty if there is no such pair.
+    effect of the precision and of the batch size together. The result is one folded table, or empty if there is no
+    such pair.
     """
     groups: dict[tuple[str, ...], list[Case]] = {}
     for case in cases:

@@ -23,8 +23,11 @@ class Tile:
     """A headline number at the top of the report."""
 
     label: str
+    """What the number is, above it."""
     value: str
+    """The number, or the answer in a few words."""
     aside: str = ""
+    """Details below the number; empty for none."""
     tone: Tone = "plain"
     section: str = ""
     """Title of the section that has the details, which the tile links to; empty without one."""
@@ -37,7 +40,7 @@ class Tile:
 
     @property
     def text(self) -> str:
-        """All that stands below the number."""
+        """All that stands below the number: the details, the reservations and the excluded cases; may be empty."""
         parts = [self.aside, *([WITH_RESERVATIONS] if self.is_reserved else [])]
         parts += [f"not comparable: {self.excluded}"] if self.excluded else []
         return "; ".join(filter(None, parts))
@@ -49,14 +52,19 @@ class Plot:
 
     title: str
     description: str
+    """Sentences that say what the plot shows, for readers who do not see it."""
     draw: Callable[[], Mapping[str, Any]]
-    """Function that returns the Vega-Lite specification."""
+    """Function that returns the Vega-Lite specification. It needs the extra `report`."""
     numbers: Table | None = None
     """The plot's numbers; None if a table beside the plot has them."""
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """The Vega-Lite specification; each access builds it again."""
+        """The Vega-Lite specification; each access builds it again.
+
+        Raises:
+            ModuleNotFoundError: the extra `report` is not installed.
+        """
         return self.draw()
 
 
@@ -117,7 +125,9 @@ class Page:
 
     title: str
     lede: str
+    """Introductory sentences below the title; empty without any."""
     tiles: tuple[Tile, ...]
+    """The tiles, in order."""
     sections: tuple[Section, ...]
     """The sections, in order."""
     colophon: str

@@ -65,6 +65,7 @@ class LegendEntry:
     name: str
     """Name of the series."""
     color: str
+    """Color as `#rrggbb`."""
     path: str
     """SVG path of its symbol, in a square of 12 units."""
     dash: str | None
@@ -86,15 +87,21 @@ class Palette:
 
     @classmethod
     def of_plots(cls, specs: Iterable[Mapping[str, Any]]) -> Palette:
-        """Return the palette of a page with these Vega-Lite documents."""
+        """Return the palette of a page with these Vega-Lite documents, which are in the order of the plots.
+
+        The order in which the frameworks occur determines their colors and symbols. The documents are not changed.
+        """
         names = dict.fromkeys(_framework(name) for spec in specs for name in _names(spec))
         return cls({name: slot for slot, name in enumerate(names)})
 
     def paint(self, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Set the colors, symbols and dashes of the series in a Vega-Lite document, and return the document.
+        """Set the colors, symbols and dashes of the series in a Vega-Lite document, and return the same document.
+
+        The palette remembers the looks of the series for later plots.
 
         Args:
-            spec: The document, as `chart_parts.finished_chart` returns it; its scales of series have no `range`.
+            spec: The document, as `chart_parts.finished_chart` returns it; its scales of series get a `range`. They
+                must not have a framework that `of_plots` has not seen.
         """
         for layer in spec["layer"]:
             for channel in ("color", "shape", "strokeDash"):
@@ -112,9 +119,13 @@ class Palette:
         return spec
 
     def legend(self, spec: Mapping[str, Any]) -> tuple[LegendEntry, ...]:
-        """Return the entries of a plot's legend, in the order of its rows.
+        """Return the entries of a plot's legend, in the order of its rows. The document is not changed.
 
-        The legend is empty without series, and with a single one if the rows have labels.
+        The legend is empty without series, and with a single one if the rows have labels. The palette remembers the
+        looks of the series for later plots.
+
+        Args:
+            spec: The Vega-Lite document, one of those that `of_plots` has seen.
         """
         names = _names(spec)
         if len(names) < 2 and any("label" in row for row in spec["data"]["values"]):
@@ -164,5 +175,5 @@ def _names(spec: Mapping[str, Any]) -> list[str]:
 
 
 def series_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the names of the rows' `series`, each once, in the order of the rows."""
+    """Return the names of the rows' `series`, each once, in the order of the rows, as `embed.text` shortens them."""
     return list(dict.fromkeys(text(row["series"]) for row in rows))

@@ -16,7 +16,11 @@ MAX_WORKLOADS = 40
 
 
 def section(workloads: Sequence[Workload]) -> Section:
-    """Return the throughput section, with plots of the first `MAX_WORKLOADS` workloads."""
+    """Return the throughput section, with plots of the first `MAX_WORKLOADS` workloads.
+
+    Several workloads are shown one at a time; a paragraph counts those that are not plotted. Without workloads, the
+    section has no items.
+    """
     plots = [(workload.title, _plots(workload)) for workload in workloads[:MAX_WORKLOADS]]
     lede = (
         "Samples of all devices per second. The pale bar is the distribution-free 95 % interval of the median of the "
@@ -29,8 +33,8 @@ def choose_workload(parts: Sequence[tuple[str, tuple[Item, ...]]], count: int) -
     """Return the items of the workload if there is one, else a `Choice` that shows the items of one at a time.
 
     Args:
-        parts: Title and items of each plotted workload.
-        count: Number of all workloads; a paragraph states how many are not plotted.
+        parts: Title and items of each plotted workload; without any, no items are returned for them.
+        count: Number of all workloads; a paragraph states by how many it exceeds `MAX_WORKLOADS`.
     """
     items: list[Item] = list(parts[0][1]) if len(parts) == 1 else []
     if len(parts) > 1:

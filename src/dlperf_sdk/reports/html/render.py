@@ -33,12 +33,16 @@ _KINDS = (Abreast, Choice, Folded, Heading, Labels, Notes, Paragraph, Plot, Sort
 def document(page: Page, plot_library: str = "") -> str:
     """Return a page as an HTML document, in which all texts are escaped.
 
-    The script of Vega is included only if the page has a plot. The extra `report` must be installed, see `require`.
+    The script of Vega is included only if the page has a plot. Long texts are cut as by `embed.text`.
 
     Args:
         page: The page.
         plot_library: Relative address of a file with `plot_script`; the page then requests this file, and nothing else.
             By default the script is in the page, which makes no requests.
+
+    Raises:
+        ModuleNotFoundError: the extra `report` is not installed; `require` explains that.
+        ValueError: a number of a plot is not finite.
     """
     from markupsafe import Markup
 
@@ -143,7 +147,11 @@ def _file(name: str) -> str:
 
 @cache
 def plot_script() -> str:
-    """Return Vega, Vega-Lite and Vega-Embed as one script that is safe inside `<script>`."""
+    """Return Vega, Vega-Lite and Vega-Embed as one script that is safe inside `<script>`.
+
+    Raises:
+        ModuleNotFoundError: the extra `report` is not installed.
+    """
     import vl_convert
 
     bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")

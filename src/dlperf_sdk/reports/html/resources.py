@@ -31,7 +31,8 @@ _MAX_PLOTS = 1
 def section(results: Sequence[Result]) -> Section:
     """Return the section on memory, energy, power and utilization, with a plot for each metric and workload.
 
-    It has no items if none of these metrics was measured.
+    It has no items if none of these metrics was measured. A metric whose values have several units in a workload has no
+    plot there.
     """
     groups: dict[tuple[str, str], list[tuple[str, Result]]] = {}
     named = sorted(zip(names(results), results, strict=True), key=lambda entry: _size(entry[1]))

@@ -39,7 +39,10 @@ _WHERE_DIFFERENT: dict[str, Callable[[Result], str]] = {
 
 
 def names(results: Sequence[Result]) -> list[str]:
-    """Return a name for each result: its case and, if several results have the same case, the end of its id."""
+    """Return a name for each result, in their order: its case with the batch size per device.
+
+    If several results have the same case, the last six characters of its id follow.
+    """
     bare = [f"{labels.title(result)} · batch {labels.batch_size(result.spec)}" for result in results]
     counts = Counter(bare)
     return [
@@ -51,7 +54,7 @@ def names(results: Sequence[Result]) -> list[str]:
 def results_table(
     results: Sequence[Result], outcomes: Sequence[Cell], omitted: Sequence[str] = ()
 ) -> Section:
-    """Return the section with a row per result, failed ones included.
+    """Return the section with a row per result, failed ones included, in their order.
 
     Args:
         results: The results.
@@ -140,9 +143,9 @@ def _interval(metric: Metric | None, scales: Mapping[str, Scale]) -> Cell:
 
 
 def list_details(results: Sequence[Result], outcomes: Sequence[Cell]) -> Section:
-    """Return the section with the whole report on each result.
+    """Return the section with the whole report on each result, in their order. The results' records are read.
 
-    With more than `DETAILED` results, the section only names the command that shows a report.
+    With more than `DETAILED` results, the section only names the command that shows a report, and no records are read.
 
     Args:
         results: The results.

@@ -32,6 +32,8 @@ def section(
 ) -> Section:
     """Return the section on weak scaling, for the workloads with at least two numbers of devices.
 
+    It has no items without such a workload.
+
     Args:
         workloads: The workloads.
         reference: Published cases from which a larger topology is predicted; empty: no prediction.
@@ -54,7 +56,8 @@ def strong(workloads: Sequence[Workload], weak: Sequence[Workload]) -> Section:
     """Return the section on strong scaling, for the workloads with at least two numbers of devices.
 
     A series with only two numbers of devices is left out if all its points are in series of weak scaling as well. Such
-    cases agree in their global batch size by chance, such as 1n1d with 64 and 1n2d with 32 samples per device.
+    cases agree in their global batch size by chance, such as 1n1d with 64 and 1n2d with 32 samples per device. The
+    section has no items if no series is left.
 
     Args:
         workloads: The `strong_workloads` of the cases.

@@ -29,10 +29,15 @@ class Row:
     """One series with what its efficiencies show."""
 
     workload: str
+    """Title of the workload."""
     name: str
+    """Label of the series among those of its model, without the workload and the framework's version."""
     version: str
+    """Version of the framework; empty if it is not stated."""
     model: str
+    """Name of the model."""
     precision: str
+    """Name of the precision."""
     topology: TopologySpec
     """The largest topology."""
     speedup: float
@@ -46,9 +51,10 @@ class Row:
     below: str
     """Topology of the first efficiency below 90 %, or the two measured ones that it lies between; or `never`."""
     drop: float
-    """Steepest drop of the efficiency between two topologies, per doubling of the devices; 0 without any."""
+    """Steepest drop of the efficiency between two topologies, per doubling of the devices, as a fraction of perfect
+    scaling; 0 without any."""
     step: str
-    """The two topologies of the steepest drop."""
+    """The two topologies of the steepest drop; `no drop` without any."""
     limit: str
     """Efficiency of the same case with a faster loader, as text; empty if no loader is known to be faster."""
     suspicion: str
@@ -63,10 +69,10 @@ class Row:
 
 
 def rows_of(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> list[Row]:
-    """Return a row for each series with at least two efficiencies, in their order.
+    """Return a row for each series with at least two efficiencies, sorted by `Row.order`.
 
     Args:
-        workloads: Workloads with their series.
+        workloads: Workloads with their series, from `series_of`.
     """
     curves = [curve for _, series in workloads for curve in series]
     names, limits = _names_without_workload(curves), find_loader_limits(curves)

@@ -20,8 +20,11 @@ class Point:
     """One case of a series, with its speedup and efficiency relative to one device."""
 
     merged: Merged
+    """The merged case."""
     speedup: Scaled
+    """Its speedup, or the reason why there is none."""
     efficiency: Scaled
+    """Its efficiency as a fraction of perfect scaling, or the reason why there is none."""
 
 
 @frozen
@@ -29,7 +32,9 @@ class Series:
     """A case on several topologies, in ascending order of devices."""
 
     name: str
+    """Label that distinguishes the series from the others of its workload."""
     points: tuple[Point, ...]
+    """The case on each topology, at least two."""
 
 
 def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
@@ -63,9 +68,13 @@ def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
 
 
 def find_loader_limits(curves: Sequence[Series]) -> dict[int, str]:
-    """Return the id of each series that its loader limits → the faster loader and its efficiency, as text.
+    """Return the `id` of each series that its loader limits → the faster loader and its efficiency, as text.
 
-    The two series differ in facts of the loader only, and are compared on their largest topology.
+    The two series differ in facts of the loader only, and are compared on their largest topology: the throughput of the
+    limited one is below 95 % of the other's. The text has no efficiency if that of the faster series is unknown.
+
+    Args:
+        curves: All series of the report.
     """
     groups: dict[tuple[str, ...], list[Series]] = {}
     for curve in curves:
@@ -86,11 +95,14 @@ def find_loader_limits(curves: Sequence[Series]) -> dict[int, str]:
 
 
 def find_loader_suspicions(curves: Sequence[Series]) -> dict[int, str]:
-    """Return the id of each series that its loader probably limits → a faster case with another loader, as text.
+    """Return the `id` of each series that its loader probably limits → a faster case with another loader, as text.
 
     The two cases differ in facts of the loader, in loss scaling and in batch size only, and the faster one has the
     smaller batch size. A smaller batch is no reason to be faster, so the loader is. They are compared on the largest
     topology of the series. A series that is in `find_loader_limits` is left out.
+
+    Args:
+        curves: All series of the report.
     """
     limits = find_loader_limits(curves)
     varying = {*LOADER_FACTS, "batch_size", "loss_scale"}

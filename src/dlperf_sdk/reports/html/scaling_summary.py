@@ -28,7 +28,7 @@ def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tup
     its loader may limit. The result is empty with fewer than two series.
 
     Args:
-        workloads: Workloads with their series.
+        workloads: Workloads with their series, from `series_of`.
     """
     rows = rows_of(workloads)
     if len(rows) < 2:

@@ -15,6 +15,8 @@ def numbers_table(
 ) -> tuple[Table, list[str]]:
     """Return a table with a row for each point and prediction, and the footnotes that its cells refer to.
 
+    The footnotes are the reasons why points have no speedup, then the notes of the predictions, each once.
+
     Args:
         series: The series.
         scale: Scale of the throughputs.
@@ -70,8 +72,8 @@ def describe(series: Sequence[Series], drawn: Sequence[Series], unit: str) -> st
 
     Args:
         series: All series, at least one.
-        drawn: The series that the plot draws.
-        unit: Unit of the throughputs.
+        drawn: The series that the plot draws, at least one.
+        unit: Unit of the throughputs, without a prefix.
     """
     points = [(curve, point) for curve in series for point in curve.points]
     counts = sorted({point.merged.case.topology.devices for curve in drawn for point in curve.points})
@@ -93,8 +95,9 @@ def _mark_of_another_plot(curve: Series, drawn: Sequence[Series]) -> str:
 def describe_efficiency(series: Sequence[Series], drawn: Sequence[Series]) -> str:
     """Return sentences on the best and worst efficiency on the largest topology that two series share.
 
-    A series that its loader limits is not ranked: its efficiency is that of the loader. Without a shared topology, only
-    the meaning of the numbers is stated.
+    A topology counts if it has several devices, and at least two series that their loaders do not limit. A series that
+    its loader limits is not ranked: its efficiency is that of the loader. Without such a topology, only the meaning of
+    the numbers is stated.
 
     Args:
         series: All series.

@@ -30,8 +30,11 @@ class Site:
     """Size of a site that was written."""
 
     cases: int
+    """Number of pages of cases."""
     reports: int
+    """Number of reports on runs."""
     bytes: int
+    """Size of all files in bytes."""
 
 
 def write_site(
@@ -42,13 +45,17 @@ def write_site(
 ) -> Site:
     """Write the site on a store's results to a directory, and return its size.
 
+    Written are `index.html`, `cases/KEY.html`, `runs/RUN.html` and the script of the plots, beside the file `MARKER`. A
+    run that cannot be loaded has no report.
+
     Args:
         store: The results.
         output: The directory: new, empty, or with an earlier site. Pages of the earlier site that do not belong to the
             new one are removed.
         reports: Number of the newest runs of each case that get a report. The runs on both sides of a change get one,
             too.
-        redact: Function that replaces what must not be published in a result; None leaves results as they are.
+        redact: Function that replaces what must not be published in a result; None leaves results as they are. Its
+            errors are raised, with the site incomplete.
 
     Raises:
         UsageError: the directory has files that are no site, a folder in it is a symbolic link, or the extra `report`

@@ -15,11 +15,11 @@ _MOST_UNREADABLE = 100
 
 
 def index_page(histories: Sequence[History], unreadable: Sequence[tuple[str, str]]) -> Page:
-    """Return the first page, with a row per history, a row per change, and the unreadable results.
+    """Return the first page, with a row per history, a row per change (newest first), and the unreadable results.
 
     Args:
         histories: The histories, each with at least one run.
-        unreadable: (name, reason) of each run that cannot be read.
+        unreadable: (name, reason) of each run that cannot be read; the first hundred are listed.
     """
     count = sum(len(history.runs) for history in histories)
     states = [_state(history) for history in histories]
@@ -45,7 +45,7 @@ def index_page(histories: Sequence[History], unreadable: Sequence[tuple[str, str
 
 
 def case_address(history: History) -> str:
-    """Return the address of a case's page, relative to the first page."""
+    """Return the address of a case's page, relative to the first page: `cases/KEY.html`."""
     return f"cases/{history.key}.html"
 
 

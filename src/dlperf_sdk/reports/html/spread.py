@@ -31,7 +31,9 @@ class Value:
     value: float
     """The number, in the unit of the plots."""
     low: float | None = None
+    """Lower end of the interval; None without one."""
     high: float | None = None
+    """Upper end of the interval; None without one."""
 
 
 def plots(values: Sequence[Value], name: str, unit: str, title: str, at_most: int) -> list[Plot]:
@@ -94,11 +96,11 @@ def _plot(values: Sequence[Value], name: str, unit: str, title: str) -> Plot:
 
 
 def distributions(groups: dict[str, list[float]], scale: Scale, axis: str, title: str) -> Plot:
-    """Return a plot with a box per group; of more than `MAX_VALUES` groups, the largest.
+    """Return a plot with a box per group, in their order; of more than `MAX_VALUES` groups, the largest.
 
     Args:
         groups: Name of each group → the values of its steps, at least one.
-        scale: Scale of the values.
+        scale: Scale of the values, which are in its original unit.
         axis: Title of the axis.
         title: Title of the plot.
     """

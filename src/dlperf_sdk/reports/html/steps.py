@@ -23,7 +23,8 @@ def section(results: Sequence[Result]) -> Section:
     """Return the section on step times, with a plot for each model and batch size.
 
     It has no items if nothing was measured. If there are more results than a plot can show, only the newest are
-    plotted, and only their records are read. Errors in reading records are shown.
+    plotted, and only their records are read. Errors in reading records are shown; after 20 of them, no more records
+    are read.
     """
     title = "Step times"
     measured = [item for item in zip(names(results), results, strict=True) if item[1].repeats]

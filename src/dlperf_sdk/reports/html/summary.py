@@ -35,7 +35,7 @@ def validity_tile(results: Sequence[Result], outcomes: Sequence[Cell]) -> Tile:
 
     Args:
         results: The results.
-        outcomes: The outcome of each result, in the same order.
+        outcomes: The outcome of each result, from `labels.outcome`, in the same order.
     """
     tones = [outcome.tone for outcome in outcomes]
     failed = sum(result.failure is not None for result in results)
@@ -66,11 +66,14 @@ def fastest_tiles(rankings: Sequence[Ranking], at_most: int) -> tuple[Tile, ...]
     """Return tiles with the fastest framework, from the first ranking of each model and precision.
 
     Rankings of the same model, precision, topology and batch size, such as with and without clipping, are one tile. It
-    names no framework if they have different ones, or if a lead is not significant.
+    names no framework if they have different ones, or if a lead is not significant. Without rankings there is no tile.
 
     Args:
-        rankings: The rankings, the most important first.
-        at_most: Maximum number of tiles.
+        rankings: The rankings, the most important first, which is the order of the tiles.
+        at_most: Maximum number of tiles, at least one.
+
+    Raises:
+        UnknownName: the core does not know the precision of a ranking or of cases that it leaves out.
     """
     tiles: dict[tuple[str, ...], Tile] = {}
     _, notes = number_notes(rankings)

@@ -130,7 +130,7 @@ def _best(cases: Sequence[Case]) -> str:
 
 
 def memory_of(results: Iterable[Result]) -> dict[str, Metric]:
-    """Return the peak device memory of each result that has this metric, by the result's id."""
+    """Return id → peak device memory of the results that have this metric."""
     return {result.id: metric for result in results if (metric := result.metric(MEMORY))}
 
 

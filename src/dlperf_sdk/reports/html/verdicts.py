@@ -19,7 +19,8 @@ _PAGE_ROWS = 10
 def section(results: Sequence[Result]) -> Section:
     """Return the section on verdicts; without items if no result has any.
 
-    One table counts the outcomes of each check, another has the outcome of each check for each result.
+    One table counts the outcomes of each check, another has the outcome of each check for each result. Validity checks
+    come first.
     """
     kinds: dict[str, str] = {}
     for result in results:
