@@ -25,9 +25,9 @@ def crop_box(width: int, height: int, chance: Random) -> Tuple[int, int, int, in
     `RATIO`.
 
     Args:
-        width: The image's width.
-        height: The image's height.
-        chance: Generator that draws area, ratio and position.
+        width: The image's width, at least 1.
+        height: The image's height, at least 1.
+        chance: Generator that draws area, ratio and position; it advances.
     """
     low, high = RATIO
     for _ in range(_ATTEMPTS):
