@@ -200,6 +200,7 @@ class BaseTrainer(TrainerHooks):
         Raises:
             DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it
                 for a sample that cannot be read.
+            ImportError: A package that the dataset needs is not installed.
         """
         self.loaders = [
             self.loader(dataset(self.request, replica, self.layout), self.request, replica)
@@ -326,7 +327,7 @@ class BaseTrainer(TrainerHooks):
         return [self.slice_batch(batch, i * size, (i + 1) * size) for i in range(count)]
 
     def add_losses(self, loss: Any, other: Any) -> Any:
-        """Return the sum of two handles that `backward` returned for micro-batches of one step."""
+        """Return the sum of two handles `loss` and `other` that `backward` returned for micro-batches of one step."""
         return loss + other
 
     def skipped_steps(self) -> int:

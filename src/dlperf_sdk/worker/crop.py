@@ -43,7 +43,7 @@ def crop_box(width: int, height: int, chance: Random) -> Tuple[int, int, int, in
 
 
 def is_mirrored(chance: Random) -> bool:
-    """Return True with probability ½: the crop is to be mirrored. `chance` has drawn the crop before."""
+    """Return True with probability ½: the crop is to be mirrored. `chance` has drawn the crop before, and advances."""
     return chance.random() < 0.5
 
 

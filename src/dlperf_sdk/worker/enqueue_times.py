@@ -54,6 +54,9 @@ def is_asynchronous(times: Times) -> bool:
     """Return True if the device had work for at least `LEFT` steps left when the last `step` returned.
 
     A step's time is `total_seconds` divided by `steps`.
+
+    Args:
+        times: The times of some steps, in seconds; see `Times`.
     """
     return remaining_seconds(times) * int(times["steps"]) >= LEFT * total_seconds(times)
 
@@ -63,6 +66,9 @@ def was_waited_for(times: Times) -> bool:
 
     Two conditions must hold: reading the losses took at most `READ` of the total time, and at most `EARLY` of the
     device's time remained (`unfinished_share`).
+
+    Args:
+        times: The times of some steps, in seconds; see `Times`.
     """
     return bool(times["read"] <= READ * total_seconds(times)) and unfinished_share(times) <= EARLY
 
@@ -71,6 +77,9 @@ def was_done_at_once(times: Times) -> bool:
     """Return True if synchronizing and reading the losses took at most `DONE` of a step's time.
 
     A step's time is `total_seconds` divided by `steps`.
+
+    Args:
+        times: The times of some steps, in seconds; see `Times`.
     """
     return (total_seconds(times) - float(times["enqueue"])) * int(times["steps"]) <= DONE * total_seconds(
         times

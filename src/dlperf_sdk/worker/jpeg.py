@@ -30,6 +30,7 @@ class JpegImages(Dataset):
 
     Raises:
         DataError: The index is not the one that was prepared.
+        ImportError: Pillow is not installed.
     """
 
     def __init__(self, request: Request, replica: int, layout: str) -> None:
