@@ -24,7 +24,8 @@ def describe(proc: str = "/proc", sys: str = "/sys", library: str = LIBRARY) -> 
     - `numa_nodes`: their number;
     - `memory`, the machine's, and `memory_limit`, the result of the function of this name: bytes;
     - `load`: the means over 1, 5 and 15 minutes;
-    - `virtualisation`: `hypervisor`, true on a virtual machine; `machine`, its maker and product; and `container`;
+    - `virtualisation`: `hypervisor`, true on a virtual machine; `machine`, its maker and product; and `container`,
+      `docker` or `podman`;
     - `gpus`: what `gpus.describe` returns for each GPU.
 
     Args:

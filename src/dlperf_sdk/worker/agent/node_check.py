@@ -95,7 +95,8 @@ def choose_resources(
     Args:
         request: The case.
         node: The node's number.
-        message: The order, with `address`, `host_index` and `host_count`.
+        message: The order, with this node's `address`; `host_index`, its index among the nodes on the same machine,
+            from 0; and `host_count`, their number.
         ports: The ports that may be used; empty for any.
 
     Returns:

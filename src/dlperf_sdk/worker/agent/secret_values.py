@@ -17,7 +17,7 @@ def secret_values(request: Request, environ: Mapping[str, str]) -> "dict[str, st
         environ: Variables of this process, which give the values that the request lacks.
 
     Returns:
-        Name → value; empty if the request names no secret variables.
+        Name → value; empty if no secret variable has a value.
     """
     values = {}
     for name in request.secrets:
