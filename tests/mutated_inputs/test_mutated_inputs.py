@@ -70,7 +70,7 @@ OURS = {
     "worker.bundled.member": "the bundle that is being executed",
     "worker.bundled.unpack": "the bundle that is being executed",
     "worker.agent.standalone.first_event": "a member of the bundle that is being executed",
-    "worker.main.worker": "written by the agent that has started the process",
+    "worker.main._worker": "written by the agent that has started the process",
     "worker.conformance._ask": "a value that it has just written",
     "analysis.gate._differences": "a value that it has just written",
 }

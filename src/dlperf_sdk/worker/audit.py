@@ -16,7 +16,13 @@ def repeat_first_steps(
 ) -> Dict[str, Any]:
     """Reset the trainer, seed the runtime, repeat the canonical steps, and time each step.
 
-    If the trainer cannot be reset, no step is taken and nothing is seeded.
+    If the trainer cannot be reset (`Trainer.reset` raises NotImplementedError), no step is taken and nothing is seeded.
+
+    Args:
+        runtime: The started runtime.
+        trainer: The trainer, after the window. Its weights and its optimizer change.
+        protocol: `Request.protocol`, of which `canonical_steps` is used.
+        progress: The counters, of which the step is set.
 
     Returns:
         `audit_losses`: per step, the loss of each replica of this process. `audit_step_times`: per step, the seconds

@@ -44,6 +44,11 @@ class BaseTrainer(TrainerHooks):
 
     The constructor of a framework's trainer builds them.
 
+    Args:
+        runtime: The framework's runtime, which has been started.
+        request: The case.
+        process: This process, whose replicas the trainer owns.
+
     Raises:
         Unsupported: `precisions`, `compilers` or `layouts` lacks what the request names.
     """
@@ -70,7 +75,7 @@ class BaseTrainer(TrainerHooks):
         layouts = dict(zip(self.layouts, self.layouts), auto=self.layouts[0])
         self.layout = look_up("layout", request.layout, layouts)
         self.dropout: float = request.model_options.get("dropout", 0.0)
-        """The dropout rate of the model's options, or 0.0; `without_dropout` sets it to zero for a time."""
+        """The dropout rate of the model's options, or 0.0; `deviation` sets it to zero for a time."""
         # The state of a run: what a reset would restore beside the weights and the optimizer.
         self.steps = 0
         """Calls of `step` so far, those included whose update the loss scaler skipped."""
@@ -102,6 +107,7 @@ class BaseTrainer(TrainerHooks):
 
         Raises:
             ManifestError: The network and the manifest have different parameters.
+            ValueError: The manifest has an unknown kind of `init`.
         """
         expected = [entry["name"] for entry in self.request.parameters]
         self._require(sorted(set(expected) - set(parameters)), "the network lacks the manifest's parameters")
@@ -111,7 +117,14 @@ class BaseTrainer(TrainerHooks):
             self.assign(name, parameters[name], values)
 
     def reset(self) -> None:
-        """Set the weights, the optimizer's state and the learning rate schedule to those before the first step."""
+        """Set the weights, the optimizer's state and the learning rate schedule to those before the first step.
+
+        The weights are those of `assigned`.
+
+        Raises:
+            NotImplementedError: `reset_optimizer` raises it; the weights and the schedule are then unchanged.
+            ManifestError: `load_canonical_weights` was never called.
+        """
         self.reset_optimizer()
         self.load_canonical_weights(self.assigned)
         self.first_step = self.steps
@@ -123,7 +136,8 @@ class BaseTrainer(TrainerHooks):
     def parameters(self, replica: int) -> Iterator[Tuple[str, numpy.ndarray]]:
         """Yield name and values of each parameter of one replica, in the manifest's order.
 
-        The values are those of `read_parameter`.
+        The values are float32 NumPy arrays in C order, with the manifest's shape and layout, as `read_parameter`
+        returns them.
 
         Args:
             replica: Index of the replica within this process, counted from 0.
@@ -138,6 +152,12 @@ class BaseTrainer(TrainerHooks):
 
         Images have the trainer's `layout`. The batches are drawn at the first call, which takes seconds for a
         thousand images; later calls return the same list.
+
+        Returns:
+            For each replica, in the process's order, a dict: input's name → array (batch size, …) of the input's dtype.
+
+        Raises:
+            ValueError: An input has an unknown kind of `fill`.
         """
         if self._host_batches is None:
             self._host_batches = [
@@ -147,16 +167,24 @@ class BaseTrainer(TrainerHooks):
         return self._host_batches
 
     def canonical_batch(self) -> Any:
-        """Return the canonical shards of this process's replicas as one batch on the devices, as `step` takes it."""
+        """Return the canonical shards of this process's replicas as one batch on the devices, as `step` takes it.
+
+        Raises:
+            ValueError: An input has an unknown kind of `fill`.
+        """
         return self.place(self.host_batches())
 
     def batches(self) -> Iterator[Any]:
         """Return the batches of the request's data source, on the devices, without end.
 
+        The iterator yields None for each batch if the input pipeline is part of the framework's graph. The feeds of the
+        data source are kept in `loaders`.
+
         Raises:
-            Unsupported: `sources` lacks the data source.
+            Unsupported: `sources` lacks the data source, or the plugin cannot read it.
             DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it,
                 too.
+            ImportError: A package that the data source needs is not installed.
         """
         return open_source(self, self.sources)
 
@@ -170,8 +198,9 @@ class BaseTrainer(TrainerHooks):
                 request, the global index of a replica, and the layout of images.
 
         Raises:
-            DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it,
-                too.
+            DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it
+                for a sample that cannot be read.
+            ImportError: A package that the dataset needs is not installed.
         """
         self.loaders = [
             self.loader(dataset(self.request, replica, self.layout), self.request, replica)
@@ -180,11 +209,11 @@ class BaseTrainer(TrainerHooks):
         return map(self.receive, zip(*self.loaders))
 
     def prefetched_batches(self) -> int:
-        """Return the number of batches per replica that the loaders may hold ready; 0 without loaders."""
+        """Return the largest number of batches that the feed of one replica may hold ready; 0 without feeds."""
         return max((loader.prefetched for loader in self.loaders), default=0)
 
     def input_counts(self) -> Optional[InputCounts]:
-        """Return the sums of the counts of this process's queues; None without queues."""
+        """Return the sums of the counts of all queues that feed this process, so far; None without queues."""
         counts = [loader.counts for loader in self.loaders if loader.counts is not None]
         return InputCounts(*map(sum, zip(*counts))) if counts else None
 
@@ -193,10 +222,17 @@ class BaseTrainer(TrainerHooks):
     def step(self, batch: Any) -> Step:
         """Enqueue one optimization step over all micro-batches, without waiting for the device.
 
-        `schedule.learning_rate` determines the step's learning rate.
+        `schedule.learning_rate` determines the step's learning rate. `steps` grows by 1.
 
         Args:
             batch: A batch that `place` or `receive` returned.
+
+        Returns:
+            The handle of the loss that `train` returned, the number of samples of all replicas of this process, and
+            the handle of the batch's labels that `labels` returned, None if they are unknown.
+
+        Raises:
+            ValueError: The optimizer's learning rate policy is unknown.
         """
         numbers = self.request.optimizer
         rate = learning_rate(numbers, numbers["policy"], self.steps - self.first_step)
@@ -209,6 +245,9 @@ class BaseTrainer(TrainerHooks):
 
         Args:
             batch: A batch that `place` or `receive` returned.
+
+        Returns:
+            A step whose loss is None, with the number of samples of all replicas of this process.
 
         Raises:
             Unsupported: The batch is in the framework's graph, or the model has no labels.
@@ -273,7 +312,14 @@ class BaseTrainer(TrainerHooks):
         return loss.detach()
 
     def micro_batches(self, batch: Any) -> List[Any]:
-        """Split a batch on the devices into the request's number of micro-batches, of equal size."""
+        """Split a batch on the devices into the request's number of micro-batches, of equal size.
+
+        Args:
+            batch: A batch that `place` or `receive` returned.
+
+        Returns:
+            The micro-batches in the order of the samples; if there is only one, it is the batch itself.
+        """
         count = self.request.accumulation
         if count == 1:
             return [batch]
@@ -281,7 +327,7 @@ class BaseTrainer(TrainerHooks):
         return [self.slice_batch(batch, i * size, (i + 1) * size) for i in range(count)]
 
     def add_losses(self, loss: Any, other: Any) -> Any:
-        """Return the sum of two handles that `backward` returned for micro-batches of one step."""
+        """Return the sum of two handles `loss` and `other` that `backward` returned for micro-batches of one step."""
         return loss + other
 
     def skipped_steps(self) -> int:
@@ -294,7 +340,7 @@ class BaseTrainer(TrainerHooks):
     # Evidence for what was in effect.
 
     @contextlib.contextmanager
-    def without_dropout(self) -> Iterator[None]:
+    def _without_dropout(self) -> Iterator[None]:
         """Set `dropout` to zero while the context lasts."""
         rate, self.dropout = self.dropout, 0.0
         try:
@@ -305,10 +351,17 @@ class BaseTrainer(TrainerHooks):
     def deviation(self) -> Optional[float]:
         """Return ‖y - y32‖ / ‖y32‖ over the logits of the canonical batch's first micro-batch, computed in float64.
 
-        `outputs_and_references` computes y and y32. See `Trainer.deviation` for the meaning.
+        `outputs_and_references` computes y, in the precision of the request, and y32, in plain fp32. Meanwhile
+        `dropout` is zero. See `Trainer.deviation` for the meaning.
+
+        Returns:
+            The deviation; not finite if an output is not finite. Never None in this implementation.
+
+        Raises:
+            ZeroDivisionError: All of y32 is zero.
         """
         difference = norm = 0.0
-        with self.without_dropout():
+        with self._without_dropout():
             outputs, references = self.outputs_and_references()
         for output, reference in zip(outputs, references):
             y, y32 = self.widen(output), self.widen(reference)
@@ -319,24 +372,26 @@ class BaseTrainer(TrainerHooks):
     def name_precision(self, weights: Iterable[Any], tf32: bool) -> Optional[str]:
         """Return the name of the precision in effect, from the types of weights and of `product_types`.
 
-        For several types, or types that are in no precision, see `precision.name_precision`.
-
         Args:
             weights: Data types of the weights of convolutions and linear layers, as the network holds them.
             tf32: True if float32 products may be rounded to TF32.
 
         Returns:
-            The name; None while `product_types` is empty, as before `deviation`.
+            The name in `precisions`; for types that are in no precision, the name of the product's type; for several
+            combinations of types, all their names, sorted and joined with "+". Empty if `weights` is empty; None while
+            `product_types` is empty, as before `deviation`.
         """
         if not self.product_types:
             return None
         return name_precision(self.precisions, weights, self.product_types, tf32)
 
     def observed(self) -> Dict[str, Any]:
-        """Return the settings in effect: the known ones of `observe_settings`, `accumulation`, and `data`.
+        """Return the settings in effect, as JSON values.
 
-        `accumulation` is the request's. `data` holds the facts of the loader whose replica has the fewest samples;
-        without loaders it is absent.
+        Returns:
+            `precision`, `compiler`, `layout`, `strategy` and further facts of `observe_settings`, without unknown ones;
+            `accumulation`, the request's number of micro-batches; and `data`, the facts of the feed whose replica has
+            the fewest samples. Without feeds, as with synthetic data, `data` is absent.
         """
         observed = {name: value for name, value in self.observe_settings().items() if value is not None}
         observed["accumulation"] = self.request.accumulation

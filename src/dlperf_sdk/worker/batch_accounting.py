@@ -17,7 +17,11 @@ def label_of(request: "Request") -> Optional[Mapping[str, Any]]:
 
 
 class Account:
-    """The result of the comparison for one process: `compared`, the number of steps, and `samples` in these steps."""
+    """The result of the comparison for one process: `compared`, the number of steps, and `samples` in these steps.
+
+    Args:
+        replicas: Number of replicas of the process.
+    """
 
     def __init__(self, replicas: int) -> None:
         self.compared = 0
@@ -32,7 +36,8 @@ class Account:
             index: Index of the replica in this process, counted from 0.
 
         Returns:
-            `compared`, the number of compared steps; and `unexpected`, the list of the steps with wrong labels.
+            `compared`, the number of compared steps; and `unexpected`, the indexes of the steps with wrong labels,
+            counted from 0, in ascending order.
         """
         return {"compared": self.compared, "unexpected": self.unexpected[index]}
 
@@ -48,8 +53,12 @@ def account(trainer: "Trainer", handles: Sequence[Any], skipped: int) -> Account
         handles: The handle of each step's labels (`Step.labels`), in order; None if they are unknown.
         skipped: Number of batches that the warm-up has taken from the data source.
 
+    Returns:
+        The account: the number of compared steps, their samples over all replicas of the process, and per replica the
+        steps whose labels were not those that were due.
+
     Raises:
-        DataError: The prepared data cannot be read any more.
+        DataError: The prepared data cannot be read any more, or is no longer what the controller prepared.
     """
     replicas = trainer.process.replicas
     tally = Account(len(replicas))

@@ -5,7 +5,7 @@ import zipfile
 
 
 def member(bundle: str, name: str) -> str:
-    """Return the text of a file in the bundle.
+    """Return the text of a file in the bundle, which is UTF-8.
 
     Args:
         bundle: Path of the archive or directory.
@@ -13,6 +13,9 @@ def member(bundle: str, name: str) -> str:
 
     Raises:
         KeyError: The bundle has no such file.
+        OSError: The bundle does not exist, or cannot be read.
+        zipfile.BadZipFile: The bundle is neither a directory nor a zip archive.
+        UnicodeDecodeError: The file is not UTF-8.
     """
     if os.path.isdir(bundle):
         try:
@@ -30,6 +33,10 @@ def contains(bundle: str, name: str) -> bool:
     Args:
         bundle: Path of the archive or directory.
         name: Path of the file within the bundle.
+
+    Raises:
+        OSError: The bundle does not exist, or cannot be read.
+        zipfile.BadZipFile: The bundle is neither a directory nor a zip archive.
     """
     if os.path.isdir(bundle):
         return os.path.exists(os.path.join(bundle, name))
@@ -40,7 +47,15 @@ def contains(bundle: str, name: str) -> bool:
 def unpack(bundle: str, scratch: str) -> str:
     """Unpack the bundle, a zip archive, into the directory `scratch`/bundle, and return that directory.
 
-    A bundle that is a directory is returned as it is.
+    A bundle that is a directory is returned as it is. Files that exist are overwritten.
+
+    Args:
+        bundle: Path of the archive or directory.
+        scratch: Path of the directory in which `bundle` is created.
+
+    Raises:
+        OSError: The bundle does not exist or cannot be read, or a file cannot be written.
+        zipfile.BadZipFile: The bundle is neither a directory nor a zip archive.
     """
     if os.path.isdir(bundle):
         return bundle

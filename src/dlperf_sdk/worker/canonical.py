@@ -50,7 +50,7 @@ _SIGNS = 2.0 * numpy.unpackbits(numpy.arange(256, dtype=numpy.uint8)[:, None], a
 
 
 def batch_of(request: "Request", replica: int) -> Dict[str, numpy.ndarray]:
-    """Return the canonical batch of one replica: input name → C-contiguous (batch size, …) array.
+    """Return the canonical batch of one replica: input name → C-contiguous (batch size, …) array of the input's dtype.
 
     Every replica has its own shard, so that replicas which are not synchronized get different weights. In the
     parity program, replica r has shard r mod `PARITY_SHARDS`: with two shards, one reference trajectory is valid for
@@ -125,6 +125,9 @@ def fingerprint(name: str, after: numpy.ndarray, before: Optional[numpy.ndarray]
         name: The array's name, which determines the signs.
         after: The array.
         before: An array of the same shape; None for zeros.
+
+    Returns:
+        `PROJECTIONS` + 1 numbers, NaN or infinite if an element is not finite.
     """
     stream = _stream("signs", name)
     new, old = after.reshape(-1), None if before is None else before.reshape(-1)

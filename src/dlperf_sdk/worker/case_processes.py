@@ -14,7 +14,15 @@ def list_case_processes(processes: str, batch_sender: Optional[str], cluster: Cl
     Args:
         processes: `module:attribute` of the plugin's function.
         batch_sender: `module:function` of the senders; None if the data source has none.
-        cluster: All nodes of the case.
+        cluster: All nodes of the case; each has `port_count` ports.
+
+    Returns:
+        The plugin's processes in its order, then the senders in the order of the replicas of these processes.
+
+    Raises:
+        ImportError: The module of the plugin's function cannot be imported.
+        AttributeError: The module has no such function.
+        Unsupported: The plugin does not have the strategy. Other exceptions of the plugin's function pass through, too.
     """
     nodes = tuple(
         node._replace(ports=node.ports[: port_count(len(node.devices)) - len(node.devices)])

@@ -18,7 +18,11 @@ class Clock:
     """A stopwatch for the steps of one window."""
 
     def begin(self, now: float) -> None:
-        """Record the window's first edge, in seconds of the monotonic clock."""
+        """Record the window's first edge.
+
+        Args:
+            now: The time, in seconds of the monotonic clock.
+        """
         raise NotImplementedError
 
     def step(self, loss: Any) -> None:
@@ -30,7 +34,7 @@ class Clock:
         raise NotImplementedError
 
     def seconds(self, end: float) -> List[float]:
-        """Return the seconds of each step, when the clock has stopped.
+        """Return the seconds of each step, in order; called once, after the window.
 
         Args:
             end: The window's last edge, in seconds of the monotonic clock.
@@ -39,7 +43,11 @@ class Clock:
 
 
 class Blocking(Clock):
-    """The host's monotonic clock, for frameworks that have finished a step when `Trainer.step` returns."""
+    """The host's monotonic clock, for frameworks that have finished a step when `Trainer.step` returns.
+
+    Args:
+        runtime: Not used.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._stamps: List[float] = []
@@ -49,11 +57,14 @@ class Blocking(Clock):
         self._stamps.append(now)
 
     def step(self, loss: Any) -> None:
-        """Record the time: the step has finished, since the framework blocks."""
+        """Record the time: the step has finished, since the framework blocks. `loss` is not used."""
         self._stamps.append(monotonic())
 
     def seconds(self, end: float) -> List[float]:
-        """Return the seconds of each step; `end` is not used, since the last `step` has recorded the last time."""
+        """Return the seconds of each step, in order.
+
+        `end` is not used, since the last `step` has recorded the last time.
+        """
         return _differences(self._stamps)
 
 
@@ -61,6 +72,9 @@ class Lagged(Clock):
     """The host's clock, one step behind: after step i is enqueued, it waits for step i - 1.
 
     So the device always has one step to do while the host waits.
+
+    Args:
+        runtime: The runtime, whose `wait` is called.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -73,35 +87,44 @@ class Lagged(Clock):
         self._stamps.append(now)
 
     def step(self, loss: Any) -> None:
-        """Wait for the step before this one, and record the time. For the first step, do neither."""
+        """Wait for the step before this one, and record the time. For the first step, do neither.
+
+        Args:
+            loss: The handle of the step's loss, for which the next call waits.
+        """
         if self._previous is not None:
             self._wait(self._previous)
             self._stamps.append(monotonic())
         self._previous = loss
 
     def seconds(self, end: float) -> List[float]:
-        """Return the seconds of each step; the last one ends at `end`, in seconds of the monotonic clock."""
+        """Return the seconds of each step, in order; the last one ends at `end`, in seconds of the monotonic clock."""
         return _differences(self._stamps + [end])
 
 
 class Event(Clock):
-    """Events of the device, one after each step; the host never waits."""
+    """Events of the device, one after each step; the host never waits.
+
+    Args:
+        runtime: The runtime, whose `mark` and `elapsed` are called.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._mark, self._elapsed = runtime.mark, runtime.elapsed
         self._marks: List[Any] = []
 
     def begin(self, now: float) -> None:
-        """Record an event of the device at the window's first edge."""
+        """Record an event of the device at the window's first edge; `now` is not used."""
         self._marks.append(self._mark())
 
     def step(self, loss: Any) -> None:
-        """Record an event of the device after the step."""
+        """Record an event of the device after the step; `loss` is not used."""
         self._marks.append(self._mark())
 
     def seconds(self, end: float) -> List[float]:
-        """Return the seconds of each step on the device's clock; `end` is not used."""
+        """Return the seconds of each step on the device's clock, in order; `end` is not used."""
         return [float(seconds) for seconds in self._elapsed(self._marks)]
 
 
 CLOCKS: Dict[str, Callable[[Runtime], Clock]] = {"blocking": Blocking, "lagged": Lagged, "event": Event}
+"""Method that times a step (`Runtime.clock`) → the clock for one window."""

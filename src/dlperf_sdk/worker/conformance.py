@@ -45,11 +45,21 @@ def check(task: Task) -> Dict[str, Any]:
     """Measure, then answer the questions of the conformance suite, then take the steps of a parity run.
 
     The questions are left out on several devices with the clock "blocking". The parity run is left out if the bundle
-    has no `parity.json`.
+    has no `parity.json`. For the questions and for the parity run, a new trainer is built.
+
+    Args:
+        task: The started runtime, and a trainer that has taken no step.
 
     Returns:
-        The fields that `programs.measure` returns, and `facts`. This dict has the answers under the key `ANSWERS`, and
-        what `programs.follow_reference` returns under `PARITY`. A part that was left out has no key.
+        The fields that `programs.measure` returns, and `facts`. This dict has the answers, as `answer` returns them,
+        under the key `ANSWERS`, and what `programs.follow_reference` returns under `PARITY`. A part that was left out
+        has no key.
+
+    Raises:
+        Unsupported: The trainer does not support the request's part of a step or its data source.
+        DataError: The prepared data is missing, or is not what the controller prepared.
+        RuntimeError: The loss scaler skipped too many steps of the parity run.
+        ValueError: The trainer's parameters are not the manifest's, or `parity.json` is malformed.
     """
     record = measure(task)
     facts: Dict[str, Any] = {}
@@ -65,8 +75,17 @@ def check(task: Task) -> Dict[str, Any]:
 def answer(task: Task) -> Dict[str, Any]:
     """Answer the questions of the conformance suite without a measurement.
 
+    Args:
+        task: The started runtime, and a trainer that has taken no step.
+
     Returns:
-        The record's field `facts`, a dict with the answers under the key `ANSWERS`.
+        The record's field `facts`, a dict with the answers under the key `ANSWERS`. They are a dict of JSON values by
+        name. `asked` is the question that failed, None if all were answered; after a failure, `error` has its
+        traceback. A question that was not asked has no key.
+
+    Raises:
+        Exception: The first question that failed, if there are several replicas: the other workers would wait for this
+            one.
     """
     return {"facts": {ANSWERS: _answers(task)}}
 
@@ -75,7 +94,13 @@ def exhaust(task: Task) -> Dict[str, Any]:
     """Take two steps under a limit of memory that leaves `HEADROOM` bytes and the stacks of threads.
 
     The framework's out-of-memory error is not caught. If the framework raises no error, return no fields; the record
-    then reports success. The limit is removed in both cases.
+    then reports success. The limit is removed in both cases: afterwards it is the hard limit.
+
+    Args:
+        task: The started runtime, and its trainer.
+
+    Returns:
+        An empty dict.
     """
     runtime, trainer = task.runtime, task.trainer
     batch = trainer.canonical_batch()

@@ -25,9 +25,9 @@ def crop_box(width: int, height: int, chance: Random) -> Tuple[int, int, int, in
     `RATIO`.
 
     Args:
-        width: The image's width.
-        height: The image's height.
-        chance: Generator that draws area, ratio and position.
+        width: The image's width, at least 1.
+        height: The image's height, at least 1.
+        chance: Generator that draws area, ratio and position; it advances.
     """
     low, high = RATIO
     for _ in range(_ATTEMPTS):
@@ -43,7 +43,7 @@ def crop_box(width: int, height: int, chance: Random) -> Tuple[int, int, int, in
 
 
 def is_mirrored(chance: Random) -> bool:
-    """Return True with probability ½: the crop is to be mirrored. `chance` has drawn the crop before."""
+    """Return True with probability ½: the crop is to be mirrored. `chance` has drawn the crop before, and advances."""
     return chance.random() < 0.5
 
 

@@ -18,10 +18,11 @@ from dlperf_sdk.worker.request import Request
 
 
 class DaliImages(BatchFeed):
-    """An endless iterator over one replica's batches of JPEGs, as arrays of the form that `JpegImages` gives them.
+    """An endless iterator over one replica's batches of JPEGs.
 
-    `data.draws` defines the samples and their order. The framework's option `loader_workers` is the number of DALI's
-    threads. `next()` raises DataError if an image cannot be read or decoded.
+    A batch is a dict of NumPy arrays: `image`, float32 (B, 3, H, W) in the layout nchw and (B, H, W, 3) in nhwc,
+    normalized; and `label`, int64 (B,). `data.draws` defines the samples and their order. The framework's option
+    `loader_workers` is the number of DALI's threads. `next()` raises DataError if an image cannot be read or decoded.
 
     Args:
         request: The case.
@@ -30,6 +31,7 @@ class DaliImages(BatchFeed):
 
     Raises:
         DataError: The index is not the one that was prepared.
+        ImportError: DALI is not installed.
     """
 
     def __init__(self, request: Request, replica: int, layout: str) -> None:
@@ -111,7 +113,7 @@ class DaliImages(BatchFeed):
         return columns
 
     def close(self) -> None:
-        """End DALI's threads."""
+        """End DALI's threads; no batch can be taken afterwards."""
         self._pipeline = None
 
     def __next__(self) -> Dict[str, numpy.ndarray]:

@@ -59,7 +59,12 @@ def _data_error(path: str, problem: str) -> DataError:
 
 
 def undecodable(path: str, error: Exception) -> DataError:
-    """Return the error for an image that cannot be decoded, with the last line of the decoder's message."""
+    """Return the error for an image that cannot be decoded.
+
+    Args:
+        path: The image's file.
+        error: The decoder's exception. The message has the last line of its text, or its type if it has no text.
+    """
     reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
     return DataError("The image %s cannot be decoded: %s. Replace or remove it." % (path, reason))
 
@@ -92,7 +97,9 @@ def _header(line: str, path: str, kind: str) -> Dict[str, Any]:
 
 
 def read_images(data: Dict[str, Any]) -> Images:
-    """Return the image index of the data source `images:FOLDER`, checked against its checksum.
+    """Return the image index of the data source `images:FOLDER`, in its order, checked against its checksum.
+
+    The images are not read.
 
     Args:
         data: `Request.data`, whose `index`, `checksum` and `path` are used.
@@ -136,7 +143,7 @@ def read_arrays(data: Dict[str, Any]) -> Dict[str, Array]:
     return arrays
 
 
-def share(samples: int, replica: int, replicas: int) -> range:
+def _share(samples: int, replica: int, replicas: int) -> range:
     """Return the indexes of the samples that belong to one replica: every `replicas`-th, from `replica` on.
 
     No sample belongs to two replicas, unless there are fewer samples than replicas. In that case replica r has one
@@ -152,7 +159,7 @@ def share(samples: int, replica: int, replicas: int) -> range:
     return range(replica, samples, replicas)
 
 
-def endless(samples: range, seed: int, replica: int) -> Iterator[int]:
+def _endless(samples: range, seed: int, replica: int) -> Iterator[int]:
     """Yield a replica's own samples, epoch after epoch, each epoch in a new random order, without end.
 
     Only the seed and the replica determine the order, on every version of Python. Each draw shuffles one element, so
@@ -160,7 +167,7 @@ def endless(samples: range, seed: int, replica: int) -> Iterator[int]:
     Random permutation, CACM 7, 1964).
 
     Args:
-        samples: The replica's samples, as `share` returns them; not empty.
+        samples: The replica's samples, as `_share` returns them; not empty.
         seed: The request's seed.
         replica: The replica's global index.
     """
@@ -181,11 +188,11 @@ def draws(request: Request, replica: int) -> Iterator[List[Tuple[int, int]]]:
     fewer samples than a batch, samples occur several times in a batch, which `facts` reports.
 
     Args:
-        request: The case; its seed, batch size and number of devices are used.
+        request: The case; its number of samples (`data["samples"]`), seed, batch size, nodes and devices are used.
         replica: The replica's global index.
     """
-    shard = share(request.data["samples"], replica, request.nodes * request.devices_per_node)
-    drawn = enumerate(endless(shard, request.seed, replica))
+    shard = _share(request.data["samples"], replica, request.nodes * request.devices_per_node)
+    drawn = enumerate(_endless(shard, request.seed, replica))
     while True:
         yield [next(drawn) for _ in range(request.batch_size)]
 
@@ -193,13 +200,17 @@ def draws(request: Request, replica: int) -> Iterator[List[Tuple[int, int]]]:
 def facts(request: Request, replica: int) -> Dict[str, Any]:
     """Return facts about the data of one replica, as JSON values, for the record.
 
+    Args:
+        request: The case; its data source, number of samples, batch size, nodes and devices are used.
+        replica: The replica's global index.
+
     Returns:
         `source`, the data source; `samples`, the number of samples in the data set; `samples_per_replica`, the number
         that belong to this replica; `repeats_within_a_batch`, true if this replica has fewer samples than a batch;
         `shared_between_replicas`, true if there are fewer samples than replicas.
     """
     replicas = request.nodes * request.devices_per_node
-    size = len(share(request.data["samples"], replica, replicas))
+    size = len(_share(request.data["samples"], replica, replicas))
     return {
         "source": request.data["source"],
         "samples": request.data["samples"],

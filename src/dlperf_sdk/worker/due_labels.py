@@ -25,6 +25,12 @@ def of_canonical_batch(
         request: The case.
         entry: The entry of `Request.inputs` that holds the labels.
         replicas: Global indexes of the replicas.
+
+    Returns:
+        The iterators in the order of `replicas`; each yields the same array (batch size, …) of the entry's dtype.
+
+    Raises:
+        ValueError: The entry has an unknown kind of `fill`.
     """
     reduced = request._replace(inputs=[dict(entry)])
     return [itertools.repeat(canonical.batch_of(reduced, replica)[entry["name"]]) for replica in replicas]
@@ -44,9 +50,12 @@ def of_images(
     """Return for each replica an endless iterator over the labels, (batch size,), of the images that it draws.
 
     Args:
-        request: The case, whose data source is `images`.
+        request: The case, whose data source reads an image index.
         entry: The entry of `Request.inputs` that holds the labels.
         replicas: Global indexes of the replicas.
+
+    Returns:
+        The iterators in the order of `replicas`; each yields one array of the entry's dtype per batch.
 
     Raises:
         DataError: The image index is not the one that was prepared.
@@ -64,8 +73,12 @@ def of_text(
         entry: The entry of `Request.inputs` that holds the labels.
         replicas: Global indexes of the replicas.
 
+    Returns:
+        The iterators in the order of `replicas`; each yields one array of the prepared dtype per batch.
+
     Raises:
         DataError: The index or an array is not the one that was prepared.
+        KeyError: The prepared data has no array of the entry's name.
     """
     array = data.read_arrays(request.data)[entry["name"]]
     return _drawn(request, numpy.memmap(array.path, array.dtype, "r", shape=array.shape), replicas)

@@ -1,12 +1,13 @@
 """Interpret the times of some steps: how long the host enqueued them, waited for them, and read the losses.
 
-The functions take these times as a mapping: `enqueue`, `synchronize` and `read`, in seconds; `device`, the steps'
-seconds on the device's own clock, None without such a clock; and `steps`, the number of steps.
+The functions take these times as a mapping, `Times`.
 """
 
 from typing import Any, Mapping
 
 Times = Mapping[str, Any]
+"""Times of some steps: `enqueue`, `synchronize` and `read`, in seconds; `device`, the steps' seconds on the device's
+own clock, None without such a clock; and `steps`, the number of steps."""
 
 LEFT = 1.0
 """Minimum work, in times of a step, that the device must have left when `step` returns, if steps are asynchronous."""
@@ -20,14 +21,18 @@ EARLY = 0.05
 
 
 def total_seconds(times: Times) -> float:
-    """Return the seconds from the first step's call until the last loss was read: enqueue, synchronize and read."""
+    """Return the seconds from the first step's call until the last loss was read.
+
+    This is the sum of `enqueue`, `synchronize` and `read` in `times`.
+    """
     return float(times["enqueue"] + times["synchronize"] + times["read"])
 
 
 def remaining_seconds(times: Times) -> float:
     """Return the seconds of work that the device had left when the last `step` returned.
 
-    With a device's clock, this is `device` - `enqueue`; without one, it is `synchronize`.
+    With a device's clock, this is `device` - `enqueue` in `times`, which is negative if the host took longer than the
+    device; without one, where `device` is None, it is `synchronize`.
     """
     waited = times["synchronize"] if times["device"] is None else times["device"] - times["enqueue"]
     return float(waited)
@@ -36,8 +41,9 @@ def remaining_seconds(times: Times) -> float:
 def unfinished_share(times: Times) -> float:
     """Return the fraction of the device's time that remained when `synchronize` returned: (device - host) / device.
 
-    Here, host = `enqueue` + `synchronize`. The result is positive if `synchronize` returned before the device had
-    finished, negative if the host took longer than the device, and 0.0 without a device's clock.
+    Here, device is `times["device"]`, and host is `enqueue` + `synchronize`. The result is positive if `synchronize`
+    returned before the device had finished, negative if the host took longer than the device, and 0.0 without a
+    device's clock.
     """
     if not times["device"]:
         return 0.0
@@ -48,6 +54,9 @@ def is_asynchronous(times: Times) -> bool:
     """Return True if the device had work for at least `LEFT` steps left when the last `step` returned.
 
     A step's time is `total_seconds` divided by `steps`.
+
+    Args:
+        times: The times of some steps, in seconds; see `Times`.
     """
     return remaining_seconds(times) * int(times["steps"]) >= LEFT * total_seconds(times)
 
@@ -57,6 +66,9 @@ def was_waited_for(times: Times) -> bool:
 
     Two conditions must hold: reading the losses took at most `READ` of the total time, and at most `EARLY` of the
     device's time remained (`unfinished_share`).
+
+    Args:
+        times: The times of some steps, in seconds; see `Times`.
     """
     return bool(times["read"] <= READ * total_seconds(times)) and unfinished_share(times) <= EARLY
 
@@ -65,6 +77,9 @@ def was_done_at_once(times: Times) -> bool:
     """Return True if synchronizing and reading the losses took at most `DONE` of a step's time.
 
     A step's time is `total_seconds` divided by `steps`.
+
+    Args:
+        times: The times of some steps, in seconds; see `Times`.
     """
     return (total_seconds(times) - float(times["enqueue"])) * int(times["steps"]) <= DONE * total_seconds(
         times
@@ -78,7 +93,8 @@ def is_plausible(clock: str, times: Times) -> bool:
 
     Args:
         clock: `Runtime.clock`: "blocking", "lagged" or "event".
-        times: The times of some steps.
+        times: The times of some steps: `enqueue`, `synchronize` and `read` in seconds; `device` in seconds, None
+            without a device's clock; and `steps`, their number.
     """
     if clock == "blocking":
         return was_done_at_once(times)

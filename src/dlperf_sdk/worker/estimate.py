@@ -13,7 +13,7 @@ def throughput(samples: Sequence[int], seconds: Sequence[float]) -> float:
 
     Args:
         samples: Samples of each process in the window.
-        seconds: Seconds of each process's window.
+        seconds: Seconds of each process's window, at least one; the longest is above 0.
     """
     return sum(samples) / max(seconds)
 
@@ -23,6 +23,9 @@ def slowest_step_times(step_times: Sequence[Sequence[float]]) -> List[float]:
 
     Args:
         step_times: The step times of each process, in seconds; all of the same length.
+
+    Returns:
+        Seconds, in the order of the steps; empty without processes.
     """
     return [max(times) for times in zip(*step_times)]
 
@@ -59,8 +62,8 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> Option
     Source: H. A. David and H. N. Nagaraja, Order Statistics, 3rd edition, section 7.1.
 
     Args:
-        values: The values, in any order.
-        confidence: The least probability that the interval contains the median.
+        values: The values, in any order; may be empty.
+        confidence: The least probability that the interval contains the median, between 0 and 1.
 
     Returns:
         The lower and upper bound; None if no k reaches the confidence, as with fewer than six values and 95 %.
@@ -85,6 +88,9 @@ def _rank(n: int, confidence: float) -> int:
 
 def half_width(values: Sequence[float]) -> Optional[float]:
     """Return the larger distance from the median to a bound of its 95 % interval, as a fraction of the median.
+
+    Args:
+        values: Values whose median is positive, such as throughputs, in any order; may be empty.
 
     Returns:
         The fraction; None if there is no interval, as with fewer than six values.

@@ -34,11 +34,15 @@ class GradientExchange:
         raise NotImplementedError("an exchange implements run()")
 
     def fill(self, values: Sequence[float]) -> None:
-        """Set all elements of all buffers to one value per replica of this process. Called outside the window."""
+        """Set all elements of all buffers to one value per replica of this process. Called outside the window.
+
+        Args:
+            values: The value of each replica, in the order of the process's replicas.
+        """
         raise NotImplementedError("an exchange implements fill()")
 
     def read(self, replica: int) -> Iterable[Buffer]:
-        """Yield the buffers of one replica. Called outside the window.
+        """Yield the buffers of one replica, in the order in which they are exchanged. Called outside the window.
 
         Args:
             replica: Index of the replica within this process, counted from 0.
@@ -59,7 +63,7 @@ class ArrayExchange(GradientExchange):
         self._gradients: Any = None
 
     def run(self) -> None:
-        """Average the array."""
+        """Average the array over the replicas, and return when this has finished. `fill` must be called before."""
         self._gradients = self._average(self._gradients)
 
     def fill(self, values: Sequence[float]) -> None:
@@ -78,11 +82,14 @@ def value_of(replica: int, replicas: int) -> float:
     Args:
         replica: The replica's global index.
         replicas: Number of replicas in the case.
+
+    Returns:
+        1 + `replica` / `replicas`.
     """
     return 1 + replica / replicas
 
 
-def mean_value(replicas: int) -> float:
+def _mean_value(replicas: int) -> float:
     """Return the value of all buffers after an exchange: the mean of `value_of` over `replicas` replicas."""
     return sum(value_of(replica, replicas) for replica in range(replicas)) / replicas
 
@@ -98,10 +105,11 @@ def inspect_buffers(
         replicas_of_process: Number of replicas of this process.
 
     Returns:
-        For each replica `buffers`, their number; `elements` and `bytes`, summed; and `differing`, buffers with
-        an element that is not the mean.
+        For each replica, in the order of the process: `buffers`, their number; `elements` and `bytes`, summed; and
+        `differing`, the names of the buffers with an element that deviates from the mean of `value_of` over all
+        replicas by more than `TOLERANCE`, or is NaN.
     """
-    mean = mean_value(replicas)
+    mean = _mean_value(replicas)
     accounts = []
     for replica in range(replicas_of_process):
         account: Dict[str, Any] = {"buffers": 0, "elements": 0, "bytes": 0, "differing": []}

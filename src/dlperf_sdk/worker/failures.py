@@ -22,7 +22,11 @@ for example, when a node is lost, the workers of the other nodes lose their peer
 
 
 class Failed(Exception):
-    """An error with a failure of the protocol: its attribute `failure`, as the function of this name returns it."""
+    """An error with a failure of the protocol: its attribute `failure`, as the function of this name returns it.
+
+    Args:
+        failure: The failure, whose `message` is the error's text.
+    """
 
     def __init__(self, failure: Dict[str, Any]) -> None:
         super().__init__(failure["message"])
@@ -42,6 +46,9 @@ def failure(
         message: What happened, and what to do next.
         phase: The phase in which it happened; None if unknown.
         node: Number of the node on which it happened; None if unknown.
+
+    Returns:
+        `kind`, `message`, `phase`, `node`, and `rank`, which is None.
     """
     return {"kind": kind, "message": message, "phase": phase, "node": node, "rank": None}
 
@@ -56,7 +63,7 @@ def explain_worker_failure(
     limit: Optional[int],
     log: str,
 ) -> Optional[Dict[str, Any]]:
-    """Return the failure of a trainer that has ended, in the form of `failure`; None if it succeeded.
+    """Return the failure of a trainer that has ended; None if it succeeded.
 
     The first rule that applies decides:
 
@@ -78,6 +85,10 @@ def explain_worker_failure(
         kernel_killed: True if the kernel has killed a process because memory ran out during the attempt.
         limit: Bytes that each trainer may allocate; None without a limit.
         log: The end of the trainer's log; only read if `limit` or `ulimit -v` limits its memory.
+
+    Returns:
+        `kind`, `message`, `phase`, `node` and `rank` of the failure, as in `failure`; one from the record also has the
+        record's further fields, such as `type` and `traceback`. None if the trainer succeeded.
     """
     reported = (record or {}).get("failure")
     phase = exit["phase"]
@@ -136,6 +147,8 @@ def explain_worker_failure(
 def explain_service_failure(name: str, exit: Dict[str, Any], kernel_killed: bool) -> Optional[Dict[str, Any]]:
     """Return the failure of a service that ended while trainers needed it; None if its exit code was 0.
 
+    It has the form of `failure`; its kind is `out-of-memory` if the kernel killed the service, else `crashed`.
+
     Args:
         name: The service's name in messages.
         exit: How the service ended, as `WorkerProcess.exit` returns it.
@@ -192,6 +205,9 @@ def select_cause(failures: List[Dict[str, Any]]) -> Dict[str, Any]:
 
     Args:
         failures: At least one failure, in order of arrival.
+
+    Raises:
+        ValueError: There is no failure, or one is of an unknown kind.
     """
     return min(
         failures, key=lambda failure: (_CAUSES.index(failure["kind"]), failure.get("type") is not None)

@@ -21,6 +21,12 @@ def plan_with_horovod(cluster: Cluster) -> List[Process]:
 
     HOROVOD_HOSTNAME is only a name by which the trainers of a node find each other, so nodes may share a machine. The
     server takes the port of node 0 that follows those of its trainers.
+
+    Args:
+        cluster: All nodes of the case. Its nodes have interfaces if there are several.
+
+    Returns:
+        The server, then the trainers in the order of their ranks.
     """
     first, trainers = cluster.nodes[0], one_per_device(cluster)
     rendezvous = {
@@ -50,13 +56,20 @@ def plan_with_horovod(cluster: Cluster) -> List[Process]:
 
 
 def serve_rendezvous() -> None:
-    """Run the HTTP server by which the trainers exchange their addresses, until the agent ends this process."""
+    """Run the HTTP server by which the trainers exchange their addresses, until the agent ends this process.
+
+    The variables that `plan_with_horovod` sets for the server name its host and port.
+
+    Raises:
+        ImportError: Horovod is not installed.
+        OSError: The port is in use.
+    """
     from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
-    RendezvousHTTPServer(rendezvous_address(), RendezvousHandler, verbose=0).serve_forever()
+    RendezvousHTTPServer(_rendezvous_address(), RendezvousHandler, verbose=0).serve_forever()
 
 
-def rendezvous_address() -> Tuple[str, int]:
+def _rendezvous_address() -> Tuple[str, int]:
     """Return host and port of the rendezvous server."""
     return os.environ["HOROVOD_GLOO_RENDEZVOUS_ADDR"], int(os.environ["HOROVOD_GLOO_RENDEZVOUS_PORT"])
 
@@ -64,18 +77,21 @@ def rendezvous_address() -> Tuple[str, int]:
 def join(name: str, timeout: float) -> Any:
     """Wait for the rendezvous server and for all trainers, and return Horovod's module for the framework.
 
+    The module is initialized. This sets the variable HOROVOD_GLOO_TIMEOUT_SECONDS of this process.
+
     Args:
-        name: The module's name.
-        timeout: Seconds to wait for each, and for gloo's collectives.
+        name: The module's name, such as `horovod.torch`.
+        timeout: Seconds to wait for the server, and then for the trainers; also the timeout of gloo's collectives.
 
     Raises:
         OSError: The server did not accept a connection in time.
+        ImportError: Horovod is not installed, or does not support the framework.
     """
     # Horovod itself tries three times within 1.5 s.
     deadline = time.monotonic() + timeout
     while True:
         try:
-            socket.create_connection(rendezvous_address(), 1.0).close()
+            socket.create_connection(_rendezvous_address(), 1.0).close()
             break
         except OSError:
             if time.monotonic() > deadline:
@@ -88,9 +104,14 @@ def join(name: str, timeout: float) -> Any:
 
 
 def facts(hvd: Any, device: str) -> Dict[str, str]:
-    """Return facts for the record: Horovod's version, and the library of its collectives for a kind of device.
+    """Return facts for the record: Horovod's version, and the library of its collectives.
 
-    `hvd` is the module that `join` returned.
+    Args:
+        hvd: The module that `join` returned.
+        device: The kind of device, such as `cpu` or `cuda`.
+
+    Returns:
+        `horovod_version`; and `transport`, which is `nccl` for `cuda` if Horovod was built with it, else `gloo`.
     """
     import horovod
 

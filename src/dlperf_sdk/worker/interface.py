@@ -32,7 +32,7 @@ class InputCounts(NamedTuple):
     """Number of batches in a queue after one was put in, summed over all batches."""
 
     def changes_since(self, earlier: "InputCounts") -> Dict[str, Any]:
-        """Return the differences from earlier counts, as the record has them: by field name."""
+        """Return `batches`, `seconds` and `depth` as differences from earlier counts, as the record has them."""
         return {name: getattr(self, name) - getattr(earlier, name) for name in self._fields}
 
 
@@ -59,6 +59,11 @@ class Runtime:
     def __init__(self, request: Request, cluster: Cluster, process: Process) -> None:
         """Take over the case. Nothing is started.
 
+        Args:
+            request: The case.
+            cluster: All nodes of the case.
+            process: This process of the case.
+
         Raises:
             Unsupported: There are several replicas, and `strategies` lacks the requested one.
         """
@@ -73,6 +78,7 @@ class Runtime:
 
         Raises:
             Unsupported: This node cannot run the case, for example because a device or the precision is not available.
+
         """
 
     def seed(self) -> bool:
@@ -92,7 +98,10 @@ class Runtime:
         """
 
     def mark(self) -> Any:
-        """Record an event on the device without waiting, and return it. Only called with the clock "event"."""
+        """Record an event on the device without waiting, and return it, as `elapsed` takes it.
+
+        Only called with the clock "event".
+        """
         raise NotImplementedError("a runtime with the clock 'event' implements mark()")
 
     def elapsed(self, marks: List[Any]) -> List[float]:
@@ -146,6 +155,9 @@ class Runtime:
         The file is in Chrome's trace format (JSON), which Perfetto opens. Called in a separate process, never in
         one that is measured.
 
+        Args:
+            path: Absolute path of the file.
+
         Raises:
             Unsupported: This framework's plugin has no profiler to offer (the default).
         """
@@ -155,6 +167,9 @@ class Runtime:
         """Return True if the framework raises this exception when host or device memory runs out.
 
         By default, return True for a MemoryError.
+
+        Args:
+            error: Any exception that the program has raised.
         """
         return isinstance(error, MemoryError)
 
@@ -168,9 +183,16 @@ class Runtime:
 class Trainer:
     """One model in one framework: the replicas that this process owns.
 
-    The constructor builds the model with the canonical weights, and its optimizer. It downloads nothing, and raises
-    Unsupported for a request that the plugin cannot carry out. Everything that does not depend on the framework is
-    in `base_trainer.BaseTrainer`, from which plugins derive their trainers.
+    The constructor builds the model with the canonical weights, and its optimizer. It downloads nothing. Everything
+    that does not depend on the framework is in `base_trainer.BaseTrainer`, from which plugins derive their trainers.
+
+    Args:
+        runtime: The framework's runtime, which has been started.
+        request: The case.
+        process: This process, whose replicas the trainer owns.
+
+    Raises:
+        Unsupported: The plugin cannot carry out the request.
     """
 
     def __init__(self, runtime: Runtime, request: Request, process: Process) -> None:
@@ -201,20 +223,29 @@ class Trainer:
 
         Args:
             batch: A batch that `canonical_batch` returned or `batches` yielded.
+
+        Returns:
+            The handles of the step's losses and labels, and the number of samples of all replicas of this process.
         """
         raise NotImplementedError("a trainer implements step()")
 
     def read_loss(self, loss: Any) -> List[float]:
-        """Return the loss that a handle (`Step.loss`) refers to, one per replica of this process.
+        """Return the loss that a handle (`Step.loss`) refers to, one per replica of this process, in their order.
 
-        Called after the clock stopped.
+        Called after the clock stopped. Wait until the device has computed the loss. It may be NaN or infinite.
+
+        Args:
+            loss: A handle that `step` returned.
         """
         raise NotImplementedError("a trainer implements read_loss()")
 
     def read_labels(self, labels: Any) -> List[Any]:
-        """Return the labels that a handle (`Step.labels`) refers to, one NumPy array per replica.
+        """Return the labels that a handle (`Step.labels`) refers to, one NumPy array (batch size, …) per replica.
 
         Called after the clock stopped, and only if `step` returned handles other than None.
+
+        Args:
+            labels: A handle that `step` or `take` returned.
         """
         raise NotImplementedError("a trainer that returns labels implements read_labels()")
 
@@ -298,10 +329,13 @@ class Trainer:
         return None
 
     def take(self, batch: Any) -> Step:
-        """Return what `step` would, without a step: the part `input` measures this. The loss is None.
+        """Return what `step` would, without a step: the part `input` measures this.
 
         Args:
             batch: A batch that `canonical_batch` returned or `batches` yielded.
+
+        Returns:
+            The handle of the labels and the number of samples; the loss is None.
 
         Raises:
             Unsupported: By default. The trainer has no labels, or the input is part of the framework's graph.
@@ -326,7 +360,7 @@ class Trainer:
         return 0
 
     def prefetched_batches(self) -> int:
-        """Return the number of batches that the input pipeline can prefetch, by default 0.
+        """Return the number of batches per replica that the input pipeline can prefetch, by default 0.
 
         It must be small against the number of steps in the window.
         """

@@ -23,8 +23,14 @@ class JpegImages(Dataset):
 
     `image` is (B, 3, H, W) in the layout nchw and (B, H, W, 3) in nhwc, normalized as in `normalize`.
 
+    Args:
+        request: The case. The shape of its input `image` gives H and W.
+        replica: The replica's global index.
+        layout: The layout of images, `nchw` or `nhwc`.
+
     Raises:
         DataError: The index is not the one that was prepared.
+        ImportError: Pillow is not installed.
     """
 
     def __init__(self, request: Request, replica: int, layout: str) -> None:
@@ -41,6 +47,9 @@ class JpegImages(Dataset):
 
         Args:
             keys: One pair of (draw, sample) per image, as `data.draws` yields them.
+
+        Returns:
+            `image`, float32 in the layout of the dataset, and `label`, int64 (B,), in the order of `keys`.
 
         Raises:
             DataError: An image cannot be read or decoded.
@@ -79,6 +88,8 @@ class JpegImages(Dataset):
 def decode(path: str) -> Any:
     """Return the JPEG at a path as a Pillow image: RGB, at full size.
 
+    EXIF orientation is ignored.
+
     Raises:
         OSError: The file cannot be read or is not a JPEG. Pillow raises further types for a damaged file.
     """
@@ -95,10 +106,10 @@ def augment(image: Any, width: int, height: int, chance: random.Random) -> Any:
         image: A Pillow image.
         width: Width of the result in pixels.
         height: Height of the result in pixels.
-        chance: Generator that draws the crop and the reflection.
+        chance: Generator that draws the crop and the reflection; it advances.
 
     Returns:
-        A Pillow image.
+        A new Pillow image; `image` is unchanged.
     """
     from PIL import Image
 
@@ -114,7 +125,7 @@ def normalize(pixels: numpy.ndarray) -> numpy.ndarray:
         pixels: Bytes (B, H, W, 3), RGB.
 
     Returns:
-        float32 (B, 3, H, W): a view of an array whose memory is in the order (B, H, W, 3).
+        float32 (B, 3, H, W): a view of a new array whose memory is in the order (B, H, W, 3).
     """
     samples, height, width, channels = pixels.shape
     # Whole rows at a time: broadcasting over (…, 3) would loop over three elements at a time.

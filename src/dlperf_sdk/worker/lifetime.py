@@ -21,7 +21,8 @@ def _prctl(option: int, value: int) -> None:
 def die_with(parent: int) -> None:
     """Have the kernel kill this process when its parent ends.
 
-    If the parent has ended already, the process exits at once with code 1.
+    If the parent has ended already, the process exits at once with code 1. Only Linux can do this; elsewhere nothing
+    happens when the parent ends.
 
     Args:
         parent: Process id of the parent.
@@ -36,6 +37,9 @@ def handle_termination(handler: Callable[..., Any]) -> None:
 
     Args:
         handler: A signal handler, as `signal.signal` takes it.
+
+    Raises:
+        ValueError: This is not the main thread.
     """
     signal.signal(signal.SIGTERM, handler)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
@@ -46,7 +50,10 @@ def exit_on_termination() -> None:
     """Raise SystemExit(1) in the main thread at the first SIGTERM or SIGHUP, and unblock both signals.
 
     Later signals have no effect: the scheduler and the tether may both send one, and the second must not interrupt
-    the removal of a directory.
+    the removal of a directory. SIGHUP stays ignored if it is, as under nohup.
+
+    Raises:
+        ValueError: This is not the main thread.
     """
     signals: List[Any] = []
 
@@ -65,7 +72,13 @@ def adopt_orphans() -> None:
 
 
 def children() -> List[int]:
-    """Return the process ids of this process's children, adopted ones included."""
+    """Return the process ids of this process's children, in any order; empty if there are none.
+
+    Adopted children are included (`adopt_orphans`), and children that have ended but were not waited for.
+
+    Raises:
+        OSError: There is no /proc, as on systems other than Linux.
+    """
     own_pid, pids = os.getpid(), []
     for name in os.listdir("/proc"):
         if name.isdigit():

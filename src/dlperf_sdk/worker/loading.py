@@ -58,7 +58,10 @@ class Dataset:
 class TokenArrays(Dataset):
     """The arrays of `text`: sequences that were tokenized and masked when the data was prepared.
 
-    The layout is not used.
+    Args:
+        request: The case.
+        replica: The replica's global index.
+        layout: Not used.
 
     Raises:
         DataError: The index or an array is not the one that was prepared.
@@ -73,7 +76,11 @@ class TokenArrays(Dataset):
         }
 
     def batch(self, keys: Keys) -> Dict[str, numpy.ndarray]:
-        """Return the rows of the samples of `keys` for each input, converted to the input's dtype."""
+        """Return the samples that `keys` names: for each input by name, a new array (len(keys), …) of its dtype.
+
+        Args:
+            keys: One pair of (draw, sample) per row, as `data.draws` yields them; the draw is not used.
+        """
         samples = [sample for _, sample in keys]
         return {name: self.arrays[name][samples].astype(dtype) for name, dtype in self.dtypes.items()}
 
@@ -87,7 +94,10 @@ def share_folder_of_sockets() -> None:
 
 
 def tie_to_this_process() -> Callable[[int], None]:
-    """Return a function for a loader process to call at its start, with its number: it then ends with this process."""
+    """Return a function for a loader process to call at its start, with its number: it then ends with this process.
+
+    The function can be pickled. The loader process must be a child of this process; else it exits at once, with code 1.
+    """
     return functools.partial(_die_with, os.getpid())
 
 
@@ -99,6 +109,10 @@ class Draws:
     """The keys of a replica's batches, without end, as an iterable that frameworks accept as a batch sampler.
 
     Each item is a list of pairs (draw, sample), as `data.draws` yields them.
+
+    Args:
+        request: The case.
+        replica: The replica's global index.
     """
 
     def __init__(self, request: Request, replica: int) -> None:
@@ -125,7 +139,7 @@ class BatchFeed:
         return None
 
     def close(self) -> None:
-        """End what prepares the batches."""
+        """End what prepares the batches; none can be taken afterwards."""
         raise NotImplementedError("a feed of batches implements close()")
 
     def __iter__(self) -> "BatchFeed":
@@ -172,6 +186,9 @@ class Loader(BatchFeed):
             dataset: The samples; indexing it returns a batch of NumPy arrays by name, or a DataError.
             draws: The keys of the batches, without end.
             request: The case.
+
+        Returns:
+            An endless iterable. Its batches may be the framework's arrays, if the trainer's `receive` takes them.
         """
         raise NotImplementedError("a loader implements open()")
 
@@ -195,7 +212,16 @@ class ThreadLoader(Loader):
     """
 
     def open(self, dataset: Dataset, draws: Draws, request: Request) -> Iterator[Any]:
-        """Yield the dataset's batches in the order of `draws`, while threads make up to `self.prefetched` more."""
+        """Yield the dataset's batches in the order of `draws`, while threads make up to `self.prefetched` more.
+
+        A DataError of the dataset is yielded in place of its batch; any other exception is raised. When the iterator is
+        closed, batches that no thread has begun are not made.
+
+        Args:
+            dataset: The samples; indexing it returns a batch of NumPy arrays by name, or a DataError.
+            draws: The keys of the batches, without end.
+            request: Not used.
+        """
         pool = ThreadPoolExecutor(self.workers)
         pending: "Deque[Future[Any]]" = collections.deque()
         try:

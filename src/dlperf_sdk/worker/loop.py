@@ -29,10 +29,25 @@ def measure(
         wait_for_go: Blocks until every worker of the case is at the first edge of its window.
 
     Returns:
-        Fields of `dlperf_sdk.results.records.Record` as JSON values. The fields of a record's replicas are here lists
-        for the replicas of this process: `changes` and `batches` have one entry per replica; `losses`,
-        `warmup_losses` and `canonical_losses` have per step a list of one loss per replica. Losses may be NaN or
-        infinite.
+        Fields of `dlperf_sdk.results.records.Record` as JSON values:
+
+        - `clock`, and `window` with `start` and `end`, in seconds of the monotonic clock;
+        - `samples`, of all replicas of this process in the window;
+        - `step_times` and `data_waits`: seconds per step of the window;
+        - `losses`, `warmup_losses` and `canonical_losses`: per step a list of one loss per replica, which may be NaN or
+          infinite;
+        - `changes`, as `window_state.compare` returns them, and `batches`, as `Account.of_replica` does: one per
+          replica of this process;
+        - `deviation`, which is None if the trainer has none, and may be NaN or infinite;
+        - `updates` in the window, None if the optimizer does not count them; `skipped_steps` in the window;
+        - `prefetched_batches`; and `input_queue`, the changes of `InputCounts` in the window, None without a queue;
+        - `peak_host_memory` and `peak_device_memory` in bytes, the latter None if unknown;
+        - `phases`: the seconds of `compile`, `warmup`, `measure` and `verify`.
+
+    Raises:
+        Unsupported: The plugin cannot read the data source, or does not support the part of a step.
+        DataError: The prepared data is missing, is not what the controller prepared, or has a sample that cannot be
+            read.
     """
     counters = progress.counters
     started_at = monotonic()

@@ -22,7 +22,7 @@ def _limit_memory(request: Request) -> None:
         memory.limit(request.memory_limit)
 
 
-def worker(directory: str) -> int:
+def _worker(directory: str) -> int:
     """Run the worker that the agent described in the directory's `process.json`: call a service's function, or train.
 
     This process is killed when its agent ends. It is bound to the processors and the memory limit that the agent
@@ -55,8 +55,8 @@ def worker(directory: str) -> int:
 
 
 def _work(directory: str) -> int:
-    """Run `worker`, and end the process with it: in the usual way, unless that would hang or abort."""
-    code = worker(directory)
+    """Run `_worker`, and end the process with it: in the usual way, unless that would hang or abort."""
+    code = _worker(directory)
     if not code:
         if lifetime.needs_finalization():
             return code
@@ -74,10 +74,13 @@ def main(arguments: List[str]) -> int:
         arguments: The subcommand and its arguments, without the program's name.
 
     Returns:
-        The exit code. The subcommand `worker` ends the process itself if finalizing it could hang or abort.
+        The exit code: 0 for success; its other values are those of the subcommand. The subcommand `worker` ends the
+        process itself if finalizing it could hang or abort.
 
     Raises:
-        SystemExit: The arguments are malformed, or ask for help.
+        SystemExit: The arguments are malformed, or ask for help; or the subcommand exits, for example at a SIGTERM.
+        OSError: A file that the subcommand needs cannot be read or written.
+        Exception: The subcommand `worker` passes on what a service's function or a trainer's `Runtime.stop` raises.
     """
     if arguments[:1] == ["worker"] and len(arguments) == 2:  # many of these start at once, and need no parser
         return _work(arguments[1])

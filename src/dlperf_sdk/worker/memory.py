@@ -7,8 +7,9 @@ from typing import Dict, List, Optional
 def limit(count: int) -> None:
     """Let this process and its future children allocate at most `count` bytes each.
 
-    A lower hard limit takes precedence. The limit is RLIMIT_DATA, which counts private writable memory, anonymous
-    mappings included, since Linux 4.7. Unlike RLIMIT_AS it leaves out libraries and files that are only mapped.
+    A lower hard limit takes precedence; the hard limit does not change. The limit is RLIMIT_DATA, which counts private
+    writable memory, anonymous mappings included, since Linux 4.7. Unlike RLIMIT_AS it leaves out libraries and files
+    that are only mapped.
     """
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     if hard != resource.RLIM_INFINITY:
@@ -29,7 +30,11 @@ def address_space_limit() -> Optional[int]:
 
 
 def read_used_memory() -> int:
-    """Return the bytes of this process that count against `limit` now."""
+    """Return the bytes of this process that count against `limit` now.
+
+    Raises:
+        OSError: There is no /proc, as on systems other than Linux.
+    """
     return _status("VmData")[0]
 
 
@@ -77,6 +82,9 @@ def facts(limit: Optional[int]) -> Dict[str, int]:
 
     Returns:
         `allocated_memory` in bytes; empty without a limit.
+
+    Raises:
+        OSError: There is a limit, but no /proc, as on systems other than Linux.
     """
     if limit is None:
         return {}

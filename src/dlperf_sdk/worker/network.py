@@ -38,9 +38,12 @@ def free_ports(host: str, count: int, candidates: Sequence[int] = USUAL) -> List
     possible they are consecutive entries of `candidates`, which take few bytes in the address table.
 
     Args:
-        host: The address.
+        host: The IPv4 address, or a name of it.
         count: Number of ports.
-        candidates: The ports that may be used.
+        candidates: The ports that may be used; each occurs once.
+
+    Returns:
+        `count` different ports, in the order of `candidates` if they are consecutive entries, else in any order.
 
     Raises:
         OSError: There are not enough free ports, or the address is not one of this node.

@@ -27,8 +27,15 @@ def follow(
     Until the first counted step, the batch is the canonical batch. The other steps take batches of the data source,
     as the measured window does. The data source `synthetic` gives the canonical batch again.
 
+    Args:
+        runtime: The started runtime.
+        trainer: A trainer that has taken no step.
+        request: The parity run's request.
+        process: This process, whose replicas are recorded.
+        progress: The counters that take the phase and the step.
+
     Returns:
-        `skipped_steps`, their number; and `replicas`, each with:
+        `skipped_steps`, their number; and `replicas`, a list in the order of the process's replicas, each with:
 
         - `index`: its global index;
         - `losses`: one per counted step;
@@ -39,6 +46,9 @@ def follow(
     Raises:
         RuntimeError: The loss scaler skipped more than `MOST_SKIPPED` steps.
         ValueError: The trainer's parameters are not the manifest's.
+        Unsupported: The plugin cannot read the data source.
+        DataError: The prepared data is missing, is not what the controller prepared, or has a sample that cannot be
+            read.
     """
     steps_wanted = request.protocol["canonical_steps"]
     trainer.deviation()  # called here as before the measured steps, with the same side effects

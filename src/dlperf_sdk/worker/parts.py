@@ -27,12 +27,19 @@ class Part:
         """What the measuring loop works with."""
 
     def exchanged(self) -> Optional[List[Dict[str, Any]]]:
-        """Return what the exchange left in each replica's buffers, after the window; None without an exchange."""
+        """Return what the exchange left in each replica's buffers, after the window; None without an exchange.
+
+        For the form, see `exchange.inspect_buffers`.
+        """
         return None
 
 
 class Input(Part):
-    """The next batch of the data source, on the device; it is not trained on."""
+    """The next batch of the data source, on the device; it is not trained on.
+
+    Args:
+        task: The runtime and the trainer of the whole step. A step raises Unsupported if the trainer's `take` does.
+    """
 
     def __init__(self, task: "Task") -> None:
         super().__init__(task)
@@ -58,6 +65,12 @@ class Communication(Part):
 
     Each replica fills its buffers with its own value: at first, right before the window, and before the audit
     behind it. After the window the buffers must hold the mean.
+
+    Args:
+        task: The runtime and the trainer of the whole step.
+
+    Raises:
+        Unsupported: The trainer cannot exchange gradients without computing them.
     """
 
     def __init__(self, task: "Task") -> None:
@@ -86,7 +99,7 @@ class Communication(Part):
         self._task.wait_for_go()
 
     def exchanged(self) -> List[Dict[str, Any]]:
-        """Return what the exchange left in each replica's buffers."""
+        """Return what the exchange left in each replica's buffers, as `exchange.inspect_buffers` does."""
         task = self._task
         return inspect_buffers(self._exchange, task.cluster.world_size, len(task.process.replicas))
 
@@ -122,6 +135,9 @@ PARTS = {"whole": Part, "input": Input, "communication": Communication, "trainin
 
 def open_part(task: "Task") -> Part:
     """Return the part that the task's request names.
+
+    Args:
+        task: The started runtime, and the trainer of the whole step. The part `communication` may take steps with it.
 
     Raises:
         Unsupported: There is no such part, or the trainer does not support it.

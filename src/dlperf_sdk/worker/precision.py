@@ -28,8 +28,8 @@ def name_precision(
     Args:
         precisions: The framework's table: name → types.
         weights: The types in which the weights of convolutions and linear layers are stored: the framework's objects,
-            or their names.
-        products: The types that convolutions and matrix products return.
+            or their names. A type may occur several times.
+        products: The types that convolutions and matrix products return, in the same form.
         tf32: True if float32 products may be rounded to TF32.
 
     Returns:

@@ -52,7 +52,14 @@ class Cluster(NamedTuple):
         return sum(len(node.devices) for node in self.nodes)
 
     def device_of(self, replica: int) -> str:
-        """Return the identifier of a replica's device, by the replica's global index."""
+        """Return the identifier of a replica's device, such as `cpu:0` or a GPU's UUID; a placeholder if it is unknown.
+
+        Args:
+            replica: The replica's global index.
+
+        Raises:
+            IndexError: The case has fewer replicas.
+        """
         return [device for node in self.nodes for device in node.devices][replica]
 
 
@@ -84,8 +91,13 @@ class Process(NamedTuple):
 def one_per_device(cluster: Cluster) -> List[Process]:
     """Return a trainer per device, without launch variables.
 
-    This suits replicas that do not synchronize, or that need no variables to do so. `cluster` describes the case's
-    nodes.
+    This suits replicas that do not synchronize, or that need no variables to do so.
+
+    Args:
+        cluster: All nodes of the case.
+
+    Returns:
+        The trainers by rank: node by node, each node's devices in their order. A trainer's rank is its replica's index.
     """
     places = [
         (node, device) for node, facts in enumerate(cluster.nodes) for device in range(len(facts.devices))
@@ -99,7 +111,11 @@ def one_per_device(cluster: Cluster) -> List[Process]:
 def one_per_node(cluster: Cluster) -> List[Process]:
     """Return a trainer per node, without launch variables. Each trainer owns all devices of its node.
 
-    `cluster` describes the case's nodes.
+    Args:
+        cluster: All nodes of the case.
+
+    Returns:
+        The trainers by rank, which is the node's number.
     """
     counts = [len(node.devices) for node in cluster.nodes]
     return [
@@ -118,6 +134,9 @@ def list_processes(cluster: Cluster, strategies: Mapping[str, ProcessFunction]) 
     Args:
         cluster: All nodes of the case.
         strategies: The plugin's strategies by name, each with the layout for several devices.
+
+    Returns:
+        The processes in the order of the strategy's function.
 
     Raises:
         Unsupported: There are several devices, and the plugin does not have the strategy.
@@ -145,7 +164,7 @@ def names_of(processes: List[Process]) -> List[str]:
 
 
 def port_count(devices: int) -> int:
-    """Return how many free ports a node with a number of devices gets: three per device and four more.
+    """Return how many free ports a node with `devices` devices gets: three per device and four more.
 
     The last `devices` of them are for the senders of a data source, and no plugin's function gets them.
     """
@@ -159,6 +178,12 @@ def nodes_from(count: int, devices: int, known: Mapping[str, Mapping[str, Any]])
         count: Number of nodes.
         devices: Number of devices of each node.
         known: Number of a node as text → the known fields of `Node`, with lists instead of tuples.
+
+    Returns:
+        The nodes by number, from 0. `known` fields of other nodes are ignored.
+
+    Raises:
+        ValueError: `known` has a field that `Node` lacks.
     """
     return tuple(_node_from(number, devices, known.get(str(number), {})) for number in range(count))
 
@@ -177,7 +202,10 @@ def _node_from(number: int, devices: int, known: Mapping[str, Any]) -> Node:
 
 
 def unknown_nodes(processes: Iterable[Process]) -> Set[int]:
-    """Return the numbers of the nodes whose placeholders are in the variables of some processes."""
+    """Return the numbers of the nodes whose placeholders are in the variables of `processes`; empty if there are none.
+
+    A placeholder stands for an unknown host, interface, port or device (`Node`).
+    """
     return {
         int(number)
         for process in processes
@@ -187,5 +215,13 @@ def unknown_nodes(processes: Iterable[Process]) -> Set[int]:
 
 
 def process_from(plain: Mapping[str, Any]) -> Process:
-    """Return the process from its JSON form: what `_asdict` returns, with lists in place of tuples."""
+    """Return the process from its JSON form.
+
+    Args:
+        plain: What `Process._asdict` returns, with lists in place of tuples.
+
+    Raises:
+        KeyError: `devices` or `replicas` is missing.
+        TypeError: Another required field is missing, or a field is unknown.
+    """
     return Process(**dict(plain, devices=tuple(plain["devices"]), replicas=tuple(plain["replicas"])))

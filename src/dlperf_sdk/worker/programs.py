@@ -41,9 +41,20 @@ class Task(NamedTuple):
 def measure(task: Task) -> Dict[str, Any]:
     """Run the measuring loop, digest the replicas, and audit the trainer.
 
+    Args:
+        task: The started runtime, and a trainer that has taken no step.
+
     Returns:
         The fields of `dlperf_sdk.results.records.Record` that the program determines, as JSON values; `trainer.run`
-        adds the others.
+        adds the others. They are those that `loop.measure` and `audit.repeat_first_steps` return, and
+        `schema_version`. The fields of single replicas are in the list `replicas`, in the order of the process, with
+        `index`, `device`, `digest` and `exchanged`. NaN and infinite numbers are texts: `nan`, `inf`, `-inf`.
+
+    Raises:
+        Unsupported: The trainer does not support the request's part of a step or its data source.
+        DataError: The prepared data is missing, is not what the controller prepared, or has a sample that cannot be
+            read.
+        ValueError: The trainer's parameters are not the manifest's.
     """
     part = open_part(task)
     task = part.task
@@ -62,7 +73,7 @@ def measure(task: Task) -> Dict[str, Any]:
     measured["replicas"] = [
         dict(
             # A step of a part that trains nothing has no losses.
-            {name: [portable(step[i]) for step in steps if step] for name, steps in losses.items()},
+            {name: [_portable(step[i]) for step in steps if step] for name, steps in losses.items()},
             index=replica,
             device=task.cluster.device_of(replica),
             digest=digests[i],
@@ -73,33 +84,52 @@ def measure(task: Task) -> Dict[str, Any]:
         for i, replica in enumerate(task.process.replicas)
     ]
     if measured["deviation"] is not None:
-        measured["deviation"] = portable(measured["deviation"])
+        measured["deviation"] = _portable(measured["deviation"])
     return dict(measured, schema_version=RECORD_VERSION)
 
 
 def follow_reference(task: Task) -> Dict[str, Any]:
     """Take the steps of a parity run, which are not timed.
 
+    Args:
+        task: The started runtime, and a trainer that has taken no step.
+
     Returns:
-        The fields of `dlperf_sdk.parity.record.ParityRecord` that the program determines, as JSON values.
+        The fields of `dlperf_sdk.parity.record.ParityRecord` that the program determines, as JSON values: those that
+        `parity.follow` returns, with NaN and infinite numbers as the texts `nan`, `inf` and `-inf`, and
+        `schema_version`.
+
+    Raises:
+        RuntimeError: The loss scaler skipped too many steps.
+        ValueError: The trainer's parameters are not the manifest's.
+        Unsupported: The plugin cannot read the data source.
+        DataError: The prepared data is missing, is not what the controller prepared, or has a sample that cannot be
+            read.
     """
     from dlperf_sdk.worker import parity  # it needs NumPy, which a measured run does without
 
     followed = parity.follow(task.runtime, task.trainer, task.request, task.process, task.progress)
     for replica in followed["replicas"]:
         for name in ("losses", "updates", "running_means"):
-            replica[name] = portable(replica[name])
+            replica[name] = _portable(replica[name])
     return dict(followed, schema_version=PARITY_VERSION)
 
 
 def trace(task: Task) -> Dict[str, Any]:
-    """Take some steps, which are not timed, under the framework's profiler.
+    """Take some steps, which are not timed, under the framework's profiler, which writes `trace.json`.
+
+    Args:
+        task: The started runtime, and a trainer that has taken no step.
 
     Returns:
-        `trace`, as `tracing.follow` returns it.
+        `trace`: the profiler's file, compressed with gzip, in base64.
 
     Raises:
-        Unsupported: The runtime has no profiler to offer, or the trace is too large.
+        Unsupported: The runtime has no profiler to offer, the trace is too large, or the trainer does not support the
+            request's part of a step or its data source.
+        DataError: The prepared data is missing, is not what the controller prepared, or has a sample that cannot be
+            read.
+        OSError: The profiler's file cannot be read.
     """
     from dlperf_sdk.worker import tracing
 
@@ -107,16 +137,16 @@ def trace(task: Task) -> Dict[str, Any]:
     return tracing.follow(part.runtime, part.trainer, part.request, part.progress)
 
 
-def portable(value: Any) -> Any:
+def _portable(value: Any) -> Any:
     """Return numbers as JSON values: NaN and the infinities as the texts `nan`, `inf` and `-inf`, others as floats.
 
     Args:
         value: A number, or lists and dicts of numbers, nested at will. The result has the same structure.
     """
     if isinstance(value, dict):
-        return {name: portable(item) for name, item in value.items()}
+        return {name: _portable(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [portable(item) for item in value]
+        return [_portable(item) for item in value]
     number = float(value)
     if number != number:
         return "nan"

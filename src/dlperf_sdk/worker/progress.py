@@ -16,6 +16,9 @@ class Progress:
 
     Args:
         path: The file, which is created if it does not exist; only its owner can read it.
+
+    Raises:
+        OSError: The file cannot be created, or there is no room for it.
     """
 
     def __init__(self, path: str) -> None:
@@ -26,17 +29,28 @@ class Progress:
         finally:
             os.close(descriptor)
         self.counters = memoryview(self._map).cast("q")
+        """The index of the phase in `PHASES`, and the number of steps taken in it."""
 
     def enter(self, phase: str) -> None:
-        """Record that a phase of `PHASES` begins, at step 0; called in the worker."""
+        """Record that a phase begins, at step 0; called in the worker.
+
+        Args:
+            phase: One of `PHASES`.
+
+        Raises:
+            ValueError: There is no such phase; the step has then been set to 0.
+        """
         self.counters[1] = 0
         self.counters[0] = PHASES.index(phase)
 
     def read(self) -> Tuple[str, int]:
-        """Return the phase and the step within it; called in the agent and the worker."""
+        """Return the phase, one of `PHASES`, and the number of steps taken in it; called in the agent and the worker.
+
+        An impossible phase in the file counts as the first or the last one.
+        """
         return PHASES[min(max(self.counters[0], 0), len(PHASES) - 1)], self.counters[1]
 
     def close(self) -> None:
-        """Release the shared memory."""
+        """Release the shared memory, and keep the file; the object cannot be used afterwards."""
         self.counters.release()
         self._map.close()

@@ -12,7 +12,14 @@ Generator = Callable[[], Iterator[Dict[str, numpy.ndarray]]]
 
 
 def copies_of(batch: Mapping[str, numpy.ndarray]) -> Generator:
-    """Return a function that generates copies of a batch without end."""
+    """Return a function that generates copies of a batch without end.
+
+    Args:
+        batch: NumPy arrays by the input's name, which are copied for each batch that is generated.
+
+    Returns:
+        The function; each of its iterators is independent of the others.
+    """
 
     def generate() -> Iterator[Dict[str, numpy.ndarray]]:
         while True:
@@ -45,7 +52,11 @@ class GeneratorFeed(BatchFeed):
         self._batches: Iterator[Any] = iter(self.open(generate, request))
 
     def count_workers(self, request: Request) -> int:
-        """Return the number of generators that run at a time: by default 1, in this process."""
+        """Return the number of generators that run at a time: by default 1, in this process.
+
+        Args:
+            request: The case, whose framework options may name the number; not used by default.
+        """
         return 1
 
     def open(self, generate: Generator, request: Request) -> Iterable[Any]:
@@ -56,11 +67,14 @@ class GeneratorFeed(BatchFeed):
         Args:
             generate: The generator function of one replica's batches.
             request: The case.
+
+        Returns:
+            An endless iterable; with several loaders, the batches of all of them.
         """
         raise NotImplementedError("a feed of a generator's batches implements open()")
 
     def close(self) -> None:
-        """End the loaders."""
+        """End the loaders; no batch can be taken afterwards."""
         self._batches = iter(())
 
     def __next__(self) -> Any:

@@ -17,6 +17,8 @@ class QueueFeed(BatchFeed):
     """A feed of copies of one batch, which a thread makes and puts into a queue of `PREFETCH` batches.
 
     The thread shares the interpreter's lock with the training loop. It ends after `close`, or with the process.
+    `next()` waits for a batch, a dict of NumPy arrays by the input's name, and raises the exception with which the
+    thread failed.
 
     Args:
         batch: The replica's host batch: the model's inputs by name, each a NumPy array.
@@ -42,7 +44,7 @@ class QueueFeed(BatchFeed):
 
     @property
     def counts(self) -> InputCounts:
-        """Counts of the thread so far."""
+        """Counts of the batches that the thread has queued so far."""
         return self._counts
 
     def _fill(self) -> None:
@@ -67,7 +69,10 @@ class QueueFeed(BatchFeed):
         return batch
 
     def close(self) -> None:
-        """Stop the thread, and empty the queue, because the thread may wait for room in it."""
+        """Stop the thread, and empty the queue, because the thread may wait for room in it.
+
+        No batch can be taken afterwards.
+        """
         self._is_closed = True
         while not self._queue.empty():
             self._queue.get()

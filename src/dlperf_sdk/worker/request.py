@@ -138,6 +138,12 @@ class Request(NamedTuple):
 
         Args:
             known: Number of a node as text → the known fields of `Node`, with lists instead of tuples.
+
+        Returns:
+            The nodes, the kind of device, the strategy, and the options of the framework's plugin.
+
+        Raises:
+            ValueError: `known` has a field that `Node` lacks.
         """
         nodes = nodes_from(self.nodes, self.devices_per_node, known)
         return Cluster(nodes, self.device, self.strategy, self.framework_options)
@@ -168,8 +174,12 @@ class Request(NamedTuple):
     def from_json(cls, text: str) -> Request:
         """Return the request of a document's text.
 
+        Args:
+            text: A JSON document of the schema `worker-request`; its values are not checked against the schema.
+
         Raises:
-            ValueError: The text is not JSON or is nested too deeply, or `from_dict` rejects the document.
+            ValueError: The text is not JSON or is nested too deeply; or the document is not an object, has another
+                major version, or has unknown or missing keys.
         """
         try:
             return cls.from_dict(json.loads(text))
@@ -182,7 +192,8 @@ class Request(NamedTuple):
 
         Raises:
             OSError: The file cannot be read.
-            ValueError: As for `from_json`; also if the file is not UTF-8.
+            ValueError: The file is not UTF-8, not JSON, or nested too deeply; or the document is not an object, has
+                another major version, or has unknown or missing keys.
         """
         with open(path, encoding="utf-8") as file:
             return cls.from_json(file.read())
@@ -192,8 +203,9 @@ def resolve(reference: str) -> Any:
     """Import a module and return the object that a `module:attribute` reference names.
 
     Raises:
-        ImportError: The module cannot be imported.
+        ImportError: The module cannot be imported. Other exceptions of the module's code pass through, too.
         AttributeError: The module has no such attribute.
+        ValueError: The reference names no module.
     """
     module, _, attribute = reference.partition(":")
     return getattr(importlib.import_module(module), attribute)

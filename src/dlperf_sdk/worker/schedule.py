@@ -12,7 +12,7 @@ def learning_rate(optimizer: Mapping[str, Any], policy: str, step: int) -> float
     Args:
         optimizer: The hyperparameters of `dlperf_sdk.interfaces.model.Optimizer` by name.
         policy: `constant` or `warmup`.
-        step: Index of the step, counted from the first step that the process takes, which is 0.
+        step: Number of steps before this one, since the trainer was built or reset.
 
     Raises:
         ValueError: The policy is unknown.
@@ -36,6 +36,9 @@ def decay_groups(
 
     Returns:
         Two pairs, each of a list of parameters in the manifest's order and their weight decay. A list may be empty.
+
+    Raises:
+        KeyError: `parameters` lacks a name of the manifest.
     """
     entries = list(manifest)
     return [

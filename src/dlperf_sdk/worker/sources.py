@@ -21,17 +21,17 @@ class Source(NamedTuple):
     verified."""
 
 
-def synthetic(trainer: "BaseTrainer") -> Iterator[Any]:
+def _synthetic(trainer: "BaseTrainer") -> Iterator[Any]:
     """Return the same canonical batch, on the devices, without end."""
     return itertools.repeat(trainer.canonical_batch())
 
 
-def synthetic_host(trainer: "BaseTrainer") -> Iterator[Any]:
+def _synthetic_host(trainer: "BaseTrainer") -> Iterator[Any]:
     """Return the canonical batch without end, copied from the host's staged memory to the devices for every step."""
     return map(trainer.place, itertools.repeat(trainer.stage(trainer.host_batches())))
 
 
-def python_queue(trainer: "BaseTrainer") -> Iterator[Any]:
+def _python_queue(trainer: "BaseTrainer") -> Iterator[Any]:
     """Start a thread per replica that queues copies of the canonical batch; return these, copied to the devices."""
     from dlperf_sdk.worker.python_queue import QueueFeed
 
@@ -39,7 +39,7 @@ def python_queue(trainer: "BaseTrainer") -> Iterator[Any]:
     return map(trainer.place, zip(*trainer.loaders))
 
 
-def python_dataset(trainer: "BaseTrainer") -> Iterator[Any]:
+def _python_dataset(trainer: "BaseTrainer") -> Iterator[Any]:
     """Start a dataset of the framework per replica over a generator of copies of the canonical batch.
 
     Return the batches, copied to the devices.
@@ -57,7 +57,7 @@ def python_dataset(trainer: "BaseTrainer") -> Iterator[Any]:
     return map(trainer.receive, zip(*trainer.loaders))
 
 
-def zmq(trainer: "BaseTrainer") -> Iterator[Any]:
+def _zmq(trainer: "BaseTrainer") -> Iterator[Any]:
     """Connect to the sender of each replica, and return the batches that they send, copied to the devices."""
     from dlperf_sdk.worker.zmq_feed import ZmqFeed
     from dlperf_sdk.worker.zmq_messages import address_of
@@ -75,14 +75,14 @@ def zmq(trainer: "BaseTrainer") -> Iterator[Any]:
     return map(trainer.place, zip(*trainer.loaders))
 
 
-def images(trainer: "BaseTrainer") -> Iterator[Any]:
+def _images(trainer: "BaseTrainer") -> Iterator[Any]:
     """Start a trainer's loaders of JPEGs, which Pillow decodes; return the batches on the devices."""
     from dlperf_sdk.worker.jpeg import JpegImages
 
     return trainer.load(JpegImages)
 
 
-def images_dali(trainer: "BaseTrainer") -> Iterator[Any]:
+def _images_dali(trainer: "BaseTrainer") -> Iterator[Any]:
     """Start a pipeline of DALI per replica for a trainer's JPEGs; return their batches, copied to the devices."""
     from dlperf_sdk.worker.dali_feed import DaliImages
 
@@ -92,7 +92,7 @@ def images_dali(trainer: "BaseTrainer") -> Iterator[Any]:
     return map(trainer.place, zip(*trainer.loaders))
 
 
-def text(trainer: "BaseTrainer") -> Iterator[Any]:
+def _text(trainer: "BaseTrainer") -> Iterator[Any]:
     """Start a trainer's loaders of prepared token arrays; return the batches on the devices, without end."""
     from dlperf_sdk.worker.loading import TokenArrays
 
@@ -100,15 +100,15 @@ def text(trainer: "BaseTrainer") -> Iterator[Any]:
 
 
 SOURCES: Dict[str, Source] = {
-    "synthetic": Source(synthetic, of_canonical_batch),
-    "synthetic-host": Source(synthetic_host, of_canonical_batch),
-    "python-queue": Source(python_queue, of_canonical_batch),
-    "python-dataset": Source(python_dataset, of_canonical_batch),
-    "zmq": Source(zmq, of_canonical_batch),
-    "zmq-tcp": Source(zmq, of_canonical_batch),
-    "images": Source(images, of_images),
-    "images-dali": Source(images_dali, of_images),
-    "text": Source(text, of_text),
+    "synthetic": Source(_synthetic, of_canonical_batch),
+    "synthetic-host": Source(_synthetic_host, of_canonical_batch),
+    "python-queue": Source(_python_queue, of_canonical_batch),
+    "python-dataset": Source(_python_dataset, of_canonical_batch),
+    "zmq": Source(_zmq, of_canonical_batch),
+    "zmq-tcp": Source(_zmq, of_canonical_batch),
+    "images": Source(_images, of_images),
+    "images-dali": Source(_images_dali, of_images),
+    "text": Source(_text, of_text),
 }
 """Name in `dlperf_sdk.spec.data_source` → the data source."""
 
@@ -120,8 +120,11 @@ def replace_sources(**functions: Callable[["BaseTrainer"], Iterator[Any]]) -> Ma
         functions: For each data source to replace, a function in place of its `Source.open`, as in
             `replace_sources(images=load_images)`. `Source.due_labels` stays the same.
 
+    Returns:
+        A read-only mapping of all names in `SOURCES`, which stays unchanged.
+
     Raises:
-        Unsupported: `SOURCES` has no data source of this name.
+        Unsupported: `SOURCES` has no data source of a name of `functions`.
     """
     defined = {
         name: look_up("data source", name, SOURCES)._replace(open=function)
@@ -133,8 +136,15 @@ def replace_sources(**functions: Callable[["BaseTrainer"], Iterator[Any]]) -> Ma
 def open_source(trainer: "BaseTrainer", sources: Mapping[str, Source]) -> Iterator[Any]:
     """Open the data source that the trainer's request names, and return its batches on the devices, without end.
 
+    The feeds of the data source, if it has any, are kept in the trainer's `loaders`.
+
+    Args:
+        trainer: The trainer, which places the batches on its devices.
+        sources: The data sources of the framework's plugin, by name.
+
     Raises:
-        Unsupported: `sources` has no such data source.
+        Unsupported: `sources` has no such data source, or the plugin cannot read it.
         DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it, too.
+        ImportError: A package that the data source needs is not installed.
     """
     return look_up("data source", trainer.request.data["source"], sources).open(trainer)

@@ -19,11 +19,21 @@ def follow(runtime: Runtime, trainer: Trainer, request: Request, progress: Progr
 
     The profiler writes `trace.json` into the working directory.
 
+    Args:
+        runtime: The started runtime.
+        trainer: A trainer that has taken no step.
+        request: The case, of whose protocol `canonical_steps`, `warmup` and `steps` are used.
+        progress: The counters that take the phase and the step.
+
     Returns:
         `trace`: the profiler's file, compressed with gzip, in base64.
 
     Raises:
-        Unsupported: The runtime has no profiler to offer, or the compressed file has more than `MAX_BYTES` bytes.
+        Unsupported: The runtime has no profiler to offer, the plugin cannot read the data source, or the compressed
+            file has more than `MAX_BYTES` bytes.
+        DataError: The prepared data is missing, is not what the controller prepared, or has a sample that cannot be
+            read.
+        OSError: The profiler's file cannot be read.
     """
     progress.enter("warmup")
     batch = trainer.canonical_batch()

@@ -81,8 +81,8 @@ def run(
     """Run the request's program in this trainer process, write its record, and return the exit code.
 
     The phases are reported in the file `progress` of the directory. If the program succeeds, `record.json` has the
-    status `ok`, and the runtime is stopped; an exception of `Runtime.stop` passes through. If anything before raises
-    an exception, `record.json` has the status `failed` with the failure, and standard error has the traceback.
+    status `ok`, and the runtime is stopped. If anything before raises an exception, `record.json` has the status
+    `failed` with the failure, and standard error has the traceback.
 
     Args:
         request: The case.
@@ -94,6 +94,10 @@ def run(
 
     Returns:
         0; or 1 if the record has a failure.
+
+    Raises:
+        OSError: The file `progress`, or the record of a failure, cannot be written.
+        Exception: An exception of `Runtime.stop` passes through.
     """
     progress = Progress(os.path.join(directory, "progress"))
     entered_at = monotonic()

@@ -32,7 +32,11 @@ class TrainerHooks(Trainer):
     # Hooks of a model's trainer.
 
     def build(self, options: Mapping[str, Any]) -> Any:
-        """Return the network for the model's options; its trainable parameters have the manifest's names."""
+        """Return the network for the model's options; its trainable parameters have the manifest's names.
+
+        Args:
+            options: `Request.model_options`.
+        """
         raise NotImplementedError("a model's trainer implements build()")
 
     def outputs(self, network: Any, batch: Any) -> Sequence[Any]:
@@ -84,6 +88,9 @@ class TrainerHooks(Trainer):
 
         Args:
             batches: One batch of NumPy arrays per replica of this process.
+
+        Returns:
+            One batch per replica, in the same order, as `place` takes them.
         """
         return batches
 
@@ -109,6 +116,11 @@ class TrainerHooks(Trainer):
         """Return the part of a batch on the devices that holds the samples `start` to `stop` - 1 of each replica.
 
         By default the batch is a dict of arrays whose first axis counts the samples of one replica.
+
+        Args:
+            batch: A batch that `place` or `receive` returned.
+            start: Index of the first sample, from 0.
+            stop: Index after the last sample.
         """
         return {name: values[start:stop] for name, values in batch.items()}
 
@@ -117,13 +129,20 @@ class TrainerHooks(Trainer):
 
         The handle is None, which stands for unknown labels, if the model marks no input or `batch` is None. It is kept
         until the window is over, so no later batch may overwrite its memory.
+
+        Args:
+            batch: A batch that `place` or `receive` returned; None if the input pipeline is part of the framework's
+                graph.
         """
         return None if batch is None or self.label_name is None else batch[self.label_name]
 
     def read_labels(self, labels: Any) -> List[numpy.ndarray]:
-        """Return the labels that a handle of `labels` refers to, one NumPy array per replica.
+        """Return the labels that a handle of `labels` refers to, one NumPy array (batch size, …) per replica.
 
         The default serves a process with one replica. Called after the clock stopped.
+
+        Args:
+            labels: A handle that `labels` returned, other than None.
         """
         return [numpy.asarray(labels)]
 
@@ -152,6 +171,9 @@ class TrainerHooks(Trainer):
         """Return the loss times the request's constant loss scale: the value from which the backward pass starts.
 
         A framework's trainer with a loss scaler also multiplies by the scaler's present scale.
+
+        Args:
+            loss: A scalar that `forward` returned, divided by the number of micro-batches.
         """
         return loss if self.loss_scale == 1 else loss * self.loss_scale
 
@@ -179,14 +201,20 @@ class TrainerHooks(Trainer):
         """Set moments, step counts and the loss scale to their values before the first step.
 
         The optimizer stays the same object, and code that was compiled for it stays in use.
+
+        Raises:
+            NotImplementedError: This trainer cannot be reset; the audit is then skipped.
         """
         raise NotImplementedError("a framework's trainer implements reset_optimizer()")
 
     def read_loss(self, loss: Any) -> List[float]:
-        """Return the loss that a handle of `train` refers to, one per replica of this process.
+        """Return the loss that a handle of `train` refers to, one per replica of this process, in their order.
 
         Wait until the device has computed the loss. The default serves a process with one replica. Called after the
         clock stopped.
+
+        Args:
+            loss: A handle that `train` returned.
         """
         return [float(loss)]
 
@@ -207,7 +235,11 @@ class TrainerHooks(Trainer):
         raise NotImplementedError("a framework's trainer implements outputs_and_references()")
 
     def note_output(self, output: Any) -> None:
-        """Append the data type of an output, of a layer or of the network, to `product_types`."""
+        """Append the data type of an output to `product_types`.
+
+        Args:
+            output: The array that a layer or the network returned; its attribute `dtype` is read.
+        """
         self.product_types.append(output.dtype)
 
     def widen(self, value: Any) -> Any:

@@ -38,6 +38,9 @@ def worker_environment(
         requested: The user's variables by name. A value of None (`--env NAME`) stands for the value in `environ`; the
             variable is left out if `environ` lacks it.
         process: Launch variables of this process, which take precedence over the user's.
+
+    Returns:
+        A new dict, name → value.
     """
     result = {}
     for name, value in environ.items():

@@ -16,6 +16,10 @@ def checksums(trainer: Trainer, replica: int) -> Checksums:
     Args:
         trainer: The trainer, between two steps.
         replica: Index of the replica within this process, counted from 0.
+
+    Returns:
+        `parameters`, `moments` and `running-means`, each a dict of name → CRC-32 of the tensor's values, None for a
+        tensor of zeros. A dict is empty if the trainer has no such tensors.
     """
     kinds: Dict[str, Iterable[Tuple[str, Any]]] = {
         "parameters": trainer.parameters(replica),
@@ -30,6 +34,10 @@ def checksums(trainer: Trainer, replica: int) -> Checksums:
 
 def compare(before: Checksums, after: Checksums) -> Dict[str, Any]:
     """Compare the checksums at the two edges of the window.
+
+    Args:
+        before: What `checksums` returned for a replica at the first edge.
+        after: What it returned for the same replica at the last edge.
 
     Returns:
         For each kind of tensor: `tensors`, their number; `zeros`, the names of those that are zero at both edges; and

@@ -8,11 +8,17 @@ from typing import Any
 def write_json(path: str, document: Any) -> None:
     """Write a JSON document to a file that only its owner can read; replace an existing file.
 
-    The document is written to the file `path`.partial, which is then renamed: a reader sees all of it or nothing.
+    The document is written to the file `path`.partial, which is then renamed: a reader sees all of it or nothing. After
+    an error, `path` is as before, and `path`.partial may remain.
+
+    Args:
+        path: Path of the file, in an existing directory.
+        document: JSON values.
 
     Raises:
         OSError: The file cannot be written.
         ValueError: The document contains a number that is not finite.
+        TypeError: The document contains an object that is no JSON value.
     """
     partial = path + ".partial"
     with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:

@@ -14,12 +14,17 @@ class ZmqFeed(BatchFeed):
     """A feed of the batches that a replica's sender makes in a separate process.
 
     At most `PREFETCH` batches are requested and not yet taken. A thread of ZeroMQ receives them; no Python runs in it.
+    `next()` waits for a batch, a dict of NumPy arrays by the input's name, and raises MalformedBatch if the message is
+    no batch of the case. It sets `sender_cpus` in `facts`, the list of the processors that the sender may use.
 
     Args:
         address: The address of the replica's sender.
         expected: Arrays with the names, data types and shapes of a batch.
         layout: The layout of images, `nchw` or `nhwc`.
         request: The case.
+
+    Raises:
+        ImportError: ZeroMQ for Python is not installed.
     """
 
     def __init__(
@@ -48,11 +53,11 @@ class ZmqFeed(BatchFeed):
 
     @property
     def counts(self) -> InputCounts:
-        """Counts of the sender up to the last batch that was taken."""
+        """Counts of the sender up to the last batch that was taken, and including it."""
         return self._counts
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection; no batch can be taken afterwards."""
         self._socket.close()
 
     def __next__(self) -> Any:

@@ -60,24 +60,33 @@ def address_of(request: Request, cluster: Cluster, node: int, replica: int) -> s
         cluster: All nodes of the case.
         node: Number of the node on which the replica's trainer and sender run.
         replica: The replica's global index.
+
+    Returns:
+        An endpoint of ZeroMQ. For `zmq` it is a socket file, relative to the working directory of a worker; for
+        `zmq-tcp` a port on 127.0.0.1.
+
+    Raises:
+        Unsupported: The data source is neither `zmq` nor `zmq-tcp`.
     """
     ports = cluster.nodes[node].ports[-request.devices_per_node :]  # one for each replica of the node
     return look_up("data source of senders", request.data["source"], ADDRESSES)(ports, replica)
 
 
-def describe(arrays: Mapping[str, numpy.ndarray]) -> List[List[Any]]:
+def _describe(arrays: Mapping[str, numpy.ndarray]) -> List[List[Any]]:
     """Return name, data type and shape of each array, as the header of a batch has them."""
     return [[name, values.dtype.str, list(values.shape)] for name, values in arrays.items()]
 
 
 def pack(batch: Batch) -> List[Any]:
-    """Return the frames of a batch: the header, and the memory of each array, which is not copied."""
-    header = {"arrays": describe(batch.arrays), "counts": list(batch.counts), "cpus": batch.cpus}
+    """Return the frames of a batch: the header, then each array, which is copied only if it is not contiguous."""
+    header = {"arrays": _describe(batch.arrays), "counts": list(batch.counts), "cpus": batch.cpus}
     return [json.dumps(header).encode("ascii"), *map(numpy.ascontiguousarray, batch.arrays.values())]
 
 
 def unpack(frames: Sequence[Any], expected: Mapping[str, numpy.ndarray]) -> Batch:
-    """Return the batch of some frames. The arrays lie in the memory of the frames, if they are aligned there.
+    """Return the batch of some frames, with arrays that can be written to.
+
+    The arrays lie in the memory of the frames if they are aligned and writable there; else they are copies.
 
     Args:
         frames: The frames, each an object with the buffer interface.
@@ -88,7 +97,7 @@ def unpack(frames: Sequence[Any], expected: Mapping[str, numpy.ndarray]) -> Batc
     """
     if len(frames) != len(expected) + 1:
         raise MalformedBatch("expected a header and %d arrays, got %d frames" % (len(expected), len(frames)))
-    counts, cpus = _read_header(bytes(memoryview(frames[0])[: LONGEST_HEADER + 1]), describe(expected))
+    counts, cpus = _read_header(bytes(memoryview(frames[0])[: LONGEST_HEADER + 1]), _describe(expected))
     arrays = {}
     for frame, (name, values) in zip(frames[1:], expected.items()):
         size = memoryview(frame).nbytes

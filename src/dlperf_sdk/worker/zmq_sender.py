@@ -32,8 +32,10 @@ def send(request: Request, cluster: Cluster, process: Process) -> None:
         process: This process; `feeds` is the replica whose batches it sends.
 
     Raises:
-        zmq.ZMQError: The address is in use.
-        ValueError: `process.feeds` is None.
+        zmq.ZMQError: The address cannot be bound, for example because it is in use.
+        ValueError: `process.feeds` is None, or an input has an unknown kind of `fill`.
+        Unsupported: The data source is neither `zmq` nor `zmq-tcp`.
+        ImportError: ZeroMQ for Python is not installed.
     """
     import zmq
 
@@ -46,7 +48,11 @@ def send(request: Request, cluster: Cluster, process: Process) -> None:
 
 
 def open_socket(context: Any, address: str) -> Any:
-    """Return a socket of the type ROUTER of the ZeroMQ `context`, bound to an endpoint such as `tcp://HOST:PORT`.
+    """Return a socket of the type ROUTER, bound to an endpoint; the caller closes it.
+
+    Args:
+        context: The ZeroMQ context of the socket.
+        address: The endpoint, such as `tcp://HOST:PORT`.
 
     Raises:
         zmq.ZMQError: The address cannot be bound, for example because it is in use.

@@ -15,7 +15,11 @@ def compress(nodes: Sequence[Mapping[str, Any]]) -> str:
     """Return the nodes as a compressed text, which `expand` reads.
 
     Args:
-        nodes: Each node's `host`, `interface` and `ports` (at least one, each a text of digits).
+        nodes: Each node's `host`, `interface` and `ports` (at least one, each a text of digits), in the order of the
+            nodes' numbers, from 0.
+
+    Returns:
+        A text of ASCII characters (base 85).
     """
     columns = {
         "hosts": [node["host"] for node in nodes],
@@ -29,6 +33,8 @@ def compress(nodes: Sequence[Mapping[str, Any]]) -> str:
 
 def expand(table: str) -> Dict[str, Dict[str, Any]]:
     """Return `host`, `interface` and `ports` of each node of a compressed text, by the node's number in digits.
+
+    `ports` is a list of texts of digits, the others are texts.
 
     Args:
         table: The text that `compress` returned.

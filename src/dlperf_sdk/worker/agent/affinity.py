@@ -19,6 +19,9 @@ def share(cpus_by_numa: Mapping[int, Sequence[int]], index: int, count: int) -> 
         index: Index of the worker among those on this machine, from 0.
         count: Number of workers on this machine.
 
+    Returns:
+        The numbers of the processors, in the order of `cpus_by_numa`; at least one.
+
     Raises:
         ValueError: The index is outside 0 … count - 1, or there are no processors.
     """
@@ -71,7 +74,8 @@ def set_aside(
         root: Where sysfs is mounted.
 
     Returns:
-        The worker's processors, and those of each of the other processes.
+        The worker's processors, and a list with those of each of the other processes, which get the last cores. The
+        list is empty if `count` is 0.
     """
     cores: Dict[int, List[int]] = {}
     for cpu in cpus:
@@ -90,7 +94,11 @@ def cpus_by_numa(root: str = "/sys", allowed: Optional[Iterable[int]] = None) ->
 
     Args:
         root: Where sysfs is mounted.
-        allowed: The processors to divide; by default, those of this process's affinity.
+        allowed: The processors to divide; None for those of this process's affinity.
+
+    Returns:
+        NUMA node → the numbers of its processors, ordered by core, in ascending order of the nodes. Nodes without a
+        usable processor are absent.
     """
     usable = set(os.sched_getaffinity(0) if allowed is None else allowed)
     by_node: Dict[int, List[int]] = {}
@@ -135,6 +143,9 @@ def thread_variables(threads: int) -> Dict[str, str]:
 
     OMP_NUM_THREADS also sets the number of threads of MKL and OpenBLAS. OMP_WAIT_POLICY is PASSIVE, since OpenMP's
     threads otherwise spin while they wait: two threads that spin on one core make a step up to twenty times slower.
+
+    Args:
+        threads: Number of threads; a number below 1 counts as 1.
     """
     return {"OMP_NUM_THREADS": str(max(1, threads)), "OMP_WAIT_POLICY": "PASSIVE"}
 

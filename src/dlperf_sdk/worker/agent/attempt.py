@@ -23,7 +23,7 @@ def _oom_kills() -> int:
 
 
 class Attempt:
-    """All workers of one node in one attempt.
+    """All workers of one node in one attempt: `workers` lists those that were started, in the order of the processes.
 
     Args:
         number: Number of the attempt; 0 for the parity run.
@@ -52,7 +52,7 @@ class Attempt:
         """Start this node's processes, one after another.
 
         Args:
-            nodes: The known fields of nodes, as for `processes.nodes_from`.
+            nodes: The known fields of nodes, by number in digits, as for `processes.nodes_from`.
             processes: The processes.
             orders: The command and further details of each process, as `launch_commands.orders_for` returns them.
 
@@ -85,7 +85,8 @@ class Attempt:
     def check(self) -> None:
         """Update the state of every worker (`ended`, `detected_failure`), and kill workers that missed a deadline.
 
-        If a worker has ended, the processes that it left in its process group are killed.
+        A worker that missed a deadline has the failure as its `detected_failure`. If a worker has ended, the processes
+        that it left in its process group are killed.
         """
         for worker in self.workers:
             if worker.ended:
@@ -133,7 +134,8 @@ class Attempt:
     def failures(self) -> List[Dict[str, Any]]:
         """Return the failures of services that trainers needed, then those of trainers that have ended.
 
-        Each has the form that `dlperf_sdk.worker.failures.failure` returns.
+        Each has the form that `dlperf_sdk.worker.failures.failure` returns; that of a trainer may have further fields,
+        such as `type` and `traceback`. The list is empty if all of them succeeded, and while none has ended.
         """
         ended = [worker for worker in self.trainers if worker.ended]
         killed = bool(ended) and self._kernel_killed()  # read only after one has ended
@@ -163,7 +165,7 @@ class Attempt:
     def end(self) -> None:
         """End the remaining workers: send SIGTERM, wait up to `GRACE` seconds, send SIGKILL.
 
-        Afterwards kill the processes that the workers have left behind.
+        Afterwards kill all other children of this process: those that the workers have left behind.
         """
         running = [worker for worker in self.workers if worker.popen.poll() is None]
         for worker in running:

@@ -40,8 +40,13 @@ def main(folder: str, linger_seconds: float, step: List[str]) -> int:
 
     Returns:
         The exit code, which the scheduler reports as the job's: 0 if the event `ended` has no failure, 1 if it has
-        one. If the stream lacks this event, it is the command's exit code. After the event that code means nothing,
-        because the command may be killed when the agents have finished their work.
+        one. If the stream lacks this event, it is the command's exit code, negative if a signal ended the command.
+        After the event that code means nothing, because the command may be killed when the agents have finished their
+        work.
+
+    Raises:
+        SystemExit: A SIGTERM or SIGHUP arrived. The command is then ended, by force after 10 s.
+        OSError: The folder does not exist or cannot be written to, or the command cannot be started.
     """
     lifetime.exit_on_termination()
     process: Optional["subprocess.Popen[bytes]"] = None

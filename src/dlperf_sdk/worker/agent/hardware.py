@@ -22,9 +22,10 @@ def describe(proc: str = "/proc", sys: str = "/sys", library: str = LIBRARY) -> 
     - `cpu`: `model`; the numbers of `logical` and of `usable` processors, of `sockets` and of `cores`; the frequency
       `governor`; `turbo`, true if it is enabled; and `limit`, the result of `cpu_limit`;
     - `numa_nodes`: their number;
-    - `memory` and `memory_limit`: bytes;
+    - `memory`, the machine's, and `memory_limit`, the result of the function of this name: bytes;
     - `load`: the means over 1, 5 and 15 minutes;
-    - `virtualisation`: `hypervisor`, true on a virtual machine; `machine`, its maker and product; and `container`;
+    - `virtualisation`: `hypervisor`, true on a virtual machine; `machine`, its maker and product; and `container`,
+      `docker` or `podman`;
     - `gpus`: what `gpus.describe` returns for each GPU.
 
     Args:

@@ -20,19 +20,23 @@ def main(job: str, command: str) -> int:
 
     Args:
         job: The job's number.
-        command: `acknowledge`, to call `acknowledge`; or the number of bytes to skip, to call `follow`.
+        command: `acknowledge`, to let the job stop waiting for a reader; or the number of bytes of the stream to skip,
+            to write the rest to standard output until the stream is complete.
 
     Returns:
-        The exit code: what the called function returns.
+        The exit code: 1 if the stream to acknowledge is not complete within `END_TIMEOUT` seconds, or its folder does
+        not exist; else 0.
 
     Raises:
-        SystemExit: `follow` does not find the stream in time, or the job's folder belongs to another user.
+        SystemExit: The stream to print does not appear within `START_TIMEOUT` seconds, or the job's folder belongs to
+            another user.
+        ValueError: `command` is neither `acknowledge` nor a number.
     """
     folder = "/tmp/dlperf-job-%d-%s" % (os.getuid(), job)  # noqa: S108 - made by the job itself, and checked below
-    return acknowledge(folder) if command == "acknowledge" else follow(folder, int(command))
+    return _acknowledge(folder) if command == "acknowledge" else _follow(folder, int(command))
 
 
-def follow(folder: str, offset: int) -> int:
+def _follow(folder: str, offset: int) -> int:
     """Write the stream in a job's folder to standard output until it is complete; return 0.
 
     Args:
@@ -64,7 +68,7 @@ def follow(folder: str, offset: int) -> int:
             time.sleep(0.1)
 
 
-def acknowledge(folder: str) -> int:
+def _acknowledge(folder: str) -> int:
     """Mark the stream in a job's folder as read, so that the job stops waiting for a reader.
 
     Returns:

@@ -39,7 +39,7 @@ def needs_other_nodes(request: Request, node: int, facts: Mapping[str, Any]) -> 
     Args:
         request: The case.
         node: The node's number.
-        facts: Its fields of `processes.Node`.
+        facts: Its fields of `processes.Node`, with lists instead of tuples.
     """
     try:
         cluster = request.cluster({str(node): facts})
@@ -66,10 +66,14 @@ def orders_for(
     Returns:
         Two lists of the same length: the processes, and for each a dict with `name`, `command` (without the worker's
         arguments), `environment` (all variables), `cpus` (processor numbers; empty for all), and `request` (the path
-        of its file).
+        of its file). They have the order of the plugin's function; the senders of batches come last. Both lists are
+        empty if this node has no processes.
 
     Raises:
         ValueError: The variables of a process contain something of another node that this node does not know.
+        ImportError: The module of the plugin's function cannot be imported.
+        AttributeError: The module has no such function.
+        Unsupported: The plugin does not have the strategy. Other exceptions of the plugin's function pass through, too.
     """
     cluster = request.cluster(nodes)
     processes = list_case_processes(request.processes, request.batch_sender, cluster)

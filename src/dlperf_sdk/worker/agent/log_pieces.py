@@ -9,7 +9,10 @@ TAIL = 4000
 
 
 def in_pieces(text: str) -> Iterator[str]:
-    """Yield a log in pieces of at most `LONGEST_PIECE` characters; an empty log gives one empty piece."""
+    """Yield the log `text` in pieces of at most `LONGEST_PIECE` characters, in order.
+
+    An empty log gives one empty piece.
+    """
     for start in range(0, max(1, len(text)), LONGEST_PIECE):
         yield text[start : start + LONGEST_PIECE]
 
@@ -22,7 +25,7 @@ def tail_of(pieces: List[Dict[str, Any]], name: str) -> List[Dict[str, str]]:
         name: The worker's name.
 
     Returns:
-        A list of one dict of `name` and `text`, of the form of `pieces`; an empty list if the log is missing or empty.
+        A list of one dict of `name` and `text`; an empty list if the log is missing or empty.
     """
     text = "".join(piece["text"] for piece in pieces if piece["name"] == name)
     return [{"name": name, "text": text[-TAIL:]}] if text else []

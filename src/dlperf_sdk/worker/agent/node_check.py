@@ -18,6 +18,7 @@ class Introduction(NamedTuple):
     """The agent's description of its node, and the resources that the check opened."""
 
     hello: Dict[str, Any]
+    """The event `hello`, as `introduce` describes it."""
     bundle: str
     """The directory from which workers import; the bundle's own path if it could not be unpacked."""
     doorbell: Optional[preflight.Doorbell]
@@ -39,17 +40,21 @@ def introduce(
     Args:
         request: The case.
         bundle: The bundle's file or directory.
-        scratch: The directory for this node's temporary files.
+        scratch: The directory for this node's temporary files, into which the bundle is unpacked.
         address: This node's address if no interface is named.
         interface: The network interface whose address this node takes; None if the user named none.
         ports: The ports that may be used; empty for any.
 
     Returns:
-        The event `hello`, the unpacked bundle, and the doorbell. `hello` has `facts`, `address`, and:
+        The event `hello`, the unpacked bundle, and the doorbell. `hello` has `facts`, the result of `hardware.describe`
+        and `network`, this node's `address` and `interface`; it also has `address`, and:
 
         - if the node cannot run the case: `unfit`, the `kind` and `message` of the failure;
         - otherwise `time`, in seconds since the epoch; and if there is a doorbell, its port as `doorbell`, and
           `versions`, the result of `preflight.versions`.
+
+    Raises:
+        zipfile.BadZipFile: The bundle is neither a directory nor a zip archive.
     """
     hello: Dict[str, Any] = {"event": "hello", "facts": hardware.describe(), "address": address}
     doorbell = None
@@ -90,13 +95,15 @@ def choose_resources(
     Args:
         request: The case.
         node: The node's number.
-        message: The order, with `address`, `host_index` and `host_count`.
+        message: The order, with this node's `address`; `host_index`, its index among the nodes on the same machine,
+            from 0; and `host_count`, their number.
         ports: The ports that may be used; empty for any.
 
     Returns:
-        The event `prepared` with `devices`, `notes`, `ports`, `interface`, and as `needs_table` the value of
-        `needs_other_nodes`; or, if there are not enough devices or ports or any exception is raised, `unprepared` with
-        a `message` for the user.
+        The event `prepared` with `devices`, their identifiers; `notes`, a list of sentences for the result; `ports`,
+        free ports in digits; `interface`, the name of that of `address`, empty if there is none; and as `needs_table`
+        the value of `needs_other_nodes`. Or, if there are not enough devices or ports or any exception is raised,
+        `unprepared` with a `message` for the user.
     """
     try:
         return _chosen(request, node, message, ports)

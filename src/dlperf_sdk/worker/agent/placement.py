@@ -36,7 +36,7 @@ def resolve_placement(node: str, hosts: str, count: int, variables: Mapping[str,
 
     Args:
         node: The node's number, or `$NAME` of the launcher's variable that holds it.
-        hosts: A list of the first hosts, or `$NAME` of the variable that holds it.
+        hosts: A list of the first hosts, as `expand_hosts` takes it, or `$NAME` of the variable that holds it.
         count: The number of nodes.
         variables: The agent's environment variables.
 
@@ -65,7 +65,8 @@ def _resolve_variable(text: str, variables: Mapping[str, str]) -> str:
 def expand_hosts(hosts: str) -> List[str]:
     """Return the names of a host list, such as `n[1-3,07-09],login` in Slurm's form or plain with commas.
 
-    Numbers keep their leading zeros.
+    Numbers keep their leading zeros. The names have the order of the list, and a name that occurs twice is returned
+    twice.
 
     Raises:
         ValueError: The text is not of this form, names more than 100,000 hosts, or has a name that could be longer

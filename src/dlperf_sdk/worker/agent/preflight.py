@@ -42,15 +42,18 @@ def check_node(
 ) -> Optional[Dict[str, str]]:
     """Check that this node has the interpreter and the programs, and that 1 MiB can be written to `scratch`.
 
+    The interpreter is looked for on this process's PATH. The file `room` is written to `scratch` and removed.
+
     Args:
         command: The command of the workers' interpreter.
         scratch: The directory for this node's temporary files.
         programs: The programs that the case needs in addition to the environment.
-        path: The workers' PATH; None for the default.
+        path: The workers' PATH, on which the programs are looked for; None or empty for `os.defpath`.
 
     Returns:
-        None if the node can run the case; otherwise `kind` and `message` of the failure. The message continues a
-        sentence that starts with the node's name.
+        None if the node can run the case; otherwise `kind` and `message` of the failure. The kind is `environment` if
+        the interpreter or a program is missing, `unavailable` if `scratch` cannot be written to. The message continues
+        a sentence that starts with the node's name.
     """
     if shutil.which(command[0]) is None:
         message = (
@@ -102,7 +105,8 @@ def difference(nodes: Sequence[Tuple[str, Dict[str, Any]]]) -> Optional[str]:
     """Return how the first node with a different environment differs from the first node.
 
     Args:
-        nodes: Pairs of a node's name and what `versions` returned; nodes without versions are not compared.
+        nodes: At least one pair of a node's name and what `versions` returned, the first node's first. Nodes without
+            versions are not compared.
 
     Returns:
         A clause about the first difference, without a full stop; None if there is none.
@@ -135,11 +139,11 @@ def difference(nodes: Sequence[Tuple[str, Dict[str, Any]]]) -> Optional[str]:
 class Doorbell:
     """A listener to which other nodes connect, to test that they can reach this node.
 
-    It closes each connection at once.
+    A thread closes each connection at once. The attribute `port` is the port on which it listens.
 
     Args:
         address: The address to listen on.
-        candidates: The ports to try; empty for any free port.
+        candidates: The ports to try, in order; empty for any free port.
 
     Raises:
         OSError: No port is free.
@@ -178,6 +182,9 @@ def select_doorbells(node: int, doorbells: Sequence[Sequence[Any]]) -> Sequence[
     Args:
         node: The node's number.
         doorbells: `[node, address, port]` of each node.
+
+    Returns:
+        Entries of `doorbells`; empty if it is empty.
     """
     if len(doorbells) <= _ALL_PAIRS:
         return doorbells
@@ -189,7 +196,9 @@ def select_doorbells(node: int, doorbells: Sequence[Sequence[Any]]) -> Sequence[
 
 
 def unreachable(doorbells: Sequence[Sequence[Any]]) -> List[int]:
-    """Return the numbers of the nodes that cannot be connected to, each tried for five seconds.
+    """Return the numbers of the nodes that cannot be connected to, each tried for up to five seconds.
+
+    They have the order of `doorbells`; the list is empty if all can be reached.
 
     Args:
         doorbells: `[node, address, port]` of each node to try.

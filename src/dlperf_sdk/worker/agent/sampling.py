@@ -11,7 +11,7 @@ PERIOD = 0.2
 """Seconds between two samples; counters lose nothing in between."""
 
 
-def own_seconds() -> float:
+def _own_seconds() -> float:
     """Return the processor seconds, user and system, of this process and of its descendants that have ended."""
     used = [resource.getrusage(target) for target in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
@@ -24,9 +24,13 @@ class Sampling:
     the end. Compared with the processor seconds of the whole node, it shows how many other processes used.
 
     Args:
-        samplers: `module:attribute` of each sampler.
+        samplers: `module:attribute` of each sampler's class, which is built and opened.
         devices: Identifiers of the node's devices.
         node: The node's number.
+
+    Raises:
+        ImportError: The module of a sampler cannot be imported.
+        AttributeError: The module of a sampler has no such attribute.
     """
 
     def __init__(self, samplers: Sequence[str], devices: Sequence[str], node: int) -> None:
@@ -34,7 +38,7 @@ class Sampling:
         self._series: Dict[Tuple[str, str], Dict[str, Any]] = {}
         self._open: List[Any] = []
         self._due = 0.0
-        self._own_usage = [(time.monotonic(), own_seconds())]
+        self._own_usage = [(time.monotonic(), _own_seconds())]
         for reference in samplers:
             sampler = resolve(reference)(tuple(devices))
             if sampler.open():
@@ -75,13 +79,15 @@ class Sampling:
         Call this after all workers have ended: only then their processor seconds count.
 
         Returns:
-            The series, each with the fields of `dlperf_sdk.results.records.Series`; the last is `cpu-own`.
+            The series, each with the fields of `dlperf_sdk.results.records.Series`: `node`, `name`, `device`, `unit`,
+            `kind`, `times` (seconds of the monotonic clock) and `values`, one for each time. They have the order of
+            their first samples; the last series is `cpu-own`.
         """
         self._due = 0.0
         self.sample_if_due(time.monotonic())
         for sampler in self._open:
             sampler.close()
-        self._own_usage.append((time.monotonic(), own_seconds()))
+        self._own_usage.append((time.monotonic(), _own_seconds()))
         series = {
             "node": self._node,
             "name": "cpu-own",

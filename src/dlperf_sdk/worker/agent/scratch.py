@@ -26,7 +26,14 @@ def scratch(existing: Optional[str] = None) -> Iterator[str]:
     First remove the directories beside it that killed processes have left (`sweep`).
 
     Args:
-        existing: An existing directory to provide, which is removed as well; None for a new one with mode 0700.
+        existing: An existing directory to provide, which is removed as well; None for a new one with mode 0700 in the
+            system's folder for temporary files.
+
+    Yields:
+        The directory's path. It contains the file `lock`.
+
+    Raises:
+        OSError: The directory cannot be made or locked, for example because `existing` does not exist.
     """
     sweep(existing)
     path = existing or tempfile.mkdtemp(prefix=PREFIX)
@@ -50,6 +57,8 @@ def _lock(path: str) -> int:
 
 def sweep(sparing: Optional[str] = None) -> None:
     """Remove the scratch directories that killed processes of this user have left in a folder.
+
+    What cannot be read or removed is left there, without an error.
 
     Args:
         sparing: A directory to keep; the folder is its parent. With None, the folder is the system's folder for

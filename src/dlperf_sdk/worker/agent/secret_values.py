@@ -15,6 +15,9 @@ def secret_values(request: Request, environ: Mapping[str, str]) -> "dict[str, st
     Args:
         request: The case, whose `variables` are read first.
         environ: Variables of this process, which give the values that the request lacks.
+
+    Returns:
+        Name → value; empty if no secret variable has a value.
     """
     values = {}
     for name in request.secrets:
@@ -32,8 +35,11 @@ def replace_values(message: Any, values: Mapping[str, str]) -> Any:
     from a log. Longer values are replaced before shorter ones; those of fewer than `SHORTEST` characters are kept.
 
     Args:
-        message: The message, which is not changed.
+        message: The message, which is not changed: a text, a number, a truth value, None, or lists and dicts of these.
         values: Secret values by name.
+
+    Returns:
+        A copy of the message; or `message` itself if no value is long enough to be replaced.
     """
     pairs = [
         (form, "<%s>" % name)
@@ -58,7 +64,11 @@ def replace_values(message: Any, values: Mapping[str, str]) -> Any:
 
 
 def longest_form(values: Mapping[str, str]) -> int:
-    """Return the bytes of the longest form in which one of the values may be printed; 0 without values."""
+    """Return the bytes, in UTF-8, of the longest form in which one of the values may be printed; 0 without values.
+
+    Args:
+        values: Secret values by name.
+    """
     forms = [form for value in values.values() for form in _printed_forms(value)]
     return max((len(form.encode("utf-8", "surrogateescape")) for form in forms), default=0)
 

@@ -35,7 +35,15 @@ def first_event(bundle: str, python: Optional[str] = None) -> bytes:
             environment's packages, unless the case runs in a container.
 
     Returns:
-        The line with its line feed; empty if the bundle does not contain the case.
+        The line of JSON with its line feed: the fields of the bundle's `case.json`, and `event`, `time`, `id` (the
+        run's name), `command` (the interpreter's) and `versions` (as `preflight.versions` returns them; empty in a
+        container). Empty if the bundle does not contain the case.
+
+    Raises:
+        KeyError: The bundle has a case, but no request.
+        ValueError: The case or the request is malformed.
+        OSError: The bundle does not exist, or cannot be read.
+        zipfile.BadZipFile: The bundle is neither a directory nor a zip archive.
     """
     try:
         case = json.loads(member(bundle, "case.json"))
@@ -53,7 +61,8 @@ def first_event(bundle: str, python: Optional[str] = None) -> bytes:
 def main(output: str, python: str) -> int:
     """Run the bundle's case with an interpreter that has its framework, and write the stream to `events.jsonl`.
 
-    Progress is printed. Ctrl-C ends the run; the events before it stay in the file.
+    Progress is printed. Ctrl-C ends the run; the events before it stay in the file. The bundle is the program that this
+    process runs.
 
     Args:
         output: The directory for `events.jsonl`; it is created if it does not exist.
@@ -64,6 +73,7 @@ def main(output: str, python: str) -> int:
 
     Raises:
         SystemExit: The directory already contains a run.
+        OSError: The directory or the file cannot be made, or an agent cannot be started.
     """
     bundle = os.path.abspath(sys.argv[0])
     request = Request.from_json(member(bundle, "request.json"))

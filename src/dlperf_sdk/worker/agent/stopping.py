@@ -15,9 +15,11 @@ class Decision(NamedTuple):
     rule: str
     """`fixed`: a fixed number of repeats; `adaptive`: as many as the first ones show to be needed."""
     stop: bool
+    """True if no further repeat is to be taken."""
     met: bool
     """True if the rule's goal is reached; False if more repeats are needed, even if no more are allowed."""
     detail: str
+    """The reason, as a phrase without a full stop: the numbers of repeats that are taken, planned and allowed."""
 
 
 def decide(throughputs: List[float], protocol: Dict[str, Any]) -> Decision:
@@ -30,7 +32,8 @@ def decide(throughputs: List[float], protocol: Dict[str, Any]) -> Decision:
 
     Args:
         throughputs: Throughput of each repeat so far, in samples per second, in order.
-        protocol: `Request.protocol`; its `repeats`, `max_repeats` and `target` are used.
+        protocol: `Request.protocol`; its `repeats`, `max_repeats` and `target` are used. `target` is half the width of
+            the median's 95 % interval, as a fraction of the median; None for a fixed number of repeats.
     """
     count, minimum, maximum, target = (
         len(throughputs),
@@ -68,7 +71,7 @@ def planned_repeats(pilot: List[float], target: float) -> int:
 
     Args:
         pilot: Throughputs of the first repeats, at least two.
-        target: Half the width of the median's 95 % interval, as a fraction of the median.
+        target: Half the width of the median's 95 % interval, as a fraction of the median; above 0.
     """
     noise = estimate.standard_deviation(pilot) / estimate.median(pilot)
     return len(pilot) + math.ceil(math.pi / 2 * (1.96 * noise / target) ** 2)

@@ -21,7 +21,7 @@ def feed(pipes: Sequence[IO[bytes]], bundle: IO[bytes], stopped: threading.Event
     """Write the bundle and then heartbeats to agents, until `stopped` is set or all agents are gone.
 
     Close the pipes and the bundle's file at the end. One call serves all nodes in one thread. A node that reads
-    slowly does not delay the others.
+    slowly does not delay the others. An agent that is gone is not an error.
 
     Args:
         pipes: The agents' standard inputs.

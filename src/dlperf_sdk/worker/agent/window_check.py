@@ -35,7 +35,7 @@ class WindowCheck:
         Args:
             phase: One of `progress.PHASES`.
             before: The time before the phase was read, in seconds of the monotonic clock.
-            after: The time after it.
+            after: The time after it was read, in the same seconds.
         """
         if phase == "ready" and self._released_at is not None and self._last is None:
             self._started_at = before  # it was released, but has not run since

@@ -31,7 +31,7 @@ class WorkerProcess:
     Args:
         process: The process, as the plugin's function lists it.
         name: Its name in logs and messages.
-        directory: The directory for its files, which `start` creates.
+        directory: The directory for its files, which must not exist: `start` creates it.
         deadlines: `Request.deadlines`: seconds by phase.
         secrets: Secret values by name, which `log` replaces.
     """
@@ -47,13 +47,17 @@ class WorkerProcess:
         self.process, self.name, self.directory, self._deadlines = process, name, directory, deadlines
         self._secrets = secrets
         self.last_progress = ("start", 0)
+        """The phase and the number of steps taken in it, as `read_progress` last read them."""
         self.changed = time.monotonic()
+        """Time at which they last changed, in seconds of the monotonic clock."""
         self.detected_failure: Optional[Dict[str, Any]] = None
         """A failure that the agent detected: a deadline that has passed, or a service that failed too early; None
         without one."""
         self.ended = False
+        """True once the agent has seen that the process ended; the agent sets it."""
         self._record: Optional[Dict[str, Any]] = None
         self.why_no_record = "left no readable record"
+        """The reason why `record` returned None: a phrase that continues a sentence about the worker."""
         self._window_check = WindowCheck()
 
     def start(self, command: List[str], environment: Dict[str, str], order: Dict[str, Any]) -> None:
@@ -113,8 +117,11 @@ class WorkerProcess:
     def check_deadline(self) -> Optional[Dict[str, Any]]:
         """Return a failure if the worker has taken no step in its current phase for longer than the phase's deadline.
 
+        The phase is the one that `read_progress` last read.
+
         Returns:
-            The failure, of kind `timeout`; None for a worker in time, a service, or a phase without deadline.
+            The failure, of kind `timeout`, as `failures.failure` returns it without a node; None for a worker in time,
+            a service, or a phase without deadline.
         """
         phase = self.last_progress[0]
         key = {"measure": "step", "verify": "compile", "done": "teardown"}.get(phase, phase)
@@ -136,7 +143,8 @@ class WorkerProcess:
         Such a process could write neither its failure nor its log. Call this only after the process has ended.
 
         Returns:
-            The failure, of kind `unavailable`; None if the process has another cause of failure, or none.
+            The failure, of kind `unavailable`, as `failures.failure` returns it without a node; None if the process has
+            another cause of failure, or none.
         """
         if (
             not (self.popen.returncode > 0 or self.popen.returncode == -signal.SIGBUS)
@@ -161,7 +169,7 @@ class WorkerProcess:
     def signal(self, number: int) -> None:
         """Send a signal, by its number, to the worker's process group, which includes processes that load its data.
 
-        Do nothing if the group has ended.
+        Do nothing if the group has ended, or this user may not signal it.
         """
         try:
             os.killpg(self.popen.pid, number)
@@ -225,7 +233,10 @@ class WorkerProcess:
         return record
 
     def log(self) -> str:
-        """Return the end of the worker's log, about `LONGEST_LOG` bytes, without secret values; empty if it is gone."""
+        """Return the end of the worker's log, about `LONGEST_LOG` bytes, without secret values; empty if it is gone.
+
+        Standard output and standard error are in it, in the order of writing. Bytes that are no UTF-8 are replaced.
+        """
         # What is cut off may begin in a value, whose other part would not be recognized: that is cut off afterwards.
         margin = longest_form(self._secrets)
         try:

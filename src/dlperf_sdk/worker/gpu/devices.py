@@ -10,10 +10,12 @@ _REPEATED = 2.0
 
 
 class Chosen(NamedTuple):
-    """The devices of one node by identifier, and notes for the result, such as processes on busy GPUs."""
+    """The devices of one node, and notes for the result."""
 
     devices: Tuple[str, ...]
+    """Identifiers: `cpu:0`, …, or UUIDs of GPUs."""
     notes: Tuple[str, ...]
+    """Sentences that name the processes on busy GPUs; empty if idle devices sufficed."""
 
 
 def choose(
@@ -25,7 +27,7 @@ def choose(
     own slice of it. With any other kind, the devices are `KIND:0`, `KIND:1`, …, and the hardware is not examined.
 
     Args:
-        kind: The kind of device.
+        kind: The kind of device: `cpu`, `cuda`, ….
         count: Number of devices of this node.
         host_index: Index of this node among those on the machine, from 0.
         host_count: Number of nodes on the machine.
@@ -60,6 +62,9 @@ def visible(kind: str, identifiers: Sequence[str]) -> Dict[str, str]:
     Args:
         kind: The kind of device.
         identifiers: The devices' identifiers, UUIDs for `cuda`.
+
+    Returns:
+        For `cuda`, `CUDA_VISIBLE_DEVICES` with the devices in the same order, and `CUDA_DEVICE_ORDER`.
     """
     if kind != "cuda":
         return {}

@@ -115,7 +115,7 @@ def visible(gpus: Sequence[Gpu], variable: Optional[str]) -> List[Gpu]:
 
     Args:
         gpus: All GPUs, as `list_gpus` returns them.
-        variable: The variable's value; None if it is not set, which leaves all GPUs.
+        variable: The variable's value; None if it is not set, which leaves all GPUs. An empty value leaves none.
     """
     if variable is None:
         return list(gpus)
@@ -147,6 +147,10 @@ def choose(
         on_busy: What to do if there are too few idle GPUs. `note` adds the busy GPUs whose holders use the least
             memory; `wait` and `refuse` choose no GPU. In each case the message names the holders of busy GPUs.
         variable: The value of `CUDA_VISIBLE_DEVICES`; None if it is not set.
+
+    Returns:
+        The choice. Its UUIDs are in the order of the GPUs that `visible` leaves; there are none if the node has too few
+        GPUs, or too few idle ones under `wait` and `refuse`.
     """
     candidates = visible(gpus, variable)
     if len(candidates) < count:
@@ -168,7 +172,7 @@ def choose(
 
 
 def describe(gpu: Gpu) -> Dict[str, Any]:
-    """Return one GPU's fields as JSON values; unknown ones are left out."""
+    """Return the known fields of `Gpu` by name, as JSON values; those that are None are left out."""
     return {name: value for name, value in gpu._asdict().items() if value is not None}
 
 
@@ -177,8 +181,12 @@ def survey(count: int, on_busy: str, library: str = LIBRARY) -> Choice:
 
     Args:
         count: Number of GPUs.
-        on_busy: `note`, `wait` or `refuse`.
+        on_busy: What to do if there are too few idle GPUs: `note` adds busy ones; `wait` and `refuse` choose none. This
+            function does not wait.
         library: The name or path of NVML.
+
+    Returns:
+        The choice, without UUIDs if there are too few GPUs; without a driver there are none.
     """
     gpus = list_gpus(library)
     by_gpu = {gpu.uuid: holders(gpu.uuid, library) for gpu in gpus}

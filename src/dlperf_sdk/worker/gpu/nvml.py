@@ -88,7 +88,7 @@ class Nvml:
         return opened if opened._call("nvmlInit_v2", []) == _SUCCESS else None
 
     def close(self) -> None:
-        """Shut the library down."""
+        """Shut the library down; no other method may be called afterwards."""
         self._call("nvmlShutdown", [])
 
     def driver_version(self) -> Optional[str]:
@@ -99,7 +99,7 @@ class Nvml:
         """Return the handles of all GPUs that the driver shows to this process, in the order of their PCI addresses.
 
         `CUDA_VISIBLE_DEVICES` has no effect here. MIG instances are not listed, only their GPUs. GPUs that the driver
-        cannot open are left out.
+        cannot open are left out. The list is empty if there are none, or if their number cannot be read.
         """
         count = c_uint(0)
         if self._call("nvmlDeviceGetCount_v2", [c_void_p], byref(count)) != _SUCCESS:
@@ -165,7 +165,7 @@ class Nvml:
         return None if millijoules is None else millijoules.value / 1000.0
 
     def power(self, device: Any) -> Optional[float]:
-        """Return the power in watts; None if it cannot be read.
+        """Return the power that the device draws, in watts; None if it cannot be read.
 
         On Ampere and later GPUs, except the GA100, it is the mean over the last second. `device` is NVML's handle of a
         GPU.
@@ -189,7 +189,7 @@ class Nvml:
         return self._read_kind("nvmlDeviceGetClockInfo", device, _CLOCK_SM)
 
     def temperature(self, device: Any) -> Optional[float]:
-        """Return the temperature in degrees Celsius; None if it cannot be read.
+        """Return the device's temperature in degrees Celsius; None if it cannot be read.
 
         `device` is NVML's handle of a GPU.
         """
@@ -209,7 +209,7 @@ class Nvml:
         Bytes are None if the driver does not report them. `device` is NVML's handle of a GPU.
 
         Returns:
-            The pairs; None if the list cannot be read.
+            The pairs, in the driver's order; None if the list cannot be read.
         """
         name, types = "nvmlDeviceGetComputeRunningProcesses_v3", [c_void_p, c_void_p, c_void_p]
         room = 32

@@ -19,7 +19,7 @@ def require_gpus(framework: str, available: int, needed: int = 1) -> None:
         needed: Number of the process's devices.
 
     Raises:
-        Unsupported: there are too few.
+        Unsupported: There are too few.
     """
     if available < needed:
         raise Unsupported(

@@ -11,7 +11,8 @@ class Sampler:
 
     `cpu-busy`, `cpu-idle` and `cpu-steal` are seconds, summed over all processors. The busy share over a window is
     the growth of `cpu-busy` over the growth of all three. Steal is time in which the hypervisor ran other machines
-    although this one had work to do.
+    although this one had work to do. `load` is the mean over one minute. `memory` is the memory in use in bytes: the
+    total without what is available.
 
     Args:
         devices: Not used.
@@ -30,7 +31,8 @@ class Sampler:
     def sample(self) -> List[_Sample]:
         """Return one sample of each series that can be read: (name, device, unit, kind, value).
 
-        The device is always `host`. Units are `s`, `1` for the load, and `B`.
+        The device is always `host`. `cpu-busy`, `cpu-idle` and `cpu-steal` are counters in `s`; `load` is a gauge with
+        the unit `1`, and `memory` one in `B`.
         """
         sampled: List[_Sample] = []
         readers: List[Callable[[], List[_Sample]]] = [self._processors, self._load, self._memory]

@@ -35,7 +35,12 @@ class Sampler:
         return bool(self._handles)
 
     def sample(self) -> List[Tuple[str, str, str, str, float]]:
-        """Return one sample of each series that can be read: (name, the GPU's UUID, unit, kind, value)."""
+        """Return one sample of each series that can be read: (name, the GPU's UUID, unit, kind, value).
+
+        `energy` is a counter in `J`. The gauges are `power` in `W`, `utilization` in `%`, `memory` in `B`, `clock` in
+        `MHz`, `temperature` in `C`; and `throttled`, `power-capped` and `processes` with the unit `1`. The list is
+        empty unless `open` returned True.
+        """
         nvml = self._nvml
         if nvml is None:
             return []
@@ -59,7 +64,7 @@ class Sampler:
         return sampled
 
     def close(self) -> None:
-        """Shut NVML down."""
+        """Shut NVML down, if it is open; nothing is sampled any more."""
         if self._nvml is not None:
             self._nvml.close()
         self._nvml, self._handles = None, []

@@ -51,7 +51,8 @@ class Sampler:
     def sample(self) -> List[Tuple[str, str, str, str, float]]:
         """Return one sample of each zone that can be read: ("energy", zone, "J", "counter", joules).
 
-        A zone is named `package-0`, `dram-0` and so on. Wrapped registers are taken into account.
+        A zone is named `package-0`, `dram-0` and so on; the samples are sorted by it. Wrapped registers are taken into
+        account. The list is empty unless `open` returned True.
         """
         sampled = []
         for name in sorted(self._zones):
