@@ -160,7 +160,7 @@ def _ask(
 
     answers["asked"] = "deviation"
     before = digest_of(request.parameters, trainer.parameters(0))
-    answers["deviation"] = trainer.deviation()
+    trainer.deviation()
     runtime.synchronize()
     answers["traceless"] = digest_of(request.parameters, trainer.parameters(0)) == before
 
@@ -325,5 +325,12 @@ def _enqueue(runtime: Runtime, trainer: Trainer, batch: Any) -> Tuple[Dict[str, 
 
 
 def _floats(losses: List[Any]) -> List[List[float]]:
-    """Return the losses of some steps, of each replica of this process."""
-    return [[float(value) for value in step] for step in losses]
+    """Return the losses of some steps, of each replica of this process.
+
+    Raises:
+        ValueError: A loss is NaN or infinite.
+    """
+    numbers = [[float(value) for value in step] for step in losses]
+    if not all(math.isfinite(loss) for step in numbers for loss in step):
+        raise ValueError("these losses, of steps on the canonical batch, are not all finite: %r" % numbers)
+    return numbers

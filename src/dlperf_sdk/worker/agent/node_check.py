@@ -3,6 +3,7 @@
 import os
 import time
 from typing import Any, Dict, NamedTuple, Optional, Sequence
+from zipfile import BadZipFile
 
 from dlperf_sdk.worker import network
 from dlperf_sdk.worker.agent import hardware, preflight
@@ -52,9 +53,6 @@ def introduce(
         - if the node cannot run the case: `unfit`, the `kind` and `message` of the failure;
         - otherwise `time`, in seconds since the epoch; and if there is a doorbell, its port as `doorbell`, and
           `versions`, the result of `preflight.versions`.
-
-    Raises:
-        zipfile.BadZipFile: The bundle is neither a directory nor a zip archive.
     """
     hello: Dict[str, Any] = {"event": "hello", "facts": hardware.describe(), "address": address}
     doorbell = None
@@ -69,7 +67,7 @@ def introduce(
         # On one machine nodes cannot differ, and no firewall is between them.
         if unfit is None and not address.startswith("127."):
             doorbell = preflight.Doorbell(address, ports)
-    except OSError as error:
+    except (OSError, BadZipFile) as error:
         unfit = {"kind": "unavailable", "message": "cannot be prepared: %s" % error}
     hello["facts"]["network"] = {"address": address, "interface": network.interface_of(address)}
     if unfit is not None:

@@ -42,26 +42,28 @@ def check_node(
 ) -> Optional[Dict[str, str]]:
     """Check that this node has the interpreter and the programs, and that 1 MiB can be written to `scratch`.
 
-    The interpreter is looked for on this process's PATH. The file `room` is written to `scratch` and removed.
+    The file `room` is written to `scratch` and removed.
 
     Args:
         command: The command of the workers' interpreter.
         scratch: The directory for this node's temporary files.
         programs: The programs that the case needs in addition to the environment.
-        path: The workers' PATH, on which the programs are looked for; None or empty for `os.defpath`.
+        path: The workers' PATH, on which the interpreter and the programs are looked for; None or empty for
+            `os.defpath`.
 
     Returns:
         None if the node can run the case; otherwise `kind` and `message` of the failure. The kind is `environment` if
         the interpreter or a program is missing, `unavailable` if `scratch` cannot be written to. The message continues
         a sentence that starts with the node's name.
     """
-    if shutil.which(command[0]) is None:
+    path = path or os.defpath
+    if shutil.which(command[0], path=path) is None:
         message = (
             "lacks %s, the environment's interpreter: make the environment at the same path on every node, or name "
             "one that is there with --python"
         )
         return {"kind": "environment", "message": message % command[0]}
-    missing = [program for program in programs if shutil.which(program, path=path or os.defpath) is None]
+    missing = [program for program in programs if shutil.which(program, path=path) is None]
     if missing:
         message = "lacks %s, which the case needs beside its environment: install it there, or add its folder to PATH"
         return {"kind": "environment", "message": message % " and ".join(missing)}
