@@ -47,6 +47,10 @@ STRATEGIES = Table(
             name="parameter_server", help="Servers average the gradients of all replicas, step by step."
         ),
         Strategy(
+            name="distributed_replicated",
+            help="Servers apply the mean gradients to the parameters, step by step; each replica trains on a copy.",
+        ),
+        Strategy(
             name="parameter_server_async",
             help="Servers apply each replica's gradients as they come.",
             is_asynchronous=True,
