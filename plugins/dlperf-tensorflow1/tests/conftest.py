@@ -57,16 +57,36 @@ def make_trainer(monkeypatch):
         trainer.runtime.stop()
 
 
-@pytest.fixture
-def served_pair(monkeypatch):
+@pytest.fixture(params=["parameter_server", "distributed_replicated"])
+def served_pair(request, monkeypatch):
     """Two trainers of BERT that share the variables of a parameter server; all servers are in this process."""
+    yield from make_served_pair(request.param, monkeypatch)
+
+
+@pytest.fixture
+def replicated_pair(monkeypatch):
+    """`served_pair` with `distributed_replicated`."""
+    yield from make_served_pair("distributed_replicated", monkeypatch)
+
+
+@pytest.fixture
+def stale_pair(monkeypatch):
+    """`replicated_pair` with a planted fault: a step renews no copy of the parameters."""
+    from dlperf_tensorflow1.worker.exchange import DistributedReplicated, ParameterServers
+
+    monkeypatch.setattr(DistributedReplicated, "add_update", ParameterServers.add_update)
+    yield from make_served_pair("distributed_replicated", monkeypatch)
+
+
+def make_served_pair(strategy, monkeypatch):
+    """Yield two trainers with a strategy that has parameter servers, and stop them afterwards."""
     from dlperf_tensorflow1.worker.cluster import start_server
 
     from dlperf_sdk.worker.processes import SERVICE, Cluster, Node
     from dlperf_sdk.worker.request import resolve
 
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    request = make_request("bert-base", devices_per_node=2, strategy="parameter_server")
+    request = make_request("bert-base", devices_per_node=2, strategy=strategy)
     sockets = [socket.socket() for _ in range(3)]
     for one in sockets:
         one.bind(("127.0.0.1", 0))

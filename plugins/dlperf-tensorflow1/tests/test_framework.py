@@ -66,8 +66,9 @@ def test_trainers_know_all_trainers():
     assert [one["task"] for one in described] == [{"type": "worker", "index": i} for i in range(4)]
 
 
-def test_each_node_has_a_parameter_server():
-    actual = processes(cluster(["10.0.0.1", "10.0.0.2"], 2, "parameter_server"))
+@pytest.mark.parametrize("strategy", ["parameter_server", "distributed_replicated"])
+def test_each_node_has_a_parameter_server(strategy):
+    actual = processes(cluster(["10.0.0.1", "10.0.0.2"], 2, strategy))
     assert [(one.role, one.node, one.target) for one in actual[:2]] == [
         ("service", 0, SERVE),
         ("service", 1, SERVE),

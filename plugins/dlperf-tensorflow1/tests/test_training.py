@@ -241,3 +241,38 @@ def test_replicas_wait_for_each_other_around_a_reset_of_shared_variables(served_
         assert updates == 3
     for name, values in answers[0][1].items():
         np.testing.assert_array_equal(values, answers[1][1][name])
+
+
+def test_the_graph_tells_which_strategy_has_parameter_servers(served_pair):
+    assert [trainer.observed()["strategy"] for trainer in served_pair] == [
+        trainer.request.strategy for trainer in served_pair
+    ]
+
+
+def train_both(pair, steps=3):
+    """Return the losses of each of two replicas."""
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(lambda trainer: losses(trainer, steps), pair))
+
+
+def test_each_replica_trains_on_a_copy_that_equals_the_servers_parameters(replicated_pair):
+    for rank, trainer in enumerate(replicated_pair):
+        read, served = trainer.weights.variables, trainer.optimizer.weights.variables
+        assert {variable.device for variable in read.values()} == {f"/job:worker/task:{rank}/device:CPU:0"}
+        assert {variable.device for variable in served.values()} == {"/job:ps/task:0/device:CPU:0"}
+    before = dict(replicated_pair[0].parameters(0))
+    train_both(replicated_pair)
+    for trainer in replicated_pair:
+        read, served = trainer.session.run([trainer.weights.variables, trainer.optimizer.weights.variables])
+        assert read.keys() == served.keys() == before.keys()
+        for name, values in served.items():
+            np.testing.assert_array_equal(read[name], values)
+    after = dict(replicated_pair[1].parameters(0))
+    assert all(not np.array_equal(values, before[name]) for name, values in after.items())
+
+
+def test_a_replica_that_does_not_renew_its_copies_is_found(stale_pair):
+    """The strategy in effect is not the requested one, and the losses do not follow the reference."""
+    for of_replica in train_both(stale_pair):
+        assert of_replica == pytest.approx([of_replica[0]] * 3, rel=1e-6)
+    assert [trainer.observed()["strategy"] for trainer in stale_pair] == ["parameter_server"] * 2

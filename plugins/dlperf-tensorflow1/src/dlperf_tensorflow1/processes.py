@@ -11,7 +11,7 @@ SERVE = "dlperf_tensorflow1.worker.service:serve"
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the processes of a case: a trainer per device, and with `parameter_server` a server per node.
+    """Return the processes of a case: a trainer per device, and with parameter servers a server per node.
 
     With `horovod`, node 0 has a rendezvous server, and all processes have Horovod's variables. With other strategies
     that synchronize gradients, each process has a TF_CONFIG with the addresses of all processes, its own job and its
@@ -66,6 +66,7 @@ def _make_tf_config(jobs: Dict[str, List[str]], job: str, index: int) -> Dict[st
 STRATEGIES = {
     "all_reduce": join_trainers,
     "parameter_server": plan_with_servers,
+    "distributed_replicated": plan_with_servers,
     "horovod": plan_with_horovod,
     "independent": one_per_device,
 }

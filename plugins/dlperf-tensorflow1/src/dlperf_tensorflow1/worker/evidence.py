@@ -36,7 +36,23 @@ class GraphEvidence:
 
     def strategy(self):
         """Return the strategy whose operations the graph has; None without gradient synchronization."""
-        return "+".join(sorted({_STRATEGIES[n.op] for n in self._nodes if n.op in _STRATEGIES})) or None
+        names = {_STRATEGIES[node.op] for node in self._nodes if node.op in _STRATEGIES}
+        if "parameter_server" in names and self._renews_copies():
+            names = names - {"parameter_server"} | {"distributed_replicated"}
+        return "+".join(sorted(names)) or None
+
+    def _renews_copies(self):
+        """Return True if a trainer's variable is set to the value of a server's."""
+        nodes = {node.name: node for node in self._nodes}
+        for node in self._nodes:
+            if node.op != "AssignVariableOp" or "/job:worker" not in node.device:
+                continue
+            source = nodes[node.input[1].split(":")[0]]
+            while source.op == "Identity":
+                source = nodes[source.input[0].split(":")[0]]
+            if source.op == "ReadVariableOp" and "/job:ps" in source.device:
+                return True
+        return False
 
 
 class StepRunner:

@@ -1,6 +1,7 @@
 """Gradient synchronization in TensorFlow 1: collectives, accumulators on parameter servers, or Horovod."""
 
 import itertools
+from collections import namedtuple
 
 import numpy as np
 import tensorflow.compat.v1 as tf
@@ -17,8 +18,23 @@ NEVER_STALE = 2**62
 class Alone:
     """No synchronization: one replica, or the strategy `independent`."""
 
+    copies = ()
+    """Operations that set the parameters that the network reads to those that the optimizer updates, if these are
+    other variables."""
+
     def __init__(self, runtime):
         self._runtime = runtime
+
+    def place(self, number):
+        """Return the device of the parameter that the network reads, by the parameter's number in the manifest."""
+        return self._runtime.place(number)
+
+    def make_updated(self, weights):
+        """Return the `variables` and `scopes` that the optimizer updates: those of `weights`, which the network reads.
+
+        The network's graph must be complete.
+        """
+        return weights
 
     def add_update(self, gradients, update):
         """Return the operation that calls for the update of the weights with the mean gradients.
@@ -101,6 +117,43 @@ class ParameterServers(Alone):
         self._runtime.session.run(self._barrier)
 
 
+class DistributedReplicated(ParameterServers):
+    """Parameter servers, and a copy of the parameters on each replica's device, which the network reads.
+
+    A step ends when the replica has renewed its copies from the servers, as in tf_cnn_benchmarks. There, each worker's
+    gradients are an update of their own; here, a step has one update, with the mean gradients of all replicas.
+    """
+
+    def place(self, number):
+        """Return this replica's device; `number` is not used."""
+        return self._runtime.device
+
+    def make_updated(self, weights):
+        """Return the parameters on the servers, which the optimizer updates and `copies` reads."""
+        names = [entry["name"] for entry in self._runtime.request.parameters]
+        scopes = {name: self._runtime.place(number) for number, name in enumerate(names)}
+        variables = {}
+        for name, copy in weights.variables.items():
+            with tf.device(scopes[name]):
+                variables[name] = make_variable(copy.shape)
+        self._pairs = [(copy, variables[name]) for name, copy in weights.variables.items()]
+        self.copies = self._renew()
+        return Served(variables, scopes)
+
+    def add_update(self, gradients, update):
+        """Return the operation of `ParameterServers.add_update`, after which it renews the copies."""
+        with tf.control_dependencies([super().add_update(gradients, update)]):
+            return tf.group(*self._renew())
+
+    def _renew(self):
+        """Return operations that set each copy to the value that its parameter on the servers has when they run."""
+        return [copy.assign(served.read_value()).op for copy, served in self._pairs]
+
+
+Served = namedtuple("Served", "variables scopes")
+"""Parameters on the servers: parameter → its variable, and the scope of the device that holds it."""
+
+
 class Horovod(Averaging):
     """An all-reduce of each gradient by Horovod, which fuses those that are ready; each replica updates its weights."""
 
@@ -111,7 +164,12 @@ class Horovod(Averaging):
         return [hvd.allreduce(gradient, op=hvd.Average) for gradient in gradients]
 
 
-EXCHANGES = {"all_reduce": AllReduce, "parameter_server": ParameterServers, "horovod": Horovod}
+EXCHANGES = {
+    "all_reduce": AllReduce,
+    "parameter_server": ParameterServers,
+    "distributed_replicated": DistributedReplicated,
+    "horovod": Horovod,
+}
 
 
 class VariableExchange(GradientExchange):

@@ -7,7 +7,7 @@ import tensorflow.compat.v1 as tf
 from dlperf_sdk.worker import horovod
 from dlperf_sdk.worker.gpu.requirements import require_gpus
 from dlperf_sdk.worker.interface import Runtime
-from dlperf_tensorflow1.processes import STRATEGIES
+from dlperf_tensorflow1.processes import STRATEGIES, plan_with_servers
 from dlperf_tensorflow1.worker import cluster as clusters
 
 
@@ -26,7 +26,7 @@ class TensorFlow1Runtime(Runtime):
         self.session = None
         self.device = "/device:%s:0" % ("GPU" if request.device == "cuda" else "CPU")
         """Name of this process's device, with its job and index if there are several processes."""
-        served = self.syncs_gradients and request.strategy == "parameter_server"
+        served = self.syncs_gradients and self.strategies[request.strategy] is plan_with_servers
         self.servers = len(cluster.nodes) if served else 0
         """Number of parameter servers."""
         self.uses_horovod = self.syncs_gradients and request.strategy == "horovod"
@@ -35,7 +35,7 @@ class TensorFlow1Runtime(Runtime):
         """Horovod's module; None without it, and until `start`."""
 
     def place(self, number):
-        """Return the name of the device that holds a parameter, by the parameter's number in the manifest."""
+        """Return the name of the device that updates a parameter, by the parameter's number in the manifest."""
         if self.servers:
             return "/job:ps/task:%d/device:CPU:0" % (number % self.servers)
         return self.device

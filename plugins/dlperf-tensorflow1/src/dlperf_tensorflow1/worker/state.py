@@ -16,6 +16,7 @@ class ReplicaState(BaseTrainer):
         self._initializers, self._feed = [], {}
         super().load_canonical_weights(parameters)
         self.session.run(self._initializers, self._feed)
+        self.session.run(self.exchange.copies)
         self._initializers, self._feed = [], {}
 
     def assign(self, name, parameter, values):

@@ -42,13 +42,13 @@ class TensorFlow1Trainer(ReplicaState):
     def _build_graph(self):
         """Add the graph of a step, initialize its variables in the session, and return those of the parameters."""
         self.session, self.run_step = self.runtime.session, StepRunner(self.runtime.session)
-        self.weights = Weights(self.request.parameters, self.layout.upper(), self.runtime.place)
         self.exchange = make_exchange(self.runtime)
+        self.weights = Weights(self.request.parameters, self.layout.upper(), self.exchange.place)
         self.network, self.replica = self.build(self.request.model_options), self.runtime.replica
         self._add_inputs()
         self._add_step()
         self.session.run(tf.global_variables_initializer())
-        return self.weights.variables
+        return self.optimizer.weights.variables
 
     def _add_inputs(self):
         """Add the inputs: those that are fed, or the variables that hold the canonical batch; and the micro-batch."""
@@ -82,7 +82,8 @@ class TensorFlow1Trainer(ReplicaState):
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         for name, gradient in zip(names, gradients):
             gradient.set_shape(self.weights.variables[name].shape)
-        self.optimizer = make_optimizer(self.request.optimizer, self.weights, self.request.parameters)
+        updated = self.exchange.make_updated(self.weights)
+        self.optimizer = make_optimizer(self.request.optimizer, updated, self.request.parameters)
         if parts == 1:
             self.update_all = tf.group(self._add_update(gradients), *statistics)
             return
