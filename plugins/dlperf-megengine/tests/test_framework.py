@@ -19,6 +19,7 @@ def test_unsupported_values_have_reasons():
         "tf32",
         "nhwc",
         "parameter_server",
+        "distributed_replicated",
         "parameter_server_async",
         "horovod",
     }

@@ -52,7 +52,9 @@ def test_nccl_is_switched_off_where_it_would_be_used(change, word):
     assert reason is None if word is None else word in reason
 
 
-@pytest.mark.parametrize("name", ["tf32", "fp16", "parameter_server_async", "inductor", "xla", "cinn"])
+@pytest.mark.parametrize(
+    "name", ["tf32", "fp16", "distributed_replicated", "parameter_server_async", "inductor", "xla", "cinn"]
+)
 def test_unsupported_values_have_reasons(name):
     can = MXNet.capabilities
     assert name not in can.precisions | can.strategies | can.compilers

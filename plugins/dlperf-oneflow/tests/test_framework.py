@@ -37,10 +37,11 @@ def test_unsupported_values_have_reasons():
         "tf32",
         "nhwc",
         "parameter_server",
+        "distributed_replicated",
         "parameter_server_async",
         "horovod",
     }
-    asked_for |= {"inductor", "xla", "cinn"}
+    asked_for |= {"inductor", "xla", "cinn", "trace"}
     assert asked_for == set(OneFlow.unsupported)
     assert not asked_for & (can.precisions | can.layouts | can.strategies | can.compilers)
     assert all(why.endswith(".") for why in OneFlow.unsupported.values())

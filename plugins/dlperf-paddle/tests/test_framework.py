@@ -66,7 +66,10 @@ def test_gradient_buffer_without_averaging_is_refused(change, meet):
     assert reason is None if meet else "comm_buffer_mb" in reason and "all_reduce" in reason
 
 
-@pytest.mark.parametrize("name", ["parameter_server", "parameter_server_async", "horovod", "inductor", "xla"])
+@pytest.mark.parametrize(
+    "name",
+    ["parameter_server", "distributed_replicated", "parameter_server_async", "horovod", "inductor", "xla"],
+)
 def test_unsupported_values_have_reasons(name):
     can = Paddle.capabilities
     assert name not in can.strategies | can.compilers

@@ -51,6 +51,7 @@ class Jax(Framework):
     unsupported: ClassVar[Mapping[str, str]] = {
         "nchw": "XLA chooses the memory layout itself, and arrays are NHWC in this plugin; leave the layout at auto.",
         "parameter_server": _NO_SERVERS,
+        "distributed_replicated": _NO_SERVERS,
         "parameter_server_async": _NO_SERVERS,
         "horovod": "Horovod does not support JAX; choose all_reduce, which is JAX's own.",
         "xla": _XLA,

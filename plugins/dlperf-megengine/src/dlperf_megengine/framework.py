@@ -77,6 +77,7 @@ class MegEngine(Framework):
         "tf32": "tf32 is a mode of NVIDIA GPUs' matrix units, and is not tested yet.",
         "nhwc": "MegEngine's networks are NCHW in this plugin; leave the layout at auto.",
         "parameter_server": _NO_SERVERS,
+        "distributed_replicated": _NO_SERVERS,
         "parameter_server_async": _NO_SERVERS,
         "horovod": "Horovod does not support MegEngine; choose all_reduce.",
         "graph": "With jit.trace the first two steps draw the same dropout masks; choose none.",

@@ -67,6 +67,7 @@ class MindSpore(Framework):
         "cuda": "MindSpore 2.10 has no build for NVIDIA GPUs; choose cpu.",
         "nhwc": "MindSpore's convolutions on a CPU take NCHW only; leave the layout at auto.",
         "parameter_server": _NO_SERVERS,
+        "distributed_replicated": _NO_SERVERS,
         "parameter_server_async": _NO_SERVERS,
         "horovod": "Horovod does not support MindSpore; choose all_reduce.",
         "inductor": "It is torch's; choose graph.",

@@ -84,6 +84,10 @@ class MXNet(Framework):
             "MXNet has convolutions and matrix products in fp16 for GPUs only, where this plugin has mixed precision; "
             "choose amp-fp16 on a GPU, and fp32 or amp-bf16 on a CPU."
         ),
+        "distributed_replicated": (
+            "Its workers update the weights in their own copies, and the servers only average the gradients; choose "
+            "parameter_server."
+        ),
         "parameter_server_async": (
             "MXNet's dist_async has its servers update the weights, and here the workers do, because BERT's clip needs "
             "the norm of all gradients; choose parameter_server, which is synchronous."

@@ -82,6 +82,7 @@ class OneFlow(Framework):
             "process where there is none; on a GPU it is not tested yet."
         ),
         "parameter_server": _NO_SERVERS,
+        "distributed_replicated": _NO_SERVERS,
         "parameter_server_async": _NO_SERVERS,
         "horovod": "Horovod does not support OneFlow; choose all_reduce, which is OneFlow's own.",
         "inductor": "It is torch's; OneFlow's compiler is graph (nn.Graph).",

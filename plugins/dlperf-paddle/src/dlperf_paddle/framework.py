@@ -80,6 +80,7 @@ class Paddle(Framework):
     )
     unsupported: ClassVar[Mapping[str, str]] = {
         "parameter_server": _NO_SERVERS,
+        "distributed_replicated": _NO_SERVERS,
         "parameter_server_async": _NO_SERVERS,
         "horovod": "Horovod does not support Paddle; choose all_reduce, which is Paddle's own DataParallel.",
         "inductor": "It is torch's; Paddle's compilers are graph (to_static) and, on GPUs, cinn.",

@@ -20,6 +20,10 @@ from dlperf_tensorflow.processes import STRATEGIES
 _PYTHON = ">=3.11,<3.14"
 _CPU = ("tensorflow-cpu==2.21.*", "numpy>=2.0")
 _CUDA = ("tensorflow[and-cuda]==2.21.*", "numpy>=2.0")
+_ASYNCHRONOUS_SERVERS = (
+    "TensorFlow's ParameterServerStrategy has no synchronous variant: no worker waits for another; choose "
+    "parameter_server_async, or all_reduce."
+)
 _TRACE = TraceEvents(
     operators=Events(category="operator"),
     communication=Events(category="operator", name="Collective.*|Nccl.*"),
@@ -57,10 +61,8 @@ class TensorFlow(Framework):
         trace=_TRACE,
     )
     unsupported: ClassVar[Mapping[str, str]] = {
-        "parameter_server": (
-            "TensorFlow's ParameterServerStrategy has no synchronous variant: no worker waits for another; choose "
-            "parameter_server_async, or all_reduce."
-        ),
+        "parameter_server": _ASYNCHRONOUS_SERVERS,
+        "distributed_replicated": _ASYNCHRONOUS_SERVERS,
         "horovod": (
             "Horovod is a separate package, which this plugin does not use; TensorFlow's own average of gradients, "
             "over NCCL or gRPC rings, is all_reduce."

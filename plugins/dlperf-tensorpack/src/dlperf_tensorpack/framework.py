@@ -46,6 +46,10 @@ class Tensorpack(Framework):
         "amp-bf16": _MIXED,
         "fp16": _MIXED,
         "tf32": "TensorFlow 1.15 is older than TF32, and its CUDA libraries have none; choose fp32.",
+        "distributed_replicated": (
+            "DistributedTrainerReplicated needs a server of TensorFlow on each node, which this plugin does not start; "
+            "choose parameter_server."
+        ),
         "parameter_server_async": "AsyncMultiGPUTrainer is not used yet; choose parameter_server.",
         "horovod": "HorovodTrainer needs Horovod, which this plugin does not install yet; choose all_reduce.",
         "graph": "TensorFlow 1 always runs a graph, which is the compiler none.",
