@@ -70,6 +70,23 @@ def test_tf_cnn_benchmarks_total_is_imported_with_its_estimator(log):
     assert Result.from_dict(result.to_dict()) == result
 
 
+@pytest.mark.parametrize(
+    ("variables", "strategy"),
+    [
+        ("parameter_server", "parameter_server"),
+        ("parameter_server\nSync:        False", "parameter_server_async"),
+        ("distributed_replicated", "distributed_replicated"),
+        ("distributed_replicated\nSync:        True", "distributed_replicated"),
+        ("collective_all_reduce", "all_reduce"),
+        ("horovod", "horovod"),
+    ],
+)
+def test_each_way_to_update_variables_is_the_strategy_of_that_name(log, variables, strategy):
+    text = log_samples.TF_CNN.replace("Variables:   replicated", f"Variables:   {variables}")
+    (result,) = import_logs("tf-cnn-benchmarks", [log(text)], FP32)
+    assert fact(result, "strategy") == strategy
+
+
 def test_unstated_fields_stay_unknown(log):
     (result,) = import_logs("tf-cnn-benchmarks", [log(log_samples.TF_CNN)], FP32)
     names = {fact.name for fact in result.facts}

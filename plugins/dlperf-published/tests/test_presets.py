@@ -35,9 +35,12 @@ def test_preset_tf_cnn_2017_runs_on_several_devices(tmp_path, data):
     for sizes in ("1n2d", "1n4d", "1n8d"):
         strategies = {(item.model, item.strategy) for item in ran if str(item.topology) == sizes}
         assert strategies == set(
-            itertools.product(("inception-v3", "resnet50-v1"), ("parameter_server", "all_reduce"))
+            itertools.product(
+                ("inception-v3", "resnet50-v1"),
+                ("parameter_server", "distributed_replicated", "all_reduce"),
+            )
         )
-    assert len(ran) == len(entries) == 2 * 2 * (1 + 2 * 3)
+    assert len(ran) == len(entries) == 2 * 2 * (1 + 3 * 3)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ _MODELS = {
 """Its `resnet50` is the first version: its blocks stride in the first 1 × 1 convolution."""
 _STRATEGIES = {
     "parameter_server": "parameter_server",
-    "distributed_replicated": "parameter_server",
+    "distributed_replicated": "distributed_replicated",
     "replicated": "all_reduce",
     "distributed_all_reduce": "all_reduce",
     "collective_all_reduce": "all_reduce",
@@ -45,7 +45,7 @@ class TfCnnBenchmarks(Importer):
     """The importer of a training run of tf_cnn_benchmarks: it reads the header and the total."""
 
     name = "tf-cnn-benchmarks"
-    version = "2"
+    version = "3"
     unit = "img/s"
 
     def read(self, log: Log, stated: Mapping[str, Any]) -> Reading:
