@@ -21,6 +21,10 @@ CASE = {"framework": "oneflow", "model": "resnet50", "device": "cpu"}
         ({"compiler": "graph", "topology": "2n1d", "model": "bert-base"}, None),
         ({"accumulation": 2}, None),
         ({"accumulation": 2, "compiler": "graph"}, "wrongly"),
+        ({"precision": "amp-fp16"}, "GPUs only"),
+        ({"precision": "amp-fp16", "device": "cuda"}, None),
+        ({"precision": "amp-fp16", "device": "cuda", "accumulation": 2}, None),
+        ({"precision": "amp-fp16", "device": "cuda", "compiler": "graph"}, "compiler none"),
     ],
 )
 def test_refuses(change, word):
@@ -31,7 +35,6 @@ def test_refuses(change, word):
 def test_unsupported_values_have_reasons():
     can = OneFlow.capabilities
     asked_for = {
-        "amp-fp16",
         "amp-bf16",
         "fp16",
         "tf32",

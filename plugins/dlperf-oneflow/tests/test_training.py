@@ -9,6 +9,7 @@ import pytest
 flow = pytest.importorskip(
     "oneflow", reason="the worker half needs OneFlow, which is not in this environment"
 )
+from dlperf_oneflow.worker import mixed  # noqa: E402
 from dlperf_oneflow.worker.arithmetic import negative_log_likelihood, negative_log_softmax  # noqa: E402
 from dlperf_oneflow.worker.optimizers import clip_, optimizer, warm_up  # noqa: E402
 
@@ -126,13 +127,59 @@ def test_gradient_accumulation_is_one_step(make_trainer):
     assert parts.observed()["accumulation"] == 2
 
 
+def test_a_dynamic_loss_scale_changes_no_update(make_trainer):
+    """On a CPU the products stay in float32, and the evidence says so."""
+    plain, scaled = (make_trainer("bert-base", optimizer=ADAMW, precision=p) for p in ("fp32", "amp-fp16"))
+    assert losses(scaled, 4) == pytest.approx(losses(plain, 4), rel=1e-6)
+    assert (scaled.skipped_steps(), scaled.count_updates()) == (0, 4)
+    assert scaled.deviation() < 1e-6
+    assert scaled.observed()["precision"] == "fp32"
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_a_gradient_that_is_not_finite_skips_the_step(make_trainer, monkeypatch, value):
+    monkeypatch.setattr(mixed, "GROWTH_STEPS", 2)
+    trainer = make_trainer("bert-base", optimizer=ADAMW, precision="amp-fp16")
+    scale_loss, before = trainer.scale_loss, dict(trainer.parameters(0))
+
+    def step(factor):
+        monkeypatch.setattr(trainer, "scale_loss", lambda loss: scale_loss(loss) * factor)
+        trainer.step(trainer.canonical_batch())
+        return trainer.scale.value, trainer.skipped_steps(), trainer.count_updates()
+
+    assert step(value) == (mixed.FIRST_SCALE / 2, 1, 0)
+    for name, values in trainer.parameters(0):
+        np.testing.assert_array_equal(values, before[name])
+    assert step(1.0) == (mixed.FIRST_SCALE / 2, 1, 1)
+    assert step(1.0) == (mixed.FIRST_SCALE, 1, 2)
+    trainer.reset()
+    assert trainer.scale.value == mixed.FIRST_SCALE
+
+
+def test_mixed_precision_casts_for_a_gpu_in_float16(make_trainer, monkeypatch):
+    """What autocast is asked for; the casts themselves need a GPU."""
+    asked = []
+    autocast = flow.autocast
+
+    def note(device, dtype):
+        asked.append((device, dtype))
+        return autocast(device, dtype=dtype)
+
+    trainer = make_trainer("resnet50", precision="amp-fp16")
+    monkeypatch.setattr(flow, "autocast", note)
+    losses(trainer, 1)
+    assert asked == [("cuda", flow.float16)]
+    trainer.deviation()
+    assert asked == [("cuda", flow.float16)] * 2
+
+
 def test_refusals_on_a_cpu_match_its_behavior(monkeypatch):
     """Were OneFlow to mend one of these, it could be offered."""
     ones = flow.ones(4, 4)
     for dtype in (flow.float16, flow.bfloat16):
         with pytest.warns(UserWarning, match="CPU autocast is not supported"):
-            mixed = flow.autocast("cpu", dtype=dtype)
-        with mixed:
+            on_cpu = flow.autocast("cpu", dtype=dtype)
+        with on_cpu:
             assert flow.matmul(ones, ones).dtype == flow.float32
         graph = mixed_graph(dtype)
         assert (graph(ones).numpy() == flow.matmul(ones, ones).numpy()).all()

@@ -27,10 +27,7 @@ _REQUIREMENTS = (
     "nvidia-cuda-nvrtc-cu11>=11.8,<12",
     "nvidia-cudnn-cu11>=8.9,<9",
 )
-_MIXED = (
-    "On a CPU OneFlow has no products in a 16-bit type: its autocast switches itself off, and a graph's enable_amp "
-    "has no effect and gives no warning; on a GPU they are not tested yet."
-)
+_NARROW = "The plugin has no such precision with OneFlow 0.9; choose fp32, or amp-fp16 on a GPU."
 _NO_SERVERS = (
     "OneFlow 0.9 has no parameter servers: its replicas synchronize through collectives; choose all_reduce."
 )
@@ -69,9 +66,8 @@ class OneFlow(Framework):
         accumulation=True,
     )
     unsupported: ClassVar[Mapping[str, str]] = {
-        "amp-fp16": _MIXED,
-        "amp-bf16": _MIXED,
-        "fp16": _MIXED,
+        "amp-bf16": _NARROW,
+        "fp16": _NARROW,
         "tf32": "tf32 is a mode of NVIDIA GPUs' matrix units, and is not tested yet.",
         "nhwc": (
             "On a CPU OneFlow's channels-last convolutions and batch norms (ONEFLOW_ENABLE_NHWC) give wrong numbers "
@@ -106,9 +102,19 @@ class OneFlow(Framework):
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return a sentence that says why OneFlow cannot run a combination of declared capabilities; None if it can.
 
-        The plugin refuses the compiler graph with accumulation. `spec` is the case; `options` holds the values of the
-        plugin's own options.
+        The plugin refuses amp-fp16 on a CPU and in a graph, and the compiler graph with accumulation. `spec` is the
+        case; `options` holds the values of the plugin's own options.
         """
+        if spec.precision == "amp-fp16" and spec.device == "cpu":
+            return (
+                "amp-fp16 is for GPUs only: on a CPU OneFlow has no products in a 16-bit type, and its autocast "
+                "switches itself off; choose fp32."
+            )
+        if spec.precision == "amp-fp16" and spec.compiler == "graph":
+            return (
+                "A graph's enable_amp has no effect on a CPU and gives no warning, and on a GPU it is not verified "
+                "yet; choose the compiler none."
+            )
         if spec.compiler == "graph" and spec.accumulation != 1:
             return (
                 "OneFlow's graphs accumulate gradients wrongly on a CPU: in three of four runs single elements of the "

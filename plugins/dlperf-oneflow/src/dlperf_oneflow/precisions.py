@@ -2,4 +2,4 @@
 
 from dlperf_sdk.worker.precision import Precision
 
-PRECISIONS = {"fp32": Precision("float32", "float32")}
+PRECISIONS = {"fp32": Precision("float32", "float32"), "amp-fp16": Precision("float32", "float16")}

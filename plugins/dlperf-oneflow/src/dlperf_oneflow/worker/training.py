@@ -12,6 +12,7 @@ from dlperf_oneflow.worker import evidence
 from dlperf_oneflow.worker.compilers import COMPILERS
 from dlperf_oneflow.worker.graphs import EvidenceGraph, placement, spread, to_local
 from dlperf_oneflow.worker.loading import Loader
+from dlperf_oneflow.worker.mixed import LossScale, autocast
 from dlperf_oneflow.worker.optimizers import clip_, moments, optimizer
 from dlperf_oneflow.worker.state import ReplicaState
 
@@ -50,6 +51,7 @@ class OneFlowTrainer(ReplicaState):
             )
         self.optimizer = optimizer(self.named, request)
         self.graph = self.compiler(self) if compiled else None
+        self.scale = LossScale(self.scales_loss)
         self._averaged = False
 
     # Batches.
@@ -97,12 +99,21 @@ class OneFlowTrainer(ReplicaState):
 
     def forward(self, piece):
         """Return the loss of `piece`, a micro-batch, in the request's precision: a scalar tensor for `backward()`."""
-        return self.loss(self.outputs(self.network, piece), piece)
+        with autocast(self.precision):
+            outputs = self.outputs(self.network, piece)
+        return self.loss([value.float() for value in outputs] if self.precision.casts else outputs, piece)
+
+    def scale_loss(self, loss):
+        """Return the loss times the loss scale; return it unchanged if the precision needs none."""
+        return self.scale.scale(loss)
 
     def update(self):
-        """Average accumulated gradients over the replicas, clip the gradients, and update all weights."""
+        """Average accumulated gradients, clip them, and update all weights, unless a scaled gradient is not finite."""
         if self.averages_at_the_end:
             self._average()
+        if not self.scale.unscale_([parameter.grad for parameter in self.network.parameters()]):
+            self.skipped += 1
+            return
         clip = self.request.optimizer.get("clip_norm")
         if clip is not None:
             clip_(list(self.network.parameters()), clip)
@@ -126,6 +137,7 @@ class OneFlowTrainer(ReplicaState):
         for _, values in moments(self.optimizer, self.graph):
             to_local(values).zero_()
         self.optimizer._state["step"] = 0
+        self.scale.reset()
 
     def read_loss(self, loss):
         """Return the loss of this process's one replica, a list of one float."""
@@ -142,7 +154,8 @@ class OneFlowTrainer(ReplicaState):
         batch = self.micro_batches(self.canonical_batch())[0]
         with evidence.preserve_state(self.network):
             if self.graph is None:
-                outputs = self.outputs(self.network, batch)
+                with autocast(self.precision):
+                    outputs = self.outputs(self.network, batch)
             else:
                 outputs = EvidenceGraph(self)(*[batch[name] for name in self.names])
             for value in outputs:
