@@ -14,7 +14,7 @@ def test_unsupported_values_have_reasons():
     can = Tensorpack.capabilities
     offered = can.precisions | can.layouts | can.strategies | can.compilers | can.data
     assert not set(Tensorpack.unsupported) & offered
-    assert {"amp-fp16", "xla", "horovod", "images", "zmq"} <= set(Tensorpack.unsupported)
+    assert {"amp-fp16", "xla", "horovod", "images"} <= set(Tensorpack.unsupported)
     assert all(why.endswith(".") for why in Tensorpack.unsupported.values())
 
 

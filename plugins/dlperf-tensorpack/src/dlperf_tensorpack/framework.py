@@ -19,9 +19,6 @@ _CPU = ("tensorflow==1.15.5", *_PACKAGES)
 _CUDA = ("tensorflow-gpu==1.15.5", *_PACKAGES)
 _MIXED = "Mixed precision is not tested with TensorFlow 1.15 yet; choose fp32."
 _LOADERS = "The plugin has no loader for prepared data yet; choose python-queue or python-dataset."
-_SENDER = (
-    "tensorpack receives from ZeroMQ with zmq_ops, which is no package of an index; choose python-queue."
-)
 
 
 class Tensorpack(Framework):
@@ -39,7 +36,7 @@ class Tensorpack(Framework):
         devices={"cpu", "cuda"},
         strategies=STRATEGIES,
         layouts={"auto", "nchw", "nhwc"},
-        data={"synthetic", "synthetic-host", "python-queue", "python-dataset"},
+        data={"synthetic", "synthetic-host", "python-queue", "python-dataset", "zmq", "zmq-tcp"},
     )
     unsupported: ClassVar[Mapping[str, str]] = {
         "amp-fp16": _MIXED,
@@ -59,8 +56,6 @@ class Tensorpack(Framework):
         "images": _LOADERS,
         "images-dali": _LOADERS,
         "text": _LOADERS,
-        "zmq": _SENDER,
-        "zmq-tcp": _SENDER,
     }
     tuning_variables = ("TF_CPP_MAX_VLOG_LEVEL", "TF_CPP_MIN_LOG_LEVEL", "TF_FORCE_GPU_ALLOW_GROWTH")
 
