@@ -23,6 +23,9 @@ CASE = {"framework": "mxnet", "model": "resnet50", "device": "cpu", "topology": 
         ({"topology": "2n2d", "strategy": "independent"}, None),
         ({"precision": "amp-fp16"}, "fp16"),
         ({"precision": "amp-fp16", "device": "cuda"}, None),
+        ({"precision": "fp16"}, "fp16"),
+        ({"precision": "fp16", "device": "cuda"}, None),
+        ({"precision": "fp16", "device": "cuda", "accumulation": 2}, None),
         ({"precision": "amp-bf16"}, None),
         ({"precision": "amp-bf16", "model": "bert-base"}, "batch_dot"),
         ({"precision": "amp-bf16", "accumulation": 2}, "overwrite"),
@@ -53,7 +56,7 @@ def test_nccl_is_switched_off_where_it_would_be_used(change, word):
 
 
 @pytest.mark.parametrize(
-    "name", ["tf32", "fp16", "distributed_replicated", "parameter_server_async", "inductor", "xla", "cinn"]
+    "name", ["tf32", "distributed_replicated", "parameter_server_async", "inductor", "xla", "cinn"]
 )
 def test_unsupported_values_have_reasons(name):
     can = MXNet.capabilities

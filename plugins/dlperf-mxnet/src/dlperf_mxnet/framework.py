@@ -80,10 +80,6 @@ class MXNet(Framework):
     )
     unsupported: ClassVar[Mapping[str, str]] = {
         "tf32": _TF32,
-        "fp16": (
-            "MXNet has convolutions and matrix products in fp16 for GPUs only, where this plugin has mixed precision; "
-            "choose amp-fp16 on a GPU, and fp32 or amp-bf16 on a CPU."
-        ),
         "distributed_replicated": (
             "Its workers update the weights in their own copies, and the servers only average the gradients; choose "
             "parameter_server."
@@ -160,7 +156,7 @@ class MXNet(Framework):
 def _explain_missing_precision(spec: RunSpec, cpu: bool) -> str | None:
     """Return the reason why the case cannot use its precision; None if it can."""
     precision = spec.precision
-    if cpu and precision == "amp-fp16":
+    if cpu and precision in ("amp-fp16", "fp16"):
         return (
             "MXNet has convolutions and matrix products in fp16 for GPUs only, and raises an error on a CPU; "
             "choose fp32 or amp-bf16."

@@ -6,4 +6,5 @@ PRECISIONS = {
     "fp32": Precision("float32", "float32"),
     "amp-fp16": Precision("float32", "float16"),
     "amp-bf16": Precision("float32", "bfloat16"),
+    "fp16": Precision("float16", "float16"),
 }

@@ -129,7 +129,7 @@ class Bert(HybridBlock):
 
     def __init__(self, words, hidden, heads, intermediate, layers, dropout, tokens):
         super().__init__()
-        self.tokens = tokens
+        self.tokens, self.dtype = tokens, "float32"
         self.embeddings = Embeddings(words, hidden, dropout)
         self.encoder = nn.HybridSequential()
         for _ in range(layers):
@@ -147,11 +147,17 @@ class Bert(HybridBlock):
         """
         x = self.embeddings(input_ids, segment_ids)
         mask = ((1 - attention_mask) * NO_ATTENTION).expand_dims(1).expand_dims(1)
+        mask = mask if self.dtype == "float32" else F.cast(mask, dtype=self.dtype)
         for layer in self.encoder:
             x = layer(x, mask)
         predicted = self.masked_lm(self.gather_positions(F, x, masked_positions))
         first = F.slice_axis(x, axis=1, begin=0, end=1).reshape((0, -1))
         return predicted, self.next_sentence(self.pooler(first))
+
+    def cast(self, dtype):
+        """Set the type of all parameters, and of the activations."""
+        super().cast(dtype)
+        self.dtype = dtype
 
     def gather_positions(self, F, x, positions):
         """Return the vectors of x, (B, S, H), at `positions`, (B, P), of each sequence: (B · P, H).

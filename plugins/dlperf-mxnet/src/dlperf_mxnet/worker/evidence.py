@@ -12,6 +12,11 @@ def type_of(output):
     return "bfloat16" if np.dtype(output.dtype) == BFLOAT16 else str(np.dtype(output.dtype))
 
 
+def weight_types(parameters):
+    """Return the names of the types in which the weights of convolutions and linear layers are stored, a set."""
+    return {type_of(parameter) for parameter in parameters if len(parameter.shape) > 1}
+
+
 @contextlib.contextmanager
 def preserve_state(network):
     """Restore the running statistics of the network's batch norms when the context is left."""

@@ -25,17 +25,18 @@ def convert_to_manifest_layout(values, layout):
     )
 
 
-def configure(parameters, request):
+def configure(parameters, updated, request):
     """Set which parameters have weight decay, and whether a backward pass adds to the gradients or overwrites them.
 
     It adds to them if the request accumulates micro-batches.
 
     Args:
-        parameters: Gluon's parameters, by their names in the manifest.
+        parameters: Gluon's parameters of the network, by their names in the manifest.
+        updated: Those that the optimizer updates.
         request: The case.
     """
     for entry in request.parameters:
-        parameters[entry["name"]].wd_mult = 1.0 if entry["decay"] else 0.0
+        updated[entry["name"]].wd_mult = 1.0 if entry["decay"] else 0.0
     for parameter in parameters.values():
         parameter.grad_req = "add" if request.accumulation > 1 else "write"
 

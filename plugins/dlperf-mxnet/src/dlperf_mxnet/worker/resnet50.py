@@ -92,6 +92,7 @@ class ResNet50(HybridBlock):
                 channels = EXPANSION * width
             setattr(self, "layer%d" % stage, layer)
         self.mean = nn.GlobalAvgPool2D(layout)
+        self.dtype = "float32"
         self.fc = nn.Dense(classes, in_units=channels)
 
     def hybrid_forward(self, F, x):
@@ -99,10 +100,16 @@ class ResNet50(HybridBlock):
 
         `F` is MXNet's module of operators, for arrays or for symbols.
         """
+        x = x if self.dtype == "float32" else F.cast(x, dtype=self.dtype)
         x = relu(F, self.bn1(self.conv1(x)))
         x = self.pool(x)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return self.fc(self.mean(x))
+
+    def cast(self, dtype):
+        """Set the type of all parameters but batch norm's, and of the activations."""
+        super().cast(dtype)
+        self.dtype = dtype
 
 
 class Loss(HybridBlock):

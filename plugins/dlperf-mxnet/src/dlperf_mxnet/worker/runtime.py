@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import mxnet as mx
 
+from dlperf_mxnet.precisions import PRECISIONS
 from dlperf_mxnet.processes import STRATEGIES
 from dlperf_sdk.worker import horovod
 from dlperf_sdk.worker.gpu.requirements import require_gpus
@@ -48,6 +49,9 @@ class MXNetRuntime(Runtime):
             require_gpus("MXNet %s" % mx.__version__, mx.context.num_gpus(), len(self.contexts))
         # No TF32, whatever a library's default is: cuBLAS and cuDNN read it when the first operator needs them.
         os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
+        if PRECISIONS[request.precision].weights == "float16":
+            # Sums in float32: the statistics of norms, and means.
+            os.environ["MXNET_SAFE_ACCUMULATION"] = "1"
         if request.program == "trace":
             os.environ["MXNET_EXEC_BULK_EXEC_TRAIN"] = "0"  # read before the first backward pass
         self.seed()
@@ -95,7 +99,7 @@ class MXNetRuntime(Runtime):
         for parameter in parameters:
             if parameter not in self._keys:
                 self._keys[parameter] = len(self._keys)
-                self.kvstore.init(self._keys[parameter], mx.nd.zeros(parameter.shape))
+                self.kvstore.init(self._keys[parameter], mx.nd.zeros(parameter.shape, dtype=parameter.dtype))
         for parameter in reversed(parameters):
             key, gradients = self._keys[parameter], parameter.list_grad()
             self.kvstore.push(key, gradients, priority=-key)

@@ -5,8 +5,13 @@ The measuring loop reads it outside the window, and the canonical weights are se
 
 import mxnet as mx
 
+from dlperf_mxnet.worker.master_weights import MasterWeights
 from dlperf_mxnet.worker.optimizers import arrays_of
-from dlperf_mxnet.worker.parameters import convert_to_manifest_layout, convert_to_network_layout
+from dlperf_mxnet.worker.parameters import (
+    convert_to_manifest_layout,
+    convert_to_network_layout,
+    map_parameters,
+)
 from dlperf_sdk.worker.base_trainer import BaseTrainer
 
 
@@ -16,6 +21,20 @@ class ReplicaState(BaseTrainer):
     Convolutions' weights are OIHW in the layout `nchw` and OHWI in `nhwc`; other parameters have the manifest's
     layout.
     """
+
+    def place_network(self, contexts, dtype):
+        """Return a network on these devices, with the canonical weights in this type; `masters` are then its own."""
+        network = self.build(self.request.model_options)
+        network.initialize(ctx=contexts)
+        network.cast(dtype)
+        self.masters = MasterWeights(map_parameters(network))
+        self.load_canonical_weights(self.masters.named)
+        return network
+
+    def load_canonical_weights(self, parameters):
+        """Set all float32 weights to the canonical weights, and the network's to these, rounded; see `BaseTrainer`."""
+        super().load_canonical_weights(parameters)
+        self.masters.round_into_network()
 
     def assign(self, name, parameter, values):
         """Set a parameter to NumPy values in the manifest's layout, in every replica of this process.
@@ -29,7 +48,8 @@ class ReplicaState(BaseTrainer):
 
         `name` is the parameter's name in the manifest; `replica` counts the replicas of this process from 0.
         """
-        return convert_to_manifest_layout(self.named[name].list_data()[replica].asnumpy(), self.layout)
+        parameter = self.masters.named[name]
+        return convert_to_manifest_layout(parameter.list_data()[replica].asnumpy(), self.layout)
 
     def running_means(self, replica):
         """Yield (name, running mean) for each batch norm of a replica.

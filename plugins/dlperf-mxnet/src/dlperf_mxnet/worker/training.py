@@ -13,6 +13,7 @@ from dlperf_mxnet.worker import evidence, mixed
 from dlperf_mxnet.worker.compilers import COMPILERS
 from dlperf_mxnet.worker.images import load_images
 from dlperf_mxnet.worker.loading import Loader
+from dlperf_mxnet.worker.master_weights import to_float32
 from dlperf_mxnet.worker.optimizers import clip, reset, update, updates_of
 from dlperf_mxnet.worker.parameters import configure, map_parameters
 from dlperf_mxnet.worker.state import ReplicaState
@@ -33,29 +34,23 @@ class MXNetTrainer(ReplicaState):
         super().__init__(runtime, request, process)
         self.contexts = runtime.contexts
         # Mixed precision replaces MXNet's operators for good, so what it is compared with comes first.
-        plain, batch = self._place_network(self.contexts[:1]), self.place(self.host_batches()[:1])
+        plain = self.place_network(self.contexts[:1], "float32")
+        batch = self.place(self.host_batches()[:1])
         self._references = evidence.widen_outputs(self._first_outputs(plain, batch))
         mixed.switch_on(self.precision)
-        self.network = self._place_network(self.contexts)
+        self.network = self.place_network(self.contexts, self.precision.weights)
         self.criterion = self.build_criterion(request.model_options)
-        self.named = map_parameters(self.network)
-        configure(self.named, request)
-        self.trained = [self.named[entry["name"]] for entry in request.parameters]
+        parameters = map_parameters(self.network)
+        configure(parameters, self.masters.named, request)
+        self.trained = [parameters[entry["name"]] for entry in request.parameters]
         # Gradients meet in the runtime's kvstore, before this, which updates each replica's weights.
-        self.updates = updates_of(self.trained, request.optimizer, self.scales_loss)
+        self.updates = updates_of(self.masters.named.values(), request.optimizer, self.scales_loss)
         for block in (self.network, self.criterion):
             self.compiler(block)
 
     def build_criterion(self, options):
         """Return the loss for the model's options as a hybrid block, which `loss` calls as `self.criterion`."""
         raise NotImplementedError("a model's trainer implements build_criterion()")
-
-    def _place_network(self, contexts):
-        """Return a network on these devices, with the canonical weights."""
-        network = self.build(self.request.model_options)
-        network.initialize(ctx=contexts)
-        self.load_canonical_weights(map_parameters(network))
-        return network
 
     # Batches.
 
@@ -118,12 +113,12 @@ class MXNetTrainer(ReplicaState):
         gradients. `piece` is a part that `micro_batches` returned.
         """
         with autograd.record():
-            losses = [self.loss(self.outputs(self.network, shard), shard) for shard in piece]
+            losses = [self.loss(to_float32(self.outputs(self.network, shard)), shard) for shard in piece]
             if self.scales_loss:
                 with amp.scale_loss(losses, self.updates) as scaled:
                     autograd.backward(scaled)
             else:
-                autograd.backward(losses)
+                autograd.backward([self.scale_loss(loss) for loss in losses])
         # Sums have memory of their own, which no later step of a static graph writes to.
         return [loss.detach() / parts + 0.0 for loss in losses]
 
@@ -133,10 +128,12 @@ class MXNetTrainer(ReplicaState):
 
     def update(self):
         """Clip the gradients and update all weights; a loss scaler skips the update if a gradient is not finite."""
-        parts = self.runtime.sum_gradients(self.trained) * self.request.accumulation
+        parts = self.runtime.sum_gradients(self.trained) * self.request.accumulation * self.loss_scale
+        self.masters.receive_gradients()
         if self.request.optimizer.get("clip_norm") is not None:
-            clip(self.updates, self.trained, parts)
+            clip(self.updates, self.masters.named.values(), parts)
         self.skipped += update(self.updates, parts)
+        self.masters.round_into_network()
 
     def reset_optimizer(self):
         """Set the moments and counts to zero, and the loss scaler to its state before the first step."""
@@ -172,7 +169,7 @@ class MXNetTrainer(ReplicaState):
     def observe_settings(self):
         """Return `precision`, `compiler`, `layout` and `strategy` in effect, by key, as MXNet's objects show them."""
         return {
-            "precision": self.name_precision(["float32"], tf32=False),
+            "precision": self.name_precision(evidence.weight_types(self.trained), tf32=False),
             "compiler": "graph" if self.network._active else "none",
             "layout": self.layout if any(len(p.shape) == 4 for p in self.trained) else None,
             "strategy": self.runtime.strategy_in_effect(),
