@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dlperf_sdk.errors import DlperfError, DocumentError, SpecError, UnknownName, UsageError
 from dlperf_sdk.exchange.import_logs import import_logs
 from dlperf_sdk.interfaces.importer import MAX_LINE_BYTES
+from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.result import Result
 
 FP32 = {"precision": "fp32"}
@@ -48,7 +49,7 @@ def test_tf_cnn_benchmarks_total_is_imported_with_its_estimator(log):
     assert result.metric("throughput-per-device").value == 1418.42 / 4
     spec = result.spec
     assert (spec.framework, spec.model, str(spec.topology), spec.batch_size) == (
-        "tensorflow",
+        "tensorflow1",
         "resnet50",
         "1n4d",
         64,
@@ -87,6 +88,22 @@ def test_each_way_to_update_variables_is_the_strategy_of_that_name(log, variable
     assert fact(result, "strategy") == strategy
 
 
+@pytest.mark.parametrize(
+    ("line", "framework"),
+    [
+        ("TensorFlow:  1.15", "tensorflow1"),
+        ("TensorFlow:  2.12", "tensorflow"),
+        ("an older log does not state it", "tensorflow1"),
+    ],
+)
+def test_the_framework_is_that_of_the_published_figures_for_tensorflow_1(log, line, framework):
+    text = log_samples.TF_CNN.replace("TensorFlow:  1.15", line)
+    (result,) = import_logs("tf-cnn-benchmarks", [log(text)], FP32)
+    assert result.spec.framework == framework
+    figures = Registry().collection("tf-cnn-2017").figures
+    assert {figure.framework for figure in figures} == {"tensorflow1"}
+
+
 def test_unstated_fields_stay_unknown(log):
     (result,) = import_logs("tf-cnn-benchmarks", [log(log_samples.TF_CNN)], FP32)
     names = {fact.name for fact in result.facts}
@@ -122,7 +139,7 @@ def test_tf_cnn_benchmarks_topology_follows_from_batch_sizes_and_devices(log, ol
             lambda text: text[: text.index("total images")],
             "ends after line 26 without its line 'total images/sec'",
         ),
-        (lambda text: text * 2, "line 30: 'Model' is there a second time, after line 2"),
+        (lambda text: text * 2, "line 29: 'TensorFlow' is there a second time, after line 1"),
         (lambda text: text + "total images/sec: 5.0\n", "line 29: a second total"),
         (lambda text: text.replace("training\n", "forward only\n", 1), "line 4: its mode is 'forward only'"),
         (lambda text: text.replace("64 per", "60 per"), "line 7: 60 per device do not divide 256"),

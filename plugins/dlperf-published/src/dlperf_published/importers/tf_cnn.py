@@ -15,7 +15,7 @@ from typing import Any
 from dlperf_sdk.interfaces.importer import Importer, Log, Reading
 
 _LABEL = re.compile(
-    r"(Model|Dataset|Mode|Batch size|Num batches|Devices|Data format|Variables|Sync):\s+(.*\S)"
+    r"(TensorFlow|Model|Dataset|Mode|Batch size|Num batches|Devices|Data format|Variables|Sync):\s+(.*\S)"
 )
 _PER_DEVICE = re.compile(r"\s+([0-9]{1,12}) per device")
 _GLOBAL = re.compile(r"([0-9]{1,12}) global")
@@ -112,7 +112,8 @@ def _facts(log: Log, header: Mapping[str, tuple[int, str]], per_device: tuple[in
         strategy = "parameter_server_async"
     line, model = header["Model"]
     facts: dict[str, Any] = {
-        "framework": "tensorflow",
+        # It was written for TensorFlow 1, and later runs with TensorFlow 2 as well.
+        "framework": "tensorflow" if header.get("TensorFlow", (0, ""))[1].startswith("2") else "tensorflow1",
         "implementation": "tf_cnn_benchmarks",
         "model": _MODELS.get(model, model.lower().replace("_", "-")),
         "topology": _topology(log, header, per_device),
