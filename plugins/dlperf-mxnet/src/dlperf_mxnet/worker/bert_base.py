@@ -155,7 +155,7 @@ class Bert(HybridBlock):
         return predicted, self.next_sentence(self.pooler(first))
 
     def cast(self, dtype):
-        """Set the type of all parameters, and of the activations."""
+        """Set the type of all parameters, and of the activations, to `dtype`."""
         super().cast(dtype)
         self.dtype = dtype
 

@@ -13,7 +13,7 @@ def type_of(output):
 
 
 def weight_types(parameters):
-    """Return the names of the types in which the weights of convolutions and linear layers are stored, a set."""
+    """Return the names of the types of the weights of convolutions and linear layers in `parameters`, a set."""
     return {type_of(parameter) for parameter in parameters if len(parameter.shape) > 1}
 
 

@@ -41,5 +41,5 @@ class MasterWeights:
 
 
 def to_float32(outputs):
-    """Return arrays of float16 in float32, as a loss takes them; return other arrays unchanged."""
+    """Return the arrays `outputs` as a loss takes them: those of float16 in float32, others unchanged."""
     return [value.astype("float32") if value.dtype == np.float16 else value for value in outputs]

@@ -107,7 +107,7 @@ class ResNet50(HybridBlock):
         return self.fc(self.mean(x))
 
     def cast(self, dtype):
-        """Set the type of all parameters but batch norm's, and of the activations."""
+        """Set the type of all parameters but batch norm's, and of the activations, to `dtype`."""
         super().cast(dtype)
         self.dtype = dtype
 

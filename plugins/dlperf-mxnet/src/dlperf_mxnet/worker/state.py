@@ -23,7 +23,10 @@ class ReplicaState(BaseTrainer):
     """
 
     def place_network(self, contexts, dtype):
-        """Return a network on these devices, with the canonical weights in this type; `masters` are then its own."""
+        """Return a network on the devices `contexts`, with the canonical weights in the type `dtype`.
+
+        `masters` then has the float32 weights of this network.
+        """
         network = self.build(self.request.model_options)
         network.initialize(ctx=contexts)
         network.cast(dtype)
@@ -32,7 +35,10 @@ class ReplicaState(BaseTrainer):
         return network
 
     def load_canonical_weights(self, parameters):
-        """Set all float32 weights to the canonical weights, and the network's to these, rounded; see `BaseTrainer`."""
+        """Set the float32 weights `parameters` to the canonical ones, and round them into the network.
+
+        See `BaseTrainer.load_canonical_weights`.
+        """
         super().load_canonical_weights(parameters)
         self.masters.round_into_network()
 

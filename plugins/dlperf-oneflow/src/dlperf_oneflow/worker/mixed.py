@@ -10,7 +10,7 @@ GROWTH_STEPS = 2000
 
 
 def autocast(precision):
-    """Return the context in which convolutions and matrix products are computed in the precision's type, on GPUs."""
+    """Return the context in which GPUs compute convolutions and matrix products in the type of `precision`."""
     if not precision.casts:
         return contextlib.nullcontext()
     return flow.autocast("cuda", dtype=getattr(flow, precision.products))
@@ -34,11 +34,11 @@ class LossScale:
         self.value, self._good_steps = FIRST_SCALE if self._is_dynamic else 1.0, 0
 
     def scale(self, loss):
-        """Return the loss times the scale."""
+        """Return `loss` times the scale."""
         return loss * self.value if self._is_dynamic else loss
 
     def unscale_(self, gradients):
-        """Divide the gradients by the scale in place, and set the scale of the next step.
+        """Divide `gradients` by the scale in place, and set the scale of the next step.
 
         With a dynamic scale, wait until the device has computed the gradients.
 

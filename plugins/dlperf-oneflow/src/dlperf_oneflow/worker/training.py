@@ -104,7 +104,7 @@ class OneFlowTrainer(ReplicaState):
         return self.loss([value.float() for value in outputs] if self.precision.casts else outputs, piece)
 
     def scale_loss(self, loss):
-        """Return the loss times the loss scale; return it unchanged if the precision needs none."""
+        """Return `loss` times the loss scale; return it unchanged if the precision needs none."""
         return self.scale.scale(loss)
 
     def update(self):
