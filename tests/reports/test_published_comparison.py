@@ -150,3 +150,11 @@ def test_it_goes_with_tables_for_people(dlperf, stored, words):
     stored()
     code, _, err = dlperf("report", "--compare-published", "dlperf-v1.0", *words)
     assert code == 2 and "--compare-published" in err
+
+
+def test_a_case_with_another_data_source_is_named_with_it():
+    sources = ("synthetic", "python-queue")
+    results = [a_result(fields={**CASE, "topology": "1n1d", "data": data}) for data in sources]
+    (table,) = (block for block in compare_with_published(results, COLLECTION) if isinstance(block, Table))
+    named = [row[0].text for row in table.rows if row[0].text]
+    assert named == ["torch resnet50 · 1n1d · fp32", "torch resnet50 · 1n1d · fp32 · python-queue"]

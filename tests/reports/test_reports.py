@@ -265,6 +265,24 @@ def test_one_workload_is_one_table():
     ]
 
 
+def test_cases_that_differ_in_the_data_source_only_have_different_names():
+    results = [
+        a_result(fields={"data": data, "strategy": strategy})
+        for data in ("synthetic", "python-queue")
+        for strategy in ("all_reduce", "horovod")
+    ]
+    (table,) = [block for block in results_table.pages(results) if isinstance(block, Table)]
+    assert [row[0].text for row in table.rows] == [
+        "torch 1n2d fp32 all_reduce synthetic",
+        "torch 1n2d fp32 horovod synthetic",
+        "torch 1n2d fp32 all_reduce python-queue",
+        "torch 1n2d fp32 horovod python-queue",
+    ]
+    (shared, usual) = (shown(results_table.pages([item, item])) for item in (results[2], results[0]))
+    assert "data python-queue" in shared
+    assert "data synthetic" not in usual
+
+
 def test_workloads_are_never_mixed_and_the_difference_is_named():
     results = [
         a_result(),

@@ -13,6 +13,7 @@ from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Notes, Parag
 from dlperf_sdk.reports.labels import batch_size, title
 from dlperf_sdk.reports.numbers import quantity
 from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec.data_source import DATA_SOURCES
 
 
 def compare_with_published(results: Sequence[Result], collection: Collection) -> list[Block]:
@@ -36,10 +37,10 @@ def compare_with_published(results: Sequence[Result], collection: Collection) ->
         topology = (case.topology.nodes, case.topology.devices_per_node)
         figures = figures_by_case.get((topology, *(case.facts.get(name) for name in _CASE_FACTS)), [])
         if not figures:
-            reasons.append(f"{collection.name} has no figure of {title(result)}.")
+            reasons.append(f"{collection.name} has no figure of {_name(result)}.")
             continue
         result_row = (
-            title(result),
+            _name(result),
             batch_size(result.spec),
             quantity(case.throughput, case.unit),
             "",
@@ -59,6 +60,12 @@ def compare_with_published(results: Sequence[Result], collection: Collection) ->
         blocks.append(Table(columns, tuple(rows)))
         blocks.append(Notes(tuple(notes)))
     return [*blocks, *(Paragraph(text, "quiet") for text in dict.fromkeys(reasons))]
+
+
+def _name(result: Result) -> str:
+    """Return the title of a result's case, followed by its data source if that is not the default."""
+    source = result.spec.data.source
+    return title(result) if source == DATA_SOURCES.default else f"{title(result)} · {source}"
 
 
 _CASE_FACTS = ("framework", "model", "precision")

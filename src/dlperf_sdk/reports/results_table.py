@@ -16,6 +16,7 @@ from dlperf_sdk.reports.numbers import Scale, common_scale
 from dlperf_sdk.reports.sweeps import swept_size
 from dlperf_sdk.results.consistency import WITH_RECORDS, list_contradictions_by_result
 from dlperf_sdk.results.result import Fact, Result
+from dlperf_sdk.spec.data_source import DATA_SOURCES
 
 _ALWAYS = ("framework", "topology", "precision")
 """Factors that always name a case. Other factors do so only if the cases differ in them."""
@@ -200,6 +201,8 @@ def _treatments(result: Result) -> dict[str, str]:
     levels = {fact.name: str(_value_of(fact)) for fact in result.facts if fact.role == "factor"}
     # A single device synchronizes nothing, whatever the strategy.
     implied = ("strategy",) if result.spec.topology.devices == 1 else ()
+    # No factor, but cases that differ in nothing else must be told apart.
+    levels["data"] = result.spec.data.source
     return {
         name: value for name, value in levels.items() if value not in ("None", "auto") and name not in implied
     }
@@ -211,12 +214,16 @@ def _cases(factors: Sequence[dict[str, str]]) -> tuple[list[str], str]:
     differing = [
         name for name in names if len({levels.get(name) for levels in factors if name in levels}) > 1
     ]
+    differing.sort(key="data".__eq__)  # last, as in the title of a case
     named = [*_ALWAYS, *(name for name in differing if name not in _ALWAYS)]
     cases = [" ".join(levels[name] for name in named if name in levels) for levels in factors]
     shared = [
         f"{name} {factors[0][name]}"
         for name in names
-        if name not in named and all(name in levels for levels in factors) and len(factors) > 1
+        if name not in named
+        and all(name in levels for levels in factors)
+        and len(factors) > 1
+        and (name, factors[0][name]) != ("data", DATA_SOURCES.default)
     ]
     return cases, ", ".join(shared)
 
