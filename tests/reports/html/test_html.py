@@ -658,11 +658,16 @@ def test_disagreements_begin_with_the_largest():
     steps, tile = page_of("dlperf-v1.0").tiles[-2:]
     assert (tile.value, tile.section) == ("7 numbers and 58 labels", "Source disagreements")
     assert tile.aside == (
-        "of 728 printed cells; 4 more differ in the last digit; the number that differs most: the cell “4n8d, OneFlow "
-        "W/O clip” of DLPerf_report_v1.0.xlsm bert_fp32_bz32 states 4799.64, and the figures give 4019.45 (19%)."
+        "of 728 printed cells; 4 more differ in the last digit; the number that differs most (19%) is in the cell "
+        "“4n8d, OneFlow W/O clip” of DLPerf_report_v1.0.xlsm bert_fp32_bz32: 4799.64 is printed, which is the figure "
+        "with batch size 96 instead of 32."
     )
-    assert (steps.value, steps.section) == ("55 of 323", "Coverage and protocol")
-    assert steps.aside == "as prescribed; 169 deviate, 99 do not state it in full."
+    # The label, the number and the text are a sentence on their own.
+    assert steps.label == "Figures that deviate from the prescribed protocol"
+    assert (steps.value, steps.section) == ("169 of 323", "Coverage and protocol")
+    assert steps.aside == (
+        "Prescribed: 20 warm-up + 100 measured steps, 7 repeats. 99 more do not state all of these; 55 follow them."
+    )
     (nothing,) = section(page_of("tensorpack"), "Source disagreements").items
     assert nothing.text.endswith("all of 21 printed cells agree with the figures.")
 
@@ -1061,7 +1066,7 @@ def test_what_is_not_comparable_has_no_row_in_both_directions():
 
 
 def test_without_a_ranking_the_first_screen_states_scaling_and_the_cost_of_real_data():
-    scaled, data, _ = page_of("tf-cnn-2017").tiles
+    scaled, data, disagreements = page_of("tf-cnn-2017").tiles
     assert (scaled.label, scaled.section) == ("Scaling efficiency on 1n8d", "Scaling")
     assert scaled.value == "91.0% to 99.6%"
     assert (data.label, data.section) == ("Real over synthetic data on 1n8d", "Effects")
@@ -1069,6 +1074,9 @@ def test_without_a_ranking_the_first_screen_states_scaling_and_the_cost_of_real_
     assert "resnet50-v1 Tesla P100" in data.aside
     # The card and Effects compare real with synthetic data: no table says that this is impossible.
     assert data.aside.endswith("Only pairs on 1n8d; Effects has those of all topologies.")
+    # A count is exact, so another one is wrong and not rounded; and it is no throughput.
+    assert disagreements.value == "2 numbers"
+    assert disagreements.aside.endswith("4 is printed as the number of GPUs, where the figures have 8.")
     _, within = section(page_of("tf-cnn-2017"), "What is not comparable").items
     kinds = {row[0].text for row in within.table.rows if row[2].text == "data: images against synthetic"}
     assert kinds == {"only in Effects"}
