@@ -869,7 +869,10 @@ def test_effect_names_its_levels_once():
         "amp-fp16 ÷ fp32, bert-base",
         "clip norm 1.0 ÷ no clipping, bert-base, oneflow only",
     } <= set(names)
-    assert [row[0].text for row in table.rows] == names
+    batches = next(
+        item for item in items if isinstance(item, Table) and item.title == "Effects of the batch size"
+    )
+    assert [row[0].text for row in (*table.rows, *batches.rows)] == names
     # Sizes are never the smaller over the larger, and another model is no setting.
     sizes = [re.findall("[0-9]+", name)[:2] for name in names if name.startswith("batch size")]
     assert sizes and all(int(first) > int(second) for first, second in sizes)
@@ -895,15 +898,15 @@ def test_an_effect_that_depends_on_the_hardware_and_the_number_of_devices_says_s
     (table, *_, fold) = part.items
     titles = [column.title for column in table.columns]
     row = dict(zip(titles, (cell.text for cell in table.rows[0]), strict=True))
-    assert row["effect"] == "images ÷ synthetic" and row["ratio"] == "1.00×; pairs 0.92× to 1.02×"
-    assert row["rests on"] == "tensorflow1 alone: 32 alike pairs on 1n1d to 1n8d without a common direction"
+    assert row["effect"] == "real (images) ÷ synthetic" and row["ratio"] == "1.00×; pairs 0.92× to 1.02×"
+    assert row["rests on"] == ("tensorflow1: 32 pairs (8 cases on 4 topologies), without a common direction")
     assert "95 % interval" not in titles
-    by_topology = part.items[1].table
+    by_topology = part.items[2].table
     titles = [column.title for column in by_topology.columns]
-    assert titles[1:5] == ["framework", "model", "hardware", "batch size"]
-    assert titles[5:] == ["1n1d", "1n2d", "1n4d", "1n8d"]
+    assert titles[1:6] == ["framework", "model", "hardware", "batch size", "settings"]
+    assert titles[6:] == ["1n1d", "1n2d", "1n4d", "1n8d"]
     shown = {
-        tuple(cell.text for cell in row[1:5]): [cell.text for cell in row[5:]]
+        tuple(cell.text for cell in row[1:5]): [cell.text for cell in row[6:]]
         for row in by_topology.rows
         if "images" in row[0].text
     }
@@ -952,7 +955,7 @@ def test_each_rule_for_an_interval_is_named_once():
 def test_effect_row_has_factor_size_and_certainty():
     """Before the plot, and before the batch sizes, which are sweeps."""
     part = section(page_of("dlperf-v1.0"), "Effects")
-    (table, _, by_topology, *_) = part.items
+    (table, _, batches, by_topology, *_) = part.items
     assert by_topology.table.title.endswith("both sides have the same batch size")
     # Parentheses are the notation of intervals, which none of these ratios has.
     assert not any(re.search(r"\([0-9.]+ – ", cell.text) for row in table.rows for cell in row)
@@ -960,23 +963,23 @@ def test_effect_row_has_factor_size_and_certainty():
     assert next(iter(rows)) == "xla ÷ no compiler, resnet50, tensorflow only"
     assert rows["xla ÷ no compiler, resnet50, tensorflow only"] == [
         "1.24×; pairs 1.18× to 1.27×",
-        "tensorflow 1.15.2 alone: 5 alike pairs, all faster",
+        "tensorflow 1.15.2: 5 topologies of one case, all faster",
         "amp-fp16, batch size 224",
     ]
-    (row,) = (
-        row for row in by_topology.table.rows if row[0].text == "xla ÷ no compiler, resnet50, tensorflow only"
-    )
-    assert [cell.text for cell in row[1:4]] == ["tensorflow", "resnet50", "224"]
-    assert [cell.text for cell in row[4:]] == ["1.27×", "–", "1.23×", "1.24×", "1.24×", "1.18×"]
+    (row,) = (row for row in by_topology.table.rows if row[0].text == "xla ÷ no compiler, resnet50")
+    assert [cell.text for cell in row[1:5]] == ["tensorflow", "resnet50", "224", "–"]
+    assert [cell.text for cell in row[5:]] == ["1.27×", "–", "1.23×", "1.24×", "1.24×", "1.18×"]
     assert rows["amp-fp16 ÷ fp32, resnet50, tensorflow only"][2].endswith("batch size 128")
     assert rows["amp-fp16 ÷ fp32, bert-base"][:2] == [
         "2.68×; pairs 1.24× to 3.42×",
         "20 pairs, all faster, of 3 frameworks (oneflow 2.68×, mxnet 2.72×, paddle 1.74×)",
     ]
     assert "the pairs describe these cases only" in part.lede
-    first_size = next(at for at, name in enumerate(rows) if name.startswith("batch size"))
-    assert all(name.startswith("batch size") for name in list(rows)[first_size:])
-    assert list(rows).index("clip norm 1.0 ÷ no clipping, bert-base, oneflow only") < first_size
+    assert "clip norm 1.0 ÷ no clipping, bert-base, oneflow only" in rows
+    assert not any(name.startswith("batch size") for name in rows)
+    assert batches.title == "Effects of the batch size" and all(
+        row[0].text.startswith("batch size") for row in batches.rows
+    )
 
 
 def test_lowest_and_highest_efficiencies_are_stated_first_with_those_of_all_topologies():

@@ -251,11 +251,11 @@ def test_an_effect_says_which_frameworks_it_rests_on_and_which_have_no_pair():
     rows = {row["effect"]: row["rests on"] for row in rows_of(table)}
     assert (
         rows["xla ÷ no compiler, resnet50, tensorflow only"]
-        == "tensorflow 1.15.2 alone: 5 alike pairs, all faster"
+        == "tensorflow 1.15.2: 5 topologies of one case, all faster"
     )
     assert (
         rows["amp-fp16 ÷ fp32, resnet50, tensorflow only"]
-        == "tensorflow 2.3.0 alone: 6 alike pairs, all faster"
+        == "tensorflow 2.3.0: 6 topologies of one case, all faster"
     )
     # Without another framework that has both levels, as of clipping, none lacks a pair.
     assert unpaired.text == (
@@ -283,7 +283,7 @@ def test_a_strategy_has_the_name_of_its_source_and_its_effect():
     (figures_table,) = (part.items[0] for part in tensorpack.sections if part.title == "Every figure")
     titles = [column.title for column in figures_table.table.columns]
     assert {row["strategy"] for row in rows_of(figures_table)} == {
-        "all_reduce (replicated)",
+        "replicated (all_reduce)",
         "parameter_server",
         "horovod",
     }
@@ -292,9 +292,22 @@ def test_a_strategy_has_the_name_of_its_source_and_its_effect():
     assert tensorpack.aliases["replicated"] == "all_reduce"
     (answers, *_) = (part.items for part in tensorpack.sections if part.title == "Effects")
     rows = {row["effect"]: row for row in rows_of(answers[0])}
-    effect = rows["strategy parameter_server ÷ all_reduce"]
+    effect = rows["strategy parameter_server ÷ replicated (all_reduce)"]
     assert effect["ratio"] == "1.00×; pairs 0.97× to 1.05×" and "of 2 frameworks" in effect["rests on"]
-    assert "strategy horovod ÷ all_reduce, tensorpack only" in rows
+    assert "strategy horovod ÷ replicated (all_reduce), tensorpack only" in rows
+    # No row pools loaders.
+    by_topology = next(item for item in answers if isinstance(item, Sortable))
+    loaders = {
+        (row["framework"], row["settings"]): row["1n8d"]
+        for row in rows_of(by_topology)
+        if row["effect"] == "strategy parameter_server ÷ replicated (all_reduce)"
+    }
+    assert loaders == {
+        ("tensorpack", "synthetic, constant"): "1.02×",
+        ("tensorpack", "synthetic-host, in-graph"): "0.99×",
+        ("tensorpack", "synthetic-host, python-queue"): "1.01×",
+        ("tensorflow1", "–"): "1.02×",
+    }
 
 
 def test_a_strategy_that_follows_from_the_implementation_comes_last():

@@ -62,7 +62,7 @@ def page(collection: Collection) -> Page:
         leaders.section(ranked),
         framework_pairs.section(distinct, ranked),
         scaling.section(by_workload),
-        effects.section(distinct, estimates),
+        effects.section(distinct, estimates, collection.printed_names),
         *(evolve(section, folded=True) for section in sweeps.sections(merged)),
         _summary(collection),
         Section(
