@@ -147,7 +147,30 @@ def test_a_tile_names_the_second_figure_and_only_what_may_be_taken_for_comparabl
 def test_a_tile_names_the_version_of_the_framework_and_compares_it_with_the_next():
     fastest, *_ = collection.page(Registry().collection("tensorpack")).tiles
     assert fastest.value == "tensorpack"
-    assert fastest.aside.startswith("tensorpack on TensorFlow 1.3.0-rc1 at 1,651 img/s, ≈1.03× tensorflow1")
+    assert fastest.aside == (
+        "tensorpack on TensorFlow 1.3.0-rc1 at 1,651 img/s, ≈1.03× tensorflow1 (tf_cnn_benchmarks), both with strategy "
+        "parameter_server, input pipeline constant, no interval"
+    )
+
+
+def test_the_others_of_a_comparison_have_their_strategy():
+    tensorpack = collection.page(Registry().collection("tensorpack"))
+    (table,) = (part.items[1] for part in tensorpack.sections if part.title == "Fastest framework")
+    others = {row["topology"]: row["the others"] for row in rows_of(table)}
+    assert others["1n8d"] == "tensorflow1 (tf_cnn_benchmarks) parameter_server 1,605 (97%)"
+    # On two devices the two fastest have different strategies.
+    assert others["1n2d"] == "tensorflow1 (tf_cnn_benchmarks) all_reduce 424.5 (99%)"
+
+
+def test_two_implementations_are_compared_with_each_strategy_that_both_have():
+    tensorpack = collection.page(Registry().collection("tensorpack"))
+    (table,) = (part.items[0] for part in tensorpack.sections if part.title == "Framework pairs")
+    ratios = {(row["topology"], row["settings"]): row["ratio"] for row in rows_of(table)}
+    topologies = ("1n1d", "1n2d", "1n4d", "1n8d")
+    strategies = ("parameter_server", "replicated (all_reduce)")
+    assert set(ratios) == {(topology, strategy) for topology in topologies for strategy in strategies}
+    assert ratios["1n8d", "parameter_server"] == "≈1.03×"
+    assert ratios["1n8d", "replicated (all_reduce)"] == "≈1.02×"
 
 
 def test_a_tile_links_to_the_reason_why_cases_are_not_comparable():
