@@ -374,11 +374,11 @@ def test_two_points_of_strong_scaling_are_shown_where_they_are_in_no_weak_series
 
 def test_the_best_batch_size_of_each_model_is_in_a_table():
     page = page_of("dlperf-v1.0")
-    assert [part.title for part in page.sections if "Sweeps" in part.title] == [
-        "Sweeps: resnet50",
-        "Sweeps: bert-base",
+    assert [part.title for part in page.sections if "Batch sizes" in part.title] == [
+        "Batch sizes: resnet50",
+        "Batch sizes: bert-base",
     ]
-    table, single, *_ = section(page, "Sweeps: resnet50").items
+    table, single, *_ = section(page, "Batch sizes: resnet50").items
     titles = [column.title for column in table.columns]
     rows = {row[0].text: dict(zip(titles, (cell.text for cell in row), strict=True)) for row in table.rows}
     oneflow, tensorflow = (
@@ -402,10 +402,10 @@ def test_many_swept_models_share_a_section():
     named = [
         attrs.evolve(one, facts={**one.facts, "model": f"model-{at // 2}"}) for at, one in enumerate(cases)
     ]
-    assert [part.title for part in html_sweeps.sections(merge(named))] == ["Sweeps"]
+    assert [part.title for part in html_sweeps.sections(merge(named))] == ["Batch sizes"]
     assert [part.title for part in html_sweeps.sections(merge(named[:4]))] == [
-        "Sweeps: model-0",
-        "Sweeps: model-1",
+        "Batch sizes: model-0",
+        "Batch sizes: model-1",
     ]
 
 
@@ -413,7 +413,7 @@ def test_a_sweep_is_one_curve_of_throughput_and_one_of_memory():
     chance = random.Random(0)
     actual = [case(at, chance, {"topology": "1n1d", "batch_size": size}) for at, size in enumerate((8, 2, 4))]
     page = measured.page(actual)
-    best, plots = section(page, "Sweeps").items
+    best, plots = section(page, "Batch sizes").items
     assert [cell.text for cell in best.rows[0]][1] == "2, 4, 8"
     assert [plot.title for plot in plots.items] == [
         "Batch size: resnet50, 1n1d, fp32: throughput",
