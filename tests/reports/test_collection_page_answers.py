@@ -143,6 +143,9 @@ def test_the_protocol_is_summarized_with_what_deviates():
     )
     rows = rows_of(table)
     assert sum(int(row["figures"]) for row in rows) == 323
+    # Which ones deviate is on the first screen.
+    checks = list(dict.fromkeys(row["protocol check"] for row in rows))
+    assert checks == ["deviates", "not stated in full", "as prescribed"]
     (row,) = (row for row in rows if row["implementation"] == "gluon-nlp" and row["precision"] == "fp32")
     assert (row["difference"], row["largest batch"]) == ("100 warm-up steps instead of 20", "64")
     assert {"framework", "implementation", "model", "precision", "protocol check"} == set(table.filters)
