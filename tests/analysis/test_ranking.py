@@ -6,7 +6,7 @@ import attrs
 import pytest
 from result_samples import a_result
 
-from dlperf_sdk.analysis.ranking import rankings
+from dlperf_sdk.analysis.ranking import rankings, unrivaled
 from dlperf_sdk.registry.plugins import Registry
 
 
@@ -55,6 +55,20 @@ def test_of_each_framework_the_fastest_case_is_ranked():
 def test_single_framework_is_not_called_fastest():
     assert rankings([]) == ()
     assert rankings([result("torch", 100), result("torch", 110, batch_size=64)]) == ()
+
+
+def test_a_group_with_one_framework_has_one_entry_and_is_in_no_ranking():
+    results = [
+        result("torch", 100),
+        result("oneflow", 120),
+        result("torch", 110, batch_size=64),
+        result("torch", 130, batch_size=64, compiler="inductor"),
+    ]
+    (alone,) = unrivaled(results)
+    assert [(case.batch_size, case.throughput) for case in alone.entries] == [(64, 130)]
+    assert len(rankings(results)) == 1
+    # With one framework and implementation there is nothing to rank, and no rival to lack.
+    assert unrivaled([result("torch", 100)]) == ()
 
 
 def test_published_figures_of_unequal_gradient_clipping_are_not_ranked_together():

@@ -36,7 +36,7 @@ class Ranking:
     factor: str
     """The fact that is ranked: `framework`, or `implementation` if all cases have the same framework."""
     entries: tuple[Case, ...]
-    """The fastest case of each value of `factor`, the fastest first; at least two."""
+    """The fastest case of each value of `factor`, the fastest first; at least two, or one if it is `unrivaled`."""
     cases: tuple[Case, ...]
     """All comparable cases, including the entries."""
     facts: dict[str, Any]
@@ -48,7 +48,11 @@ class Ranking:
 
     @property
     def comparison(self) -> Comparison:
-        """Comparison of the fastest case with the second. Its `reasons` name a different estimator or layout."""
+        """Comparison of the fastest case with the second. Its `reasons` name a different estimator or layout.
+
+        Raises:
+            IndexError: there is only one entry.
+        """
         return compare(self.entries[0], self.entries[1], footnoted=True)
 
 
@@ -61,12 +65,27 @@ def rankings(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Rankin
     Raises:
         AnalysisError: a source has no valid throughput.
     """
+    return tuple(ranking for ranking in _group(sources) if len(ranking.entries) > 1)
+
+
+def unrivaled(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Ranking, ...]:
+    """Return what `rankings` leaves out: the groups with one framework, each as a ranking with a single entry.
+
+    The result is empty if nothing can be ranked because all cases have the same framework and implementation.
+
+    Raises:
+        AnalysisError: a source has no valid throughput.
+    """
+    return tuple(ranking for ranking in _group(sources) if len(ranking.entries) == 1)
+
+
+def _group(sources: Iterable[Case | Result | PublishedFigure]) -> list[Ranking]:
     all_cases = cases(sources)
     factor = next(
         (name for name in _RANKED if len({key(case.facts.get(name)) for case in all_cases}) > 1), None
     )
     if factor is None:
-        return ()
+        return []
     groups: dict[tuple[str, ...], list[Case]] = {}
     for case in all_cases:
         groups.setdefault(_values(_select_shared_facts(case), case.unit), []).append(case)
@@ -78,7 +97,7 @@ def rankings(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Rankin
     for case in all_cases:
         names = {name for name, role in case.roles.items() if role == "workload"}
         stated.setdefault(key(case.facts.get("model")), set()).update(names)
-    ranked = [
+    grouped = [
         Ranking(
             factor,
             tuple(entries),
@@ -88,9 +107,8 @@ def rankings(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Rankin
             tuple(sorted(stated[key(facts.get("model"))] - set(facts))),
         )
         for entries, group in zip(fastest, groups.values(), strict=True)
-        if len(entries) > 1
     ]
-    return tuple(sorted(ranked, key=_order))
+    return sorted(grouped, key=_order)
 
 
 def _select_shared_facts(case: Case) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def summary_table(figures: Iterable[PublishedFigure], prescribed: Protocol | Non
     """Return a table of what was measured: topologies, batch sizes, protocol, and how the protocol deviates.
 
     A row has the figures of one framework, version, implementation, model, precision and protocol, in the order of
-    first occurrence.
+    first occurrence. If a protocol is prescribed, the figures that deviate come first and those that follow it last.
 
     Args:
         figures: The figures.
@@ -38,8 +38,12 @@ def summary_table(figures: Iterable[PublishedFigure], prescribed: Protocol | Non
             figure.precision,
         )
         groups.setdefault((*names, str(figure.protocol)), []).append(figure)
+    ordered = list(groups.items())
+    if prescribed:
+        outcomes = (DEVIATES, NOT_STATED, AS_PRESCRIBED)
+        ordered.sort(key=lambda group: outcomes.index(group[1][0].protocol.check(prescribed)))
     rows = []
-    for (*case_names, protocol), members in groups.items():
+    for (*case_names, protocol), members in ordered:
         batches = sorted({figure.batch_size for figure in members})
         outcome = describe_check(members[0].protocol, prescribed) if prescribed else ()
         rows.append(

@@ -47,6 +47,14 @@ def format_name(fact: str) -> str:
     return fact.replace("_", " ")
 
 
+def describe_strategy(name: str, printed_names: Mapping[str, str]) -> str:
+    """Return a strategy's name in the source with its own name in parentheses: `replicated (all_reduce)`.
+
+    It is the own name alone if `printed_names` (own name → name in the source) does not have it.
+    """
+    return f"{printed_names[name]} ({name})" if name in printed_names else name
+
+
 def join_names(names: Iterable[str]) -> str:
     """Join names as `a, b and c`; after six names the others are counted. Empty without names."""
     all_names = list(names)

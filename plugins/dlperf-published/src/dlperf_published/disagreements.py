@@ -154,7 +154,9 @@ def _reasons(
     for (number, decimals), value in zip(printed_numbers, values, strict=True):
         if not agrees(number, decimals, value):
             difference = number / value.number - 1 if value.number else None
-            is_rounding = abs(number - round(value.number, decimals)) <= 10.0**-decimals + 1e-9
+            is_rounding = (
+                not value.quantity and abs(number - round(value.number, decimals)) <= 10.0**-decimals + 1e-9
+            )
             reason = f"{number:.{decimals}f} is printed{_describe_origin(number, value, figures)}"
             yield reason, difference, is_rounding
         claims = square.claims if square else {}
@@ -168,7 +170,8 @@ def _reasons(
 def _describe_origin(number: float, value: Value, figures: Figures) -> str:
     """Describe where a wrong number comes from, if that can be found."""
     if not value.figures:
-        return f", where the figures have {value.text}"
+        quantity = f" as the {value.quantity}" if value.quantity else ""
+        return f"{quantity}, where the figures have {value.text}"
     for own_figure in value.figures:
         for other in figures:
             if other.throughput == number and _kin(own_figure, other):

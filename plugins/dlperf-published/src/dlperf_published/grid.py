@@ -24,6 +24,8 @@ class Value:
     """The figures that the number was computed from; may be empty."""
     slack: float = 0.0
     """The largest error that the rounding of those figures may cause in the number."""
+    quantity: str = ""
+    """Name of an exact quantity, such as `number of GPUs`; empty for a measured number, which is rounded."""
 
     @property
     def text(self) -> str:

@@ -103,7 +103,7 @@ def columns(excluded_factor: str = "") -> list[tuple[str, dict[str, Any]]]:
 def _throughputs(figures: Figures) -> Grid:
     rows = {}
     for count in DEVICES:
-        row = [Square((Value(count, 0),))]
+        row = [Square((Value(count, 0, quantity="number of GPUs"),))]
         for _, conditions in columns():
             figure = figures.get(topology=f"1n{count}d", **conditions)
             is_whole = figure.throughput == int(figure.throughput)

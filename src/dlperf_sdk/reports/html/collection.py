@@ -6,7 +6,7 @@ from attrs import evolve
 
 import dlperf_sdk
 from dlperf_sdk.analysis.case import cases
-from dlperf_sdk.analysis.ranking import rankings
+from dlperf_sdk.analysis.ranking import rankings, unrivaled
 from dlperf_sdk.interfaces.collection import Collection
 from dlperf_sdk.reports.blocks import Paragraph, Table
 from dlperf_sdk.reports.collection_page import KIND, disagreement_block, group_cells, tabulate_causes
@@ -59,10 +59,10 @@ def page(collection: Collection) -> Page:
     disagreements = disagreement_block(collection)
     cells = group_cells(collection.disagreements())
     sections = (
-        leaders.section(ranked),
-        framework_pairs.section(distinct, ranked),
+        leaders.section(ranked, unrivaled(distinct)),
+        framework_pairs.section(distinct, ranked, collection.printed_names),
         scaling.section(by_workload),
-        effects.section(distinct, estimates),
+        effects.section(distinct, estimates, collection.printed_names),
         *(evolve(section, folded=True) for section in sweeps.sections(merged)),
         _summary(collection),
         Section(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -65,22 +66,25 @@ def describe_extent(measured: Sequence[Case]) -> str:
 def _protocol_tile(collection: Collection) -> tuple[Tile, ...]:
     if collection.prescribed is None:
         return ()
-    outcomes = [figure.protocol.check(collection.prescribed) for figure in collection.figures]
-    followed = outcomes.count(AS_PRESCRIBED)
-    tone: Tone = "good" if followed == len(outcomes) else "doubt"
-    text = f"as prescribed; {outcomes.count(DEVIATES)} deviate, {outcomes.count(NOT_STATED)} do not state it in full."
-    return (Tile("Measurement protocol", f"{followed} of {len(outcomes)}", text, tone, SUMMARY_TITLE),)
+    checks = Counter(figure.protocol.check(collection.prescribed) for figure in collection.figures)
+    tone: Tone = "good" if set(checks) == {AS_PRESCRIBED} else "doubt"
+    protocol = collection.prescribed
+    text = (
+        f"Prescribed: {protocol.warmup} warm-up + {protocol.steps} measured steps, {protocol.repeats} repeats. "
+        f"{checks[NOT_STATED]} more do not state all of these; {checks[AS_PRESCRIBED]} follow them."
+    )
+    value = f"{checks[DEVIATES]} of {checks.total()}"
+    return (Tile("Figures that deviate from the prescribed protocol", value, text, tone, SUMMARY_TITLE),)
 
 
 def _disagreements_tile(collection: Collection) -> Tile:
     cells = group_cells(collection.disagreements())
     text = f"of {format_count(collection.count_printed_cells(), 'printed cell')}{describe_rounding(cells)}"
-    if cells and cells[0][0].difference is not None:
-        largest = cells[0][0]
+    if cells and (largest := cells[0][0]).difference is not None:
         document = largest.document.rpartition("/")[2]
         text += (
-            f"; the number that differs most: the cell “{largest.cell}” of {document} states {largest.printed}, and "
-            f"the figures give {largest.computed} ({abs(cells[0][0].difference):.0%})"
+            f"; the number that differs most ({abs(largest.difference):.0%}) is in the cell “{largest.cell}” of "
+            f"{document}: {largest.reason}"
         )
     tone: Tone = "doubt" if cells else "good"
     return Tile(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dlperf_sdk.analysis.case import key
@@ -17,7 +17,7 @@ from dlperf_sdk.reports.html.effect_wording import (
 from dlperf_sdk.reports.html.page import Folded, Sortable
 from dlperf_sdk.reports.numbers import format_ends
 from dlperf_sdk.reports.series import format_fact
-from dlperf_sdk.reports.wording import format_name
+from dlperf_sdk.reports.wording import describe_strategy, format_name
 from dlperf_sdk.spec.values import TopologySpec
 from dlperf_sdk.worker.estimate import median
 
@@ -45,12 +45,12 @@ _SETTINGS = (
 )
 """Facts of pairs that share a column."""
 _OF_GROUPS = ("framework", "model", "hardware", "batch_size")
-"""Facts that the rows of medians by topology are split by."""
+"""Facts with their own column in the table of ratios by topology."""
 _PAGE_ROWS = 20
 _GROUP_ROWS = 10
 
 
-def tabulate_answers(named: Sequence[tuple[str, Effect]]) -> Table:
+def tabulate_answers(named: Sequence[tuple[str, Effect]], title: str = "") -> Table:
     """Return a table with the answer for each effect in a row, in their order.
 
     A row has the ratio, its interval if any effect has one, the evidence, and what all pairs share. Columns without
@@ -58,6 +58,7 @@ def tabulate_answers(named: Sequence[tuple[str, Effect]]) -> Table:
 
     Args:
         named: Names and effects.
+        title: Title of the table; empty for none.
     """
     has_intervals = any(estimate.low is not None for _, estimate in named)
     rows: list[tuple[Cell | str, ...]] = []
@@ -81,23 +82,26 @@ def tabulate_answers(named: Sequence[tuple[str, Effect]]) -> Table:
         Column("rests on"),
         Column("all pairs are of"),
     )
-    return Table(columns, tuple(rows)).without_empty_columns()
+    return Table(columns, tuple(rows), title).without_empty_columns()
 
 
-def tabulate_by_topology(named: Sequence[tuple[str, Effect]]) -> tuple[Sortable, ...]:
-    """Return a table of the median ratios on each topology: a row per effect, framework, model, hardware and batch.
+def tabulate_by_topology(
+    named: Sequence[tuple[str, Effect]], printed_names: Mapping[str, str]
+) -> tuple[Sortable, ...]:
+    """Return a table of the ratios on each topology: a row for each case that an effect has pairs of.
 
     All pairs of a row have the same batch size. Effects with a single pair are left out, and so are those of batch
     sizes, which have sweeps. Without any effect the result is empty, else it is that one table.
 
     Args:
         named: Names and effects.
+        printed_names: Strategy → the source's own name for it.
     """
     parts = [
         (name, group, places)
         for name, estimate in named
         if estimate.factor != "batch_size" and len(estimate.pairs) > 1
-        for group, places in _medians_by_topology(estimate).items()
+        for group, places in _ratios_by_topology(estimate, printed_names).items()
     ]
     if not parts:
         return ()
@@ -108,7 +112,7 @@ def tabulate_by_topology(named: Sequence[tuple[str, Effect]]) -> tuple[Sortable,
     rows = [
         (
             name,
-            *group,
+            *(text or ABSENT for text in group),
             *(f"{places[topology]:.2f}×" if topology in places else ABSENT for topology in topologies),
         )
         for name, group, places in parts
@@ -116,33 +120,60 @@ def tabulate_by_topology(named: Sequence[tuple[str, Effect]]) -> tuple[Sortable,
     columns = (
         Column("effect", key=True),
         *(Column(format_name(fact), right=fact == "batch_size", key=True) for fact in _OF_GROUPS),
+        Column("settings"),
         *(Column(str(topology), right=True) for topology in topologies),
-    )
-    title = (
-        "The same effects by framework, model, batch size and topology; both sides have the same batch size"
     )
     # A fact that no effect has, such as the framework of pairs between frameworks, has no column.
     absent = {
         index
-        for index, fact in enumerate(_OF_GROUPS, 1)
+        for index, fact in enumerate((*_OF_GROUPS, "settings"), 1)
         if fact != "framework" and len({row[index] for row in rows}) == 1
     }
+    title = "The same effects by case and topology; both sides have the same batch size"
     table = Table(columns, tuple(rows), title).select([i for i in range(len(columns)) if i not in absent])
-    filters = ("effect", *(format_name(fact) for fact in _OF_GROUPS))
+    filters = ("effect", *(format_name(fact) for fact in _OF_GROUPS), "settings")
     return (Sortable(table, filters, _GROUP_ROWS),)
 
 
-def _medians_by_topology(estimate: Effect) -> dict[tuple[str, ...], dict[TopologySpec, float]]:
-    """Return the median ratio by group (the values of `_OF_GROUPS`) and topology."""
-    groups: dict[tuple[str, ...], dict[TopologySpec, list[float]]] = {}
+def _ratios_by_topology(
+    estimate: Effect, printed_names: Mapping[str, str]
+) -> dict[tuple[str, ...], dict[TopologySpec, float]]:
+    """Return the ratios by case and topology; the median of pairs that no stated fact tells apart.
+
+    A case is the values of `_OF_GROUPS`, and the settings that distinguish it from others with the same values.
+    """
+    groups: dict[tuple[str, ...], list[Pair]] = {}
     for pair in estimate.pairs:
         if pair.a.topology == pair.b.topology:
             group = tuple(_describe_shared(pair, fact) for fact in _OF_GROUPS)
-            groups.setdefault(group, {}).setdefault(pair.a.topology, []).append(pair.ratio)
+            groups.setdefault(group, []).append(pair)
+    ratios: dict[tuple[str, ...], dict[TopologySpec, list[float]]] = {}
+    for group, pairs in groups.items():
+        names = {name for pair in pairs for case in (pair.a, pair.b) for name in case.identifying_facts()}
+        names -= {"topology", estimate.factor, *_OF_GROUPS}
+        differing = [name for name in sorted(names) if len({_values(pair, name) for pair in pairs}) > 1]
+        for pair in pairs:
+            settings = ", ".join(
+                filter(None, (_describe_setting(pair, name, printed_names) for name in differing))
+            )
+            ratios.setdefault((*group, settings), {}).setdefault(pair.a.topology, []).append(pair.ratio)
     return {
-        group: {topology: median(ratios) for topology, ratios in places.items()}
-        for group, places in groups.items()
+        group: {topology: median(values) for topology, values in places.items()}
+        for group, places in ratios.items()
     }
+
+
+def _values(pair: Pair, name: str) -> tuple[str, str]:
+    return key(pair.a.facts.get(name)), key(pair.b.facts.get(name))
+
+
+def _describe_setting(pair: Pair, name: str, printed_names: Mapping[str, str]) -> str:
+    """Return the value of a fact of a pair, or both values if they differ; empty if neither side states it."""
+    stated = {key(case.facts[name]): case.facts[name] for case in (pair.a, pair.b) if name in case.facts}
+    return " ÷ ".join(
+        describe_strategy(value, printed_names) if name == "strategy" else format_fact(name, value)
+        for value in stated.values()
+    )
 
 
 def _describe_shared(pair: Pair, name: str) -> str:

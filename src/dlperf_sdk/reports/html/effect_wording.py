@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dlperf_sdk.analysis.case import Case, key
@@ -10,22 +10,29 @@ from dlperf_sdk.analysis.effects import Effect
 from dlperf_sdk.reports.blocks import Cell
 from dlperf_sdk.reports.numbers import format_ends
 from dlperf_sdk.reports.series import format_fact
-from dlperf_sdk.reports.wording import format_value
+from dlperf_sdk.reports.wording import describe_strategy, format_value
+from dlperf_sdk.spec.data_source import DATA_SOURCES
 
 _MOST_MODELS = 2
 """Maximum number of models in the name of an effect."""
 _MOST_UNITS = 6
 """Maximum number of frameworks of an effect whose own ratios are stated."""
+_REAL = tuple(source.name for source in DATA_SOURCES if source.takes_folder)
+"""Names of the sources of real data."""
 _SHOWN = ("precision", "batch_size", "clip_norm", "hardware", "topology", "data")
 
 
-def name_effects(estimates: Sequence[Effect]) -> list[str]:
+def name_effects(estimates: Sequence[Effect], printed_names: Mapping[str, str]) -> list[str]:
     """Return a name for each effect: its two levels, its models, and the confounded facts.
 
     The models are left out if the effect has all models that occur in the list. An effect of more than two models is
     named after their unit. The names are in the order of the effects.
+
+    Args:
+        estimates: The effects.
+        printed_names: Strategy → the source's own name for it.
     """
-    bare = [" ÷ ".join(_level_names(estimate)) for estimate in estimates]
+    bare = [" ÷ ".join(_level_names(estimate, printed_names)) for estimate in estimates]
     models = {pair.a.facts.get("model") for estimate in estimates for pair in estimate.pairs}
     names = []
     for name, estimate in zip(bare, estimates, strict=True):
@@ -54,12 +61,15 @@ def add_only_frameworks(named: Sequence[tuple[str, Effect]]) -> list[tuple[str, 
     ]
 
 
-def _level_names(estimate: Effect) -> tuple[str, str]:
+def _level_names(estimate: Effect, printed_names: Mapping[str, str]) -> tuple[str, str]:
     first, second = (format_fact(estimate.factor, level) for level in estimate.levels)
+    if estimate.factor == "strategy":
+        first, second = (describe_strategy(level, printed_names) for level in estimate.levels)
+        return f"strategy {first}", second
+    if estimate.factor == "data":
+        first, second = (f"real ({level})" if level in _REAL else level for level in (first, second))
     if isinstance(estimate.levels[0], str):
         factor = estimate.factor.replace("_", " ")
-        if estimate.factor == "strategy":
-            first = f"strategy {first}"
         return (f"no {factor}" if first == "none" else first), (
             f"no {factor}" if second == "none" else second
         )
@@ -90,21 +100,36 @@ def describe_evidence(estimate: Effect, has_intervals: bool) -> Cell:
     significance = describe_significance(estimate)
     ratios = [pair.ratio for pair in estimate.pairs]
     count, side = max((sum(r > 1 for r in ratios), "faster"), (sum(r < 1 for r in ratios), "slower"))
-    agreement = f"pairs, {'all' if count == len(ratios) else f'{count} of them'} {side}"
+    agreement = f"{'all' if count == len(ratios) else f'{count} of them'} {side}"
     if f"{estimate.median:.2f}" == "1.00":
-        topologies = sorted(
-            {pair.a.topology for pair in estimate.pairs}, key=lambda place: (place.devices, place.nodes)
-        )
-        places = " to ".join(dict.fromkeys(str(topology) for topology in (topologies[0], topologies[-1])))
-        agreement = f"pairs on {places} without a common direction"
-    text = f"{len(ratios)} {agreement}, {_describe_units(estimate)}"
+        agreement = "without a common direction"
+    text = f"{len(ratios)} pairs, {agreement}, {_describe_units(estimate)}"
     if len(estimate.units) == 1:
         version = _find_shared(estimate).get("framework_version")
         name = " ".join(filter(None, (next(iter(estimate.units)), version)))
-        text = f"{name} alone: " + (
-            f"{len(ratios)} alike {agreement}" if len(ratios) > 1 else "a single pair"
-        )
+        pairs = _count_pairs(estimate)
+        text = f"{name}: " + (f"{pairs}, {agreement}" if len(ratios) > 1 else pairs)
     return Cell(f"{text}; {significance.text}" if has_intervals else text, significance.tone)
+
+
+def _count_pairs(estimate: Effect) -> str:
+    """Return the number of pairs, and of the cases and topologies that they are of."""
+    count, topologies = len(estimate.pairs), {pair.a.topology for pair in estimate.pairs}
+    cases = {
+        tuple(
+            (name, key(pair.a.facts.get(name)), key(pair.b.facts.get(name)))
+            for name in sorted(pair.a.identifying_facts() | pair.b.identifying_facts())
+            if name != "topology"
+        )
+        for pair in estimate.pairs
+    }
+    if count == 1:
+        return "a single pair"
+    if len(cases) == 1:
+        return f"{count} topologies of one case"
+    if len(topologies) == 1:
+        return f"{count} pairs on {next(iter(topologies))}"
+    return f"{count} pairs ({len(cases)} cases on {len(topologies)} topologies)"
 
 
 def describe_unpaired(estimate: Effect, cases: Sequence[Case]) -> str:

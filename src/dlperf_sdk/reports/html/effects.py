@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from dlperf_sdk.analysis.case import FRAMEWORK_FACTS, Case, key
@@ -67,14 +68,19 @@ def estimate_effects(cases: Sequence[Case], factors: Sequence[str] = ()) -> tupl
     return adjust_effects([estimate for unit in _units(cases) for estimate in _effects(unit, factors)])
 
 
-def section(cases: Sequence[Case], estimates: Sequence[Effect]) -> Section:
-    """Return the section on effects: answers, medians by topology, a plot, and every pair.
+def section(
+    cases: Sequence[Case],
+    estimates: Sequence[Effect],
+    printed_names: Mapping[str, str] = MappingProxyType({}),
+) -> Section:
+    """Return the section on effects: answers, ratios by topology, a plot, and every pair.
 
     It has no items if there is no effect. With more than `MOST_CASES` cases it only says that there are too many.
 
     Args:
         cases: The merged cases.
         estimates: Their effects, from `estimate_effects`.
+        printed_names: Strategy → the source's own name for it.
     """
     title = "Effects"
     if len(cases) > MOST_CASES:
@@ -84,7 +90,7 @@ def section(cases: Sequence[Case], estimates: Sequence[Effect]) -> Section:
         return Section(title, ())
     tested = sum(estimate.low is not None for estimate in estimates)
     lede = (
-        "The cases of a pair differ in this setting and in what its name has in parentheses. "
+        "The cases of a pair differ in this setting only, unless it says what changed as well. "
         f"Above 1 the first is faster. {_describe_multiplicity(tested)}"
     )
     method = Paragraph(
@@ -93,21 +99,24 @@ def section(cases: Sequence[Case], estimates: Sequence[Effect]) -> Section:
         "quiet",
     )
     own_batch_sizes = precisions_at_own_batch_sizes(cases)
-    bare = _name(estimates)
+    bare = _name(estimates, printed_names)
     named = add_only_frameworks(bare)
     unpaired = [f"{name}: {text}" for name, effect in bare if (text := describe_unpaired(effect, cases))]
+    settings = [entry for entry in named if entry[1].factor != "batch_size"]
+    batches = [entry for entry in named if entry[1].factor == "batch_size"]
     items: tuple[Item, ...] = (
-        tabulate_answers(named),
+        *([tabulate_answers(settings)] if settings else []),
         *(
             [Paragraph(f"No pair at equal batch size and settings: {'; '.join(unpaired)}.", "quiet")]
             if unpaired
             else []
         ),
-        *tabulate_by_topology(named),
+        *([tabulate_answers(batches, "Effects of the batch size")] if batches else []),
+        *tabulate_by_topology(bare, printed_names),
         *own_batch_sizes,
         method,
         _plot(named),
-        tabulate_pairs(named),
+        tabulate_pairs(bare),
     )
     return Section(title, items, lede)
 
@@ -173,10 +182,10 @@ def _size_key(level: tuple[str, Any]) -> tuple[float, str]:
     return (value if is_number else math.inf, "" if is_number else name)
 
 
-def _name(estimates: Sequence[Effect]) -> list[tuple[str, Effect]]:
+def _name(estimates: Sequence[Effect], printed_names: Mapping[str, str]) -> list[tuple[str, Effect]]:
     """Return the effects with their names. Batch sizes, which have sweeps as well, come last."""
     return sorted(
-        zip(name_effects(estimates), estimates, strict=True),
+        zip(name_effects(estimates, printed_names), estimates, strict=True),
         key=lambda entry: entry[1].factor == "batch_size",
     )
 

@@ -15,7 +15,7 @@ from dlperf_sdk.reports.html.page import Item, Section, Sortable
 from dlperf_sdk.reports.measurement_summary import describe_check, short_version
 from dlperf_sdk.reports.missing_intervals import spread
 from dlperf_sdk.reports.series import format_fact
-from dlperf_sdk.reports.wording import format_name, format_value
+from dlperf_sdk.reports.wording import describe_strategy, format_name, format_value
 from dlperf_sdk.spec.compiler import COMPILERS
 
 PROTOCOL_CHECK = "protocol check"
@@ -111,7 +111,7 @@ def _text(cell: Cell | str) -> str:
 def _row(
     figure: PublishedFigure, candidates: Sequence[Case], notes: list[str], collection: Collection
 ) -> tuple[Cell | str, ...]:
-    prescribed, printed_names = collection.prescribed, collection.printed_names
+    prescribed = collection.prescribed
     faster, scaled = speedup(figure, candidates).value, efficiency(figure, candidates).value
     deviation = spread(figure.repeats)
     details = [
@@ -128,9 +128,7 @@ def _row(
         str(figure.topology),
         str(figure.batch_size),
         figure.precision,
-        f"{figure.strategy} ({printed_names[figure.strategy]})"
-        if figure.strategy in printed_names
-        else figure.strategy,
+        describe_strategy(figure.strategy, collection.printed_names),
         figure.data,
         figure.hardware,
         " ".join([", ".join(details), *marks]).lstrip(),

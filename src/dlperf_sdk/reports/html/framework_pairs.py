@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
+from types import MappingProxyType
 
 from dlperf_sdk.analysis.case import LOADER_FACTS, Case, key
 from dlperf_sdk.analysis.comparison import Comparison, compare
@@ -14,34 +15,41 @@ from dlperf_sdk.reports.html.page import Section, Sortable
 from dlperf_sdk.reports.leads import ESTIMATORS, format_ratio, list_reservations
 from dlperf_sdk.reports.numbers import format_count, quantity
 from dlperf_sdk.reports.series import format_fact
+from dlperf_sdk.reports.wording import describe_strategy
 from dlperf_sdk.spec.compiler import COMPILERS
 
 TITLE = "Framework pairs"
-_PAGE_ROWS = 20
+_PAGE_ROWS = 15
 _MOST_PAIRS = 2000
 """Maximum number of pairs that are listed."""
 
 
-def section(cases: Sequence[Case], rankings: Sequence[Ranking]) -> Section:
+def section(
+    cases: Sequence[Case],
+    rankings: Sequence[Ranking],
+    printed_names: Mapping[str, str] = MappingProxyType({}),
+) -> Section:
     """Return the section with a row per pair, at most 2000 pairs of rankings, and how the throughputs are estimated.
 
-    It has no items if no ranking has more than two frameworks or implementations.
+    It has no items if it would have no more pairs than there are rankings.
 
     Args:
         cases: All cases of the report.
         rankings: Their rankings.
+        printed_names: Strategy → the source's own name for it.
     """
     pairs = [(ranking, pair) for ranking in rankings for pair in _pairs(ranking)]
     if len(pairs) <= len(rankings):
         return Section(TITLE, ())
     old = older_releases(cases)
     pairs.sort(key=lambda entry: _order(entry[0], entry[1], old))
+    chosen = _list_chosen(cases)
     settings = {id(ranking): describe_shared_facts(ranking, rankings) for ranking in rankings}
     rows: list[tuple[Cell | str, ...]] = [
         (
             _frameworks(pair),
             *_facts(pair.a),
-            settings[id(ranking)],
+            ", ".join(filter(None, (settings[id(ranking)], _describe_strategy(pair, chosen, printed_names)))),
             *(_describe(case, pair) for case in (pair.a, pair.b)),
             Cell(format_ratio(pair), "quiet" if pair.low is None else "plain"),
             Cell(", ".join(list_reservations(pair, ranking.unstated)), "doubt"),
@@ -56,7 +64,7 @@ def section(cases: Sequence[Case], rankings: Sequence[Ranking]) -> Section:
         Column("model", key=True),
         Column("batch", right=True, key=True),
         Column("precision", key=True),
-        Column("settings", key=True),
+        Column("settings"),
         Column("faster"),
         Column("slower"),
         Column("ratio", right=True),
@@ -65,8 +73,8 @@ def section(cases: Sequence[Case], rankings: Sequence[Ranking]) -> Section:
     title = f"{format_count(len(rows), 'pair')} of implementations, the higher number first"
     filters = ("frameworks", "topology", "model", "batch", "precision", "settings")
     lede = (
-        f"{_describe_unpaired(cases, [pair for _, pair in pairs])}Search this table for two names, such as pytorch "
-        "tensorflow. Pairs of leading cases come first, then pairs of "
+        f"{_describe_unpaired(cases, [pair for _, pair in pairs])}Search this table for two names, such as "
+        f"{_frameworks(pairs[0][1]).replace(' and ', ' ')}. Pairs of leading cases come first, then pairs of "
         "newest releases, and pairs of one framework last. A ratio with ≈ has no interval."
     )
     return Section(
@@ -80,12 +88,35 @@ def section(cases: Sequence[Case], rankings: Sequence[Ranking]) -> Section:
 
 
 def _pairs(ranking: Ranking) -> Iterator[Comparison]:
-    """Yield the comparison of each two implementations of a ranking, the faster one first."""
-    fastest: dict[str, Case] = {}
+    """Yield the comparison of each two implementations of a ranking, the faster one first.
+
+    Two that were measured with the same strategy are compared with it, once for each such strategy.
+    """
+    fastest: dict[str, dict[str, Case]] = {}
     for case in sorted(ranking.cases, key=lambda case: -case.throughput):
-        fastest.setdefault(_name(case), case)
+        fastest.setdefault(_name(case), {}).setdefault(key(case.facts.get("strategy")), case)
     for first, second in combinations(fastest.values(), 2):
-        yield compare(first, second, footnoted=True)
+        shared = [(first[strategy], second[strategy]) for strategy in first if strategy in second]
+        for sides in shared or [(next(iter(first.values())), next(iter(second.values())))]:
+            yield compare(*sorted(sides, key=lambda case: -case.throughput), footnoted=True)
+
+
+def _list_chosen(cases: Sequence[Case]) -> set[tuple[str, str]]:
+    """Return (implementation, topology) for each implementation that was measured with several strategies there."""
+    strategies: dict[tuple[str, str], set[str]] = {}
+    for case in cases:
+        place = (_name(case), str(case.topology))
+        strategies.setdefault(place, set()).add(key(case.facts.get("strategy")))
+    return {place for place, values in strategies.items() if len(values) > 1}
+
+
+def _describe_strategy(
+    pair: Comparison, chosen: Collection[tuple[str, str]], printed_names: Mapping[str, str]
+) -> str:
+    """Return the strategy of a pair, if both sides have it and one was measured with several; else nothing."""
+    first, second = (str(case.facts.get("strategy")) for case in (pair.a, pair.b))
+    is_chosen = any((_name(case), str(case.topology)) in chosen for case in (pair.a, pair.b))
+    return describe_strategy(first, printed_names) if is_chosen and first == second else ""
 
 
 def _order(
@@ -180,5 +211,5 @@ def _describe_unpaired(cases: Sequence[Case], pairs: Sequence[Comparison]) -> st
         if (name, model) not in paired
     ]
     only = f"The only implementation of {'; '.join(single)}. " if single else ""
-    others = f"In no pair, because no other has its workload and precision: {'; '.join(unequal)}. "
+    others = f"In no pair, because no other is comparable: {'; '.join(unequal)}. "
     return only + (others if unequal else "")

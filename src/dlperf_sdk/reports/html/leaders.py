@@ -6,17 +6,22 @@ from collections.abc import Sequence
 
 from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Paragraph
-from dlperf_sdk.reports.fastest import LEDE, TITLE, describe_unrivaled, fastest_table, overview
+from dlperf_sdk.reports.fastest import LEDE, TITLE, fastest_table
 from dlperf_sdk.reports.html.page import Folded, Item, Section, Sortable
 from dlperf_sdk.reports.leads import explain_colors, explain_terms
+from dlperf_sdk.reports.overview import overview
 
 _PAGE_ROWS = 10
 
 
-def section(rankings: Sequence[Ranking]) -> Section:
+def section(rankings: Sequence[Ranking], unrivaled: Sequence[Ranking]) -> Section:
     """Return the section with a row per ranking; without items if there is no ranking.
 
     With more than ten rankings it begins with an overview of all topologies.
+
+    Args:
+        rankings: The rankings.
+        unrivaled: The groups of the same cases with one framework, which are in the overview as well.
 
     Raises:
         UnknownName: the core does not know the precision of a ranking or of cases that it leaves out.
@@ -33,14 +38,13 @@ def section(rankings: Sequence[Ranking]) -> Section:
             *_paragraphs(explain_terms(cell.text for row in table.rows for cell in row)),
         )
         return Section(TITLE, items, LEDE)
-    summary, notes = overview(rankings)
+    summary, notes = overview(rankings, unrivaled)
     folded = Folded("Each comparison: versions, all others, and what is not comparable", (details,))
     items = (
         *_paragraphs(explain_colors(summary, rankings)),
         summary,
         notes,
         *_paragraphs(explain_terms(text.lower() for text in notes.texts)),
-        *_paragraphs(describe_unrivaled(rankings)),
         folded,
     )
     return Section(TITLE, items, LEDE)

@@ -8,7 +8,7 @@ from attrs import evolve
 
 import dlperf_sdk
 from dlperf_sdk.analysis.case import Case
-from dlperf_sdk.analysis.ranking import rankings
+from dlperf_sdk.analysis.ranking import rankings, unrivaled
 from dlperf_sdk.errors import AnalysisError, StoreError
 from dlperf_sdk.interfaces.collection import Collection
 from dlperf_sdk.reports import attribution, traces
@@ -73,7 +73,7 @@ def page(
     consistent = [result for result, reasons in zip(results, contradictions, strict=True) if not reasons]
     sections = (
         Section("What could not be read", _notes(unread)),
-        leaders.section(ranked),
+        leaders.section(ranked, unrivaled(distinct)),
         result_section.results_table(results, outcomes, omitted),
         rates.section(by_workload),
         scaling.section(by_workload, reference),

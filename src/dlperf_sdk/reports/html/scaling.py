@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from dlperf_sdk.reports.html.forecast import Forecast, forecasts
 from dlperf_sdk.reports.html.page import Abreast, Folded, Item, Plot, Section
 from dlperf_sdk.reports.html.palette import MOST_SERIES
 from dlperf_sdk.reports.html.rates import MAX_WORKLOADS, choose_workload
-from dlperf_sdk.reports.html.scaling_series import Series, series_of
+from dlperf_sdk.reports.html.scaling_series import Series, find_loader_limits, series_of
 from dlperf_sdk.reports.html.scaling_summary import summary_items
 from dlperf_sdk.reports.html.scaling_tables import (
     describe,
@@ -94,11 +94,12 @@ def _make_items(
     scaled = [(workload, series) for workload, series in grouped if series]
     parts = [part for workload, series in scaled for part in _by_precision(workload, series)]
     parts.sort(key=lambda part: -len(part[2]))
+    limits = find_loader_limits([curve for _, series in scaled for curve in series])
     drawn = [
-        (title, _items(title, workload.unit, series, kind, reference, topology))
+        (title, _items(title, workload.unit, series, kind, limits, reference, topology))
         for title, workload, series in parts[:MAX_WORKLOADS]
     ]
-    return (*summary_items(scaled), *choose_workload(drawn, len(parts)))
+    return (*summary_items(scaled, limits), *choose_workload(drawn, len(parts)))
 
 
 def _by_precision(workload: Workload, series: Sequence[Series]) -> list[tuple[str, Workload, list[Series]]]:
@@ -124,6 +125,7 @@ def _items(
     unit: str,
     series: Sequence[Series],
     kind: Scaling,
+    limits: Mapping[int, str],
     reference: Sequence[Case],
     topology: TopologySpec | None,
 ) -> tuple[Item, ...]:
@@ -141,6 +143,7 @@ def _items(
             scale,
             kind,
             predicted,
+            limits,
         )
         for number in range(1, count + 1)
     ]
@@ -157,6 +160,7 @@ def _plots(
     scale: Scale,
     kind: Scaling,
     predicted: Sequence[Forecast],
+    limits: Mapping[int, str],
 ) -> Abreast:
     """Return the plots of the drawn series; their descriptions name the highest, best and worst of all series."""
     throughputs, speedups, efficiencies = _NAMES[kind]
@@ -173,7 +177,7 @@ def _plots(
         plots.append(
             Plot(
                 f"{efficiencies}: {title}",
-                describe_efficiency(series, drawn),
+                describe_efficiency(series, drawn, limits),
                 partial(line_charts.efficiency, rows),
             )
         )

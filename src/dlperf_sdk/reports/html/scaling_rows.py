@@ -9,18 +9,13 @@ from itertools import pairwise
 from attrs import frozen
 
 from dlperf_sdk.analysis.case import Case
-from dlperf_sdk.reports.html.scaling_series import (
-    Point,
-    Series,
-    find_loader_limits,
-    find_loader_suspicions,
-)
+from dlperf_sdk.reports.html.scaling_series import Point, Series
 from dlperf_sdk.reports.numbers import quantity
 from dlperf_sdk.reports.series import Workload, labels
 from dlperf_sdk.spec.compiler import COMPILERS
 from dlperf_sdk.spec.values import TopologySpec
 
-_GOOD_EFFICIENCY = 0.9
+GOOD_EFFICIENCY = 0.9
 """Efficiency below which a series is said to scale badly."""
 
 
@@ -44,6 +39,8 @@ class Row:
     """Speedup at the largest topology."""
     efficiency: float
     """Efficiency at the largest topology."""
+    efficiencies: Mapping[TopologySpec, float]
+    """Each measured topology → the efficiency there, in ascending order of devices."""
     throughput: str
     """Throughput at the largest topology, with its unit."""
     compiler: str
@@ -57,10 +54,6 @@ class Row:
     """The two topologies of the steepest drop; `no drop` without any."""
     limit: str
     """Efficiency of the same case with a faster loader, as text; empty if no loader is known to be faster."""
-    suspicion: str
-    """Efficiency of a smaller batch with a faster loader, as text; empty if none is known to be faster."""
-    on_node: tuple[TopologySpec, float] | None
-    """Largest topology of a single node, and the efficiency there; None without one of several devices."""
 
     @property
     def order(self) -> tuple[int, float]:
@@ -68,20 +61,20 @@ class Row:
         return -self.topology.devices, self.efficiency
 
 
-def rows_of(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> list[Row]:
+def rows_of(workloads: Sequence[tuple[Workload, Sequence[Series]]], limits: Mapping[int, str]) -> list[Row]:
     """Return a row for each series with at least two efficiencies, sorted by `Row.order`.
 
     Args:
         workloads: Workloads with their series, from `series_of`.
+        limits: Result of `find_loader_limits` for all series.
     """
     curves = [curve for _, series in workloads for curve in series]
-    names, limits = _names_without_workload(curves), find_loader_limits(curves)
-    suspicions = find_loader_suspicions(curves)
+    names = _names_without_workload(curves)
     rows = [
         row
         for workload, series in workloads
         for curve in series
-        if (row := _summarize(workload, curve, curves, names[id(curve)], limits, suspicions))
+        if (row := _summarize(workload, curve, curves, names[id(curve)], limits))
     ]
     return sorted(rows, key=lambda row: row.order)
 
@@ -92,7 +85,6 @@ def _summarize(
     curves: Sequence[Series],
     name: str,
     limits: Mapping[int, str],
-    suspicions: Mapping[int, str],
 ) -> Row | None:
     """Return the row of a series among others; None if it has fewer than two efficiencies."""
     values = [(point, point.efficiency.value) for point in curve.points if point.efficiency.value]
@@ -104,11 +96,6 @@ def _summarize(
         for (first, before), (second, after) in pairwise(values)
     )
     case, facts = last.merged.case, last.merged.case.facts
-    on_node = [
-        (point.merged.case.topology, share)
-        for point, share in values
-        if point.merged.case.topology.nodes == 1 < point.merged.case.topology.devices
-    ]
     return Row(
         workload=workload.title,
         name=name,
@@ -118,14 +105,13 @@ def _summarize(
         topology=case.topology,
         speedup=last.speedup.value or 0.0,
         efficiency=value,
+        efficiencies={point.merged.case.topology: share for point, share in values},
         throughput=quantity(case.throughput, case.unit),
         compiler=_describe_compiler(case, [other.points[-1].merged.case for other in curves]),
         below=_find_below(values),
         drop=max(0.0, -drop),
         step=step if drop < 0 else "no drop",
         limit=limits.get(id(curve), ""),
-        suspicion=suspicions.get(id(curve), ""),
-        on_node=on_node[-1] if on_node else None,
     )
 
 
@@ -147,7 +133,7 @@ def _describe_compiler(case: Case, others: Sequence[Case]) -> str:
 
 def _find_below(values: Sequence[tuple[Point, float]]) -> str:
     """Return the first topology below 90 %, such as `at 1n8d`, or `between 1n1d and 1n4d` if 1n2d was not measured."""
-    index = next((i for i, (_, share) in enumerate(values) if share < _GOOD_EFFICIENCY), None)
+    index = next((i for i, (_, share) in enumerate(values) if share < GOOD_EFFICIENCY), None)
     if index is None:
         return "never"
     topologies = [point.merged.case.topology for point, _ in values[max(0, index - 1) : index + 1]]

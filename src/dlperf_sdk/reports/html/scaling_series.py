@@ -12,7 +12,7 @@ from dlperf_sdk.reports.series import Merged, Workload, format_fact, labels
 from dlperf_sdk.spec.strategy import NO_STRATEGY
 
 _STARVED = 0.95
-"""Share of the throughput with another loader, below which a series is limited by its own."""
+"""Share of the throughput with another loader, below which its own loader limits a series."""
 
 
 @frozen
@@ -68,43 +68,16 @@ def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
 
 
 def find_loader_limits(curves: Sequence[Series]) -> dict[int, str]:
-    """Return the `id` of each series that its loader limits → the faster loader and its efficiency, as text.
+    """Return the `id` of each series that its loader limits → the case with another loader, as text.
 
-    The two series differ in facts of the loader only, and are compared on their largest topology: the throughput of the
-    limited one is below 95 % of the other's. The text has no efficiency if that of the faster series is unknown.
-
-    Args:
-        curves: All series of the report.
-    """
-    groups: dict[tuple[str, ...], list[Series]] = {}
-    for curve in curves:
-        case = curve.points[-1].merged.case
-        names = sorted(case.identifying_facts() - set(LOADER_FACTS))
-        facts = (f"{name}={key(case.facts.get(name))}" for name in names)
-        groups.setdefault((str(case.topology), *facts), []).append(curve)
-    limits = {}
-    for members in groups.values():
-        best = max((curve.points[-1] for curve in members), key=lambda point: point.merged.case.throughput)
-        case = best.merged.case
-        loader = _describe_loader(case)
-        for curve in members:
-            if curve.points[-1].merged.case.throughput < _STARVED * case.throughput:
-                value = best.efficiency.value
-                limits[id(curve)] = loader if value is None else f"{value:.1%} with {loader}"
-    return limits
-
-
-def find_loader_suspicions(curves: Sequence[Series]) -> dict[int, str]:
-    """Return the `id` of each series that its loader probably limits → a faster case with another loader, as text.
-
-    The two cases differ in facts of the loader, in loss scaling and in batch size only, and the faster one has the
-    smaller batch size. A smaller batch is no reason to be faster, so the loader is. They are compared on the largest
-    topology of the series. A series that is in `find_loader_limits` is left out.
+    The loader limits a series if the same case is more than 5 % faster with another loader, at an equal or smaller
+    batch size and perhaps with other loss scaling: neither is a reason to be faster. The series are compared on their
+    largest topology. The text has the efficiency of the fastest such case, if it is known, its loader, and its batch
+    size if that is smaller.
 
     Args:
         curves: All series of the report.
     """
-    limits = find_loader_limits(curves)
     varying = {*LOADER_FACTS, "batch_size", "loss_scale"}
     groups: dict[tuple[str, ...], list[Series]] = {}
     for curve in curves:
@@ -112,20 +85,32 @@ def find_loader_suspicions(curves: Sequence[Series]) -> dict[int, str]:
         names = sorted(case.identifying_facts() - varying)
         facts = (f"{name}={key(case.facts.get(name))}" for name in names)
         groups.setdefault((str(case.topology), *facts), []).append(curve)
-    suspicions = {}
+    limits = {}
     for members in groups.values():
-        best = max((curve.points[-1] for curve in members), key=lambda point: point.merged.case.throughput)
         for curve in members:
-            case, faster = curve.points[-1].merged.case, best.merged.case
-            has_other_loader = any(
-                key(case.facts.get(name)) != key(faster.facts.get(name)) for name in LOADER_FACTS
-            )
-            is_faster = case.throughput < _STARVED * faster.throughput and faster.batch_size < case.batch_size
-            if id(curve) not in limits and has_other_loader and is_faster and best.efficiency.value:
-                suspicions[id(curve)] = (
-                    f"{best.efficiency.value:.1%} with {_describe_loader(faster)}, batch {faster.batch_size}"
-                )
-    return suspicions
+            faster = [other.points[-1] for other in members if _shows_limit(curve, other)]
+            if faster:
+                best = max(faster, key=lambda point: point.merged.case.throughput)
+                limits[id(curve)] = _describe_faster(best, curve.points[-1].merged.case)
+    return limits
+
+
+def _shows_limit(curve: Series, other: Series) -> bool:
+    """Return True if another series of the same case shows that the loader of a series limits it."""
+    case, rival = (series.points[-1].merged.case for series in (curve, other))
+    has_other_loader = any(key(case.facts.get(name)) != key(rival.facts.get(name)) for name in LOADER_FACTS)
+    return (
+        has_other_loader
+        and rival.batch_size <= case.batch_size
+        and case.throughput < _STARVED * rival.throughput
+    )
+
+
+def _describe_faster(point: Point, slower: Case) -> str:
+    case, value = point.merged.case, point.efficiency.value
+    loader = _describe_loader(case) or "no stated loader"
+    text = loader if value is None else f"{value:.1%} with {loader}"
+    return text if case.batch_size == slower.batch_size else f"{text}, batch {case.batch_size}"
 
 
 def _describe_loader(case: Case) -> str:

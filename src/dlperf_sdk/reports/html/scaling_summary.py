@@ -1,61 +1,61 @@
-"""What scales worst and best: a row per model and precision, and a row per series."""
+"""The lowest and highest efficiencies of each model and precision, and a row per series."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from dlperf_sdk.reports.blocks import Column, Paragraph, Table
+from dlperf_sdk.reports.blocks import ABSENT, Cell, Column, Paragraph, Table
 from dlperf_sdk.reports.html.page import Folded, Item, Sortable
-from dlperf_sdk.reports.html.scaling_rows import Row, rows_of
-from dlperf_sdk.reports.html.scaling_series import (
-    Series,
-)
+from dlperf_sdk.reports.html.scaling_rows import GOOD_EFFICIENCY, Row, rows_of
+from dlperf_sdk.reports.html.scaling_series import Series
 from dlperf_sdk.reports.series import Workload
 from dlperf_sdk.spec.values import TopologySpec
 
 _PAGE_ROWS = 20
-_LIMITED = "limited by its loader"
+_LIMITED = "with another loader"
+"""Title of the column with the efficiency of the same case with a faster loader."""
 _BELOW = "falls below 90 %"
 """Title of the column with the topology of the first efficiency below 90 %."""
 
 
-def summary_items(workloads: Sequence[tuple[Workload, Sequence[Series]]]) -> tuple[Item, ...]:
-    """Return a table of the worst and best series of each model and precision, and a table with a row per series.
+def summary_items(
+    workloads: Sequence[tuple[Workload, Sequence[Series]]], limits: Mapping[int, str]
+) -> tuple[Item, ...]:
+    """Return a table of the lowest and highest efficiencies of each model and precision, and one of every series.
 
-    Both name where the efficiency falls below 90 %, and the steepest drop of the efficiency between two
-    topologies, in percentage points per doubling of the devices. Series with fewer than two efficiencies are left out.
-    A series that its loader limits is not named as the worst: a sentence lists these. Another one lists the series that
-    its loader may limit. The result is empty with fewer than two series.
+    Both have the steepest drop of the efficiency between two topologies, in percentage points per doubling of the
+    devices. Series with fewer than two efficiencies are left out. A series that its loader limits is not ranked: a
+    sentence has the rule and lists these. The result is empty with fewer than two series.
 
     Args:
         workloads: Workloads with their series, from `series_of`.
+        limits: Result of `find_loader_limits` for all series.
     """
-    rows = rows_of(workloads)
+    rows = rows_of(workloads, limits)
     if len(rows) < 2:
         return ()
-    sentences = {
-        "Not named as the worst, because the data loader limits it": _list(rows, [row.limit for row in rows]),
-        "Probably limited by the data loader, because a faster loader reaches more with smaller batches": _list(
-            rows, [row.suspicion for row in rows]
-        ),
-    }
-    items = [Paragraph(f"{text}: {listed}.", "doubt") for text, listed in sentences.items() if listed]
-    return _tabulate_extremes([row for row in rows if not row.limit] or rows), *items, _fold_series(rows)
-
-
-def _list(rows: Sequence[Row], remarks: Sequence[str]) -> str:
-    """Return the series that have a remark, with their efficiency and the remark."""
-    return "; ".join(
-        f"{_describe(row, [])}: {row.efficiency:.1%} ({remark})"
-        for row, remark in zip(rows, remarks, strict=True)
-        if remark
+    limited = "; ".join(
+        f"{row.model} {row.precision}: {row.efficiency:.1%}, {_describe(row)} ({row.limit})"
+        for row in rows
+        if row.limit
+    )
+    rule = (
+        "Not ranked, because the data loader limits them: the same case is more than 5 % faster with another loader, "
+        f"at an equal or smaller batch. {limited}."
+    )
+    ranked = [row for row in rows if not row.limit]
+    return (
+        *([_tabulate_extremes(ranked)] if ranked else []),
+        *([Paragraph(rule, "doubt")] if limited else []),
+        _fold_series(rows),
     )
 
 
 def _tabulate_extremes(rows: Sequence[Row]) -> Table:
-    """Return the worst and the best series of each model and precision, on the largest topology that it has.
+    """Return the lowest and the highest efficiency of each model and precision, on the largest topology that it has.
 
-    If that has several nodes, a column has the worst series on a single node, which may be another one.
+    A row has a series with its efficiency on each topology. If another series is the lowest on a single node, it has a
+    row as well.
 
     Args:
         rows: The series in their order.
@@ -63,74 +63,76 @@ def _tabulate_extremes(rows: Sequence[Row]) -> Table:
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.model, row.precision), []).append(row)
-    cells = []
-    for (model, precision), members in groups.items():
-        worst = members[0]
-        best = [row for row in members if row.topology.devices == worst.topology.devices][-1]
-        cells.append(
-            (
-                model,
-                precision,
-                _describe_extreme(worst, members),
-                _describe_worst_on_node(members),
-                worst.below,
-                _format_drop(worst),
-                "the only series" if best is worst else _describe_extreme(best, members),
-            )
+    topologies = sorted(
+        {topology for row in rows for topology in row.efficiencies if topology.devices > 1},
+        key=lambda topology: (topology.devices, topology.nodes),
+    )
+    cells: list[tuple[Cell | str, ...]] = [
+        (
+            *group,
+            rank,
+            _describe(row),
+            *(_efficiency_cell(row.efficiencies.get(topology)) for topology in topologies),
+            _format_drop(row),
+            row.throughput,
         )
+        for group, members in groups.items()
+        for rank, row in _list_extremes(members)
+    ]
     columns = (
         Column("model", key=True),
         Column("precision", key=True),
-        Column("scales worst"),
-        Column("worst on one node"),
-        Column(_BELOW),
-        Column("steepest drop per doubling"),
-        Column("scales best"),
+        Column("efficiency", whole=True, key=True),
+        Column("case"),
+        *(Column(str(topology), right=True) for topology in topologies),
+        Column("steepest drop, points per doubling", whole=True),
+        Column("throughput", right=True),
     )
-    table = Table(columns, tuple(cells), "What scales worst and best, for each model and precision")
-    return table if any(row.topology.nodes > 1 for row in rows) else table.without_empty_columns()
+    return Table(
+        columns, tuple(cells), "Lowest and highest efficiency of each model and precision; amber: below 90 %"
+    )
 
 
-def _describe_extreme(row: Row, members: Sequence[Row]) -> str:
-    text = f"{row.efficiency:.1%} on {row.topology}: {_describe(row, members)}; {row.throughput}"
-    return f"{text}; probably limited by its data loader" if row.suspicion else text
-
-
-def _describe_worst_on_node(members: Sequence[Row]) -> str:
-    """Return the worst series on the largest topology of a single node; empty if no series has more nodes."""
-    if all(row.topology.nodes == 1 for row in members):
-        return ""
-    shares = [(*row.on_node, row) for row in members if row.on_node]
-    if not shares:
-        return "not measured"
-    largest = max(topology.devices for topology, *_ in shares)
-    topology, share, row = min((entry for entry in shares if entry[0].devices == largest), key=_share)
-    return f"{share:.1%} on {topology}: {'the same' if row is members[0] else _describe(row, [])}"
+def _list_extremes(members: Sequence[Row]) -> Iterator[tuple[str, Row]]:
+    """Yield the rank and the series of each row that a model and a precision have in the table."""
+    lowest = members[0]
+    *_, highest = (row for row in members if row.topology.devices == lowest.topology.devices)
+    yield f"{'only series to' if highest is lowest else 'lowest on'} {lowest.topology}", lowest
+    shares = [
+        (topology, share, row)
+        for row in members
+        for topology, share in row.efficiencies.items()
+        if topology.nodes == 1 < topology.devices
+    ]
+    if lowest.topology.nodes > 1 and shares:
+        devices = max(topology.devices for topology, *_ in shares)
+        node, _, row = min((entry for entry in shares if entry[0].devices == devices), key=_share)
+        if row is not lowest:
+            yield f"lowest on {node}", row
+    if highest is not lowest:
+        yield f"highest on {highest.topology}", highest
 
 
 def _share(entry: tuple[TopologySpec, float, Row]) -> float:
     return entry[1]
 
 
-def _describe(row: Row, members: Sequence[Row]) -> str:
-    """Return the name of a series with its workload, and whether it is the only one of its framework.
+def _efficiency_cell(share: float | None) -> Cell:
+    return ABSENT if share is None else Cell(f"{share:.1%}", "doubt" if share < GOOD_EFFICIENCY else "plain")
 
-    Args:
-        row: The series.
-        members: All series of its model and precision.
-    """
+
+def _describe(row: Row) -> str:
+    """Return the name of a series with its version, its compiler, its batch size and what else is in its workload."""
     workload = row.workload.removeprefix(f"{row.model}, ").replace(" per device", "")
     name = row.name.replace(f" {row.precision}", "")
     framework, _, rest = name.partition(" ")
     described = " ".join(filter(None, (framework, row.version.partition("+")[0], rest)))
-    siblings = [other for other in members if other.name.partition(" ")[0] == framework]
     compiler = "" if set(row.compiler.split()) & set(name.split()) else row.compiler
-    only = f"the only series of {framework}" if len(members) > len(siblings) == 1 else ""
-    return ", ".join(filter(None, (described, compiler, f"batch {workload}", only)))
+    return ", ".join(filter(None, (described, compiler, f"batch {workload}")))
 
 
 def _format_drop(row: Row) -> str:
-    return f"{row.step}: {100 * row.drop:.1f} points" if row.drop else row.step
+    return f"{row.step}: {100 * row.drop:.1f}" if row.drop else row.step
 
 
 def _fold_series(rows: Sequence[Row]) -> Folded:
@@ -163,16 +165,10 @@ def _fold_series(rows: Sequence[Row]) -> Folded:
             row.throughput,
             f"{100 * row.drop:.1f}" if row.drop else "",
             row.step,
-            f"yes: {row.limit}" if row.limit else "not known",
+            row.limit,
         )
         for row in rows
     ]
-    absent = {
-        *(() if any(row.version for row in rows) else ("version",)),
-        *(() if any(row.limit for row in rows) else (_LIMITED,)),
-    }
-    table = Table(columns, tuple(cells), "Efficiency of each series at its largest topology").select(
-        [index for index, column in enumerate(columns) if column.title not in absent]
-    )
-    filters = ("model", "precision", "workload", "topology", _BELOW, _LIMITED)
-    return Folded("Every series", (Sortable(table, filters, _PAGE_ROWS),))
+    table = Table(columns, tuple(cells), "Efficiency of each series at its largest topology")
+    filters = ("model", "precision", "workload", "topology", _BELOW)
+    return Folded("Every series", (Sortable(table.without_empty_columns(), filters, _PAGE_ROWS),))

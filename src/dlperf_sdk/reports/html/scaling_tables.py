@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from dlperf_sdk.reports.blocks import ABSENT, Cell, Column, Table, interval_cell
 from dlperf_sdk.reports.html.forecast import Forecast
-from dlperf_sdk.reports.html.scaling_series import Series, find_loader_limits, size_of
+from dlperf_sdk.reports.html.scaling_series import Series, size_of
 from dlperf_sdk.reports.numbers import Scale, format_count, quantity
 
 
@@ -92,7 +92,9 @@ def _mark_of_another_plot(curve: Series, drawn: Sequence[Series]) -> str:
     return "" if any(curve is other for other in drawn) else " (in another plot)"
 
 
-def describe_efficiency(series: Sequence[Series], drawn: Sequence[Series]) -> str:
+def describe_efficiency(
+    series: Sequence[Series], drawn: Sequence[Series], limits: Collection[int] = ()
+) -> str:
     """Return sentences on the best and worst efficiency on the largest topology that two series share.
 
     A topology counts if it has several devices, and at least two series that their loaders do not limit. A series that
@@ -102,8 +104,8 @@ def describe_efficiency(series: Sequence[Series], drawn: Sequence[Series]) -> st
     Args:
         series: All series.
         drawn: The series that the plot draws.
+        limits: Ids of the series that their loader limits.
     """
-    limits = find_loader_limits(series)
     by_topology: dict[tuple[int, int], list[tuple[float, Series]]] = {}
     for curve in series:
         for point in curve.points:
@@ -123,14 +125,10 @@ def describe_efficiency(series: Sequence[Series], drawn: Sequence[Series]) -> st
     topology = next(
         point.merged.case.topology for point in first.points if size_of(point.merged) == max(shared)
     )
-    of_all = "" if len(drawn) == len(series) else f" of {len(ranked)}"
-    text += (
-        f" On {topology} the best{of_all} is {first.name}{_mark_of_another_plot(first, drawn)} with {best:.1%}, the "
-        f"worst {last.name}{_mark_of_another_plot(last, drawn)} with {worst:.1%}."
+    # The rule and the series that are not ranked stand once, above all plots.
+    of_all = f" of {len(ranked)} ranked" if len(ranked) < len(values) else ""
+    of_all = of_all or ("" if len(drawn) == len(series) else f" of {len(ranked)}")
+    return (
+        f"{text} On {topology} the best{of_all} is {first.name}{_mark_of_another_plot(first, drawn)} with {best:.1%}, "
+        f"the worst {last.name}{_mark_of_another_plot(last, drawn)} with {worst:.1%}."
     )
-    limited = ", ".join(f"{value:.1%}" for value, curve in sorted(values, key=_value) if id(curve) in limits)
-    return f"{text} Not ranked, because the data loader limits them: {limited}." if limited else text
-
-
-def _value(entry: tuple[float, Series]) -> float:
-    return entry[0]

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Cell, Tone
 from dlperf_sdk.reports.exclusions import format_excluded
-from dlperf_sdk.reports.fastest import TITLE, describe_shared_facts, list_unmeasured, number_notes, release
+from dlperf_sdk.reports.fastest import TITLE, describe_shared_facts, list_unmeasured, release
 from dlperf_sdk.reports.html.page import Tile
 from dlperf_sdk.reports.leads import NOT_SIGNIFICANT, describe_compiler, format_ratio, list_reservations
 from dlperf_sdk.reports.numbers import format_count, quantity
-from dlperf_sdk.reports.wording import join_names
+from dlperf_sdk.reports.overview import number_notes
+from dlperf_sdk.reports.ranked_cases import describe_implementation, list_settings
+from dlperf_sdk.reports.wording import format_name, join_names
 from dlperf_sdk.results.result import Result
 
 
@@ -120,14 +122,21 @@ def _answer(ranking: Ranking, rankings: Sequence[Ranking]) -> str:
     if version:
         # The version is the framework's, also where implementations are ranked.
         name += f" {version}" if ranking.factor == "framework" else f" on {framework} {version}"
-    name += describe_compiler(ranking, first)
+    name += f"{describe_implementation(first, rankings)}{describe_compiler(ranking, first)}"
+    rival = (
+        f"{second.facts.get(ranking.factor)}{describe_implementation(second, rankings)}"
+        f"{describe_compiler(ranking, second)}"
+    )
     setting = describe_shared_facts(ranking, rankings)
     unmeasured = list_unmeasured(ranking, rankings)
+    shared = ", ".join(
+        f"{format_name(fact)} {value}" for fact, value in list_settings(ranking, (first, second))
+    )
     return ", ".join(
         [
             f"{name} at {quantity(first.throughput, first.unit)}{f' ({setting})' if setting else ''}",
-            f"{format_ratio(ranking.comparison)} {second.facts.get(ranking.factor)}"
-            f"{describe_compiler(ranking, second)}",
+            f"{format_ratio(ranking.comparison)} {rival}",
+            *([f"both with {shared}"] if shared else []),
             *([NOT_SIGNIFICANT] if ranking.comparison.significant is False else []),
             *(["no interval"] if ranking.comparison.low is None else []),
             *([f"{', '.join(unmeasured)} not measured"] if unmeasured else []),

@@ -19,7 +19,8 @@ from dlperf_sdk.reports.sweeps import Sweep, size_of, sweeps
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.values import TopologySpec
 
-_TITLE = "Sweeps"
+_TITLE, _OF_BATCH_SIZES = "Sweeps", "Batch sizes"
+"""Title of the sections; the second one if only batch sizes are swept."""
 _MOST_MODELS = 4
 """Maximum number of models that have their own section."""
 MEMORY = "peak-device-memory"
@@ -36,15 +37,16 @@ def sections(merged: Sequence[Merged], memory: Mapping[str, Metric] | None = Non
         memory: Id of a result → its peak device memory; None: no plots of memory.
     """
     all_sweeps = sweeps(merged)
+    title = _OF_BATCH_SIZES if {sweep.factor for sweep in all_sweeps} == {"batch_size"} else _TITLE
     swept = {str(sweep.case.facts.get("model", "")) for sweep in all_sweeps}
     by_model: dict[str, list[Merged]] = {}
     for run in merged:
         by_model.setdefault(str(run.case.facts.get("model", "")), []).append(run)
     if not 1 < len(swept) <= _MOST_MODELS:
         runs = [run for model in by_model if model in swept for run in by_model[model]]
-        return [_section(_TITLE, runs, all_sweeps, memory or {})]
+        return [_section(title, runs, all_sweeps, memory or {})]
     return [
-        _section(f"{_TITLE}: {model}", by_model[model], sweeps(by_model[model]), memory or {})
+        _section(f"{title}: {model}", by_model[model], sweeps(by_model[model]), memory or {})
         for model in by_model
         if model in swept
     ]
