@@ -55,7 +55,10 @@ class Cluster:
 
 @pytest.fixture(scope="session")
 def ray_python():
-    """The Python that has Ray. The core's tests have none: Ray has an environment of its own."""
+    """The Python that has Ray: `make test-ray`, a part of every CI run, makes its environment and names it.
+
+    Skipped without it: Ray is in no other environment.
+    """
     if not RAY_PYTHON:
         pytest.skip("no Ray: make test-ray")
     return RAY_PYTHON
