@@ -143,7 +143,7 @@ def read_arrays(data: Dict[str, Any]) -> Dict[str, Array]:
     return arrays
 
 
-def _share(samples: int, replica: int, replicas: int) -> range:
+def share(samples: int, replica: int, replicas: int) -> range:
     """Return the indexes of the samples that belong to one replica: every `replicas`-th, from `replica` on.
 
     No sample belongs to two replicas, unless there are fewer samples than replicas. In that case replica r has one
@@ -159,7 +159,7 @@ def _share(samples: int, replica: int, replicas: int) -> range:
     return range(replica, samples, replicas)
 
 
-def _endless(samples: range, seed: int, replica: int) -> Iterator[int]:
+def endless(samples: range, seed: int, replica: int) -> Iterator[int]:
     """Yield a replica's own samples, epoch after epoch, each epoch in a new random order, without end.
 
     Only the seed and the replica determine the order, on every version of Python. Each draw shuffles one element, so
@@ -167,7 +167,7 @@ def _endless(samples: range, seed: int, replica: int) -> Iterator[int]:
     Random permutation, CACM 7, 1964).
 
     Args:
-        samples: The replica's samples, as `_share` returns them; not empty.
+        samples: The replica's samples, as `share` returns them; not empty.
         seed: The request's seed.
         replica: The replica's global index.
     """
@@ -191,8 +191,8 @@ def draws(request: Request, replica: int) -> Iterator[List[Tuple[int, int]]]:
         request: The case; its number of samples (`data["samples"]`), seed, batch size, nodes and devices are used.
         replica: The replica's global index.
     """
-    shard = _share(request.data["samples"], replica, request.nodes * request.devices_per_node)
-    drawn = enumerate(_endless(shard, request.seed, replica))
+    shard = share(request.data["samples"], replica, request.nodes * request.devices_per_node)
+    drawn = enumerate(endless(shard, request.seed, replica))
     while True:
         yield [next(drawn) for _ in range(request.batch_size)]
 
@@ -210,7 +210,7 @@ def facts(request: Request, replica: int) -> Dict[str, Any]:
         `shared_between_replicas`, true if there are fewer samples than replicas.
     """
     replicas = request.nodes * request.devices_per_node
-    size = len(_share(request.data["samples"], replica, replicas))
+    size = len(share(request.data["samples"], replica, replicas))
     return {
         "source": request.data["source"],
         "samples": request.data["samples"],
