@@ -31,7 +31,7 @@ def make(request: Request, trainer: Trainer) -> Theirs:
     network = resnet50_v1b(pretrained=False, classes=request.model_options["num_classes"])
     network.initialize(mx.init.MSRAPrelu())
     (batch,) = trainer.canonical_batch()
-    again, _ = trainer.build(request.model_options)
+    again = trainer.build(request.model_options)
     again.initialize()
     work = flops(again, batch["image"]), flops(network, batch["image"])
     network.hybridize(static_alloc=True, static_shape=True)

@@ -62,7 +62,7 @@ def make(policy: str, request: Request, trainer: Trainer) -> Theirs:
         losses[0] = train_step(batch["image"], batch["label"])
 
     def forward(image: Any) -> Any:
-        return trainer.outputs(trainer.network, {"image": image}, trainer.dtype, dropout=False)
+        return trainer.outputs(trainer.network, {"image": image})
 
     return Theirs(
         step,
