@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 
 import pytest
 
 from dlperf_sdk import Matrix, ResultStore, campaign, run
-from dlperf_sdk.errors import InvalidRecord, Unsupported
+from dlperf_sdk.errors import InvalidRecord, PluginError, UnknownName, Unsupported
+from dlperf_sdk.execution import tracing
 from dlperf_sdk.execution.tracing import read_traces
 from dlperf_sdk.harness.in_process import SMALL as PLAIN
 
@@ -76,6 +78,35 @@ def test_a_campaign_traces_each_case_once(tmp_path):
     for result in outcome.results():
         assert len(result.repeats) == 1
         assert (tmp_path / "it" / "runs" / result.id / "traces" / "rank-0.json.gz").is_file()
+
+
+@pytest.mark.parametrize(
+    ("error", "note"),
+    [
+        (PluginError("It is gone."), "There is no trace: It is gone."),
+        (UnknownName("launcher", "local", []), "There is no trace: There is no launcher named 'local'."),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "There is no trace (unavailable): The disk or quota is full",
+        ),
+    ],
+    ids=["a plugin", "a launcher", "a full disk"],
+)
+def test_a_campaign_continues_after_a_trace_that_fails(tmp_path, monkeypatch, error, note):
+    real, errors = tracing.launch, [error]
+
+    def launch(*args, **kwargs):
+        if errors:
+            raise errors.pop()
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(tracing, "launch", launch)
+    matrix = Matrix(fields={**SMALL, "model": "linear", "framework": "faulty"}, axes={"seed": [1, 2]})
+    outcome = campaign(matrix, tmp_path / "it", trace=True)
+    assert outcome.exit_code == 0
+    untraced, traced = sorted(outcome.results(), key=lambda result: bool(result.traces))
+    assert traced.traces
+    assert any(sentence.startswith(note) for sentence in untraced.notes), untraced.notes
 
 
 @pytest.mark.parametrize(

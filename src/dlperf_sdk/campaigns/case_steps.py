@@ -156,7 +156,6 @@ def settle_case(session: Session, progress: CaseProgress, case: Case) -> None:
 
     Raises:
         StoreError: the journal or the store cannot be written.
-        PluginError: a plugin no longer works when the trace is taken.
         KeyboardInterrupt: the user pressed Ctrl-C. All workers have been ended.
     """
     settings, complete = session.settings, case.failure is None and case.stopping() is not None

@@ -94,8 +94,7 @@ def run_campaign(
         StoreError: another controller runs the campaign, what an earlier one left cannot be ended, or the directory
             cannot be read or written. No case was started.
         Unavailable: the directory could no longer be written. What was finished is kept.
-        PluginError: a launcher does not work, and no case was started; or a plugin no longer works when a trace is
-            taken.
+        PluginError: a launcher does not work, and no case was started.
         KeyboardInterrupt: the user pressed Ctrl-C. Everything has been ended, and the campaign can be resumed.
     """
     kinds = check_kinds(retry)

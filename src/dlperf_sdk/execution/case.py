@@ -155,12 +155,11 @@ class Case(CaseRecord):
         """Take an extra attempt under the framework's profiler, and write the traces into the run's directory.
 
         The attempt is part of no metric. The result gets a summary of each trace. A note on it names the traces, or
-        the reason why there are none: a failure of the attempt, or of the store, is not raised. Does nothing for a
-        case that has no directory, is not prepared or has failed.
+        the reason why there are none: a failure of the attempt, of a plugin, of the store, or for lack of a resource is
+        not raised. Does nothing for a case that has no directory, is not prepared or has failed.
 
         Raises:
             KeyboardInterrupt: Ctrl-C was pressed. All processes have ended, and the case has no failure for it.
-            PluginError: The plugin's files cannot be packed.
         """
         if self.directory is None or self._prepared is None or self.failure is not None:
             return

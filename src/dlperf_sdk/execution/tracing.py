@@ -9,9 +9,10 @@ from contextlib import closing
 from typing import Any
 
 from dlperf_sdk import environments
-from dlperf_sdk.errors import FAILURES, DocumentError, InvalidRecord, RunFailed, StoreError
+from dlperf_sdk.errors import FAILURES, DlperfError, DocumentError, InvalidRecord, RunFailed
 from dlperf_sdk.execution.launch import launch
 from dlperf_sdk.execution.prepare import PreparedCase
+from dlperf_sdk.execution.resource_failures import resource_failure
 from dlperf_sdk.interfaces.framework import Framework
 from dlperf_sdk.registry.capabilities import explain_missing_trace
 from dlperf_sdk.registry.plugins import Registry
@@ -41,22 +42,25 @@ def take_trace(
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed.
-        PluginError: The plugin's files cannot be packed.
     """
-    framework = registry.framework(prepared.plan.spec.framework)
-    refusal = explain_missing_trace(framework)
-    if refusal is not None:
-        return (), (f"There is no trace (unsupported): {refusal}",)
     try:
+        framework = registry.framework(prepared.plan.spec.framework)
+        refusal = explain_missing_trace(framework)
+        if refusal is not None:
+            return (), (f"There is no trace (unsupported): {refusal}",)
         with environments.use_environment(prepared.environment):
             traces = read_traces(
                 launch(prepared.plan, _make_trace_request(prepared.request(run_id)), registry)
             )
         paths = [directory.write_trace(rank, packed) for rank, packed in sorted(traces.items())]
-    except RunFailed as error:
-        return (), (f"There is no trace ({error.kind}): {error}",)
-    except StoreError as error:
-        return (), (f"There is no trace: {error}",)
+    except DlperfError as error:  # the attempt, the store, or a plugin that has been replaced or removed
+        kind = f" ({error.kind})" if isinstance(error, RunFailed) else ""
+        return (), (f"There is no trace{kind}: {error}",)
+    except Exception as error:
+        failure = resource_failure(error)
+        if failure is None:
+            raise
+        return (), (f"There is no trace ({failure.kind}): {failure.message}",)
     names = ", ".join(str(path.relative_to(directory.path)) for path in paths)
     summaries, problems = _summarize_traces(traces, framework, prepared.plan.device)
     return summaries, (f"Traced apart from what was measured: {names}", *problems)
