@@ -37,6 +37,7 @@ from dlperf_sdk.errors import (
     DlperfError,
     DocumentError,
     InvalidRecord,
+    PluginError,
     RunFailed,
     SpecError,
     StoreError,
@@ -45,6 +46,7 @@ from dlperf_sdk.errors import (
     Unsupported,
     UsageError,
 )
+from dlperf_sdk.interfaces.framework import EnvironmentSpec
 from dlperf_sdk.launchers.local import Local
 from dlperf_sdk.planning.spec_arguments import spec_from
 from dlperf_sdk.planning.spec_file import load_spec
@@ -213,6 +215,15 @@ def test_a_case_can_be_run_again_in_its_own_environment(tmp_path, kept):
     assert again.id != result.id
     assert again.spec == result.spec
     assert _numpy(again.environment.lock) == _numpy(result.environment.lock)
+
+
+def test_rerun_installs_nothing_when_the_plugins_lock_cannot_be_read(tmp_path, kept, monkeypatch):
+    """Without that lock, the packages that the plugin lacks cannot be named."""
+    (tmp_path / "lock.txt").write_text("not a requirement\n")
+    declared = EnvironmentSpec(python=">=3.7", requirements=("numpy",), lock=tmp_path / "lock.txt")
+    monkeypatch.setattr("dlperf_numpy.framework.NumPy.environment", lambda *args: declared)
+    with pytest.raises(PluginError, match="'not a requirement', which is not a requirement"):
+        rerun(kept[0], store=tmp_path)
 
 
 def _numpy(lock):

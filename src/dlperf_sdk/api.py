@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from dlperf_sdk.errors import DlperfError, UsageError
+from dlperf_sdk.errors import RunFailed, UsageError
 from dlperf_sdk.folders import CAMPAIGNS, RESULTS
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _list_unlisted_packages(spec: RunSpec, environment: Environment, registry: R
     from dlperf_sdk.planning.plan import make_plan
 
     if spec.container is None:
-        with suppress(DlperfError):  # a case that cannot be planned installs nothing
+        with suppress(UsageError, RunFailed):  # a case that cannot be planned installs nothing
             plan = make_plan(spec, registry)
             return environments.list_unlisted_packages(
                 spec.framework, plan.device, environment.python, environment.lock, plan.environment

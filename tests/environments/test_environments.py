@@ -204,7 +204,7 @@ def test_a_distribution_without_wheels_is_built_in_the_environment(wheels: Path,
     gated(wheels, "toybuild", tmp_path / "gate")
     (tmp_path / "gate" / "open").touch()
     lock = tmp_path / "lock.txt"
-    lock.write_text("# all of it\ntoybuild==1.0\ntoydep==2.1\n")
+    lock.write_text(f"# all of it\ntoybuild==1.0 \\\n    --hash=sha256:{'0' * 64}\ntoydep==2.1\n")
     lines: list[str] = []
 
     def prepare(value: str) -> environments.PreparedEnvironment:

@@ -19,7 +19,7 @@ from dlperf_sdk.environments.prepared import PreparedEnvironment
 from dlperf_sdk.environments.rebuild import list_unlisted_packages, obtain_from_lock
 from dlperf_sdk.environments.variables import worker_variables
 from dlperf_sdk.environments.verification import DamagedFile, repair, verify
-from dlperf_sdk.errors import EnvironmentFailed, PluginError, UsageError
+from dlperf_sdk.errors import EnvironmentFailed, UsageError
 from dlperf_sdk.interfaces.framework import EnvironmentSpec
 
 __all__ = [
@@ -95,7 +95,7 @@ def prepare(
         EnvironmentFailed: There is no usable environment, and none can be made; the message says what to do.
         PluginError: The plugin's specification is invalid, or its lock file cannot be read.
     """
-    from dlperf_sdk.environments import container, given, interpreters, managed, probe
+    from dlperf_sdk.environments import container, given, interpreters, managed, plugin_lock, probe
 
     for text in spec.requirements:
         probe.parse_requirement(text)
@@ -119,16 +119,12 @@ def prepare(
         on_progress(f"using the running interpreter, Python {running.python}")
         return running
     on_progress(f"a separate environment, since {running}")
-    try:
-        lock = None if spec.lock is None else spec.lock.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PluginError(f"The lock file that {framework}'s plugin names cannot be read: {error}") from error
     recipe = managed.Recipe(
         framework=framework,
         device=device,
         interpreter=interpreters.find(spec.python, os.environ),
         requirements=spec.requirements,
-        lock=lock,
+        lock=plugin_lock.read_lock(framework, spec),
         uv_options=spec.uv_options,
         requested=spec.requirements,
         source_builds=spec.source_builds,

@@ -18,7 +18,7 @@ from pathlib import Path
 from attrs import frozen
 
 from dlperf_sdk import folders
-from dlperf_sdk.environments import marker, pip_settings, probe, resolution, source_builds
+from dlperf_sdk.environments import marker, pip_settings, plugin_lock, probe, resolution, source_builds
 from dlperf_sdk.environments.installer import Installer, Progress, UvFailed
 from dlperf_sdk.environments.marker import Marker
 from dlperf_sdk.environments.prepared import MANAGED, PreparedEnvironment, key_of
@@ -288,7 +288,7 @@ def _resolve(recipe: Recipe, installer: Installer) -> resolution.Resolution:
     lock = (
         None
         if recipe.lock is None
-        else "\n".join(source_builds.remove(recipe.source_builds, recipe.lock.splitlines())) + "\n"
+        else "\n".join(source_builds.remove(recipe.source_builds, plugin_lock.join_lines(recipe.lock))) + "\n"
     )
     listed = redact(", ".join(requirements[:4]), installer.settings.secrets)
     installer.on_progress(f"resolving {listed}{', …' if len(requirements) > 4 else ''}")

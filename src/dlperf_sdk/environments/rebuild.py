@@ -7,7 +7,7 @@ import os
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from dlperf_sdk.environments import interpreters, managed
+from dlperf_sdk.environments import interpreters, managed, plugin_lock, probe
 from dlperf_sdk.environments.installer import Progress
 from dlperf_sdk.environments.managed import Recipe
 from dlperf_sdk.environments.prepared import PreparedEnvironment
@@ -90,9 +90,8 @@ def list_unlisted_packages(
     Raises:
         DocumentError: The lock is not in that format.
         EnvironmentFailed: A distribution did not come from an index, or the folder of environments cannot be used.
-        packaging.requirements.InvalidRequirement: A line of the plugin's lock, or one of its requirements, is not a
+        PluginError: The plugin's lock cannot be read; an entry of it, or one of the plugin's requirements, is not a
             requirement.
-        OSError: The plugin's lock cannot be read.
     """
     pins = _pins(lock_text)
     minor = ".".join(python_version.split(".")[:2])
@@ -100,17 +99,10 @@ def list_unlisted_packages(
         framework, device, minor, "".join(f"{pin}\n" for pin in pins), lambda text: None
     ):
         return []
-    requirements = (
-        declared.requirements
-        if declared.lock is None
-        else _requirements(declared.lock.read_text(encoding="utf-8"))
-    )
-    known = {canonicalize_name(Requirement(requirement).name) for requirement in requirements}
+    lock = plugin_lock.read_lock(framework, declared)
+    requirements = declared.requirements if lock is None else plugin_lock.list_requirements(lock)
+    known = {canonicalize_name(probe.parse_requirement(text).name) for text in requirements}
     return [pin for pin in pins if canonicalize_name(Requirement(pin).name) not in known]
-
-
-def _requirements(lock_text: str) -> list[str]:
-    return [line for line in lock_text.splitlines() if line and not line.startswith("#")]
 
 
 def _pins(lock_text: str) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ def check_programs(builds: Iterable[SourceBuild]) -> None:
 
 
 def remove(builds: Iterable[SourceBuild], requirements: Sequence[str]) -> tuple[str, ...]:
-    """Return the requirements, or the lines of a lock, without those of the distributions to build."""
+    """Return the requirements, or the entries of a lock, without those of the distributions to build."""
     names = {canonicalize_name(build.name) for build in builds}
     return tuple(text for text in requirements if not names or _name_of(text) not in names)
 

@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from dlperf_sdk.environments.plugin_lock import list_requirements
 from dlperf_sdk.errors import PluginError, RunFailed, Unavailable, UnknownName, Unsupported
 from dlperf_sdk.interfaces.framework import Capabilities, EnvironmentSpec
 from dlperf_sdk.planning import bundle
@@ -266,9 +267,13 @@ def _pins(spec: EnvironmentSpec) -> dict[str, str]:
     """Return the versions in the lock, by name; empty without a lock."""
     if spec.lock is None:
         return {}
-    lines = [line.partition("#")[0].partition(";")[0].strip() for line in spec.lock.read_text().splitlines()]
-    pairs = [line.split("==") for line in lines if "==" in line]
-    return {canonicalize_name(name.strip()): version.strip() for name, version in pairs}
+    locked = map(Requirement, list_requirements(spec.lock.read_text(encoding="utf-8")))
+    return {
+        canonicalize_name(pin.name): specifier.version
+        for pin in locked
+        for specifier in pin.specifier
+        if specifier.operator == "=="
+    }
 
 
 def list_minor_versions(spec: EnvironmentSpec) -> list[int]:
