@@ -140,6 +140,24 @@ def test_the_address_of_rank_0_comes_from_the_user_or_the_job(environ, nodes, gi
     assert address_of_controller(seat_of(environ, nodes), given, environ) == expected
 
 
+@pytest.mark.parametrize("hosts", ["n[1-", "n[2-1]", "", "n1,,n2"])
+@pytest.mark.parametrize("find", [address_of_controller, listening_address])
+def test_a_malformed_list_of_hosts_is_named_with_its_variable(hosts, find):
+    environ = {**SLURM, "SLURM_STEP_NODELIST": hosts}
+    with pytest.raises(UsageError, match=r"The variable SLURM_STEP_NODELIST .*--set address=HOST"):
+        find(seat_of(environ), "", environ)
+    assert address_of_controller(seat_of(environ), "n9", environ) == "n9"
+
+
+def test_an_impossible_name_of_rank_0_is_replaced_by_an_address_of_this_node():
+    named = {**JOB, "MASTER_ADDR": "a..b"}
+    try:
+        address = listening_address(seat_of(named), "", named)
+    except UsageError:
+        pytest.skip("this machine has the loopback interface only")
+    assert not address.startswith("127.")
+
+
 def test_a_name_that_stands_for_loopback_is_replaced_by_an_address_of_this_node():
     """A pod's first process may have MASTER_ADDR=localhost, which the others cannot use."""
     named = {**JOB, "MASTER_ADDR": "localhost"}

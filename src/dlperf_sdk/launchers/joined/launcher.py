@@ -106,9 +106,8 @@ class Joined(Topology):
         Raises:
             SystemExit: This is not rank 0, which has ended; with its exit code.
             LostNode: This is not rank 0, which was not found in time, or was lost.
-            UsageError: The variables of the job contradict each other, the job is too small for the cases, or its
-                processes cannot meet.
-            ValueError: The job's variable with the list of its hosts is malformed.
+            UsageError: The variables of the job are malformed or contradict each other, the job is too small for the
+                cases, or its processes cannot meet.
         """
         kind = find_job_kind(os.environ)
         if kind is None or _crews:

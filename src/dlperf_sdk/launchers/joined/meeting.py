@@ -158,12 +158,18 @@ def address_of_controller(seat: Seat, option: str, environ: Mapping[str, str]) -
         environ: The variables of the process.
 
     Raises:
-        ValueError: The job's variable with the list of its hosts is malformed.
+        UsageError: The job's variable with the list of its hosts is malformed.
     """
     if option or seat.nodes == 1:
         return option or "127.0.0.1"
     if seat.kind.hosts:
-        return expand_hosts(environ[seat.kind.hosts])[0] if seat.kind.hosts in environ else ""
+        try:
+            return expand_hosts(environ[seat.kind.hosts])[0] if seat.kind.hosts in environ else ""
+        except ValueError as error:
+            raise UsageError(
+                f"The variable {seat.kind.hosts} does not name the nodes of this job of {seat.kind.name}: {error}. "
+                "Give the address of rank 0's node with --set address=HOST."
+            ) from error
     return environ.get(seat.kind.address, "") if seat.kind.address else ""
 
 
@@ -179,14 +185,13 @@ def listening_address(seat: Seat, option: str, environ: Mapping[str, str]) -> st
         environ: The variables of the process.
 
     Raises:
-        UsageError: This node has no such address.
-        ValueError: The job's variable with the list of its hosts is malformed.
+        UsageError: This node has no such address, or the job's variable with the list of its hosts is malformed.
     """
     if seat.nodes == 1 and not option:
         return "127.0.0.1"
     names = [address_of_controller(seat, option, environ), socket.gethostname()]
     for name in filter(None, names):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, UnicodeError):  # UnicodeError: a name that no host can have, such as a..b
             address = socket.gethostbyname(name)
             if not address.startswith("127.") or name in (option, address):
                 return address
