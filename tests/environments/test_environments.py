@@ -9,6 +9,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -539,6 +540,34 @@ def test_only_environments_can_be_removed(wheels: Path, name: str) -> None:
     with pytest.raises(UnknownName):
         environments.remove(name)
     assert len(environments.list_environments()) == 1
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_environments_can_be_listed_while_one_is_removed(
+    wheels: Path, monkeypatch: pytest.MonkeyPatch, complete: bool
+) -> None:
+    created = environments.prepare("toy", spec("toyframe"), "cpu")
+    contents = marker.read(created.path)
+    if not complete:
+        (created.path / marker.FILE).unlink()
+    walk = os.walk
+
+    def read_before_removal(folder: Path) -> marker.Marker | None:
+        if not complete:
+            return None
+        shutil.rmtree(folder)
+        return contents
+
+    def walk_before_removal(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+        entries = [*walk(folder)]
+        shutil.rmtree(folder)
+        yield from entries
+
+    monkeypatch.setattr(marker, "read", read_before_removal)
+    monkeypatch.setattr(managed.os, "walk", walk_before_removal)
+    [one] = environments.list_environments()
+    assert (one.name, one.last_used) == (created.path.name, None)
+    assert complete or one.size == 0
 
 
 def test_unusable_cache_is_reported(wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

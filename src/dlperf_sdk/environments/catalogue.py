@@ -30,7 +30,7 @@ class ManagedEnvironment:
     created_at: str | None
     """Time of creation: UTC, ISO 8601; None for one that is incomplete, or being made right now."""
     last_used: str | None
-    """Time of the last use: UTC, ISO 8601; None for one that is incomplete."""
+    """Time of the last use: UTC, ISO 8601; None for one that is incomplete, or being removed right now."""
     path: Path
     """The folder."""
 
@@ -45,7 +45,6 @@ def list_environments() -> list[ManagedEnvironment]:
 
     Raises:
         EnvironmentFailed: The folder of the environments cannot be created or written, or belongs to another user.
-        OSError: An environment is changed or removed meanwhile.
     """
     return [_describe(folder) for folder in sorted(home().iterdir()) if folder.is_dir()]
 

@@ -332,15 +332,15 @@ def _install(recipe: Recipe, resolved: resolution.Resolution, installer: Install
 def measure_size(folder: Path) -> int:
     """Return the bytes of all files in a folder. A file with several links in it counts once.
 
-    Files that uv shares with its cache through hard links are included.
-
-    Raises:
-        OSError: A file is removed meanwhile.
+    Files that uv shares with its cache through hard links are included. A file that is removed meanwhile is left out.
     """
     total, seen_inodes = 0, set()
     for parent, _, files in os.walk(folder):
         for name in files:
-            status = (Path(parent) / name).lstat()
+            try:
+                status = (Path(parent) / name).lstat()
+            except FileNotFoundError:
+                continue
             if (status.st_dev, status.st_ino) not in seen_inodes:
                 seen_inodes.add((status.st_dev, status.st_ino))
                 total += status.st_size

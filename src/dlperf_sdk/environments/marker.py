@@ -84,7 +84,10 @@ def touch(folder: Path) -> None:
     os.utime(folder / FILE)
 
 
-def read_last_use(folder: Path) -> str:
-    """Return the time of the environment's last use: UTC, ISO 8601. Raises OSError if there is no marker."""
-    stamp = (folder / FILE).stat().st_mtime
+def read_last_use(folder: Path) -> str | None:
+    """Return the time of the environment's last use: UTC, ISO 8601; None if there is no marker."""
+    try:
+        stamp = (folder / FILE).stat().st_mtime
+    except FileNotFoundError:
+        return None
     return datetime.fromtimestamp(stamp, UTC).isoformat(timespec="seconds")

@@ -191,7 +191,9 @@ def listening_address(seat: Seat, option: str, environ: Mapping[str, str]) -> st
         return "127.0.0.1"
     names = [address_of_controller(seat, option, environ), socket.gethostname()]
     for name in filter(None, names):
-        with contextlib.suppress(OSError, UnicodeError):  # UnicodeError: a name that no host can have, such as a..b
+        with contextlib.suppress(
+            OSError, UnicodeError
+        ):  # UnicodeError: a name that no host can have, such as a..b
             address = socket.gethostbyname(name)
             if not address.startswith("127.") or name in (option, address):
                 return address
