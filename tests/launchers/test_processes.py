@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.launchers import processes
 
 READ_ALL = ("sh", "-c", "cat >/dev/null")
@@ -65,9 +66,30 @@ def test_all_nodes_start_before_any_is_ready(bundle, tmp_path):
         assert [*itertools.islice((line for line in lines if line == b"ready"), 8)] == [b"ready"] * 8
 
 
-def measured(tmp_path, nodes, descriptors):
+@pytest.mark.parametrize(
+    ("content", "mode", "reason"),
+    [
+        (None, None, "No such file or directory"),
+        ("", 0o644, "Permission denied"),
+        ("#!/nowhere/sh\n", 0o755, "No such file or directory"),
+        ("\0", 0o755, "Exec format error"),
+    ],
+)
+def test_a_program_that_cannot_be_executed_is_named(bundle, tmp_path, content, mode, reason):
+    program = tmp_path / "ssh"
+    if content is not None:
+        program.write_text(content, encoding="utf-8")
+        program.chmod(mode)
+    with (
+        pytest.raises(Unavailable, match=rf"^{program} cannot be executed: {reason}\. "),
+        processes.run_commands([READ_ALL, [str(program), "n1"]], bundle),
+    ):
+        pytest.fail("The second program cannot be started.")
+
+
+def measured(tmp_path, nodes, descriptors, program=FAKE_SSH, others=os.environ["PATH"]):
     """Return the failure of a case of so many nodes, all of which a program in place of ssh answers for."""
-    (tmp_path / "ssh").write_text(FAKE_SSH, encoding="utf-8")
+    (tmp_path / "ssh").write_text(program, encoding="utf-8")
     (tmp_path / "ssh").chmod(0o755)
     command = [
         *(sys.executable, "-m", "dlperf_sdk", "run", "numpy", "linear", "--topology", f"{nodes}n1d@ssh"),
@@ -75,7 +97,7 @@ def measured(tmp_path, nodes, descriptors):
     ]
     environment = {
         **os.environ,
-        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "PATH": f"{tmp_path}:{others}",
         "DLPERF_CACHE_DIR": str(tmp_path / "cache"),
     }
 
@@ -99,3 +121,9 @@ def test_a_launch_beyond_the_hard_limit_of_descriptors_names_it(tmp_path):
     assert failure["kind"] == "unavailable"
     assert "150 commands" in failure["message"]
     assert "Raise `ulimit -n`, which is 128" in failure["message"]
+
+
+def test_a_case_whose_launcher_cannot_be_executed_fails_and_names_it(tmp_path):
+    failure = measured(tmp_path, 2, 256, program="#!/nowhere/sh\n", others="/nowhere")
+    assert failure["kind"] == "unavailable"
+    assert failure["message"].startswith("ssh cannot be executed: No such file or directory.")

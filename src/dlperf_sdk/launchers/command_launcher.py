@@ -59,8 +59,8 @@ class CommandLauncher(Topology):
         The agents end when the commands' standard input is closed.
 
         Raises:
-            Unavailable: the launcher cannot place the job.
-            OSError: a command cannot be started, or the bundle cannot be read.
+            Unavailable: the launcher cannot place the job, or the program of a command cannot be executed.
+            OSError: a resource such as descriptors ran out, or the bundle cannot be read.
         """
         with run_commands(self.agent_commands(job), job.bundle) as lines:
             yield self.explain_failures(job, lines)

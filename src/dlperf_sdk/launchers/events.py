@@ -32,8 +32,8 @@ def launch_events(
 
     Raises:
         TimedOut: The deadline has passed. Lines that arrived before it have been yielded.
-        Unavailable: The launcher cannot place the job.
-        OSError: A command of the launcher cannot be started.
+        Unavailable: The launcher cannot place the job, or a program of it cannot be executed.
+        OSError: A resource such as descriptors ran out.
     """
     with launcher.launch(job) as stream:
         lines = _Lines(stream, deadline)

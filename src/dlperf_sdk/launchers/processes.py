@@ -15,10 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.launchers.stream_events import HEARTBEAT, LineBuffer, ended_event
 from dlperf_sdk.worker.agent import tether
 from dlperf_sdk.worker.agent.descriptors import raise_descriptor_limit
 from dlperf_sdk.worker.agent.diagnostics import diagnostics_event, read_tail
+from dlperf_sdk.worker.exhaustion import describe_exhaustion
 
 STOP_TIMEOUT = 10.0
 """Seconds for the agents to end after their standard input has closed; three of these are for their workers."""
@@ -53,7 +55,8 @@ def run_commands(commands: Sequence[Sequence[str]], bundle: Path) -> Iterator[It
         bundle: The bundle's file.
 
     Raises:
-        OSError: A command cannot be started, the bundle cannot be read, or the limit of descriptors is too low.
+        Unavailable: The program of a command is missing or cannot be executed.
+        OSError: A resource such as descriptors or processes ran out, or the bundle cannot be read.
     """
     _check_descriptors(len(commands))
     processes: list[subprocess.Popen[bytes]] = []
@@ -66,13 +69,21 @@ def run_commands(commands: Sequence[Sequence[str]], bundle: Path) -> Iterator[It
         feeding = threading.Thread(target=tether.feed, args=(pipes, content, stopped), daemon=True)
         try:
             for command in commands:
-                process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.PIPE,
-                    stdout=shared_output if processes else subprocess.PIPE,
-                    stderr=diagnostics,
-                    start_new_session=True,  # the controller handles Ctrl-C
-                )
+                try:
+                    process = subprocess.Popen(
+                        command,
+                        stdin=subprocess.PIPE,
+                        stdout=shared_output if processes else subprocess.PIPE,
+                        stderr=diagnostics,
+                        start_new_session=True,  # the controller handles Ctrl-C
+                    )
+                except OSError as error:
+                    if describe_exhaustion(error, "The controller") is not None:
+                        raise
+                    raise Unavailable(
+                        f"{command[0]} cannot be executed: {error.strerror}. Check that it is installed on this "
+                        "machine and that you may execute it."
+                    ) from error
                 processes.append(process)
                 assert process.stdin is not None
                 pipes.append(process.stdin)

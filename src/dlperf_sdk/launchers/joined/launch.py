@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.launchers.joined.crew import Crew, Report, merge_cpus
 from dlperf_sdk.launchers.joined.job_kinds import describe_place
@@ -69,6 +70,8 @@ class _Launch:
                 self._run()
         except OSError as error:
             self._items.put(ended_event("unavailable", f"The agents cannot be started: {error}.", 0))
+        except Unavailable as error:
+            self._items.put(ended_event("unavailable", str(error), 0))
         finally:
             self._items.put(None)
 

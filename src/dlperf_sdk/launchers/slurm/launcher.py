@@ -137,8 +137,8 @@ class Slurm(CommandLauncher):
         cancels the job.
 
         Raises:
-            Unavailable: Slurm rejects the job, or does not answer.
-            OSError: srun cannot be started, or the bundle cannot be read.
+            Unavailable: Slurm rejects the job, or does not answer, or srun cannot be executed.
+            OSError: a resource such as descriptors ran out, or the bundle cannot be read.
         """
         (step,) = self.agent_commands(job)
         python = job.options.agent_python
