@@ -180,6 +180,18 @@ def test_several_values_are_one_campaign_on_the_same_ranks(job):
     assert len([*(job.folder / "store").iterdir()]) == 1
 
 
+def test_an_interleaved_gate_measures_both_sides_on_the_same_ranks(job):
+    """Two pairs decide nothing: the exit code of each rank is the gate's."""
+    protocol = {"batch_size": 4, "warmup": 1, "steps": 5, "repeats": 2}
+    case = {"framework": "numpy", "model": "linear", "topology": "2n1d@joined", **protocol}
+    (job.folder / "case.json").write_text(json.dumps(case))
+    job.start("gate", "case.json", "--against", "env.OMP_NUM_THREADS=1", "--quiet", "--output", "gate")
+    codes, outputs, errors = job.end()
+    assert codes == [6, 6], errors
+    assert "inconclusive" in outputs[0]
+    assert [outputs[1], errors[1]] == ["", ""]
+
+
 def test_a_script_may_run_several_cases_and_continues_on_the_first_rank_only(job, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(

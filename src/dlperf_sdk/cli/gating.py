@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -91,7 +92,6 @@ def gate(
     from dlperf_sdk.analysis.gate_outcome import UNFINISHED
     from dlperf_sdk.cli import github
     from dlperf_sdk.cli.gate_output import blocks_of, junit_of
-    from dlperf_sdk.cli.interleaved_gate import measure_interleaved
     from dlperf_sdk.reports import markdown as as_markdown
 
     if format not in _FORMATS:
@@ -105,19 +105,19 @@ def gate(
             "level": fraction(level, "--level"),
         }
         _check_sides(sides, against, (repeats, output, quiet or None))
-        if against:
-            sides = (measure_interleaved(str(sides[0]), against, repeats, output, quiet).path,)
-        outcome = _decide(sides, limits, expect_missing)
-        if junit is not None:
-            _write(junit, junit_of(outcome))
-        if markdown is not None:
-            _write(markdown, as_markdown.text_of(blocks_of(outcome)))
-        if common.json:
-            emit(outcome.to_dict())
-        else:
-            show(blocks_of(outcome))
-        if token is not None:
-            github.append_summary(outcome)
+        with _measuring(sides, against, repeats, output, quiet) as (compared, set_exit_code):
+            outcome = _decide(compared, limits, expect_missing)
+            if junit is not None:
+                _write(junit, junit_of(outcome))
+            if markdown is not None:
+                _write(markdown, as_markdown.text_of(blocks_of(outcome)))
+            if common.json:
+                emit(outcome.to_dict())
+            else:
+                show(blocks_of(outcome))
+            if token is not None:
+                github.append_summary(outcome)
+            set_exit_code(outcome.exit_code)
     except DlperfError as error:
         if token is None:
             raise
@@ -125,11 +125,25 @@ def gate(
         write(github.annotation("error", "dlperf gate", str(error)))
         return error.exit_code
     if any(decision.outcome == UNFINISHED for decision in outcome.missing):
-        say(f"Go on with `dlperf campaign resume {sides[0]}`, then `dlperf gate {sides[0]}`.", "yellow")
+        say(f"Go on with `dlperf campaign resume {compared[0]}`, then `dlperf gate {compared[0]}`.", "yellow")
     if token is not None:
         github.resume_commands(token)
         write(github.annotations_of(outcome))
     return outcome.exit_code
+
+
+@contextmanager
+def _measuring(
+    sides: tuple[Path, ...], against: tuple[str, ...], repeats: int | None, output: Path | None, quiet: bool
+) -> Iterator[tuple[tuple[Path, ...], Callable[[int], None]]]:
+    """Yield the sides to compare, and a function for the exit code; with `against`, measure both sides first."""
+    from dlperf_sdk.cli.interleaved_gate import measuring_interleaved
+
+    if not against:
+        yield sides, lambda code: None
+        return
+    with measuring_interleaved(str(sides[0]), against, repeats, output, quiet) as (directory, set_exit_code):
+        yield (directory.path,), set_exit_code
 
 
 def _decide(sides: tuple[Path, ...], limits: Mapping[str, float], expect_missing: tuple[str, ...]) -> Gate:

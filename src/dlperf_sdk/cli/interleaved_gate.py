@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,14 @@ if TYPE_CHECKING:
     from dlperf_sdk.results.result import Result
 
 
-def measure_interleaved(
+@contextmanager
+def measuring_interleaved(
     source: str, against: Sequence[str], repeats: int | None, output: Path | None, quiet: bool
-) -> CampaignDirectory:
-    """Measure the cases of a spec or campaign file and their baselines in one campaign, and return its directory.
+) -> Iterator[tuple[CampaignDirectory, Callable[[int], None]]]:
+    """Measure the cases of a spec or campaign file and their baselines in one campaign.
+
+    The context's value is the campaign's directory, and a function for the exit code of this process. In the context,
+    this process is the controller of the cases, as in `execution.controlling.controlling`.
 
     Args:
         source: A spec file, a campaign file or a preset with the candidate's cases.
@@ -35,11 +40,13 @@ def measure_interleaved(
         PluginError: a plugin that is needed does not work.
         Unavailable: the directory could no longer be written.
         KeyboardInterrupt: the user pressed Ctrl-C; the message says how to continue.
+        SystemExit, LostNode: this process belongs to a job, and another process of it is the controller.
     """
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
     from dlperf_sdk.campaigns.interleaved import baseline_cases, load_cases, make_interleaved
-    from dlperf_sdk.campaigns.planning import plan_campaign
+    from dlperf_sdk.campaigns.planning import list_runnable, plan_campaign
     from dlperf_sdk.cli.campaigning import run_shown
+    from dlperf_sdk.execution.controlling import controlling
     from dlperf_sdk.registry.plugins import Registry
 
     candidates, settings = load_cases(source)
@@ -51,7 +58,8 @@ def measure_interleaved(
     campaign = make_interleaved(candidates, baselines, settings)
     stamp, entries = plan_campaign(campaign, Registry())
     path = CAMPAIGNS / f"{stamp}-{campaign.name}" if output is None else output
-    return run_shown(create_campaign(path, campaign, entries, stamp), quiet).directory
+    with controlling(list_runnable(entries), Registry()) as set_exit_code:
+        yield run_shown(create_campaign(path, campaign, entries, stamp), quiet).directory, set_exit_code
 
 
 def pairs_in(path: Path) -> tuple[list[tuple[Result, Result]], list[str]]:
