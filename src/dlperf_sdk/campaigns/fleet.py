@@ -21,7 +21,7 @@ from attrs import frozen
 
 from dlperf_sdk import data
 from dlperf_sdk.analysis.fleet import LABEL, node_of
-from dlperf_sdk.errors import SpecError
+from dlperf_sdk.errors import SpecError, UsageError
 from dlperf_sdk.launchers.processes import wait_or_kill
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
@@ -115,11 +115,14 @@ def run_fleet(
         Name of each node that ended without a result → the reason; empty if every node has one.
 
     Raises:
+        UsageError: `parallel` is below 1; nothing was started.
         StoreError: the store cannot be written, and nothing was started; or a new result cannot be read, and all
             workers have been ended.
         DocumentError: a new result is corrupt. All workers have been ended.
         KeyboardInterrupt: the user pressed Ctrl-C. All workers have been ended; finished nodes are in the store.
     """
+    if parallel < 1:
+        raise UsageError(f"parallel is {parallel}; it must be 1 or more.")
     store.probe()
     done = _measured_nodes(specs, store)
     waiting = [name for name in specs if name not in done]
