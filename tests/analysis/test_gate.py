@@ -173,6 +173,14 @@ def test_how_many_repeats_are_needed():
     assert repeats_to_reach(0.05 / 100) == 7
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("level", [0, -0.05, math.nan])
+@pytest.mark.parametrize("count", [repeats_to_reach, pairs_to_reach])
+def test_no_number_of_repeats_reaches_a_level_of_zero(count, level):
+    with pytest.raises(AnalysisError, match=f"level is {level}; it must be above 0"):
+        count(level)
+
+
 @pytest.mark.parametrize("noise", [0.03, 0.06])
 def test_so_many_repeats_rule_it_out_in_four_of_five_cases(noise):
     """Two equal samples: as many repeats as are said rule out a slowdown of 5 % about as often as is said."""

@@ -25,6 +25,7 @@ from typing import Literal
 
 from attrs import frozen
 
+from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.worker.estimate import median
 
 Alternative = Literal["less", "greater", "two-sided"]
@@ -257,8 +258,10 @@ def smallest_p(a: int, b: int, alternative: Alternative = "two-sided") -> float:
 def repeats_to_reach(level: float) -> int:
     """Return the least number of repeats per side with which the rank test can reach a one-sided p-value of `level`.
 
-    The level must be above 0.
+    Raises:
+        AnalysisError: The level is not above 0; no number of repeats reaches it.
     """
+    _check_level(level)
     count = 1
     while smallest_p(count, count, "less") > level:
         count += 1
@@ -268,12 +271,19 @@ def repeats_to_reach(level: float) -> int:
 def pairs_to_reach(level: float) -> int:
     """Return the least number of pairs with which the signed-rank test can reach a one-sided p-value of `level`.
 
-    The level must be above 0.
+    Raises:
+        AnalysisError: The level is not above 0; no number of pairs reaches it.
     """
+    _check_level(level)
     count = 1
     while 0.5**count > level:
         count += 1
     return count
+
+
+def _check_level(level: float) -> None:
+    if not level > 0:  # true for NaN
+        raise AnalysisError(f"The level is {level}; it must be above 0.")
 
 
 def _planned(noise: float, effect: float, level: float, power: float) -> float:
