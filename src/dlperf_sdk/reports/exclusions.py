@@ -25,9 +25,6 @@ def format_excluded(ranking: Ranking, shown_elsewhere: Collection[Case] = ()) ->
     Args:
         ranking: The ranking.
         shown_elsewhere: The fastest cases of groups that the report shows elsewhere; these groups are left out.
-
-    Raises:
-        UnknownName: the core does not know the precision of the ranking or of a group.
     """
     groups = [
         group
@@ -57,7 +54,12 @@ def name_faster(ranking: Ranking) -> str:
 def _has_another_format(ranking: Ranking, group: Excluded) -> bool:
     """Return True if the operands of a group's matrix products have another number format than the ranking's."""
     ranked, excluded = ranking.facts.get("precision"), group.cases[0].facts.get("precision")
-    return bool(ranked and excluded and PRECISIONS[ranked].format != PRECISIONS[excluded].format)
+    return bool(ranked and excluded and _format_of(ranked) != _format_of(excluded))
+
+
+def _format_of(precision: str) -> str:
+    """Return the number format of a precision; one that only a newer version knows counts as a format of its own."""
+    return PRECISIONS[precision].format if precision in PRECISIONS else precision
 
 
 def _format_group(ranking: Ranking, group: Excluded) -> str:

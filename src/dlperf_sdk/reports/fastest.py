@@ -32,9 +32,6 @@ def fastest_table(rankings: Sequence[Ranking]) -> Table:
 
     A row has the facts of the ranking, the fastest case, its throughput and its lead over the second, the other
     cases, and the cases that are not comparable. The rows are in the order of the rankings.
-
-    Raises:
-        UnknownName: the core does not know the precision of a ranking or of cases that it leaves out.
     """
     equal = [describe_shared_facts(ranking, rankings) for ranking in rankings]
     rows: list[tuple[Cell | str, ...]] = [

@@ -35,7 +35,6 @@ def report_on_results(
     Raises:
         StoreError: there is no result.
         UsageError: the extra `report` is not installed.
-        UnknownName: the core does not know the precision of a ranked result, or of one that a ranking leaves out.
     """
     from dlperf_sdk.reports.html import measured, render
 
@@ -67,7 +66,6 @@ def report_on_collection(published: Collection) -> str:
 
     Raises:
         UsageError: the extra `report` is not installed.
-        UnknownName: the core does not know the precision of a ranked figure, or of one that a ranking leaves out.
     """
     from dlperf_sdk.reports.html import collection, render
 
@@ -115,7 +113,6 @@ def blocks_of_results(
 
     Raises:
         StoreError: there is no result.
-        UnknownName: the core does not know the precision of a ranked result, or of one that a ranking leaves out.
     """
     from dlperf_sdk.reports.html import as_blocks, measured
 
@@ -126,9 +123,6 @@ def blocks_of_collection(published: Collection) -> list[Block]:
     """Return the content of `report_on_collection` as blocks, in the order of the page; no extra is needed.
 
     The collection must have at least one figure.
-
-    Raises:
-        UnknownName: the core does not know the precision of a ranked figure, or of one that a ranking leaves out.
     """
     from dlperf_sdk.reports.html import as_blocks, collection
 

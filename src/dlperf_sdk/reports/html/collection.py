@@ -48,9 +48,6 @@ def page(collection: Collection) -> Page:
     """Return the report on a collection: its figures with their sources, the source's tables, and analyses.
 
     The collection must have at least one figure. Sections without content are left out.
-
-    Raises:
-        UnknownName: the core does not know the precision of a ranked figure, or of one that a ranking leaves out.
     """
     merged = merge(cases(collection.figures))
     by_workload = workloads(merged)

@@ -38,9 +38,6 @@ def tiles(collection: Collection, ranked: Sequence[Ranking]) -> tuple[Tile, ...]
     Args:
         collection: The collection, with at least one figure.
         ranked: The rankings of its figures.
-
-    Raises:
-        UnknownName: the core does not know the precision of a ranking or of figures that it leaves out.
     """
     return (
         *(fastest_tiles(ranked, 3) or _tiles_without_ranking(cases(collection.figures))),

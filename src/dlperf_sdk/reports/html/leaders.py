@@ -22,9 +22,6 @@ def section(rankings: Sequence[Ranking], unrivaled: Sequence[Ranking]) -> Sectio
     Args:
         rankings: The rankings.
         unrivaled: The groups of the same cases with one framework, which are in the overview as well.
-
-    Raises:
-        UnknownName: the core does not know the precision of a ranking or of cases that it leaves out.
     """
     if not rankings:
         return Section(TITLE, ())

@@ -59,7 +59,6 @@ def page(
 
     Raises:
         StoreError: there is no result.
-        UnknownName: the core does not know the precision of a ranked result, or of one that a ranking leaves out.
     """
     if not results:
         raise StoreError("There is no result to report on.")

@@ -73,9 +73,6 @@ def fastest_tiles(rankings: Sequence[Ranking], at_most: int) -> tuple[Tile, ...]
     Args:
         rankings: The rankings, the most important first, which is the order of the tiles.
         at_most: Maximum number of tiles, at least one.
-
-    Raises:
-        UnknownName: the core does not know the precision of a ranking or of cases that it leaves out.
     """
     tiles: dict[tuple[str, ...], Tile] = {}
     _, notes = number_notes(rankings)
