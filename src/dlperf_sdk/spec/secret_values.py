@@ -74,10 +74,10 @@ def reveal(variables: Mapping[str, str | None], environ: Mapping[str, str]) -> d
 def remove_secrets(text: str) -> str:
     """Return a text in which `<NAME>` replaces each secret value of a variable that this process received.
 
-    Secret values are those that `conceal` was called with; of several values of one variable, only one is replaced.
-    Values of fewer than eight characters are kept, because they also occur by chance.
+    Secret values are those that `conceal` was called with. Values of fewer than eight characters are kept, because they
+    also occur by chance.
     """
-    return str(replace_values(text, dict(_known_values.values())))
+    return str(replace_values(text, tuple(_known_values.values())))
 
 
 @lru_cache(maxsize=1024)

@@ -49,7 +49,7 @@ def _failure(
 
     # Before anything is cut, or a part of a value could stay that nobody would recognize.
     secrets, limit = secret_values(request, os.environ), request.memory_limit
-    message = replace_values(str(error), secrets)[:4000] or type(error).__name__
+    message = replace_values(str(error), secrets.items())[:4000] or type(error).__name__
     lines = traceback.format_exception(type(error), error, error.__traceback__)
     if isinstance(error, MemoryError) or (runtime is not None and runtime.is_out_of_memory(error)):
         kind = "out-of-memory"
@@ -66,7 +66,7 @@ def _failure(
         "phase": phase,
         "type": type(error).__name__,
         "message": message + (_describe_limit(limit) if kind == "out-of-memory" else ""),
-        "traceback": replace_values("".join(lines), secrets)[-16000:],
+        "traceback": replace_values("".join(lines), secrets.items())[-16000:],
     }
 
 

@@ -149,7 +149,7 @@ class Agent:
 
     def _send(self, message: Dict[str, Any]) -> None:
         self._beat = time.monotonic()
-        self._link.send(replace_values(dict(message, node=self.node), self._secrets))
+        self._link.send(replace_values(dict(message, node=self.node), self._secrets.items()))
 
     def _execute(self, order: str, message: Dict[str, Any]) -> None:
         if order == "introduce":

@@ -1,7 +1,7 @@
 """Remove the values of secret variables from what a node reports: failures, records, logs."""
 
 import json
-from typing import Any, Mapping, Set
+from typing import Any, Iterable, Mapping, Set, Tuple
 
 from dlperf_sdk.worker.request import Request
 
@@ -28,7 +28,7 @@ def secret_values(request: Request, environ: Mapping[str, str]) -> "dict[str, st
     return values
 
 
-def replace_values(message: Any, values: Mapping[str, str]) -> Any:
+def replace_values(message: Any, values: Iterable[Tuple[str, str]]) -> Any:
     """Return a message of JSON values with `<NAME>` in place of each secret value, in keys as well.
 
     A value is also replaced in the forms in which Python's `repr` and JSON escape it, and as its bytes are read
@@ -36,14 +36,14 @@ def replace_values(message: Any, values: Mapping[str, str]) -> Any:
 
     Args:
         message: The message, which is not changed: a text, a number, a truth value, None, or lists and dicts of these.
-        values: Secret values by name.
+        values: Names and secret values. A name may have several values.
 
     Returns:
         A copy of the message; or `message` itself if no value is long enough to be replaced.
     """
     pairs = [
         (form, "<%s>" % name)
-        for name, value in values.items()
+        for name, value in values
         if len(value) >= SHORTEST
         for form in _printed_forms(value)
     ]

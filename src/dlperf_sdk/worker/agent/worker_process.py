@@ -243,7 +243,7 @@ class WorkerProcess:
             with open(self._log, "rb") as file:
                 start = max(0, os.fstat(file.fileno()).st_size - LONGEST_LOG - margin)
                 file.seek(start)
-                text: str = replace_values(file.read().decode("utf-8", "replace"), self._secrets)
+                text: str = replace_values(file.read().decode("utf-8", "replace"), self._secrets.items())
         except FileNotFoundError:
             return ""
         return text[margin:] if start else text
