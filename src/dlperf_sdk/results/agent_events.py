@@ -25,7 +25,6 @@ def attempt_outcome(event: Mapping[str, Any]) -> Repeat | Failure:
     Raises:
         DocumentError: the event's failure is not an object, or a field of it has an impossible value.
         KeyError: the event or its failure lacks a field.
-        TypeError: the kind of the failure is a list or an object.
     """
     if event["failure"] is not None:
         return failure_from(event["failure"])
@@ -68,10 +67,11 @@ def failure_from(plain: Mapping[str, Any]) -> Failure:
     Raises:
         DocumentError: the failure is not an object, or a field has an impossible value.
         KeyError: `kind` or `message` is missing.
-        TypeError: `kind` is a list or an object.
     """
     if not isinstance(plain, Mapping):
         raise DocumentError(f"The failure is {format_value(plain)}; expected an object.")
+    if not isinstance(plain["kind"], str):
+        raise DocumentError(f"The kind of the failure is {format_value(plain['kind'])}; expected a text.")
     kind = plain["kind"] if plain["kind"] in FAILURES else "crashed"
     known = {key: plain.get(key) for key in ("phase", "node", "rank", "type", "traceback")}
     schema.check("result", {"kind": kind, "message": plain["message"], **known}, "failure")
@@ -89,7 +89,6 @@ def nodes_from(event: Mapping[str, Any], count: int) -> tuple[Mapping[str, Any],
         DocumentError: the event's `nodes` is not a list of `count` objects, or a value in one is impossible: a text
             that is not printable, a number below 0 or above 2^63, or a known fact of another type.
         KeyError: the event has no `nodes`.
-        AttributeError: the `cpu` of a node is null.
     """
     nodes = event["nodes"]
     if not (
@@ -103,7 +102,7 @@ def nodes_from(event: Mapping[str, Any], count: int) -> tuple[Mapping[str, Any],
         for name, kind in _NODE_FACTS.items():
             if not isinstance(node.get(name), kind | None):
                 raise DocumentError(f"The {name} of a node is {format_value(node[name])}.")
-        if not isinstance(node.get("cpu", {}).get("model"), str | None):
+        if not isinstance((node.get("cpu") or {}).get("model"), str | None):
             raise DocumentError(f"The model of a node's cpu is {format_value(node['cpu']['model'])}.")
     return tuple(nodes)
 
@@ -116,7 +115,7 @@ _NODE_FACTS: Mapping[str, type] = {
     "cpu": Mapping,
     "load": list,
 }
-"""Facts of a node's description that are used → their types. A node may lack each of them."""
+"""Facts of a node's description that are used → their types. Each may be missing or null."""
 _LARGEST_FACT = 2.0**63
 """No amount of anything on a node is larger, be it bytes, hertz or seconds."""
 
