@@ -82,10 +82,12 @@ def test_a_missing_library_is_named(convert, library, monkeypatch):
         convert([MEASURED])
 
 
-def test_a_number_beyond_64_bits_is_refused():
+@pytest.mark.parametrize("convert", [to_arrow, to_pandas, to_polars])
+def test_a_number_beyond_64_bits_is_refused(convert):
     huge = a_result(fields={"topology": "999999n999999d", "batch_size": 2**31 - 1})
-    with pytest.raises(UsageError, match="do not fit"):
-        to_arrow([huge])
+    for results in ([huge], [MEASURED, huge]):
+        with pytest.raises(UsageError, match="do not fit"):
+            convert(results)
 
 
 @pytest.mark.long

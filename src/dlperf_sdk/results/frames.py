@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from dlperf_sdk.errors import UnknownName, UsageError
@@ -55,10 +56,8 @@ def to_arrow(results: Sequence[Result], per: Per = "result") -> Any:
     fields = [
         pa.field(column.name, kinds[column.kind], metadata={"description": column.help}) for column in columns
     ]
-    try:
+    with _refuse_overflow("an Arrow table", OverflowError, pa.ArrowException):
         return pa.Table.from_pylist(rows, schema=pa.schema(fields))
-    except (OverflowError, pa.ArrowException) as error:
-        raise UsageError(f"The results do not fit into an Arrow table: {error}.") from error
 
 
 def to_pandas(results: Sequence[Result], per: Per = "result") -> Any:
@@ -72,19 +71,19 @@ def to_pandas(results: Sequence[Result], per: Per = "result") -> Any:
 
     Raises:
         UnknownName: `per` is something else.
-        UsageError: pandas cannot be imported.
+        UsageError: pandas cannot be imported, or a whole number does not fit into 64 bits.
         DocumentError: rows per step are requested, and records in the store cannot be read.
-        OverflowError: a whole number does not fit into 64 bits.
     """
     columns, rows = _table(results, per)
     pandas = import_library("pandas")
     kinds = {str: "string", int: "Int64", float: "float64", bool: "boolean"}
-    return pandas.DataFrame(
-        {
-            column.name: pandas.Series([row[column.name] for row in rows], dtype=kinds[column.kind])
-            for column in columns
-        }
-    )
+    with _refuse_overflow("a data frame of pandas", OverflowError):
+        return pandas.DataFrame(
+            {
+                column.name: pandas.Series([row[column.name] for row in rows], dtype=kinds[column.kind])
+                for column in columns
+            }
+        )
 
 
 def to_polars(results: Sequence[Result], per: Per = "result") -> Any:
@@ -96,14 +95,14 @@ def to_polars(results: Sequence[Result], per: Per = "result") -> Any:
 
     Raises:
         UnknownName: `per` is something else.
-        UsageError: polars cannot be imported.
+        UsageError: polars cannot be imported, or a whole number does not fit into 64 bits.
         DocumentError: rows per step are requested, and records in the store cannot be read.
-        polars.exceptions.ComputeError: a whole number does not fit into 64 bits.
     """
     columns, rows = _table(results, per)
     polars = import_library("polars")
     kinds = {str: polars.String, int: polars.Int64, float: polars.Float64, bool: polars.Boolean}
-    return polars.DataFrame(rows, schema={column.name: kinds[column.kind] for column in columns})
+    with _refuse_overflow("a data frame of Polars", OverflowError, polars.exceptions.PolarsError):
+        return polars.DataFrame(rows, schema={column.name: kinds[column.kind] for column in columns})
 
 
 def import_library(module: str) -> Any:
@@ -121,6 +120,17 @@ def import_library(module: str) -> Any:
         raise UsageError(
             f"This table is made with {name}, which cannot be imported ({error}). Install it beside dlperf-sdk: "
             f"pip install {name}."
+        ) from error
+
+
+@contextmanager
+def _refuse_overflow(frame: str, *errors: type[Exception]) -> Iterator[None]:
+    """Return a context in which a library's errors about a value become a `UsageError`."""
+    try:
+        yield
+    except errors as error:
+        raise UsageError(
+            f"The results do not fit into {frame}: {' '.join(str(error).split()).rstrip('.')}."
         ) from error
 
 

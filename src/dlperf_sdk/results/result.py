@@ -303,9 +303,8 @@ class Result:
 
         Raises:
             UnknownName: `per` is something else.
-            UsageError: pandas cannot be imported.
+            UsageError: pandas cannot be imported, or a whole number does not fit into 64 bits.
             DocumentError: rows per step are requested, and records in the store cannot be read.
-            OverflowError: a whole number does not fit into 64 bits.
         """
         from dlperf_sdk.results.frames import to_pandas
 
@@ -319,9 +318,8 @@ class Result:
 
         Raises:
             UnknownName: `per` is something else.
-            UsageError: polars cannot be imported.
+            UsageError: polars cannot be imported, or a whole number does not fit into 64 bits.
             DocumentError: rows per step are requested, and records in the store cannot be read.
-            polars.exceptions.ComputeError: a whole number does not fit into 64 bits.
         """
         from dlperf_sdk.results.frames import to_polars
 
