@@ -8,7 +8,7 @@ import attrs
 import pytest
 from history_samples import HOSTILE, fill
 
-from dlperf_sdk.errors import StoreError, UsageError
+from dlperf_sdk.errors import DocumentError, StoreError, UsageError
 from dlperf_sdk.results.index import Index
 from dlperf_sdk.results.store import ResultStore
 
@@ -139,6 +139,22 @@ def test_each_report_is_redacted(store, tmp_path):
     reports = [path.read_text(encoding="utf-8") for path in (output / "runs").iterdir()]
     assert len(reports) == 8
     assert all("made anonymous" in report for report in reports)
+
+
+def test_a_run_whose_records_cannot_be_redacted_has_no_report(store, tmp_path):
+    output, unreadable = tmp_path / "site", []
+
+    def redact(result):
+        if not unreadable:
+            unreadable.append(result.id)
+            raise DocumentError("The records of attempt 1 cannot be read.")
+        return result
+
+    size = site.write_site(store, output, 1, redact)
+    reports = {path.stem for path in (output / "runs").iterdir()}
+    assert size.reports == len(reports) == 7
+    assert unreadable[0] not in reports
+    assert all(f"runs/{unreadable[0]}.html" not in text for text in texts(output).values())
 
 
 def test_an_empty_store_has_no_site(tmp_path):

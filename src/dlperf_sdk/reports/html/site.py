@@ -46,7 +46,7 @@ def write_site(
     """Write the site on a store's results to a directory, and return its size.
 
     Written are `index.html`, `cases/KEY.html`, `runs/RUN.html` and the script of the plots, beside the file `MARKER`. A
-    run that cannot be loaded has no report.
+    run that cannot be loaded or redacted has no report.
 
     Args:
         store: The results.
@@ -54,8 +54,7 @@ def write_site(
             new one are removed.
         reports: Number of the newest runs of each case that get a report. The runs on both sides of a change get one,
             too.
-        redact: Function that replaces what must not be published in a result; None leaves results as they are. Its
-            errors are raised, with the site incomplete.
+        redact: Function that replaces what must not be published in a result; None leaves results as they are.
 
     Raises:
         UsageError: the directory has files that are no site, a folder in it is a symbolic link, or the extra `report`
@@ -132,13 +131,12 @@ def _write_reports(
         for run_id in _select_runs(history, reports):
             try:
                 check_id(run_id)
-                result = store.load(run_id)
+                loaded = store.load(run_id)
+                result = redact(loaded) if redact else loaded
             except DlperfError:
-                continue  # the index had it; now it is gone or changed
+                continue  # the index had it, and now it is gone or changed; or its records cannot be read
             parent = Cell("History of the case", link=f"../{case_address(history)}")
-            page = attrs.evolve(
-                measured.page([redact(result) if redact else result]), title=history.name, parent=parent
-            )
+            page = attrs.evolve(measured.page([result]), title=history.name, parent=parent)
             writer.write(f"runs/{run_id}.html", render.document(page, f"../{_LIBRARY}"))
             links[run_id] = f"../runs/{run_id}.html"
     return links
