@@ -223,6 +223,20 @@ def test_finished_repeats_are_recovered(store):
     assert left.unreadable == ()
 
 
+def test_attempts_that_cannot_be_listed_are_a_failure_of_the_store(store, monkeypatch):
+    store.open_run("run-1").write_attempt(event(1))
+    listing = Path.iterdir
+
+    def fail(path):
+        if path.name == "attempts":
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return listing(path)
+
+    monkeypatch.setattr(Path, "iterdir", fail)
+    with pytest.raises(StoreError, match=r"run-1/attempts cannot be read: Input/output error"):
+        store.recover("run-1")
+
+
 def test_recover_a_failed_attempt(store):
     run = store.open_run("run-1")
     run.write_spec(SPEC)
@@ -385,6 +399,19 @@ def test_a_full_disk(store, monkeypatch):
     with pytest.raises(StoreError, match="No space left on device; make room on its disk"):
         store.probe()
     assert list(store.directory.iterdir()) == []
+
+
+def test_a_file_system_that_cannot_make_a_directory_durable_can_hold_a_store(store, monkeypatch):
+    fsync = os.fsync
+
+    def refuse_directories(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse_directories)
+    store.open_run("run-1").write_attempt(event(1))
+    assert len(store.recover("run-1").attempts) == 1
 
 
 def test_a_run_is_not_written_over(store):

@@ -76,7 +76,7 @@ def directory_of(root: Path, folder: tuple[str, ...]) -> Iterator[int]:
             except FileExistsError:
                 pass
             else:
-                _settle(descriptor)
+                make_durable(descriptor)
             if stat.S_ISLNK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -115,7 +115,7 @@ def write_whole(directory: int, name: str, data: bytes, mode: int = 0o600) -> No
     except BaseException:
         remove(directory, partial)
         raise
-    _settle(directory)
+    make_durable(directory)
 
 
 def append(directory: int, name: str, data: bytes, largest: int) -> bool:
@@ -143,12 +143,19 @@ def append(directory: int, name: str, data: bytes, largest: int) -> bool:
     return fits
 
 
-def _settle(directory: int) -> None:
-    """Make the directory's entries durable; file systems that cannot do that say EINVAL."""
+def make_durable(directory: int) -> None:
+    """Make the entries of a directory durable, except on file systems that cannot do that.
+
+    Args:
+        directory: An open descriptor of the directory.
+
+    Raises:
+        OSError: the entries cannot be written.
+    """
     try:
         os.fsync(directory)
     except OSError as error:
-        if error.errno != errno.EINVAL:
+        if error.errno != errno.EINVAL:  # the answer of file systems that cannot do it
             raise
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from dlperf_sdk.documents.reading import LARGEST_RESULT, load_document
-from dlperf_sdk.errors import DlperfError, DocumentError
+from dlperf_sdk.errors import DlperfError, DocumentError, StoreError
 from dlperf_sdk.results.convert import Attempt, attempt_from_dict
 from dlperf_sdk.results.records import Repeat
 from dlperf_sdk.spec.run_spec import RunSpec
@@ -46,12 +46,15 @@ def recover(path: Path) -> Recovered:
     them.
 
     Raises:
-        OSError: the folder of the attempts exists, and its entries cannot be listed.
+        StoreError: the folder of the attempts exists, and its entries cannot be listed.
     """
     spec, attempts, unreadable = None, [], []
     folder = path / "attempts"
-    entries = folder.iterdir() if folder.is_dir() else ()
-    for number in sorted(int(entry.name) for entry in entries if entry.name.isdecimal()):
+    try:
+        names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be read: {error.strerror}.") from error
+    for number in sorted(int(name) for name in names if name.isdecimal()):
         try:
             attempts.append(_attempt(folder / str(number)))
         except DocumentError as error:

@@ -19,7 +19,7 @@ from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.documents.reading import LARGEST_RESULT, load_document
 from dlperf_sdk.errors import DlperfError, StoreError, UnknownName
 from dlperf_sdk.results.convert import result_from_dict
-from dlperf_sdk.results.files import directory_of, explain_os_errors, remove, write_whole
+from dlperf_sdk.results.files import directory_of, explain_os_errors, make_durable, remove, write_whole
 from dlperf_sdk.results.recovery import Recovered, Unreadable, recover, repeat
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.results.run_directory import RunDirectory
@@ -131,7 +131,7 @@ class ResultStore:
                 raise StoreError(
                     f"There is already a run {run_id} in {self.directory}; choose another name."
                 ) from None
-            os.fsync(directory)
+            make_durable(directory)
         return RunDirectory(self.directory, run_id)
 
     def reopen_run(self, run_id: str) -> RunDirectory:
@@ -217,8 +217,8 @@ class ResultStore:
 
         Raises:
             UnknownName: there is no run of this name.
-            StoreError: there is no such run, and the store cannot be read to suggest others.
-            OSError: the folder of the run's attempts exists, and its entries cannot be listed.
+            StoreError: there is no such run, and the store cannot be read to suggest others; or the run's attempts
+                cannot be listed.
         """
         return recover(self._find(run_id))
 
