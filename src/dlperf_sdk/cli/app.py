@@ -10,12 +10,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from types import FrameType
+from typing import TYPE_CHECKING, cast
 
 from cyclopts import App, CycloptsError
 
 import dlperf_sdk
-from dlperf_sdk.cli import screen
+from dlperf_sdk.cli import screen, streams
 from dlperf_sdk.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 EXIT_CODES = (
     "Exit codes: 0 ok; 1 a verdict or gate failed; 2 usage; 3 plugin or environment; 4 the run failed; "
@@ -124,14 +128,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Words of the command line without the program's name; None: those of this process.
     """
     tokens = list(sys.argv[1:] if arguments is None else arguments)
-    screen.open_missing_streams()
-    screen.replace_unprintable()
+    streams.open_missing_streams()
+    streams.replace_unprintable()
     common = _common(tokens)
     try:
         with _handle_termination(), _simplify_warnings():
             code = build_app(next(iter(tokens), None))(
                 tokens,
-                console=screen.output_console(),
+                console=cast("Console", screen.LateConsole()),
                 exit_on_error=False,
                 print_error=False,
                 result_action="return_value",
@@ -146,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         code = screen.complain(KeyboardInterrupt("Interrupted."), common, screen.INTERRUPTED)
     finally:
-        screen.flush()
+        streams.flush()
     return code if isinstance(code, int) else 0
 
 

@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 from dlperf_sdk.cli import campaign_tables
 from dlperf_sdk.cli.common_flags import ALLOW, QUIET, UPLOAD, switch
 from dlperf_sdk.cli.output import say_uploaded
-from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, error_console, say, show
+from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say, show
 from dlperf_sdk.folders import CAMPAIGNS
 from dlperf_sdk.reports.blocks import Column, Table
 from dlperf_sdk.reports.numbers import format_count
@@ -288,6 +288,7 @@ def run_shown(
     """
     from dlperf_sdk.campaigns.runner import run_campaign
     from dlperf_sdk.cli.campaign_view import view
+    from dlperf_sdk.cli.consoles import error_console
     from dlperf_sdk.hookspecs import Observers
     from dlperf_sdk.registry.plugins import Registry
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any
+import shutil
+import textwrap
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from dlperf_sdk.cli.common_flags import switch
-from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
+from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show, write
+from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.errors import PluginError, UnknownName
 from dlperf_sdk.registry.groups import GROUPS
 from dlperf_sdk.registry.plugins import Registry, Row
-from dlperf_sdk.reports.blocks import Block, Cell, Column, Labels, Paragraph, Table
+
+if TYPE_CHECKING:
+    from dlperf_sdk.reports.blocks import Block, Tone
 
 _BROKEN = 3
+_MIN_WIDTH = 40
 
 
 @command
@@ -42,7 +48,7 @@ def list_plugins(
     if common.json:
         emit({name: [_row_to_dict(row, errors) for row in rows if row.group == name] for name in groups})
     elif group is None and not check:
-        show([_overview(groups, rows)])
+        write(_overview(groups, rows))
     else:
         show([_table(name, [row for row in rows if row.group == name], errors) for name in groups])
     return _BROKEN if any(errors.values()) else 0
@@ -87,29 +93,42 @@ def _row_to_dict(row: Row, errors: dict[Row, str | None]) -> dict[str, Any]:
     return {**plain, "error": errors[row]} if errors else plain
 
 
-def _overview(groups: Iterable[str], rows: list[Row]) -> Block:
-    names = {group: [row.name for row in rows if row.group == group] for group in groups}
-    return Labels(
-        tuple(
-            (group, Cell(", ".join(names[group])) if names[group] else _describe_absence(group))
-            for group in groups
+def _overview(groups: Collection[str], rows: list[Row]) -> str:
+    """Return each group and its names as text. Rich, which takes as long as the rest of the command, is not imported.
+
+    Names are wrapped to the width of the terminal, else COLUMNS, else 80.
+    """
+    indent = max(map(len, groups)) + 2
+    lines = []
+    for group in groups:
+        names = ", ".join(row.name for row in rows if row.group == group)
+        text = replace_control_characters(names) or _describe_absence(group)[0]
+        lines += textwrap.wrap(
+            text,
+            max(_MIN_WIDTH, shutil.get_terminal_size().columns),
+            initial_indent=group.ljust(indent),
+            subsequent_indent=" " * indent,
+            break_on_hyphens=False,
         )
-    )
+    return "\n".join(lines) + "\n"
 
 
-def _describe_absence(group: str) -> Cell:
+def _describe_absence(group: str) -> tuple[str, Tone]:
     if not GROUPS[group].is_optional:
-        return Cell(f"no {GROUPS[group].singular} is installed", "doubt")
+        return f"no {GROUPS[group].singular} is installed", "doubt"
     distribution = GROUPS[group].distribution
-    return Cell(
-        "none (optional)" if distribution is None else f"none (optional; {distribution} brings some)", "quiet"
+    return (
+        "none (optional)" if distribution is None else f"none (optional; {distribution} brings some)",
+        "quiet",
     )
 
 
 def _table(group: str, rows: list[Row], errors: dict[Row, str | None]) -> Block:
+    from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
+
     if not rows:
-        absence = _describe_absence(group)
-        return Paragraph(f"{group}: {absence.text}", absence.tone)
+        text, tone = _describe_absence(group)
+        return Paragraph(f"{group}: {text}", tone)
     columns = [Column(group, whole=True), Column("of", whole=True), Column("is")]
     if errors:
         columns.append(Column("check"))

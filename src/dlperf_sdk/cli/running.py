@@ -21,7 +21,6 @@ from dlperf_sdk.cli.screen import (
     command,
     complain,
     emit,
-    error_console,
     say,
     show,
 )
@@ -224,6 +223,7 @@ def run_case(measure: Any, output_options: OutputOptions, common: Common) -> int
         if output_options.quiet:
             result = measure(store, observers)
         else:
+            from dlperf_sdk.cli.consoles import error_console
             from dlperf_sdk.progress.display import display
 
             console = error_console()

@@ -13,18 +13,20 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from functools import wraps
+from functools import cached_property, wraps
 from inspect import cleandoc
-from typing import IO, TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from attrs import frozen
 from cyclopts import Parameter
-from rich.console import Console
 
+from dlperf_sdk.cli.streams import mute
 from dlperf_sdk.documents.credentials import hide_credentials
 from dlperf_sdk.errors import CampaignError, DlperfError, DocumentError, UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from dlperf_sdk.reports.blocks import Block
 
 INTERRUPTED = 130
@@ -53,22 +55,17 @@ AS_USUAL = Common()
 """Neither of the options of every command."""
 
 
-class _Console(Console):
-    """Console of Rich, except that the program continues if the reader goes away."""
+class LateConsole:
+    """A console of Rich for help and version that is made when it is used: other commands do not import Rich."""
 
-    def on_broken_pipe(self) -> None:
-        self.quiet = True
-        _mute(self.file)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._console, name)
 
+    @cached_property
+    def _console(self) -> Console:
+        from dlperf_sdk.cli.consoles import output_console
 
-def error_console() -> Console:
-    """Return a console for standard error."""
-    return _Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
-
-
-def output_console() -> Console:
-    """Return a console for standard output, which cyclopts uses for help and version."""
-    return _Console(file=sys.stdout)
+        return output_console()
 
 
 _WORKFLOW_COMMAND = re.compile(r"^[^\S\n]*::|##\[", re.MULTILINE)
@@ -148,9 +145,9 @@ def _stdout() -> Iterator[TextIO]:
     try:
         yield stdout
     except BrokenPipeError:
-        _mute(stdout)
+        mute(stdout)
     except OSError as error:
-        _mute(stdout)
+        mute(stdout)
         raise UsageError(f"Standard output cannot be written: {error.strerror}.") from error
 
 
@@ -181,6 +178,7 @@ def say(text: str, style: str = "") -> None:
 
     Errors in writing are ignored.
     """
+    from dlperf_sdk.cli.consoles import error_console
     from dlperf_sdk.documents.json_values import replace_control_characters
 
     with suppress(OSError):
@@ -267,47 +265,3 @@ def _usage_error_from(error: Exception) -> UsageError | None:
     if error.filename is None:
         return None
     return UsageError(f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}.")
-
-
-def open_missing_streams() -> None:
-    """Open `/dev/null` for standard streams that are closed.
-
-    Otherwise a file that is opened later could become standard output by accident.
-    """
-    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
-        try:
-            os.fstat(number)
-        except OSError:
-            descriptor = os.open(os.devnull, os.O_RDWR)
-            if descriptor != number:
-                os.dup2(descriptor, number)
-                os.close(descriptor)
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 - for good
-
-
-def replace_unprintable() -> None:
-    """Set the standard streams to write `?` for characters that their encoding does not have, instead of failing."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
-
-
-def flush() -> None:
-    """Flush the standard streams.
-
-    A stream that cannot be written is muted, so that Python's own flush does not fail.
-    """
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            _mute(stream)
-
-
-def _mute(stream: IO[str]) -> None:
-    """Send the rest of a stream to nowhere: what Python flushes at its end must not fail again."""
-    with suppress(OSError, ValueError):
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, stream.fileno())
-        os.close(null)
