@@ -6,21 +6,25 @@ from dlperf_sdk.worker.processes import Cluster, Process, list_processes, one_pe
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the processes of a case: a trainer per device, except in one case.
+    """Return the processes of a case, in the order of ranks: a trainer per device, except in one case.
 
     With the strategy `all_reduce` and the option `one_process_per_node`, there is a trainer per node.
 
     With `all_reduce` and several trainers, each has the variables of `jax.distributed`, and on GPUs a variable with the
     network interface for NCCL. On CPUs the worker itself gives gloo its node's address. `cluster` describes the case's
     nodes.
+
+    Raises:
+        Unsupported: There are several devices, and the plugin does not have the case's strategy.
     """
     return list_processes(cluster, STRATEGIES)
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device or per node, with the variables by which several find each other.
+    """Return a trainer per device or per node, in the order of ranks, with the variables by which they join.
 
-    `cluster` describes the case's nodes.
+    They are JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID; on GPUs of several nodes also
+    NCCL_SOCKET_IFNAME. A single trainer has none. `cluster` describes the case's nodes.
     """
     trainers = one_per_node(cluster) if cluster.options["one_process_per_node"] else one_per_device(cluster)
     if len(trainers) == 1:

@@ -108,7 +108,11 @@ class Torch(Framework):
         )
 
     def required_programs(self, spec: RunSpec) -> tuple[str, ...]:
-        """Return the C++ compiler, `$CXX` or g++, with which inductor compiles for CPUs."""
+        """Return the C++ compiler with which inductor compiles for CPUs; nothing in other cases.
+
+        It is the first word of the variable CXX of the case, or g++ if the case does not set that. If the case sets CXX
+        to the empty text, or hands on the node's own (None), nothing is required.
+        """
         if (spec.compiler, spec.device) != ("inductor", "cpu"):
             return ()
         compiler = spec.env.get("CXX", "g++")  # None hands on the node's own

@@ -7,20 +7,25 @@ from dlperf_sdk.worker.processes import Cluster, Process, list_processes, one_pe
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the processes of a case: a trainer per device, and with `horovod` also its rendezvous server.
+    """Return the processes of a case: a trainer per device, in the order of ranks.
 
-    With the strategy `all_reduce` and several devices, each trainer has the variables that `torch.distributed` reads
-    (`env://`), and variables with the network interface for gloo and NCCL. Without these, gloo takes the address to
-    which the host's name resolves; in a container, the other nodes often cannot reach it. `cluster` describes the
-    case's nodes.
+    With the strategy `horovod` and several devices, the list begins with Horovod's rendezvous server. With `all_reduce`
+    and several devices, each trainer has the variables that `torch.distributed` reads (`env://`), and variables with
+    the network interface for gloo and NCCL. Without these, gloo takes the address to which the host's name resolves; in
+    a container, the other nodes often cannot reach it. `cluster` describes the case's nodes.
+
+    Raises:
+        Unsupported: There are several devices, and the plugin does not have the case's strategy.
     """
     return list_processes(cluster, STRATEGIES)
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device, each with the variables by which it finds the others.
+    """Return a trainer per device in the order of ranks, each with the variables by which it finds the others.
 
-    `cluster` describes the case's nodes.
+    They are MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and LOCAL_RANK; and, if there are several nodes, the network
+    interface of gloo (GLOO_SOCKET_IFNAME) and on GPUs of NCCL (NCCL_SOCKET_IFNAME). `cluster` describes the case's
+    nodes.
     """
     trainers = one_per_device(cluster)
 

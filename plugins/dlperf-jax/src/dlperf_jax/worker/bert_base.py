@@ -22,6 +22,9 @@ def layer_norm(scope, name, x):
     """Apply the layer norm with this name in the manifest to the last axis of x; return the result in x's type.
 
     It is computed in float32. `scope` holds the network's weights and running statistics.
+
+    Raises:
+        ManifestError: the manifest has no such layer.
     """
     values = x.astype(jnp.float32)
     centered = values - values.mean(-1, keepdims=True)
@@ -33,8 +36,12 @@ def layer_norm(scope, name, x):
 def embed(scope, input_ids, segment_ids):
     """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S).
 
-    They are the sums of the embeddings of words, positions and segments, after layer norm and dropout, in the type
-    of `scope`.
+    There are B sequences of S tokens, and H features. The embeddings are the sums of those of words, positions and
+    segments, after layer norm and dropout, in the type of `scope`, which holds the network's weights and running
+    statistics.
+
+    Raises:
+        ManifestError: the manifest lacks a parameter of the embeddings.
     """
     words, positions, segments = (
         scope["embeddings.%s.weight" % kind] for kind in ("word", "position", "segment")
@@ -44,11 +51,14 @@ def embed(scope, input_ids, segment_ids):
 
 
 def attention(scope, name, x, mask, heads):
-    """Return the block's output, (B, S, H), for x, (B, S, H).
+    """Return the block's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
     The block is self-attention with `heads` heads, then dropout, the residual sum and layer norm. `name` is the block's
     in the manifest. `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others.
     `scope` holds the network's weights and running statistics.
+
+    Raises:
+        ManifestError: the manifest lacks a parameter of the block.
     """
     query, key, value = (
         linear(scope, "%s.%s" % (name, part), x).reshape(*x.shape[:2], heads, -1)
@@ -61,11 +71,14 @@ def attention(scope, name, x, mask, heads):
 
 
 def layer(scope, name, x, mask, heads):
-    """Return the layer's output, (B, S, H), for x, (B, S, H).
+    """Return the layer's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
     The layer is attention with `heads` heads, then the feed-forward block with its residual sum and layer norm. `name`
     is the layer's in the manifest, such as `encoder.0`. `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that
     get attention, -∞ for the others. `scope` holds the network's weights and running statistics.
+
+    Raises:
+        ManifestError: the manifest lacks a parameter of the layer.
     """
     x = attention(scope, name + ".attention", x, mask, heads)
     hidden = gelu(linear(scope, name + ".intermediate", x))
@@ -75,8 +88,12 @@ def layer(scope, name, x, mask, heads):
 def masked_lm(scope, x):
     """Return the logits of words, (B · P, V), of the head for masked language modelling, for x, (B · P, H).
 
-    The head is a linear layer, GELU, layer norm, and a decoder whose weight is that of the word embeddings. `scope`
-    holds the network's weights and running statistics.
+    The head is a linear layer, GELU, layer norm, and a decoder whose weight is that of the word embeddings. There are B
+    sequences with P predictions each, H features, and V word pieces. `scope` holds the network's weights and running
+    statistics.
+
+    Raises:
+        ManifestError: the manifest lacks a parameter of the head.
     """
     x = layer_norm(scope, "masked_lm.norm", gelu(linear(scope, "masked_lm.transform", x)))
     words = scope["embeddings.word.weight"].astype(x.dtype)
@@ -86,9 +103,19 @@ def masked_lm(scope, x):
 def bert(scope, input_ids, segment_ids, attention_mask, masked_positions, heads, layers):
     """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
 
-    `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`,
-    (B, P), has the positions of the masked words in the sequence. `heads` is the number of attention heads,
-    `layers` that of the layers of the encoder. `scope` holds the network's weights and running statistics.
+    There are B sequences of S tokens with P predictions each, and V word pieces.
+
+    Args:
+        scope: The network's weights and running statistics, a `Scope`.
+        input_ids: Word pieces, (B, S).
+        segment_ids: Segments, (B, S).
+        attention_mask: 1 for tokens, 0 for padding, (B, S).
+        masked_positions: Positions of the masked words in the sequence, (B, P).
+        heads: Number of attention heads.
+        layers: Number of layers of the encoder.
+
+    Raises:
+        ManifestError: the manifest lacks a parameter of the network.
     """
     x = embed(scope, input_ids, segment_ids)
     mask = jnp.where(attention_mask == 0, -jnp.inf, 0.0)[:, None, None, :]
@@ -103,14 +130,18 @@ class BertBaseTrainer(JaxTrainer):
     """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the network, a function of a scope and the inputs, with the options' numbers of heads and layers.
+        """Return the network, a function of a scope and the inputs, with `heads` and `layers` of `options`.
 
-        The weights give all other sizes.
+        `options` holds the values of the model's options by name. The weights give all other sizes.
         """
         return partial(bert, heads=options["heads"], layers=options["layers"])
 
     def outputs(self, network, batch):
-        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2)."""
+        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2).
+
+        There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned, with its
+        scope bound. `batch` holds the model's inputs by name, on the device.
+        """
         names = ("input_ids", "segment_ids", "attention_mask", "masked_positions")
         return network(*(batch[name] for name in names))
 
@@ -119,7 +150,8 @@ class BertBaseTrainer(JaxTrainer):
 
         The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
         predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
-        `outputs` are the logits, (B · P, V) and (B, 2). `batch` holds the model's inputs by name, on the device.
+        `outputs` are the logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word pieces.
+        `batch` holds the model's inputs by name, on the device.
         """
         words, follows = outputs
         weights = batch["masked_weights"].reshape(-1)
@@ -128,6 +160,6 @@ class BertBaseTrainer(JaxTrainer):
 
 
 def cross_entropy(logits, labels):
-    """Return -log p[label] for each row, in float32: logits (N, K), labels (N,) → (N,)."""
+    """Return -log p[label] for each row, in float32: logits (N, K), labels (N,), indices from 0 to K - 1 → (N,)."""
     log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
     return -jnp.take_along_axis(log_p, labels[:, None], axis=-1)[:, 0]

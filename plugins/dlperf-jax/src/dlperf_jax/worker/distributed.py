@@ -20,7 +20,7 @@ def join(device, host, timeout):
         device: The kind of device.
         host: This node's address.
         timeout: Seconds to wait for the other processes at the start; and seconds without a heartbeat, after which a
-            process counts as lost. It must allow for workers that compile for longer than others.
+            process counts as lost. It must allow for workers that compile for longer than others. An int.
     """
     jax.distributed.initialize(
         num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
@@ -40,7 +40,10 @@ def connect(replicas, timeout):
     """Wait up to `timeout` seconds until all processes have called this, then open gloo's connections.
 
     Otherwise gloo would connect in the first collective, where it waits only 30 seconds for processes that may still
-    compile. `replicas` is the `Replicas` of the case.
+    compile. `replicas` is the `Replicas` of the case, and `timeout` an int.
+
+    Raises:
+        jax.errors.JaxRuntimeError: a process did not call this in time.
     """
     zeros = replicas.place([np.zeros(1, np.float32)] * len(replicas.local_devices), SPLIT)
     average = replicas.program(replicas.average, SPLIT, SPLIT).lower(zeros).compile()

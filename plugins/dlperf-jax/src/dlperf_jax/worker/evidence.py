@@ -25,7 +25,7 @@ def name_layouts(products):
     """Return the set of the layouts, `nchw` or `nhwc`, of the images that the convolutions among `products` take.
 
     `products` are equations, as `find_products` yields them. A convolution that computes a kernel's gradient is
-    ignored: its images have the axes of channels and samples exchanged.
+    ignored: its images have the axes of channels and samples exchanged. The set is empty without other convolutions.
     """
     names = {(0, 3, 1, 2): "nhwc", (0, 1, 2, 3): "nchw"}
     specs = {

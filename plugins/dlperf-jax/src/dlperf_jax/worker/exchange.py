@@ -22,12 +22,12 @@ class TreeExchange(GradientExchange):
         self._average = program.lower(self._arrays).compile()
 
     def run(self):
-        """Enqueue the average of all arrays; return one of them."""
+        """Enqueue the average of all arrays; return one of them, as a handle for `Runtime.wait`."""
         self._arrays = self._runtime.newest = self._average(self._arrays)
         return next(iter(self._arrays.values()))
 
     def fill(self, values):
-        """Set all elements to one value per replica of this process."""
+        """Set all elements to one value per replica of this process; `values` are in the order of the replicas."""
         # Each replica has its part of the first axis, as a step's gradients have.
         self._arrays = self._runtime.newest = {
             name: self._replicas.place(
@@ -37,7 +37,7 @@ class TreeExchange(GradientExchange):
         }
 
     def read(self, replica):
-        """Yield the arrays of one replica, widened to float32."""
+        """Yield the arrays of one replica, widened to float32; `replica` counts those of this process from 0."""
         for name, array in self._arrays.items():
             values = self._replicas.read(array)[replica]
             yield Buffer(name, values.astype(np.float32), values.nbytes)

@@ -66,7 +66,11 @@ class LossScale:
         self._constant, self._is_dynamic = constant, is_dynamic
 
     def initial_state(self):
-        """Return the state before the first step: `scale`, and the numbers of steps `good_steps` and `skipped`."""
+        """Return the state before the first step: a dict of NumPy scalars.
+
+        `scale` is the loss scale, in float32; `good_steps` counts the steps since the scale last changed, and `skipped`
+        all skipped steps, both in int32.
+        """
         scale = FIRST_SCALE if self._is_dynamic else self._constant
         return {"scale": np.float32(scale), "good_steps": np.int32(0), "skipped": np.int32(0)}
 

@@ -16,7 +16,7 @@ COPIED, SPLIT = PartitionSpec(), PartitionSpec(AXIS)
 
 
 class Replicas:
-    """The replicas that train together, one per device of `devices`."""
+    """The replicas that train together, one per device of `devices`, a list in the order of the replicas."""
 
     def __init__(self, devices):
         self.mesh = Mesh(np.array(devices), (AXIS,))
@@ -64,7 +64,7 @@ class Replicas:
         """Return a tree of arrays averaged over the replicas; call this only inside the function of a program.
 
         On CPUs, all arrays are joined and averaged in one collective, since XLA runs several of them one after another.
-        On GPUs, XLA combines them itself.
+        On GPUs, XLA combines them itself. `values` is the tree of this replica's arrays.
         """
         if self.mesh.size == 1 or self.local_devices[0].platform != "cpu":
             return lax.pmean(values, AXIS)

@@ -17,8 +17,12 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 def convolution(scope, name, x, stride=1):
     """Apply the convolution with this name in the manifest to x, (B, H, W, C); return its output.
 
-    It has no bias. Zeros pad each side by half the kernel's size, rounded down. The kernel is HWIO, and is cast to x's
-    type. `scope` holds the network's weights and running statistics.
+    It has no bias. Zeros pad each side by half the kernel's size, rounded down. `stride` is the step of the kernel in
+    both directions, in pixels. The kernel is HWIO, and is cast to x's type. `scope` holds the network's weights and
+    running statistics.
+
+    Raises:
+        ManifestError: the manifest has no such layer.
     """
     kernel = scope[name + ".weight"].astype(x.dtype)
     pad = kernel.shape[0] // 2
@@ -30,7 +34,11 @@ def convolution(scope, name, x, stride=1):
 def batch_norm(scope, name, x):
     """Apply the batch norm with this name in the manifest to x, (B, H, W, C); return its output in x's type.
 
-    It uses the statistics of this replica's micro-batch, in float32, and updates the running statistics in `scope`.
+    It uses the statistics of this replica's micro-batch, in float32, and updates the running statistics in `scope`,
+    which holds the network's weights.
+
+    Raises:
+        ManifestError: the manifest has no such layer.
     """
     values = x.astype(jnp.float32)
     mean = values.mean((0, 1, 2))
@@ -44,10 +52,17 @@ def batch_norm(scope, name, x):
 def bottleneck(scope, name, x, stride, projects):
     """Return the output of a residual block: (B, H, W, inputs) → (B, ⌈H / stride⌉, ⌈W / stride⌉, 4 × width).
 
-    The block has convolutions of 1×1, 3×3 and 1×1, each with batch norm, and the shortcut around them. `name` is the
-    block's in the manifest, such as `layer1.0`; the weights give the channels. `stride` is the stride of the 3×3
-    convolution. If `projects`, the shortcut is a 1×1 convolution of this stride, with batch norm. `scope` holds the
-    network's weights and running statistics.
+    The block has convolutions of 1×1, 3×3 and 1×1, each with batch norm, and the shortcut around them.
+
+    Args:
+        scope: The network's weights and running statistics, a `Scope`, in which the running statistics are updated.
+        name: The block's name in the manifest, such as `layer1.0`; the weights give the channels.
+        x: The images.
+        stride: Stride of the 3×3 convolution.
+        projects: True if the shortcut is a 1×1 convolution of this stride, with batch norm.
+
+    Raises:
+        ManifestError: the manifest lacks a parameter of the block.
     """
     shortcut = x
     if projects:
@@ -72,7 +87,11 @@ def resnet50(scope, images):
     """Return the logits, (B, classes), of images, (B, H, W, 3).
 
     The network is a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer.
-    It computes in the type of `scope`, which is also that of the logits.
+    It computes in the type of `scope`, which is also that of the logits. `scope` holds the network's weights and
+    running statistics; the latter are updated.
+
+    Raises:
+        ManifestError: the manifest lacks a parameter of the network.
     """
     x = convolution(scope, "conv1", images.astype(scope.dtype), stride=2)
     x = max_pool(relu(batch_norm(scope, "bn1", x)))
@@ -94,7 +113,11 @@ class ResNet50Trainer(JaxTrainer):
         return resnet50
 
     def outputs(self, network, batch):
-        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes)."""
+        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
+
+        `network` is what `build` returned, with its scope bound. `batch` holds the model's inputs by name, on the
+        device; of these, `image` is read.
+        """
         return (network(batch["image"]),)
 
     def loss(self, outputs, batch):

@@ -21,7 +21,11 @@ from dlperf_sdk.worker.unsupported import Unsupported, look_up
 
 
 class JaxRuntime(Runtime):
-    """One process that owns one device or all devices of its node: CPUs, or the GPUs in CUDA_VISIBLE_DEVICES."""
+    """One process that owns one device or all devices of its node: CPUs, or the GPUs in CUDA_VISIBLE_DEVICES.
+
+    Raises:
+        Unsupported: the plugin lacks the precision, or there are several replicas and it lacks the strategy.
+    """
 
     clock, strategies = "lagged", STRATEGIES
 
@@ -38,8 +42,9 @@ class JaxRuntime(Runtime):
     def start(self):
         """Select the devices, set threads, arithmetic and the cache of compiled programs, and join the other processes.
 
-        On a CPU, NPROC and XLA_FLAGS are set in this process's environment. The timeout of collectives is the longest
-        of the phases' deadlines, since some workers compile for longer than others.
+        On a CPU, NPROC and XLA_FLAGS are set in this process's environment. The cache is a folder of the user's cache.
+        The timeout of collectives is the longest of the phases' deadlines, since some workers compile for longer than
+        others.
 
         Raises:
             Unsupported: JAX cannot use devices of the kind, or finds too few; or a GPU's compute capability is below
@@ -119,9 +124,9 @@ class JaxRuntime(Runtime):
     def facts(self):
         """Return facts for the record: versions, devices, threads, libraries and transport.
 
-        The keys are `framework_version`, `jaxlib_version`, `devices`, `platform_version` and `transport` (None
-        without collectives, `memory` within one process on a CPU). On a CPU there are also the `threads`; on GPUs, the
-        `compute_capability` of the first and its `device_memory` in bytes.
+        The keys are `framework_version`, `jaxlib_version`, `devices` (a name per replica of this process),
+        `platform_version` and `transport` (None without collectives, `memory` within one process on a CPU). On a CPU
+        there are also the `threads`; on GPUs, the `compute_capability` of the first and its `device_memory` in bytes.
         """
         devices = jax.local_devices()
         report = {

@@ -41,7 +41,11 @@ class Scope:
     def move_statistic(self, name, initial, value, momentum):
         """Set a running statistic to (1 - momentum) · its old value + momentum · `value`.
 
-        At the first call for a name, every element of the old value is `initial`.
+        Args:
+            name: The statistic's name.
+            initial: Number that every element of the old value is at the first call for a name.
+            value: The statistic of this micro-batch, an array (channels,).
+            momentum: Share of `value`, from 0 to 1.
         """
         before = self.statistics.get(name, jnp.full_like(value, initial))
         self.statistics[name] = (1 - momentum) * before + momentum * value
@@ -63,6 +67,9 @@ def linear(scope, name, x):
 
     W is (out, in), as in the manifest; XLA needs no transposition for that. `scope` holds the network's weights and
     running statistics.
+
+    Raises:
+        ManifestError: the manifest has no such layer.
     """
     product = jnp.einsum("...i,oi->...o", x, scope[name + ".weight"].astype(x.dtype))
     return product + scope[name + ".bias"].astype(x.dtype)

@@ -25,7 +25,8 @@ class ReplicaState(BaseTrainer):
     def assign(self, name, parameter, values):
         """Set a parameter to NumPy values in the manifest's layout, in every replica of this process.
 
-        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it.
+        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it. `values` is
+        float32 in C order.
         """
         values = values.transpose(2, 3, 1, 0) if values.ndim == 4 else values
         self.state["weights"][name] = self._place(values, COPIED)
@@ -39,9 +40,10 @@ class ReplicaState(BaseTrainer):
         return np.ascontiguousarray(values.transpose(3, 2, 0, 1)) if values.ndim == 4 else values
 
     def running_means(self, replica):
-        """Yield (name, running mean) for each batch norm of a replica.
+        """Yield (name, running mean) for each batch norm of a replica; nothing if the model has none.
 
-        A mean is a float32 NumPy array (channels,).
+        A name is the layer's in the manifest with `.running_mean`. A mean is a float32 NumPy array (channels,).
+        `replica` is the replica's index within this process.
         """
         for name, value in self.state["statistics"].items():
             if name.endswith("running_mean"):
@@ -50,8 +52,8 @@ class ReplicaState(BaseTrainer):
     def moments(self, replica):
         """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
-        A name is the path in the state of optax. Values have the layout of this plugin's parameters: kernels are
-        HWIO.
+        A name is the path in the state of optax. Values have the layout of this plugin's parameters: kernels are HWIO.
+        `replica` is the replica's index within this process.
         """
         for path, value in jax.tree_util.tree_leaves_with_path(self.state["optimizer"]):
             if value.ndim:

@@ -56,11 +56,11 @@ class JaxTrainer(ReplicaState):
     # Batches.
 
     def place(self, batches):
-        """Return one batch over the replicas' devices: their batches joined along the first axis, by input name."""
+        """Return `batches`, one per replica, over the replicas' devices, joined along the first axis, by input name."""
         return {name: self.replicas.place([batch[name] for batch in batches], SPLIT) for name in batches[0]}
 
     def read_labels(self, labels):
-        """Return the labels of each replica of this process, a list of NumPy arrays."""
+        """Return the labels behind the handle `labels`, a NumPy array for each replica of this process, in order."""
         return self.replicas.read(labels)
 
     # The step: one program, micro-batches included.
@@ -132,7 +132,7 @@ class JaxTrainer(ReplicaState):
         return TreeExchange(self.runtime, self.replicas, jax.eval_shape(weights, self.state["weights"]))
 
     def read_loss(self, loss):
-        """Return the loss of each replica of this process, a list of floats."""
+        """Return the loss behind the handle `loss`, a float for each replica of this process, in order."""
         return [float(value[0]) for value in self.replicas.read(loss)]
 
     # Evidence for what was in effect.

@@ -17,7 +17,13 @@ NO_ATTENTION = -1e30
 
 
 class Embeddings(M.Module):
-    """The sum of the embeddings of words, positions and segments, then layer norm and dropout."""
+    """The sum of the embeddings of words, positions and segments, then layer norm and dropout.
+
+    Args:
+        words: Number of word pieces.
+        hidden: Number of features.
+        dropout: Rate of dropout.
+    """
 
     def __init__(self, words, hidden, dropout):
         super().__init__()
@@ -28,13 +34,22 @@ class Embeddings(M.Module):
         self.dropout = M.Dropout(dropout)
 
     def forward(self, input_ids, segment_ids):
-        """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S)."""
+        """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S).
+
+        There are B sequences of S tokens, and H features.
+        """
         position = self.position.weight[: input_ids.shape[1]]
         return self.dropout(self.norm(self.word(input_ids) + position + self.segment(segment_ids)))
 
 
 class Attention(M.Module):
-    """Self-attention with several heads, then dropout, the residual sum and layer norm."""
+    """Self-attention with several heads, then dropout, the residual sum and layer norm.
+
+    Args:
+        hidden: Number of features.
+        heads: Number of heads, which divides `hidden`.
+        dropout: Rate of dropout.
+    """
 
     def __init__(self, hidden, heads, dropout):
         super().__init__()
@@ -48,7 +63,7 @@ class Attention(M.Module):
         self.dropout = M.Dropout(dropout)
 
     def forward(self, x, mask):
-        """Return the block's output, (B, S, H), for x, (B, S, H).
+        """Return the block's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
         `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others.
         """
@@ -63,7 +78,14 @@ class Attention(M.Module):
 
 
 class Layer(M.Module):
-    """One layer of the encoder: attention, then the feed-forward block with its residual sum and layer norm."""
+    """One layer of the encoder: attention, then the feed-forward block with its residual sum and layer norm.
+
+    Args:
+        hidden: Number of features.
+        heads: Number of heads, which divides `hidden`.
+        intermediate: Number of features between the two linear layers of the feed-forward block.
+        dropout: Rate of dropout.
+    """
 
     def __init__(self, hidden, heads, intermediate, dropout):
         super().__init__()
@@ -74,7 +96,7 @@ class Layer(M.Module):
         self.dropout = M.Dropout(dropout)
 
     def forward(self, x, mask):
-        """Return the layer's output, (B, S, H), for x, (B, S, H).
+        """Return the layer's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
         `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others.
         """
@@ -86,6 +108,10 @@ class MaskedLM(M.Module):
     """The head for masked language modelling: a linear layer, GELU, layer norm, and the decoder.
 
     The decoder's weight is that of the word embeddings.
+
+    Args:
+        words: Number of word pieces.
+        hidden: Number of features.
     """
 
     def __init__(self, words, hidden):
@@ -95,12 +121,24 @@ class MaskedLM(M.Module):
         self.bias = mge.Parameter(np.zeros(words, np.float32))
 
     def forward(self, x, word_embeddings):
-        """Return the logits of words, (B · P, V), for x, (B · P, H), and the word embeddings, (V, H)."""
+        """Return the logits of words, (B · P, V), for x, (B · P, H), and the word embeddings, (V, H).
+
+        There are B sequences with P predictions each, H features, and V word pieces.
+        """
         return F.linear(self.norm(F.gelu(self.transform(x))), word_embeddings, self.bias)
 
 
 class Bert(M.Module):
-    """BERT: the embeddings, the encoder, and the two heads of pre-training."""
+    """BERT: the embeddings, the encoder, and the two heads of pre-training.
+
+    Args:
+        words: Number of word pieces.
+        hidden: Number of features.
+        heads: Number of heads, which divides `hidden`.
+        intermediate: Number of features between the two linear layers of the feed-forward block.
+        layers: Number of layers of the encoder.
+        dropout: Rate of dropout.
+    """
 
     def __init__(self, words, hidden, heads, intermediate, layers, dropout):
         super().__init__()
@@ -113,8 +151,9 @@ class Bert(M.Module):
     def forward(self, input_ids, segment_ids, attention_mask, masked_positions):
         """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
 
-        `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`,
-        (B, P), has the positions of the masked words in the sequence.
+        There are B sequences of S tokens with P predictions each, and V word pieces. `input_ids`, `segment_ids` and
+        `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`, (B, P), has the positions of the
+        masked words in the sequence.
         """
         x = self.embeddings(input_ids, segment_ids)
         mask = additive(attention_mask)
@@ -125,7 +164,7 @@ class Bert(M.Module):
 
 
 def additive(attention_mask):
-    """Return the mask that is added to attention scores: (B, S) → (B, 1, 1, S).
+    """Return the mask that is added to attention scores: (B, S) → (B, 1, 1, S), for B sequences of S tokens.
 
     It is 0 where `attention_mask` is 1, and `NO_ATTENTION` where it is 0.
     """
@@ -142,7 +181,7 @@ class BertBaseTrainer(MegEngineTrainer):
     """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the network with the sizes of the model's options."""
+        """Return the network with the sizes in `options`, which holds the values of the model's options by name."""
         return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],
@@ -153,7 +192,11 @@ class BertBaseTrainer(MegEngineTrainer):
         )
 
     def outputs(self, network, batch):
-        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2)."""
+        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2).
+
+        There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned. `batch`
+        holds the model's inputs by name, on the device.
+        """
         return network(
             batch["input_ids"], batch["segment_ids"], batch["attention_mask"], batch["masked_positions"]
         )
@@ -163,7 +206,8 @@ class BertBaseTrainer(MegEngineTrainer):
 
         The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
         predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
-        `outputs` are the logits, (B · P, V) and (B, 2). `batch` holds the model's inputs by name, on the device.
+        `outputs` are the logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word pieces.
+        `batch` holds the model's inputs by name, on the device.
         """
         words, follows = outputs
         weights = batch["masked_weights"].flatten()

@@ -71,7 +71,10 @@ class Bottleneck(M.Module):
 
 
 class ResNet50(M.Module):
-    """ResNet-50: a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer."""
+    """ResNet-50: a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer.
+
+    `classes` is the number of classes.
+    """
 
     def __init__(self, classes):
         super().__init__()
@@ -97,11 +100,15 @@ class ResNet50Trainer(MegEngineTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network for the model's options `num_classes`."""
+        """Return the network for `num_classes` classes; `options` holds the values of the model's options by name."""
         return ResNet50(options["num_classes"])
 
     def outputs(self, network, batch):
-        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes)."""
+        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
+
+        `network` is what `build` returned. `batch` holds the model's inputs by name, on the device; of these, `image`
+        is read.
+        """
         return (network(batch["image"]),)
 
     def loss(self, outputs, batch):

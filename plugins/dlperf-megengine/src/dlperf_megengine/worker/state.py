@@ -18,7 +18,8 @@ class ReplicaState(BaseTrainer):
     def assign(self, name, parameter, values):
         """Set a parameter to NumPy values in the manifest's layout, in every replica of this process.
 
-        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it.
+        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it. `values` is
+        float32 in C order.
         """
         parameter[...] = values.reshape(parameter.shape)
 
@@ -33,9 +34,10 @@ class ReplicaState(BaseTrainer):
         return np.ascontiguousarray(values)
 
     def running_means(self, replica):
-        """Yield (name, running mean) for each batch norm of a replica.
+        """Yield (name, running mean) for each batch norm of a replica; nothing if the model has none.
 
-        A mean is a float32 NumPy array (channels,).
+        A name is the layer's in the manifest with `.running_mean`. A mean is a float32 NumPy array (channels,).
+        `replica` is the replica's index within this process.
         """
         for name, values in self.network.named_buffers():
             if name.endswith("running_mean"):
@@ -44,7 +46,8 @@ class ReplicaState(BaseTrainer):
     def moments(self, replica):
         """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
-        A name is PARAMETER.MOMENT, with MegEngine's name of the moment.
+        A name is PARAMETER.MOMENT, with MegEngine's name of the moment. `replica` is the replica's index within this
+        process.
         """
         for name, parameter in self.named.items():
             for kind, values in self.optimizer._state[parameter].items():

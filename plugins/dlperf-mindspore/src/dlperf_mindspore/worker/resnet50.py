@@ -12,7 +12,8 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 def convolution(inputs, outputs, kernel, stride=1):
     """Return a `kernel` × `kernel` convolution from `inputs` to `outputs` channels, without bias.
 
-    Zeros pad each side by half the kernel's size, rounded down.
+    Zeros pad each side by half the kernel's size, rounded down. `stride` is the step of the kernel in both directions,
+    in pixels.
     """
     return nn.Conv2d(inputs, outputs, kernel, stride, pad_mode="pad", padding=kernel // 2, has_bias=False)
 
@@ -52,7 +53,10 @@ class Bottleneck(nn.Cell):
 
 
 class ResNet50(nn.Cell):
-    """ResNet-50: a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer."""
+    """ResNet-50: a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer.
+
+    `classes` is the number of classes.
+    """
 
     def __init__(self, classes):
         super().__init__()
@@ -78,11 +82,15 @@ class ResNet50Trainer(MindSporeTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network for the model's options `num_classes`."""
+        """Return the network for `num_classes` classes; `options` holds the values of the model's options by name."""
         return ResNet50(options["num_classes"])
 
     def outputs(self, network, batch):
-        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes)."""
+        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
+
+        `network` is what `build` returned. `batch` holds the model's inputs by name, on the device; of these, `image`
+        is read.
+        """
         return (network(batch["image"]),)
 
     def loss(self, outputs, batch):

@@ -24,17 +24,25 @@ class ReplicaState(BaseTrainer):
     """
 
     def assign(self, name, parameter, values):
-        """Set a parameter to NumPy values in the manifest's layout."""
+        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process.
+
+        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it. `values` is
+        float32 in C order.
+        """
         parameter.set_data(ms.Tensor(values))
 
     def read_parameter(self, name, replica):
-        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order."""
+        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order.
+
+        `name` is the parameter's name in the manifest; `replica` counts the replicas of this process from 0.
+        """
         return self.named[name].asnumpy().copy()  # MindSpore may hand out its own memory
 
     def running_means(self, replica):
-        """Yield (name, running mean) for each batch norm of a replica.
+        """Yield (name, running mean) for each batch norm of a replica; nothing if the model has none.
 
-        A mean is a float32 NumPy array (channels,).
+        A name is the layer's in the manifest with `.running_mean`. A mean is a float32 NumPy array (channels,).
+        `replica` is the replica's index within this process.
         """
         for name, values in self.network.parameters_and_names():
             if name.endswith("moving_mean"):
@@ -43,7 +51,8 @@ class ReplicaState(BaseTrainer):
     def moments(self, replica):
         """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
-        A name is PARAMETER.MOMENT, with the optimizer's name of the moment.
+        A name is PARAMETER.MOMENT, with the optimizer's name of the moment. `replica` is the replica's index within
+        this process.
         """
         for kind, moments in self.optimizer.moments.items():
             for entry, values in zip(self.request.parameters, moments):

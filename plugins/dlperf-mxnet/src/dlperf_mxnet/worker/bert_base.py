@@ -25,7 +25,13 @@ def norm(hidden):
 
 
 class Embeddings(HybridBlock):
-    """The sum of the embeddings of words, positions and segments, then layer norm and dropout."""
+    """The sum of the embeddings of words, positions and segments, then layer norm and dropout.
+
+    Args:
+        words: Number of word pieces.
+        hidden: Number of features.
+        dropout: Rate of dropout.
+    """
 
     def __init__(self, words, hidden, dropout):
         super().__init__()
@@ -38,7 +44,8 @@ class Embeddings(HybridBlock):
     def hybrid_forward(self, F, input_ids, segment_ids):
         """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S).
 
-        `F` is MXNet's module of operators, for arrays or for symbols.
+        There are B sequences of S tokens, and H features. `F` is MXNet's module of operators, for arrays or for
+        symbols.
         """
         position = self.position(F.contrib.arange_like(input_ids, axis=1)).expand_dims(0)
         x = F.broadcast_add(self.word(input_ids) + self.segment(segment_ids), position)
@@ -46,7 +53,13 @@ class Embeddings(HybridBlock):
 
 
 class Attention(HybridBlock):
-    """Self-attention with several heads, then dropout, the residual sum and layer norm."""
+    """Self-attention with several heads, then dropout, the residual sum and layer norm.
+
+    Args:
+        hidden: Number of features.
+        heads: Number of heads, which divides `hidden`.
+        dropout: Rate of dropout.
+    """
 
     def __init__(self, hidden, heads, dropout):
         super().__init__()
@@ -60,7 +73,7 @@ class Attention(HybridBlock):
         self.dropout = nn.Dropout(dropout)
 
     def hybrid_forward(self, F, x, mask):
-        """Return the block's output, (B, S, H), for x, (B, S, H).
+        """Return the block's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
         `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others. `F`
         is MXNet's module of operators, for arrays or for symbols.
@@ -79,7 +92,14 @@ class Attention(HybridBlock):
 
 
 class Layer(HybridBlock):
-    """One layer of the encoder: attention, then the feed-forward block with its residual sum and layer norm."""
+    """One layer of the encoder: attention, then the feed-forward block with its residual sum and layer norm.
+
+    Args:
+        hidden: Number of features.
+        heads: Number of heads, which divides `hidden`.
+        intermediate: Number of features between the two linear layers of the feed-forward block.
+        dropout: Rate of dropout.
+    """
 
     def __init__(self, hidden, heads, intermediate, dropout):
         super().__init__()
@@ -91,7 +111,7 @@ class Layer(HybridBlock):
         self.dropout = nn.Dropout(dropout)
 
     def hybrid_forward(self, F, x, mask):
-        """Return the layer's output, (B, S, H), for x, (B, S, H).
+        """Return the layer's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
         `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others. `F`
         is MXNet's module of operators, for arrays or for symbols.
@@ -103,7 +123,10 @@ class Layer(HybridBlock):
 class MaskedLM(HybridBlock):
     """The head for masked language modelling: a linear layer, GELU, layer norm, and the decoder.
 
-    The decoder's weight is that of the word embeddings.
+    Args:
+        words: Number of word pieces.
+        hidden: Number of features.
+        word_embeddings: gluon's parameter of the word embeddings, which is the decoder's weight.
     """
 
     def __init__(self, words, hidden, word_embeddings):
@@ -116,16 +139,26 @@ class MaskedLM(HybridBlock):
         self.bias = self.params.get("bias", shape=(words,), init="zeros")
 
     def hybrid_forward(self, F, x, decoder, bias):
-        """Return the logits of words, (B · P, V), for x, (B · P, H).
+        """Return the logits of words, (B · P, V), for x, (B · P, H), where H is the number of features.
 
-        gluon passes the weight of the decoder, (V, H), and its bias, (V,). `F` is MXNet's module of operators, for
-        arrays or for symbols.
+        There are B sequences with P predictions each, and V word pieces. gluon passes the weight of the decoder, (V,
+        H), and its bias, (V,). `F` is MXNet's module of operators, for arrays or for symbols.
         """
         return F.FullyConnected(self.norm(self.gelu(self.transform(x))), decoder, bias, num_hidden=self.words)
 
 
 class Bert(HybridBlock):
-    """BERT: the embeddings, the encoder, and the two heads of pre-training."""
+    """BERT: the embeddings, the encoder, and the two heads of pre-training.
+
+    Args:
+        words: Number of word pieces.
+        hidden: Number of features.
+        heads: Number of heads, which divides `hidden`.
+        intermediate: Number of features between the two linear layers of the feed-forward block.
+        layers: Number of layers of the encoder.
+        dropout: Rate of dropout.
+        tokens: Sequence length.
+    """
 
     def __init__(self, words, hidden, heads, intermediate, layers, dropout, tokens):
         super().__init__()
@@ -141,9 +174,9 @@ class Bert(HybridBlock):
     def hybrid_forward(self, F, input_ids, segment_ids, attention_mask, masked_positions):
         """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
 
-        `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`,
-        (B, P), has the positions of the masked words in the sequence. `F` is MXNet's module of operators, for arrays or
-        for symbols.
+        There are B sequences of S tokens with P predictions each, and V word pieces. `input_ids`, `segment_ids` and
+        `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`, (B, P), has the positions of the
+        masked words in the sequence. `F` is MXNet's module of operators, for arrays or for symbols.
         """
         x = self.embeddings(input_ids, segment_ids)
         mask = ((1 - attention_mask) * NO_ATTENTION).expand_dims(1).expand_dims(1)
@@ -189,7 +222,7 @@ class BertBaseTrainer(MXNetTrainer):
     """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the network with the sizes of the model's options."""
+        """Return the network with the sizes in `options`, which holds the values of the model's options by name."""
         return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],
@@ -205,7 +238,11 @@ class BertBaseTrainer(MXNetTrainer):
         return Loss()
 
     def outputs(self, network, batch):
-        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2)."""
+        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2).
+
+        There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned. `batch`
+        holds the model's inputs by name, on the device.
+        """
         return network(
             batch["input_ids"], batch["segment_ids"], batch["attention_mask"], batch["masked_positions"]
         )
@@ -215,7 +252,8 @@ class BertBaseTrainer(MXNetTrainer):
 
         The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
         predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
-        `outputs` are the logits, (B · P, V) and (B, 2). `batch` holds the model's inputs by name, on the device.
+        `outputs` are the logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word pieces.
+        `batch` holds the model's inputs by name, on the device.
         """
         return self.criterion(
             *outputs, batch["masked_ids"], batch["masked_weights"], batch["next_sentence_label"]

@@ -45,7 +45,8 @@ class ReplicaState(BaseTrainer):
     def assign(self, name, parameter, values):
         """Set a parameter to NumPy values in the manifest's layout, in every replica of this process.
 
-        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it.
+        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it. `values` is
+        float32 in C order.
         """
         parameter.set_data(mx.nd.array(convert_to_network_layout(values, self.layout)))
 
@@ -58,9 +59,10 @@ class ReplicaState(BaseTrainer):
         return convert_to_manifest_layout(parameter.list_data()[replica].asnumpy(), self.layout)
 
     def running_means(self, replica):
-        """Yield (name, running mean) for each batch norm of a replica.
+        """Yield (name, running mean) for each batch norm of a replica; nothing if the model has none.
 
-        A mean is a float32 NumPy array (channels,).
+        A name is the layer's in the manifest with `.running_mean`. A mean is a float32 NumPy array (channels,).
+        `replica` is the replica's index within this process.
         """
         for name, parameter in self.network._collect_params_with_prefix().items():
             if name.endswith("running_mean"):
@@ -70,7 +72,7 @@ class ReplicaState(BaseTrainer):
         """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
         A name is PARAMETER.NUMBER, with gluon's name of the parameter and the number of the moment. Values have the
-        layout of the network's parameters.
+        layout of the network's parameters. `replica` is the replica's index within this process.
         """
         for index, state in self.updates._updaters[replica].states.items():
             for number, values in enumerate(arrays_of(state)):

@@ -17,7 +17,8 @@ class ReplicaState(BaseTrainer):
     def assign(self, name, parameter, values):
         """Set a parameter to NumPy values in the manifest's layout, in every replica of this process.
 
-        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it.
+        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it. `values` is
+        float32 in C order.
         """
         with flow.no_grad():
             to_local(parameter).copy_(flow.from_numpy(values).to(self.device))
@@ -30,9 +31,10 @@ class ReplicaState(BaseTrainer):
         return np.ascontiguousarray(to_local(self.named[name]).detach().numpy())
 
     def running_means(self, replica):
-        """Yield (name, running mean) for each batch norm of a replica.
+        """Yield (name, running mean) for each batch norm of a replica; nothing if the model has none.
 
-        A mean is a float32 NumPy array (channels,).
+        A name is the layer's in the manifest with `.running_mean`. A mean is a float32 NumPy array (channels,).
+        `replica` is the replica's index within this process.
         """
         for name, values in self.network.named_buffers():
             if name.endswith("running_mean"):
@@ -42,7 +44,8 @@ class ReplicaState(BaseTrainer):
         """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
         A name is NUMBER.MOMENT, with the number of the parameter in the optimizer; a graph has its own names. The
-        graph's count of updates is left out: OneFlow keeps it among the moments, but it reads as zero.
+        graph's count of updates is left out: OneFlow keeps it among the moments, but it reads as zero. `replica` is the
+        replica's index within this process.
         """
         for name, values in moments(self.optimizer, self.graph):
             if not name.startswith("System-"):

@@ -13,7 +13,12 @@ from dlperf_sdk.worker.architectures import LAYER_NORM_EPSILON, POSITIONS, SEGME
 
 
 class Embeddings(nn.Layer):
-    """The sum of the embeddings of words, positions and segments, then layer norm and dropout."""
+    """The sum of the embeddings of words, positions and segments, then layer norm and dropout.
+
+    Args:
+        words: Number of word pieces.
+        hidden: Number of features.
+    """
 
     def __init__(self, words, hidden):
         super().__init__()
@@ -25,7 +30,7 @@ class Embeddings(nn.Layer):
     def forward(self, input_ids, segment_ids, dropout):
         """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S).
 
-        `dropout` is the rate of dropout.
+        There are B sequences of S tokens, and H features. `dropout` is the rate of dropout.
         """
         position = self.position.weight[: input_ids.shape[1]]
         x = self.norm(self.word(input_ids) + position + self.segment(segment_ids))
@@ -33,7 +38,12 @@ class Embeddings(nn.Layer):
 
 
 class Attention(nn.Layer):
-    """Self-attention with several heads, then dropout, the residual sum and layer norm."""
+    """Self-attention with several heads, then dropout, the residual sum and layer norm.
+
+    Args:
+        hidden: Number of features.
+        heads: Number of heads, which divides `hidden`.
+    """
 
     def __init__(self, hidden, heads):
         super().__init__()
@@ -45,10 +55,10 @@ class Attention(nn.Layer):
         self.norm = nn.LayerNorm(hidden, epsilon=LAYER_NORM_EPSILON)
 
     def forward(self, x, mask, dropout):
-        """Return the block's output, (B, S, H), for x, (B, S, H).
+        """Return the block's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
-        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others. `dropout` is
-        the rate of dropout.
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others. `dropout` is the
+        rate of dropout.
         """
         query, key, value = (
             projection(x).reshape([0, 0, self.heads, self.width]).transpose([0, 2, 1, 3])
@@ -61,7 +71,13 @@ class Attention(nn.Layer):
 
 
 class Layer(nn.Layer):
-    """One layer of the encoder: attention, then the feed-forward block with its residual sum and layer norm."""
+    """One layer of the encoder: attention, then the feed-forward block with its residual sum and layer norm.
+
+    Args:
+        hidden: Number of features.
+        heads: Number of heads, which divides `hidden`.
+        intermediate: Number of features between the two linear layers of the feed-forward block.
+    """
 
     def __init__(self, hidden, heads, intermediate):
         super().__init__()
@@ -71,10 +87,10 @@ class Layer(nn.Layer):
         self.norm = nn.LayerNorm(hidden, epsilon=LAYER_NORM_EPSILON)
 
     def forward(self, x, mask, dropout):
-        """Return the layer's output, (B, S, H), for x, (B, S, H).
+        """Return the layer's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
-        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others. `dropout` is
-        the rate of dropout.
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others. `dropout` is the
+        rate of dropout.
         """
         x = self.attention(x, mask, dropout)
         return self.norm(x + F.dropout(self.output(F.gelu(self.intermediate(x))), dropout))
@@ -84,6 +100,10 @@ class MaskedLM(nn.Layer):
     """The head for masked language modelling: a linear layer, GELU, layer norm, and the decoder.
 
     The decoder's weight is that of the word embeddings.
+
+    Args:
+        words: Number of word pieces.
+        hidden: Number of features.
     """
 
     def __init__(self, words, hidden):
@@ -93,13 +113,24 @@ class MaskedLM(nn.Layer):
         self.bias = self.create_parameter([words], is_bias=True)
 
     def forward(self, x, word_embeddings):
-        """Return the logits of words, (B · P, V), for x, (B · P, H), and the word embeddings, (V, H)."""
+        """Return the logits of words, (B · P, V), for x, (B · P, H), and the word embeddings, (V, H).
+
+        There are B sequences with P predictions each, H features, and V word pieces.
+        """
         x = self.norm(F.gelu(self.transform(x)))
         return paddle.matmul(x, word_embeddings, transpose_y=True) + self.bias
 
 
 class Bert(nn.Layer):
-    """BERT: the embeddings, the encoder, and the two heads of pre-training."""
+    """BERT: the embeddings, the encoder, and the two heads of pre-training.
+
+    Args:
+        words: Number of word pieces.
+        hidden: Number of features.
+        heads: Number of heads, which divides `hidden`.
+        intermediate: Number of features between the two linear layers of the feed-forward block.
+        layers: Number of layers of the encoder.
+    """
 
     def __init__(self, words, hidden, heads, intermediate, layers):
         super().__init__()
@@ -112,8 +143,9 @@ class Bert(nn.Layer):
     def forward(self, input_ids, segment_ids, attention_mask, masked_positions, dropout):
         """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
 
-        `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`,
-        (B, P), has the positions of the masked words in the sequence. `dropout` is the rate of dropout.
+        There are B sequences of S tokens with P predictions each, and V word pieces. `input_ids`, `segment_ids` and
+        `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`, (B, P), has the positions of the
+        masked words in the sequence. `dropout` is the rate of dropout.
         """
         x = self.embeddings(input_ids, segment_ids, dropout)
         mask = paddle.where(attention_mask == 0, float("-inf"), 0.0).unsqueeze([1, 2])
@@ -134,7 +166,7 @@ class BertBaseTrainer(PaddleTrainer):
     """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the network with the sizes of the model's options."""
+        """Return the network with the sizes in `options`, which holds the values of the model's options by name."""
         return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],
@@ -144,7 +176,11 @@ class BertBaseTrainer(PaddleTrainer):
         )
 
     def outputs(self, network, batch):
-        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2)."""
+        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2).
+
+        There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned, or what
+        DataParallel or the compiler made of it. `batch` holds the model's inputs by name, on the device.
+        """
         return network(
             batch["input_ids"],
             batch["segment_ids"],
@@ -158,7 +194,8 @@ class BertBaseTrainer(PaddleTrainer):
 
         The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
         predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
-        `outputs` are the logits, (B · P, V) and (B, 2). `batch` holds the model's inputs by name, on the device.
+        `outputs` are the logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word pieces.
+        `batch` holds the model's inputs by name, on the device.
         """
         words, follows = (logits.astype("float32") for logits in outputs)
         weights = batch["masked_weights"].flatten()

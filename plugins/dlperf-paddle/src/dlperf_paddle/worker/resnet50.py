@@ -68,7 +68,7 @@ class Bottleneck(nn.Layer):
 class ResNet50(nn.Layer):
     """ResNet-50: a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer.
 
-    `layout` is `NCHW` or `NHWC`.
+    `classes` is the number of classes. `layout` is `NCHW` or `NHWC`.
     """
 
     def __init__(self, classes, layout):
@@ -97,11 +97,15 @@ class ResNet50Trainer(PaddleTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network for the model's options `num_classes`."""
+        """Return the network for `num_classes` classes; `options` holds the values of the model's options by name."""
         return ResNet50(options["num_classes"], self.layout.upper())
 
     def outputs(self, network, batch):
-        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes)."""
+        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
+
+        `network` is what `build` returned, or what DataParallel or the compiler made of it. `batch` holds the model's
+        inputs by name, on the device; of these, `image` is read.
+        """
         return (network(batch["image"]),)
 
     def loss(self, outputs, batch):

@@ -18,7 +18,8 @@ class ReplicaState(BaseTrainer):
     def assign(self, name, parameter, values):
         """Set a parameter to NumPy values in the manifest's layout, in every replica of this process.
 
-        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it.
+        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it. `values` is
+        float32 in C order.
         """
         parameter.set_value(values.T if name in self._transposed else values)
 
@@ -31,9 +32,10 @@ class ReplicaState(BaseTrainer):
         return np.ascontiguousarray(values.T if name in self._transposed else values)
 
     def running_means(self, replica):
-        """Yield (name, running mean) for each batch norm of a replica.
+        """Yield (name, running mean) for each batch norm of a replica; nothing if the model has none.
 
-        A mean is a float32 NumPy array (channels,).
+        A name is the layer's in the manifest with `.running_mean`. A mean is a float32 NumPy array (channels,).
+        `replica` is the replica's index within this process.
         """
         for name, values in self.network.named_parameters():
             if name.endswith("._mean"):
@@ -43,6 +45,7 @@ class ReplicaState(BaseTrainer):
         """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
         A name is PARAMETER.MOMENT, with Paddle's name of the moment. Values have the layout of Paddle's parameters.
+        `replica` is the replica's index within this process.
         """
         for kind, values in self.optimizer._accumulators.items():
             if not kind.endswith("_pow_acc"):

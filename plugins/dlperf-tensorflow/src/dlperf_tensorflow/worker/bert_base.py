@@ -53,7 +53,8 @@ class Embeddings(tf.Module):
     def __call__(self, input_ids, segment_ids, dtype, dropout):
         """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S).
 
-        `dtype` is the type of the result, and `dropout` the rate of dropout.
+        There are B sequences of S tokens, and H features. `dtype` is the type of the result. `dropout` is the rate of
+        dropout.
         """
         position = self.position[: input_ids.shape[1]]
         x = tf.gather(self.word, input_ids) + position + tf.gather(self.segment, segment_ids)
@@ -76,10 +77,10 @@ class Attention(tf.Module):
         self.norm = LayerNorm(weights, name + ".norm")
 
     def __call__(self, x, mask, dropout):
-        """Return the block's output, (B, S, H), for x, (B, S, H).
+        """Return the block's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
-        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others. `dropout` is
-        the rate of dropout.
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others. `dropout` is the
+        rate of dropout.
         """
         sequences, tokens, hidden = x.shape
         width = hidden // self.heads
@@ -107,10 +108,10 @@ class Layer(tf.Module):
         self.norm = LayerNorm(weights, name + ".norm")
 
     def __call__(self, x, mask, dropout):
-        """Return the layer's output, (B, S, H), for x, (B, S, H).
+        """Return the layer's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
-        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others. `dropout` is
-        the rate of dropout.
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others. `dropout` is the
+        rate of dropout.
         """
         x = self.attention(x, mask, dropout)
         return self.norm(x + apply_dropout(self.output(gelu(self.intermediate(x))), dropout))
@@ -129,7 +130,10 @@ class MaskedLM(tf.Module):
         self.bias = weights("masked_lm.bias")
 
     def __call__(self, x, word_embeddings):
-        """Return the logits of words, (B · P, V), for x, (B · P, H), and the word embeddings, (V, H)."""
+        """Return the logits of words, (B · P, V), for x, (B · P, H), and the word embeddings, (V, H).
+
+        There are B sequences with P predictions each, H features, and V word pieces.
+        """
         x = self.norm(gelu(self.transform(x)))
         return tf.matmul(x, tf.cast(word_embeddings, x.dtype), transpose_b=True) + tf.cast(self.bias, x.dtype)
 
@@ -148,9 +152,9 @@ class Bert(tf.Module):
     def __call__(self, input_ids, segment_ids, attention_mask, masked_positions, dtype, dropout):
         """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
 
-        `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`,
-        (B, P), has the positions of the masked words in the sequence. `dtype` is the type to compute in, and
-        `dropout` the rate of dropout.
+        There are B sequences of S tokens with P predictions each, and V word pieces. `input_ids`, `segment_ids` and
+        `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`, (B, P), has the positions of the
+        masked words in the sequence. `dtype` is the type to compute in. `dropout` is the rate of dropout.
         """
         x = self.embeddings(input_ids, segment_ids, dtype, dropout)
         mask = tf.where(attention_mask == 0, -float("inf"), 0.0)[:, None, None, :]
@@ -178,11 +182,21 @@ class BertBaseTrainer(TensorFlowTrainer):
     """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the network with the options' numbers of heads and layers; the weights give all other sizes."""
+        """Return the network with `heads` and `layers` of `options`, the model's options by name.
+
+        The manifest's shapes give all other sizes.
+
+        Raises:
+            ManifestError: The manifest lacks a parameter of the network.
+        """
         return Bert(self.weights, options["heads"], options["layers"])
 
     def outputs(self, network, batch):
-        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2)."""
+        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2).
+
+        There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned. `batch`
+        holds the model's inputs by name, on the device.
+        """
         return network(
             batch["input_ids"],
             batch["segment_ids"],
@@ -197,7 +211,8 @@ class BertBaseTrainer(TensorFlowTrainer):
 
         The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
         predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
-        `outputs` are the logits, (B · P, V) and (B, 2). `batch` holds the model's inputs by name, on the device.
+        `outputs` are the logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word pieces.
+        `batch` holds the model's inputs by name, on the device.
         """
         words, follows = (tf.cast(logits, tf.float32) for logits in outputs)
         weights = tf.reshape(batch["masked_weights"], (-1,))

@@ -160,7 +160,11 @@ class ResNet50Trainer(TensorFlowTrainer):
         return ResNet50(self.weights)
 
     def outputs(self, network, batch):
-        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes)."""
+        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
+
+        `network` is what `build` returned. `batch` holds the model's inputs by name, on the device; of these, `image`
+        is read.
+        """
         return (network(tf.cast(batch["image"], self.dtype)),)
 
     def loss(self, outputs, batch):

@@ -12,7 +12,8 @@ class ReplicaState(BaseTrainer):
     def assign(self, name, parameter, values):
         """Set a parameter to NumPy values in the manifest's layout, in every replica of this process.
 
-        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it.
+        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it. `values` is
+        float32 in C order.
         """
         self.weights.assign(name, values)
 
@@ -24,9 +25,10 @@ class ReplicaState(BaseTrainer):
         return self.weights.read(name, replica)
 
     def running_means(self, replica):
-        """Yield (name, running mean) for each batch norm of a replica.
+        """Yield (name, running mean) for each batch norm of a replica; nothing if the model has none.
 
-        A mean is a float32 NumPy array (channels,).
+        A name is the layer's in the manifest with `.running_mean`. A mean is a float32 NumPy array (channels,).
+        `replica` is the replica's index within this process.
         """
         for name, variable in self.weights.statistics.items():
             if name.endswith("running_mean"):
@@ -36,6 +38,7 @@ class ReplicaState(BaseTrainer):
         """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
         A name is the number of the moment in the optimizer. Values have the layout of TensorFlow's parameters.
+        `replica` is the replica's index within this process.
         """
         for number, variable in enumerate(self.optimizer.moments):
             yield str(number), self.weights.copy_of(variable, replica).numpy()

@@ -122,11 +122,18 @@ class BertBaseTrainer(TensorFlow1Trainer):
     """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the network with the options' numbers of heads and layers; the weights give all other sizes."""
+        """Return the network with `heads` and `layers` of `options`, the model's options by name.
+
+        The manifest's shapes give all other sizes.
+        """
         return Bert(self.weights, options, self.drop)
 
     def outputs(self, network, batch):
-        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2)."""
+        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2).
+
+        There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned. `batch`
+        holds the model's inputs by name, tensors of the graph.
+        """
         return network(
             batch["input_ids"],
             batch["segment_ids"],
@@ -140,7 +147,8 @@ class BertBaseTrainer(TensorFlow1Trainer):
 
         The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
         predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
-        `outputs` are the logits, (B · P, V) and (B, 2).
+        `outputs` are the logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word pieces.
+        `batch` holds the model's inputs by name, tensors of the graph.
         """
         words, follows = outputs
         weights = tf.reshape(batch["masked_weights"], (-1,))

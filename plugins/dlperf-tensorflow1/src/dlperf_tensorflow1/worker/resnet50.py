@@ -116,7 +116,11 @@ class ResNet50Trainer(TensorFlow1Trainer):
         return resnet50
 
     def outputs(self, network, batch):
-        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes)."""
+        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
+
+        `network` is what `build` returned. `batch` holds the model's inputs by name, tensors of the graph; of these,
+        `image` is read.
+        """
         return (network(self.weights, tf.cast(batch["image"], self.dtype)),)
 
     def loss(self, outputs, batch):

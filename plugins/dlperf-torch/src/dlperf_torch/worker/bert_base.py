@@ -15,7 +15,13 @@ from dlperf_torch.worker.training import TorchTrainer
 
 
 class Embeddings(nn.Module):
-    """The sum of the embeddings of words, positions and segments, then layer norm and dropout."""
+    """The sum of the embeddings of words, positions and segments, then layer norm and dropout.
+
+    Args:
+        words: Number of word pieces.
+        hidden: Number of features.
+        dropout: Rate of dropout.
+    """
 
     def __init__(self, words, hidden, dropout):
         super().__init__()
@@ -26,7 +32,10 @@ class Embeddings(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, input_ids, segment_ids):
-        """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S)."""
+        """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S).
+
+        There are B sequences of S tokens, and H features.
+        """
         position = self.position.weight[: input_ids.shape[1]]
         return self.dropout(self.norm(self.word(input_ids) + position + self.segment(segment_ids)))
 
@@ -34,7 +43,11 @@ class Embeddings(nn.Module):
 class Attention(nn.Module):
     """Self-attention with several heads, then dropout, the residual sum and layer norm.
 
-    If `packed`, query, key and value are computed by one matrix product.
+    Args:
+        hidden: Number of features.
+        heads: Number of heads, which divides `hidden`.
+        dropout: Rate of dropout.
+        packed: True to compute query, key and value by one matrix product.
     """
 
     def __init__(self, hidden, heads, dropout, packed):
@@ -48,7 +61,7 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, mask):
-        """Return the block's output, (B, S, H), for x, (B, S, H).
+        """Return the block's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
         `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others.
         """
@@ -62,7 +75,15 @@ class Attention(nn.Module):
 
 
 class Layer(nn.Module):
-    """One layer of the encoder: attention, then the feed-forward block with its residual sum and layer norm."""
+    """One layer of the encoder: attention, then the feed-forward block with its residual sum and layer norm.
+
+    Args:
+        hidden: Number of features.
+        heads: Number of heads, which divides `hidden`.
+        intermediate: Number of features between the two linear layers of the feed-forward block.
+        dropout: Rate of dropout.
+        packed: True to compute query, key and value by one matrix product.
+    """
 
     def __init__(self, hidden, heads, intermediate, dropout, packed):
         super().__init__()
@@ -73,7 +94,7 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, mask):
-        """Return the layer's output, (B, S, H), for x, (B, S, H).
+        """Return the layer's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
         `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others.
         """
@@ -84,8 +105,13 @@ class Layer(nn.Module):
 class MaskedLM(nn.Module):
     """The head for masked language modelling: a linear layer, GELU, layer norm, and the decoder.
 
-    The decoder's weight is that of the word embeddings. The number of logits is rounded up to a multiple of `multiple`
-    for the computation, and the extra ones are cut off.
+    The decoder's weight is that of the word embeddings.
+
+    Args:
+        words: Number of word pieces.
+        hidden: Number of features.
+        multiple: The number of logits is rounded up to a multiple of this for the computation; the extra ones are cut
+            off.
     """
 
     def __init__(self, words, hidden, multiple):
@@ -96,13 +122,27 @@ class MaskedLM(nn.Module):
         self.bias = nn.Parameter(torch.zeros(words))
 
     def forward(self, x, word_embeddings):
-        """Return the logits of words, (B · P, V), for x, (B · P, H), and the word embeddings, (V, H)."""
+        """Return the logits of words, (B · P, V), for x, (B · P, H), and the word embeddings, (V, H).
+
+        There are B sequences with P predictions each, H features, and V word pieces.
+        """
         x = self.norm(F.gelu(self.transform(x)))
         return levers.apply_padded_linear(x, word_embeddings, self.bias, self.multiple)
 
 
 class Bert(nn.Module):
-    """BERT: the embeddings, the encoder, and the two heads of pre-training."""
+    """BERT: the embeddings, the encoder, and the two heads of pre-training.
+
+    Args:
+        words: Number of word pieces.
+        hidden: Number of features.
+        heads: Number of heads, which divides `hidden`.
+        intermediate: Number of features between the two linear layers of the feed-forward block.
+        layers: Number of layers of the encoder.
+        dropout: Rate of dropout.
+        packed_qkv: True to compute query, key and value by one matrix product.
+        multiple: The number of word logits is rounded up to a multiple of this for the computation.
+    """
 
     def __init__(self, words, hidden, heads, intermediate, layers, dropout, packed_qkv=False, multiple=1):
         super().__init__()
@@ -117,15 +157,19 @@ class Bert(nn.Module):
     def forward(self, input_ids, segment_ids, attention_mask, masked_positions):
         """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
 
-        `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`,
-        (B, P), has the positions of the masked words in the sequence.
+        There are B sequences of S tokens with P predictions each, and V word pieces. `input_ids`, `segment_ids` and
+        `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`, (B, P), has the positions of the
+        masked words in the sequence.
         """
         x = self.encode(self.embeddings(input_ids, segment_ids), attention_mask)
         predicted = self.masked_lm(gather_positions(x, masked_positions), self.embeddings.word.weight)
         return predicted, self.next_sentence(torch.tanh(self.pooler(x[:, 0])))
 
     def encode(self, x, attention_mask):
-        """Return the encoder's output, (B, S, H), for the embeddings x, (B, S, H), and `attention_mask`, (B, S)."""
+        """Return the encoder's output, (B, S, H), for the embeddings x, (B, S, H).
+
+        There are B sequences of S tokens with H features. `attention_mask`, (B, S), is 1 for tokens and 0 for padding.
+        """
         mask = additive(attention_mask, x)
         for layer in self.encoder:
             x = layer(x, mask)
@@ -133,10 +177,10 @@ class Bert(nn.Module):
 
 
 def additive(attention_mask, x):
-    """Return the mask that is added to attention scores: (B, S) → (B, 1, 1, S).
+    """Return the mask that is added to attention scores: (B, S) → (B, 1, 1, S), for B sequences of S tokens.
 
-    It is 0 where `attention_mask` is not 0, else -∞, and lies on the device of x. It has the type of the scores, so
-    that no layer has to convert it.
+    It is 0 where `attention_mask` is not 0, else -∞, and lies on the device of x, a tensor of the network. It has the
+    type of the scores, so that no layer has to convert it.
     """
     mask = torch.zeros(attention_mask.shape, dtype=compute_type(x), device=x.device)
     return mask.masked_fill(attention_mask == 0, float("-inf"))[:, None, None, :]
@@ -156,7 +200,7 @@ def gather_positions(x, positions):
 
 
 def cross_entropy(logits, labels):
-    """Return -log softmax(logits)[label] of each row: (R,) for logits (R, V)."""
+    """Return -log softmax(logits)[label] of each row: (R,) for logits (R, V) and labels (R,), indices below V."""
     return F.cross_entropy(logits, labels, reduction="none")
 
 
@@ -166,12 +210,14 @@ class BertBaseTrainer(TorchTrainer):
     cross_entropy = staticmethod(cross_entropy)
 
     def build(self, options):
-        """Return the network with the sizes of the model's options.
+        """Return the network with the sizes in `options`, which holds the values of the model's options by name.
 
-        First allow the attention implementation that the plugin's option `attention` names, and try it.
+        First allow the attention implementation that the plugin's option `attention` names, in this process, and try
+        it.
 
         Raises:
-            Unsupported: the attention does not run with these sizes, in this precision, on the device.
+            Unsupported: the attention does not run with these sizes, in this precision, on the device; or
+                `fused_layers` is true and does not support the sizes.
         """
         chosen = self.request.framework_options
         levers.probe_attention(
@@ -208,13 +254,20 @@ class BertBaseTrainer(TorchTrainer):
         return FusedBert
 
     def outputs(self, network, batch):
-        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2)."""
+        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2).
+
+        There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned, or what
+        DistributedDataParallel or the compiler made of it. `batch` holds the model's inputs by name, on the device.
+        """
         return network(
             batch["input_ids"], batch["segment_ids"], batch["attention_mask"], batch["masked_positions"]
         )
 
     def widen_outputs(self, outputs):
-        """Return the outputs in float32, but those that this module's cross entropy does not take as they are."""
+        """Return a list of the outputs in float32, except those that this trainer's cross entropy widens itself.
+
+        `outputs` are the logits of words and of the next sentence. With `fused_layers`, those of words are unchanged.
+        """
         words, follows = outputs
         return [words.float() if self.cross_entropy is cross_entropy else words, follows.float()]
 
@@ -223,7 +276,8 @@ class BertBaseTrainer(TorchTrainer):
 
         The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
         predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
-        `outputs` are the logits, (B · P, V) and (B, 2). `batch` holds the model's inputs by name, on the device.
+        `outputs` are the logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word pieces.
+        `batch` holds the model's inputs by name, on the device.
         """
         words, follows = outputs
         weights = batch["masked_weights"].flatten()

@@ -6,12 +6,18 @@ import triton.language as tl
 
 
 def draw_seeds(sites, device):
-    """Return the seeds of a step, (sites, 2) int32, from torch's generator of the device; a CUDA graph redraws them."""
+    """Return the seeds of a step, (sites, 2) int32, from torch's generator of the device; a CUDA graph redraws them.
+
+    `sites` is the number of dropouts in a step, and `device` the `torch.device`.
+    """
     return torch.randint(-(2**31), 2**31, (sites, 2), dtype=torch.int32, device=device)
 
 
 def threshold(p):
-    """Return the int32 number, read as unsigned, below which the bits of an element that is dropped are."""
+    """Return the int32 number, read as unsigned, below which the bits of an element that is dropped are.
+
+    `p` is the probability of dropout, 0 ≤ p < 1.
+    """
     bits = round(p * 2**32)
     return bits - 2**32 if bits >= 2**31 else bits
 

@@ -23,7 +23,7 @@ def layout_of(value):
 def layouts_of_weights(network):
     """Return the set of the layouts, `nhwc` or `nchw`, of the weights of the network's convolutions.
 
-    1×1 kernels are left out, because both layouts are the same for them.
+    1×1 kernels are left out, because both layouts are the same for them. The set is empty without other convolutions.
     """
     return {layout_of(w) for w in network.parameters() if w.dim() == 4 and w.shape[2] > 1}
 
@@ -41,7 +41,10 @@ def allows_tf32(device):
 
 @contextlib.contextmanager
 def watch_products(network, note):
-    """Call `note(output)` with each output of the network's convolutions and linear layers while the context lasts."""
+    """Call `note(output)` with each output of the network's convolutions and linear layers while the context lasts.
+
+    An output is a tensor. `note` must return None: another value would replace the output.
+    """
     layers = [module for module in network.modules() if isinstance(module, (nn.Conv2d, nn.Linear))]
     hooks = [layer.register_forward_hook(lambda module, args, output: note(output)) for layer in layers]
     try:

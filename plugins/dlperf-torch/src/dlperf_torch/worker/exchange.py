@@ -44,7 +44,13 @@ class Alone:
         """Wait until the gradients are the means over all replicas, on the device that then updates the weights."""
 
     def gradient_exchange(self, train):
-        """Return the `GradientExchange` of a step; `train` takes one training step."""
+        """Return the `GradientExchange` of a step.
+
+        `train` is a function without arguments that takes one training step; it is called if the buffers must be found.
+
+        Raises:
+            NotImplementedError: No gradients are exchanged.
+        """
         raise NotImplementedError("there are no gradients to exchange")
 
 
@@ -67,7 +73,11 @@ class AllReduce(Alone):
         return self.replicated.no_sync()
 
     def gradient_exchange(self, train):
-        """Return the exchange of the buckets. Two training steps are taken to find them."""
+        """Return the exchange of the buckets, a `BucketExchange`.
+
+        `train` is a function without arguments that takes one training step. It is called twice, to find the buckets,
+        and the network keeps the hook that notes them.
+        """
         return BucketExchange(self.replicated, train)
 
 
@@ -89,7 +99,7 @@ class BucketExchange(GradientExchange):
         self._buckets = self._steps[-1]
 
     def record(self, bucket):
-        """Note one bucket of a training step, whose gradients are then averaged."""
+        """Note one bucket of a training step, a `GradBucket` of torch, whose gradients are then averaged."""
         self._steps[-1].append(bucket.buffer())
 
     def run(self):
@@ -102,12 +112,12 @@ class BucketExchange(GradientExchange):
             work.wait()
 
     def fill(self, values):
-        """Set all elements of the buckets to the value of this process's replica."""
+        """Set all elements of the buckets to `values[0]`, the value of this process's one replica."""
         for bucket in self._buckets:
             bucket.fill_(values[0])
 
     def read(self, replica):
-        """Yield the buckets in the order of their exchange, widened to float32."""
+        """Yield the buckets in the order of their exchange, widened to float32; `replica` is not used: there is only one."""
         for number, bucket in enumerate(self._buckets):
             values = bucket.detach().to("cpu", torch.float32).numpy()
             yield Buffer("bucket %d" % number, values, bucket.numel() * bucket.element_size())

@@ -203,5 +203,8 @@ def add_norm(x, bias, shortcut, norm, p, seeds):
 
 
 def gelu(x, bias):
-    """Return GELU(x + bias), (…, H), in x's type: (x + bias) Φ(x + bias), with the exact Φ to 1.5e-7."""
+    """Return GELU(x + bias), (…, H), in x's type: (x + bias) Φ(x + bias), with the exact Φ to 1.5e-7.
+
+    `x` is (…, H), and `bias` (H).
+    """
     return _Gelu.apply(x, bias)

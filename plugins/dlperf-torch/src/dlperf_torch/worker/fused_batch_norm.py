@@ -262,6 +262,8 @@ class FusedBatchNorm(BatchNorm):
     def activate_sum(self, x, shortcut):
         """Return ReLU(batch norm of x + shortcut), (B, C, H, W), in x's type: two tensors in the same memory.
 
+        `x` and `shortcut` have the shape of the result. Nothing may change the returned tensors in place.
+
         Raises:
             ValueError: x has only one value per channel.
         """

@@ -20,7 +20,10 @@ class FusedBert(Bert):
     """
 
     def encode(self, x, attention_mask):
-        """Return the encoder's output, (B, S, H), for the embeddings x, (B, S, H), and `attention_mask`, (B, S)."""
+        """Return the encoder's output, (B, S, H), for the embeddings x, (B, S, H).
+
+        There are B sequences of S tokens with H features. `attention_mask`, (B, S), is 1 for tokens and 0 for padding.
+        """
         dtype = compute_type(x)
         if dtype == torch.float32:
             return super().encode(x, attention_mask)

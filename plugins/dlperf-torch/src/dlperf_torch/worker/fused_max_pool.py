@@ -144,8 +144,9 @@ class _MaxPool(torch.autograd.Function):
 
 
 def max_pool(x):
-    """Return the 3×3 max-pool with stride 2 of x, (B, C, H, W), in x's type: two tensors in the same memory.
+    """Return the 3×3 max-pool with stride 2 and padding 1 of x, (B, C, H, W), in x's type.
 
-    Images that are not in `channels_last` are copied to it.
+    It is returned as two tensors in the same memory, (B, C, ⌈H / 2⌉, ⌈W / 2⌉). Images that are not in `channels_last`
+    are copied to it.
     """
     return _MaxPool.apply(x)

@@ -29,10 +29,11 @@ def settle(request):
     """Return the request with a choice for each option that is None: what was fastest on an H200, where it applies.
 
     Args:
-        request: The request.
+        request: The request; it is not changed.
 
     Raises:
-        Unsupported: an option of `NEEDS_TRITON` is true, and Triton is missing.
+        Unsupported: an option of `NEEDS_TRITON` is true, and Triton is missing; or the plugin does not have the
+            request's precision.
     """
     options = dict(request.framework_options)
     has_triton = importlib.util.find_spec("triton") is not None
@@ -57,7 +58,10 @@ def settle(request):
 
 
 def explain_misfit(options):
-    """Return a sentence that says why `fused_layers` cannot have a model's options; None if it can."""
+    """Return a sentence that says why `fused_layers` cannot have a model's options; None if it can.
+
+    `options` are BERT's options by name, of which `sequence_length`, `hidden_size` and `heads` are read.
+    """
     tokens, features = options["sequence_length"], options["hidden_size"] // options["heads"]
     if tokens > FUSED_TOKENS:
         return "fused_layers is for sequences of at most %d tokens, and these have %d; leave it at false" % (
@@ -86,7 +90,10 @@ class BatchNorm(nn.BatchNorm2d):
         return F.relu(self(x), inplace=True)
 
     def activate_sum(self, x, shortcut):
-        """Return ReLU(batch norm of x + shortcut), (B, C, H, W), in x's type, twice: for the next block's branches."""
+        """Return ReLU(batch norm of x + shortcut), (B, C, H, W), in x's type, twice: for the next block's branches.
+
+        `x` and `shortcut` have the shape of the result. Both items of the returned pair are the same tensor.
+        """
         x = F.relu(self(x).add_(shortcut), inplace=True)
         return x, x
 
@@ -100,7 +107,10 @@ class BatchNormFp32(BatchNorm):
 
 
 def apply_packed(x, layers):
-    """Return a tuple of the outputs of several linear layers for the same input x, computed by one matrix product."""
+    """Return a tuple of the outputs of several linear layers for the same input x, computed by one matrix product.
+
+    `x` is (…, inputs); the outputs are (…, outputs of the layer), in the order of `layers`. All layers have a bias.
+    """
     weight = torch.cat([layer.weight for layer in layers])
     bias = torch.cat([layer.bias for layer in layers])
     return F.linear(x, weight, bias).split([len(layer.weight) for layer in layers], dim=-1)
@@ -110,7 +120,8 @@ def apply_padded_linear(x, weight, bias, multiple):
     """Return `F.linear(x, weight, bias)`, computed with the number of outputs rounded up to a multiple of `multiple`.
 
     This gives the matrix product a size that suits the hardware. The extra outputs have zero weights and are cut off,
-    so that results and gradients stay the same up to rounding. `bias` is required.
+    so that results and gradients stay the same up to rounding. `x` is (…, inputs), `weight` (outputs, inputs), `bias`
+    (outputs), which is required, and the result (…, outputs).
     """
     outputs = len(weight)
     extra = -outputs % multiple
@@ -119,7 +130,7 @@ def apply_padded_linear(x, weight, bias, multiple):
     return F.linear(x, F.pad(weight, (0, 0, 0, extra)), F.pad(bias, (0, extra)))[..., :outputs]
 
 
-def is_rounded(dropout):
+def _is_rounded(dropout):
     """Return True if cuDNN's attention may round this probability of dropout: it is not a multiple of 1/16.
 
     Some of cuDNN's kernels support only multiples of 1/16 (pytorch/pytorch, pull request 174245). Torch 2.12 and later
@@ -137,7 +148,7 @@ def allow_attention(name, dropout=0.0):
         dropout: Probability of dropout.
     """
     for backend, allow in ATTENTION.items():
-        allow(backend == name or (name == "auto" and not (backend == "cudnn" and is_rounded(dropout))))
+        allow(backend == name or (name == "auto" and not (backend == "cudnn" and _is_rounded(dropout))))
 
 
 def probe_attention(name, device, dtype, heads, tokens, size, dropout):
@@ -157,7 +168,7 @@ def probe_attention(name, device, dtype, heads, tokens, size, dropout):
     Raises:
         Unsupported: the implementation fails with this device, type or size, or rounds the probability of dropout.
     """
-    if name == "cudnn" and is_rounded(dropout):
+    if name == "cudnn" and _is_rounded(dropout):
         raise Unsupported(
             "attention cudnn may round dropout %g to sixteenths; choose another dropout, such as 0.125, or leave "
             "attention at auto" % dropout

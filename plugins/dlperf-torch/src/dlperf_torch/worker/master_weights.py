@@ -8,8 +8,13 @@ from torch.func import functional_call
 class MasterWeights:
     """A network's parameters in float32, which the optimizer updates.
 
-    The constructor converts the network's parameters, except batch norm's, to `dtype`. If that is narrower than
-    float32, the float32 weights are copies of the converted parameters; all other weights are the network's own.
+    The constructor converts the network's parameters in place, except batch norm's, to `dtype`. If that is narrower
+    than float32, the float32 weights are copies of the parameters before the conversion; all other weights are the
+    network's own.
+
+    Args:
+        network: The network, with float32 parameters.
+        dtype: The `torch.dtype` of the network's weights.
     """
 
     def __init__(self, network, dtype):

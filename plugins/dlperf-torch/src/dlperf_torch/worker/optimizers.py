@@ -8,6 +8,8 @@ from dlperf_sdk.worker.schedule import decay_groups
 def optimizer(parameters, request):
     """Return the framework's optimizer with the request's hyperparameters; the manifest says which parameters decay.
 
+    It is an SGD or AdamW of `torch.optim`. With SGD, the momentum buffers are created at once.
+
     Args:
         parameters: Parameter by the manifest's name.
         request: The request; `parameters`, `framework_options` and `optimizer` are read.
@@ -39,7 +41,10 @@ def optimizer(parameters, request):
 
 
 def set_learning_rate(optimizer, rate):
-    """Set the learning rate of the next update in all groups of parameters, in place if it is a tensor."""
+    """Set the learning rate of the next update in all groups of parameters, in place if it is a tensor.
+
+    `optimizer` is what `optimizer()` returned, and `rate` a number.
+    """
     for group in optimizer.param_groups:
         if isinstance(group["lr"], torch.Tensor):
             group["lr"].fill_(rate)

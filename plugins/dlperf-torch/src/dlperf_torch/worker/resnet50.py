@@ -97,7 +97,7 @@ class ResNet50(nn.Module):
     def forward(self, x):
         """Return the logits, (B, classes), of images, (B, 3, H, W).
 
-        The axes are in this order in both layouts; images are cast to the type of the weights.
+        The axes are in this order in both layouts. The images are cast to the type of the weights.
         """
         x = self.bn1.activate(self.conv1(x.to(self.conv1.weight.dtype)))
         x, _ = self.layer4(self.layer3(self.layer2(self.layer1(self.max_pool(x)))))
@@ -108,7 +108,7 @@ class ResNet50Trainer(TorchTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network for the model's options `num_classes`."""
+        """Return the network for `num_classes` classes; `options` holds the values of the model's options by name."""
         classes, chosen = options["num_classes"], self.request.framework_options
         if chosen["fused_batch_norm"]:
             # Triton is where the GPUs are, and nowhere else.
@@ -120,7 +120,11 @@ class ResNet50Trainer(TorchTrainer):
         return ResNet50(classes, partial(batch_norm, kind=kind))
 
     def outputs(self, network, batch):
-        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes)."""
+        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
+
+        `network` is what `build` returned, or what DistributedDataParallel or the compiler made of it. `batch` holds
+        the model's inputs by name, on the device; of these, `image` is read.
+        """
         return (network(batch["image"]),)
 
     def loss(self, outputs, batch):

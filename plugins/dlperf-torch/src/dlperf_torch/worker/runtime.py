@@ -40,7 +40,11 @@ _NO_MEMORY_FOR_CODE = "could not create a primitive"
 
 
 class TorchRuntime(Runtime):
-    """One process that owns one device: `cpu`, or the GPU in CUDA_VISIBLE_DEVICES."""
+    """One process that owns one device: `cpu`, or the GPU in CUDA_VISIBLE_DEVICES.
+
+    Raises:
+        Unsupported: the plugin lacks the precision, or there are several replicas and it lacks the strategy.
+    """
 
     strategies = STRATEGIES
 
@@ -56,13 +60,14 @@ class TorchRuntime(Runtime):
     def start(self):
         """Select the device, set seeds, threads and TF32, and join the other processes.
 
-        The timeout of collectives is the longest of the phases' deadlines, since some workers compile for longer than
-        others.
+        The number of threads is OMP_NUM_THREADS, if that is set. The timeout of collectives is the longest of the
+        phases' deadlines, since some workers compile for longer than others.
 
         Raises:
             Unsupported: no usable GPU is found, or the GPU's compute capability is below 8.0 and the precision needs
                 TF32 or bfloat16.
             OSError: Horovod's rendezvous server did not accept a connection in time.
+            RuntimeError: torch could not form the process group.
         """
         request = self.request
         self.seed()
@@ -86,7 +91,11 @@ class TorchRuntime(Runtime):
             )
 
     def exchange(self, network, request):
-        """Return the synchronization of a network's gradients, with the request's options."""
+        """Return the synchronization of a network's gradients, with the request's options.
+
+        It is a `Horovod` with that strategy, an `AllReduce` if DistributedDataParallel averages the gradients, and an
+        `Alone` if the replicas do not synchronize. Its `replicated` is the network as a step calls it.
+        """
         if self.hvd:
             from dlperf_torch.worker.horovod import Horovod
 
@@ -153,9 +162,11 @@ class TorchRuntime(Runtime):
     def facts(self):
         """Return facts for the record: versions, devices, threads, libraries and transport.
 
-        The keys are `framework_version`, `devices`, `threads`, `interop_threads`, `cpu_capability`, `mkl`, `onednn`,
-        `deterministic_algorithms` and `transport` (None without collectives). On a GPU there are also its compute
-        capability and memory in bytes, the versions of CUDA, cuDNN and NCCL, and the settings of cuDNN and TF32.
+        The keys are `framework_version`, `devices` (a list of one name), `threads`, `interop_threads`,
+        `cpu_capability`, `mkl`, `onednn`, `deterministic_algorithms` and `transport` (None without collectives); with
+        Horovod also `horovod_version`. On a GPU there are also `compute_capability`, `device_memory` in bytes,
+        `cuda_version`, `cudnn_version`, `nccl_version`, `cudnn_benchmark`, `cudnn_benchmark_limit`,
+        `cudnn_deterministic`, `matmul_allow_tf32` and `cudnn_allow_tf32`.
         """
         report = {
             "framework_version": torch.__version__,

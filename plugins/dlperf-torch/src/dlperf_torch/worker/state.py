@@ -14,7 +14,8 @@ class ReplicaState(BaseTrainer):
     def assign(self, name, parameter, values):
         """Set a parameter to NumPy values in the manifest's layout, in every replica of this process.
 
-        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it.
+        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it. `values` is
+        float32 in C order.
         """
         with torch.no_grad():
             parameter.copy_(torch.from_numpy(values))
@@ -27,9 +28,10 @@ class ReplicaState(BaseTrainer):
         return self.named[name].detach().to("cpu", torch.float32).contiguous().numpy()
 
     def running_means(self, replica):
-        """Yield (name, running mean) for each batch norm of a replica.
+        """Yield (name, running mean) for each batch norm of a replica; nothing if the model has none.
 
-        A mean is a float32 NumPy array (channels,).
+        A name is the layer's in the manifest with `.running_mean`. A mean is a float32 NumPy array (channels,).
+        `replica` is the replica's index within this process.
         """
         for name, values in self.network.named_buffers():
             if name.endswith("running_mean"):
@@ -39,7 +41,8 @@ class ReplicaState(BaseTrainer):
         """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
         A name is PARAMETER.MOMENT, such as `fc.weight.momentum_buffer`. Values are float32 and have the layout of
-        torch's parameters. AdamW keeps no moments before the first step.
+        torch's parameters. AdamW keeps no moments before the first step, so that nothing is yielded. `replica` is the
+        replica's index within this process.
         """
         for name, parameter in self.named.items():
             for kind, values in self.optimizer.state.get(parameter, {}).items():

@@ -11,12 +11,15 @@ class StepGraph:
     """A function that takes training steps, first as they are, then by replaying the CUDA graph of one of them.
 
     All steps are steps of the training: none is taken only to warm up, and a capture computes nothing. A replay reads
-    and writes the memory that the captured step used, so each batch is copied to that of the captured one, and the
-    loss is copied from there. Parameters, optimizer state, learning rate and the generator of dropout are on the
-    device, and a replay continues them as the step itself would.
+    and writes the memory that the captured step used, so each batch is copied to that of the captured one, and the loss
+    is copied from there. Parameters, optimizer state, learning rate and the generator of dropout are on the device, and
+    a replay continues them as the step itself would.
 
     Args:
         step: Function that enqueues a step on a batch, a dict of tensors, and returns its loss, a tensor.
+
+    Attributes:
+        replays: Number of steps so far that replayed the graph.
     """
 
     def __init__(self, step):
@@ -25,7 +28,11 @@ class StepGraph:
         self._graph = self._batch = self._loss = self._latest = None
 
     def __call__(self, batch):
-        """Enqueue one step on a batch, and return its loss, which no later step overwrites."""
+        """Enqueue one step on a batch, and return its loss, which no later step overwrites.
+
+        Raises:
+            RuntimeError: the step cannot be captured as a CUDA graph.
+        """
         if self._eager:
             self._eager -= 1
             return self._run_aside(batch)

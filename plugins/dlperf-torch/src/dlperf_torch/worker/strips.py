@@ -8,7 +8,10 @@ TILE = {"ROWS": 256, "CHANNELS": 16}
 
 
 def split(rows, tile, limit):
-    """Return the number of rows in a strip, a multiple of `tile`, and the number of strips, at most `limit`."""
+    """Return the number of rows in a strip, a multiple of `tile`, and the number of strips, at most `limit`.
+
+    `rows` is the number of rows of the matrix. A `limit` below 1 counts as 1.
+    """
     strip = triton.cdiv(triton.cdiv(rows, tile), max(1, limit)) * tile
     return strip, triton.cdiv(rows, strip)
 

@@ -62,7 +62,7 @@ class TorchTrainer(ReplicaState):
         return placed
 
     def read_labels(self, labels):
-        """Return the labels of this process's one replica, a list of one NumPy array."""
+        """Return the labels behind the handle `labels`, of this process's one replica: a list of one NumPy array."""
         return [labels.cpu().numpy()]
 
     # The step.
@@ -84,7 +84,7 @@ class TorchTrainer(ReplicaState):
         return self.loss(self.widen_outputs(outputs), piece)
 
     def widen_outputs(self, outputs):
-        """Return the outputs of a network as `loss` takes them: in float32."""
+        """Return `outputs`, the logits that a network returned, as `loss` takes them: a list of float32 tensors."""
         return [value.float() for value in outputs]
 
     def autocast(self):
@@ -112,7 +112,11 @@ class TorchTrainer(ReplicaState):
         self.scaler.update()
 
     def gradient_exchange(self):
-        """Return the exchange of the strategy. Training steps are taken to find its buffers."""
+        """Return the exchange of the strategy. Training steps are taken to find its buffers.
+
+        Raises:
+            NotImplementedError: The replicas do not synchronize.
+        """
         batch = self.canonical_batch()
         return self.exchange.gradient_exchange(lambda: self.step(batch))
 
