@@ -27,10 +27,10 @@ class Kubernetes(Topology):
     Options = KubernetesOptions
 
     def validate_options(self, nodes: int, options: KubernetesOptions) -> None:
-        """Check that an image is named.
+        """Check that the option `image` names an image; `nodes` is not used.
 
         Raises:
-            SpecError: None is.
+            SpecError: It is empty.
         """
         if not options.image:
             raise SpecError(
@@ -38,26 +38,35 @@ class Kubernetes(Topology):
             )
 
     def join_job(self, cases: Sequence[RunSpec], options: KubernetesOptions) -> NoReturn:
-        """Refuse to run cases, before an environment is prepared for them.
+        """Refuse to run cases, before an environment is prepared for them; the arguments are not used.
 
         Raises:
-            UsageError: Always.
+            UsageError: Always. The message says how to run a case in Kubernetes.
         """
         raise UsageError(_ADVICE)
 
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        """Return the commands that submit a manifest `job.json`, and import its result."""
+        """Return the commands from the submission of a manifest `job.json` to the import of its result.
+
+        Each is its words; a word `>` redirects to the file after it. The last deletes the job's objects. Nothing is
+        started or written.
+        """
         return _commands(job, "job.json")
 
     def script(self, job: Job) -> str:
-        """Return the manifest without the bundle."""
+        """Return the manifest of `job` without the bundle, as JSON text."""
         return json.dumps(make_manifest(job, b""), indent=1)
 
     def submission(self, job: Job, file: str) -> Submission:
-        """Return the manifest, as JSON, and the commands that submit it.
+        """Return the manifest, as JSON, and the commands from its submission to the import of the result.
+
+        Args:
+            job: The case and its bundle, which is read.
+            file: The path that the manifest will have, for the commands.
 
         Raises:
             Unavailable: The bundle is larger than a Secret may be.
+            OSError: The bundle cannot be read.
         """
         bundle = compress(job.bundle.read_bytes())
         if len(bundle) > MAX_BUNDLE_SIZE:
@@ -70,10 +79,10 @@ class Kubernetes(Topology):
         return Submission(content.encode(), tuple(map(_display, _commands(job, file))))
 
     def launch(self, job: Job) -> AbstractContextManager[Iterator[bytes]]:
-        """Refuse to launch a job.
+        """Refuse to launch a job; `job` is not used.
 
         Raises:
-            Unavailable: Always.
+            Unavailable: Always. The message says how to run a case in Kubernetes.
         """
         raise Unavailable(_ADVICE)
 

@@ -21,13 +21,20 @@ _INSTANCE = "app.kubernetes.io/instance"
 
 
 def job_name(job: Job) -> str:
-    """Return the name of the job's objects: a DNS label that leaves room for the number of a pod."""
+    """Return the name of the job's objects: a DNS label that leaves room for the number of a pod.
+
+    It is the same for the same `Job.id`, and differs for another one.
+    """
     readable = re.sub("[^a-z0-9]+", "-", job.id.lower())[:40].strip("-")
     return f"dlperf-{readable}-{hashlib.sha256(job.id.encode()).hexdigest()[:8]}"
 
 
 def compress(bundle: bytes) -> bytes:
-    """Return a bundle with strong compression and without bytecode, which is for the Python of this machine."""
+    """Return a bundle, a zip archive, with strong compression and without bytecode, which is for this machine's Python.
+
+    Raises:
+        zipfile.BadZipFile: The bundle is not a zip archive.
+    """
     smaller = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(bundle)) as source, zipfile.ZipFile(smaller, "w") as target:
         for entry in source.infolist():
@@ -37,11 +44,11 @@ def compress(bundle: bytes) -> bytes:
 
 
 def make_manifest(job: Job, bundle: bytes) -> dict[str, Any]:
-    """Return the manifest, as JSON values: a List whose last object is the Job.
+    """Return the manifest, as JSON values: a List of a Secret, a Service if there are several nodes, and the Job.
 
     Args:
         job: The case, with `KubernetesOptions`.
-        bundle: The bundle's content.
+        bundle: The bundle's content, which becomes the Secret's; may be empty.
     """
     name = job_name(job)
     labels = {"app.kubernetes.io/name": "dlperf", _INSTANCE: name}

@@ -28,7 +28,11 @@ def _validate_cpus(_: Any, attribute: Any, value: float) -> None:
 
 @frozen
 class KubernetesOptions(AgentOptions):
-    """Options of the launcher `kubernetes`."""
+    """Options of the launcher `kubernetes`.
+
+    Raises:
+        ValueError: An option has a value of another form.
+    """
 
     image: str = option(
         "Image with the environment of the framework; needed.",

@@ -36,18 +36,23 @@ def _write(data: bytes) -> None:
 
 
 def main(bundle: str, hosts: str, timeout: str, *arguments: str) -> int:
-    """Run the agent of this pod's node.
+    """Run the agent of this pod's node, whose number is in the variable JOB_COMPLETION_INDEX, until it ends.
 
-    Standard error goes to a file, whose end becomes an event: the logs of a pod mix both streams.
+    Standard error goes to a file, whose end becomes an event: the logs of a pod mix both streams. On node 0, the event
+    `case` is written first. After SIGTERM, the agent is told to end.
 
     Args:
         bundle: The bundle's file.
-        hosts: The names of the first pods.
-        timeout: Maximum seconds to wait until these names are known.
+        hosts: The names of the first pods, joined by commas.
+        timeout: Maximum seconds to wait until these names are known, as text.
         arguments: More arguments of the agent.
 
     Returns:
-        The agent's exit code.
+        The agent's exit code, or the number of the signal that ended it.
+
+    Raises:
+        KeyError: JOB_COMPLETION_INDEX is not set.
+        OSError: The agent cannot be started.
     """
     sys.path.insert(0, bundle)
     from dlperf_sdk.worker.agent.diagnostics import diagnostics_event

@@ -6,20 +6,23 @@ from dlperf_sdk.worker.processes import Cluster, Process, list_processes, one_pe
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the processes of a case: a trainer per device.
+    """Return the processes of a case: a trainer per device, in the order of ranks.
 
     With the strategy `all_reduce` and several devices, each trainer has the variables by which it joins the others. On
     CPUs the trainers are a ring: RING_ADDRESS is the address at which a trainer listens, and RING_NEXT that of the next
     one. On GPUs, MASTER_ADDR and MASTER_PORT are the address of MegEngine's server, which runs beside rank 0;
     NCCL_SOCKET_IFNAME is the network interface for NCCL. `cluster` describes the case's nodes.
+
+    Raises:
+        Unsupported: There are several devices, and the plugin does not have the case's strategy.
     """
     return list_processes(cluster, STRATEGIES)
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device, each with the variables by which it finds the others.
+    """Return a trainer per device, in the order of ranks, each with the variables by which it finds the others.
 
-    `cluster` describes the case's nodes.
+    `processes` describes them. `cluster` describes the case's nodes.
     """
     trainers = one_per_device(cluster)
     addresses = [

@@ -9,15 +9,18 @@ SCHEDULE = "dlperf_mindspore.worker.scheduler:schedule"
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the processes of a case: a trainer per device.
+    """Return the processes of a case: a trainer per device, in the order of ranks.
 
     With the strategy `all_reduce` and several devices, the list begins with a scheduler on node 0. It and the trainers
-    find each other through MindSpore's variables (`MS_*`).
+    find each other through MindSpore's variables (`MS_*`). `cluster` describes the case's nodes.
+
+    Raises:
+        Unsupported: There are several devices, and the plugin does not have the case's strategy.
     """
     return list_processes(cluster, STRATEGIES)
 
 
-def plan_with_scheduler(cluster: Cluster) -> List[Process]:
+def _plan_with_scheduler(cluster: Cluster) -> List[Process]:
     """Return a scheduler on node 0 and a trainer per device, with the variables of MindSpore's cluster."""
     trainers = one_per_device(cluster)
     root = cluster.nodes[0]
@@ -39,5 +42,5 @@ def plan_with_scheduler(cluster: Cluster) -> List[Process]:
     ]
 
 
-STRATEGIES = {"all_reduce": plan_with_scheduler, "independent": one_per_device}
+STRATEGIES = {"all_reduce": _plan_with_scheduler, "independent": one_per_device}
 """Strategy → the function that lists the processes of several devices."""

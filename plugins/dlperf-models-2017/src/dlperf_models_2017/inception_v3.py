@@ -109,9 +109,9 @@ class InceptionV3(Model):
     references = Path(__file__).with_name("references") / "inception_v3.json"
 
     def parameters(self, options: InceptionV3Options) -> tuple[Parameter, ...]:
-        """Return the manifest; weight decay applies to convolutions and the weights of linear layers only.
+        """Return the manifest in the order of the forward pass, with the linear layers last.
 
-        `options` holds the model's options.
+        Weight decay applies to convolutions and the weights of linear layers only. `options` holds the model's options.
         """
         manifest = []
         for name, convolution, inputs, _ in options.convolutions:
@@ -152,9 +152,9 @@ class InceptionV3(Model):
         )
 
     def flops(self, options: InceptionV3Options) -> tuple[Term, ...]:
-        """Return one term per convolution and linear layer. stem.0 has 2 passes, since images need no gradient.
+        """Return one term per convolution, in the order of the forward pass, and then per linear layer.
 
-        `options` holds the model's options.
+        stem.0 has 2 passes, since images need no gradient. `options` holds the model's options.
         """
         terms = []
         for name, (outputs, height, width, *_), inputs, size in options.convolutions:
@@ -172,7 +172,8 @@ class InceptionV3(Model):
     def optimizer(self, options: InceptionV3Options, global_batch_size: int) -> Optimizer:
         """Return SGD with momentum. The rate, 0.005, does not depend on the batch; `learning_rate` replaces it.
 
-        `options` holds the model's options; `global_batch_size` is the number of samples per step over all replicas.
+        `options` holds the model's options; `global_batch_size`, the number of samples per step over all replicas, is
+        not used.
         """
         rate = 0.005 if options.learning_rate is None else options.learning_rate
         return Optimizer(

@@ -62,9 +62,9 @@ class ResNet50V1(ResNet50):
     references = Path(__file__).with_name("references") / "resnet50_v1.json"
 
     def flops(self, options: ResNet50Options) -> tuple[Term, ...]:
-        """Return one line per convolution: in v1, all of a stage have the size of the stage's output.
+        """Return one line per convolution, in the order of the manifest, and one for the linear layer.
 
-        `options` holds the model's options.
+        In v1, all convolutions of a stage have the size of the stage's output. `options` holds the model's options.
         """
         terms = []
         for parameter in self.parameters(options):
@@ -86,9 +86,10 @@ class ResNet50V1(ResNet50):
         return tuple(terms)
 
     def optimizer(self, options: ResNet50Options, global_batch_size: int) -> Optimizer:
-        """Return SGD. The rate is 0.1 · B / 256 for a global batch of B, up to 256 if it is constant.
+        """Return SGD with momentum. The rate is 0.1 · B / 256 for a global batch of B.
 
-        `options` holds the model's options; `global_batch_size` is the number of samples per step over all replicas.
+        A constant rate grows up to B = 256 only. The option `learning_rate` replaces both. `options` holds the model's
+        options; `global_batch_size` is B, the number of samples per step over all replicas.
         """
         recipe = super().optimizer(options, global_batch_size)
         rates = {}

@@ -23,18 +23,22 @@ CPU_DEVICES = "DLPERF_MXNET_CPU_DEVICES"
 def processes(cluster: Cluster) -> List[Process]:
     """Return the processes of a case: a trainer per node, or per device with `independent` and `horovod`.
 
-    With the other strategies, the trainer of a node owns all devices of the node, as MXNet's kvstore requires. With
-    `parameter_server` and several devices, the list begins with a scheduler on node 0 and a server on every node, which
-    find the trainers through the variables of ps-lite (`DMLC_*`). With `horovod`, it begins with Horovod's rendezvous
-    server. `cluster` describes the case's nodes.
+    With the other strategies, the trainer of a node owns all devices of the node, as MXNet's kvstore requires. Trainers
+    are in the order of ranks. With `parameter_server` and several devices, the list begins with a scheduler on node 0
+    and a server on every node, which find the trainers through the variables of ps-lite (`DMLC_*`). With `horovod`, it
+    begins with Horovod's rendezvous server. `cluster` describes the case's nodes.
+
+    Raises:
+        Unsupported: There are several devices, and the plugin does not have the case's strategy.
     """
     return list_processes(cluster, STRATEGIES)
 
 
 def whole_nodes(cluster: Cluster) -> List[Process]:
-    """Return a trainer per node, which owns all devices of its node.
+    """Return a trainer per node, which owns all devices of its node, in the order of the nodes.
 
-    `cluster` describes the case's nodes.
+    If that is several CPU devices, the trainer has the variable `CPU_DEVICES` with their number. `cluster` describes
+    the case's nodes.
     """
     trainers = one_per_node(cluster)
     if cluster.device != "cpu":
@@ -50,7 +54,7 @@ def whole_nodes(cluster: Cluster) -> List[Process]:
 def plan_with_servers(cluster: Cluster) -> List[Process]:
     """Return a scheduler on node 0, a server on every node, and a trainer per node, with the variables of ps-lite.
 
-    `cluster` describes the case's nodes.
+    They are in this order, those of a role in the order of the nodes. `cluster` describes the case's nodes.
     """
     trainers = whole_nodes(cluster)
     root = cluster.nodes[0]

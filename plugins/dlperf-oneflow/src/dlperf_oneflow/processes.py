@@ -8,20 +8,24 @@ from dlperf_sdk.worker.processes import Cluster, Process, list_processes, one_pe
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the processes of a case: a trainer per device.
+    """Return the processes of a case: a trainer per device, in the order of ranks.
 
     With the strategy `all_reduce` and several devices, each trainer has the variables that OneFlow reads when it is
     imported. LOCAL_RANK counts the ranks of a host, even if several nodes are on one host. On GPUs,
     CUDA_VISIBLE_DEVICES names all GPUs of the case on the host, since OneFlow takes the GPU with the index LOCAL_RANK.
     `cluster` describes the case's nodes.
+
+    Raises:
+        Unsupported: There are several devices, and the plugin does not have the case's strategy.
     """
     return list_processes(cluster, STRATEGIES)
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device, each with the variables by which it finds the others.
+    """Return a trainer per device, in the order of ranks, each with the variables by which it finds the others.
 
-    `cluster` describes the case's nodes.
+    They are MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and LOCAL_RANK; on GPUs also CUDA_VISIBLE_DEVICES. `cluster`
+    describes the case's nodes.
     """
     trainers = one_per_device(cluster)
     counters: DefaultDict[str, Iterator[int]] = defaultdict(count)

@@ -6,19 +6,24 @@ from dlperf_sdk.worker.processes import Cluster, Process, list_processes, one_pe
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the processes of a case: a trainer per device.
+    """Return the processes of a case: a trainer per device, in the order of ranks.
 
     With the strategy `all_reduce` and several devices, each trainer has the variables that
     `paddle.distributed.init_parallel_env` reads. Each trainer has one endpoint, and the master has another. The
     variables name the backend, nccl or gloo, because Paddle would not choose gloo on a CPU. `cluster` describes the
     case's nodes.
+
+    Raises:
+        Unsupported: There are several devices, and the plugin does not have the case's strategy.
     """
     return list_processes(cluster, STRATEGIES)
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device, each with the variables by which it finds the others.
+    """Return a trainer per device, in the order of ranks, each with the variables by which it finds the others.
 
+    They are PADDLE_MASTER, PADDLE_TRAINER_ID, PADDLE_TRAINERS_NUM, PADDLE_TRAINER_ENDPOINTS, PADDLE_CURRENT_ENDPOINT
+    and PADDLE_DISTRI_BACKEND; on GPUs also FLAGS_selected_gpus, and NCCL_SOCKET_IFNAME if there are several nodes.
     `cluster` describes the case's nodes.
     """
     trainers = one_per_device(cluster)

@@ -40,7 +40,10 @@ class ConnectionLost(StoreError):
 
 
 def parse_url(url: str) -> str:
-    """Return the connection string of libpq for a URL.
+    """Return the connection string of libpq for a URL, with the defaults of this package.
+
+    These are the application's name, UTF-8, and `CONNECT_SECONDS` unless `PGCONNECT_TIMEOUT` is set; the URL's own
+    parameters come first.
 
     Raises:
         UsageError: the URL is not valid. The message does not contain it.
@@ -61,7 +64,8 @@ def parse_url(url: str) -> str:
 def identify(parameters: str) -> str:
     """Return a text that two connection strings share only if they name the same database of the same server.
 
-    What the URL does not name comes from variables such as `PGHOST` and `PGSERVICE`. The text has no password.
+    What `parameters`, a connection string of libpq, does not name comes from variables such as `PGHOST` and
+    `PGSERVICE`. The text has no password.
     """
     known = {option.keyword.decode(): option.val for option in psycopg.pq.Conninfo.get_defaults()}
     named = {name: value.decode() for name, value in known.items() if value is not None}
@@ -71,7 +75,11 @@ def identify(parameters: str) -> str:
 
 
 def connect(parameters: str, location: str) -> psycopg.Connection:
-    """Return a new connection.
+    """Return a new connection, in autocommit mode.
+
+    Args:
+        parameters: Connection string of libpq.
+        location: Name of the database in messages.
 
     Raises:
         StoreError: the server cannot be reached, or does not accept the user.
@@ -93,14 +101,18 @@ def transaction(
 ) -> Iterator[None]:
     """Return a context that is one transaction, in our schema and with time limits.
 
+    It is committed at the end, and rolled back after an exception.
+
     Args:
         connection: The connection.
         location: Name of the database in messages.
         read_only: True for a transaction that cannot write, and that is rolled back in any case.
-        seconds: Time after which a server that has not finished the transaction is regarded as lost.
+        seconds: Time after which a server that has not finished the transaction is regarded as lost; the connection is
+            then ended.
 
     Raises:
-        ConnectionLost: the connection ended, or the server did not answer in time.
+        ConnectionLost: the connection ended, the server did not answer in time, or the transaction conflicted with
+            another one.
         StoreError: in place of every other error of psycopg.
     """
     try:

@@ -55,14 +55,25 @@ class PostgresqlType(DatabaseType):
     name = "postgresql"
 
     def open(self, url: str) -> ResultDatabase:
-        """Return the database at a URL; see `DatabaseType.open`. Nothing is connected yet."""
+        """Return the database at a URL, which the person who starts the command has given. Nothing is connected yet.
+
+        Raises:
+            UsageError: the URL is not valid. The message does not contain it.
+        """
         return PostgresqlDatabase(url)
 
 
 class PostgresqlDatabase(ResultDatabase):
     """Results in the schema `dlperf` of a PostgreSQL database.
 
-    The tables are those of `dlperf_sdk.results.tables`. The table `documents` has each complete result, compressed.
+    The tables are those of `dlperf_sdk.results.tables`. The table `documents` has each complete result, compressed. The
+    constructor does not connect.
+
+    Args:
+        url: URL of the database.
+
+    Raises:
+        UsageError: the URL is not valid. The message does not contain it.
     """
 
     def __init__(self, url: str) -> None:
@@ -72,11 +83,27 @@ class PostgresqlDatabase(ResultDatabase):
         self._connection: psycopg.Connection | None = None
 
     def query(self, sql: str, largest: float = math.inf) -> Answer:
-        """Run an SQL query in a read-only transaction; arguments and errors are those of `Store.query`."""
+        """Run an SQL query in a read-only transaction, and return the selected rows.
+
+        Numbers of the type `numeric` become int or float, JSON and arrays JSON text, and values of other types text.
+
+        Args:
+            sql: The query, one statement.
+            largest: Maximum memory of the selected rows in bytes.
+
+        Raises:
+            UsageError: the query is not valid, selects nothing or more than `largest`, takes too long, or would do
+                something other than read.
+            StoreError: the database cannot be used, or its tables are of another version.
+        """
         return self._read(lambda connection: _select(connection, sql, largest))
 
     def describe_tables(self) -> Answer:
-        """Return a row for each column that a query can name; see `Store.describe_tables`."""
+        """Return a row for each column that a query can name: its table, name, SQL type and description.
+
+        Raises:
+            StoreError: the database cannot be used, or its tables are of another version.
+        """
         return self._read(lambda connection: PostgresqlTables(connection).describe())
 
     def load(self, run_id: str) -> Result:
@@ -85,7 +112,7 @@ class PostgresqlDatabase(ResultDatabase):
         Raises:
             UnknownName: the database has no result of the run `run_id`.
             DocumentError: the result is damaged.
-            StoreError: the database cannot be used.
+            StoreError: the database cannot be used, or its tables are of another version.
         """
         rows = self._read(
             lambda connection: connection.execute(
@@ -97,10 +124,12 @@ class PostgresqlDatabase(ResultDatabase):
         return unpack(rows[0][0], f"The result {run_id} in {self.location}")
 
     def versions(self, run_ids: Sequence[str]) -> Mapping[str, Version]:
-        """Return name → version of those of the runs that the database has.
+        """Return name → version of those of the runs `run_ids` that the database has.
+
+        The tables are created if there are none. After a lost connection, it is tried again with a new one.
 
         Raises:
-            StoreError: the database cannot be used.
+            StoreError: the database cannot be used, or its tables are of another version.
         """
         rows = self._write(
             lambda connection: connection.execute(
@@ -112,9 +141,15 @@ class PostgresqlDatabase(ResultDatabase):
     def upload(self, result: Result, version: Version) -> None:
         """Write a result in one transaction, unless the database has the same or a later version of it.
 
+        The tables are created if there are none. After a lost connection, the upload is tried again with a new one.
+
+        Args:
+            result: The result.
+            version: The version of its file: when it was changed, and its size.
+
         Raises:
-            DocumentError: PostgreSQL cannot hold this result.
-            StoreError: the database cannot be used.
+            DocumentError: PostgreSQL cannot hold this result, or its records cannot be read.
+            StoreError: the database cannot be used, or its tables are of another version.
         """
         document = pack(result)
         row = (result.id, version.modified, version.size)
@@ -140,7 +175,13 @@ class PostgresqlDatabase(ResultDatabase):
         self._write(replace)
 
     def upgrade(self) -> None:
-        """Build tables of an older version again from the complete results; see `ResultDatabase.upgrade`."""
+        """Build tables of an older version again from the complete results; do nothing for this version.
+
+        The tables are created if there are none. A result that cannot be read is noted in the table `unreadable`.
+
+        Raises:
+            StoreError: the database cannot be used, or its tables are of a newer version.
+        """
         self._write(lambda connection: None, upgrade_older, _UPGRADE_SECONDS)
 
     def close(self) -> None:

@@ -30,7 +30,11 @@ class PostgresqlTables(Tables):
     ADD_COLUMN = "ADD COLUMN IF NOT EXISTS"
 
     def columns(self, table: str) -> dict[str, str]:
-        """Return column → SQL type of a table in the schema `dlperf`, in order; empty if there is no such table."""
+        """Return column → SQL type of a table in the schema `dlperf`, in order; empty if there is no such table.
+
+        Raises:
+            psycopg.Error: the query failed.
+        """
         rows = self.connection.execute(
             "SELECT attname, upper(format_type(atttypid, NULL)) FROM pg_attribute "
             "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
@@ -39,14 +43,22 @@ class PostgresqlTables(Tables):
         return dict(rows.fetchall())
 
     def delete(self, ids: Iterable[str]) -> None:
-        """Delete all rows of the results with these names, and the complete results."""
+        """Delete all rows of the results with these names, and the complete results. Unknown names are ignored.
+
+        Raises:
+            psycopg.Error: a statement failed.
+        """
         names = list(ids)
         super().delete(names)
         self.connection.execute("DELETE FROM documents WHERE id = ANY(%s)", [names])
 
 
 def stored_version(connection: psycopg.Connection) -> int | None:
-    """Return the version of the tables; None if there are none."""
+    """Return the version of the tables; None if there are none, and 0 if the table `store` is empty.
+
+    Raises:
+        psycopg.Error: a query failed.
+    """
     # Not `to_regclass`, which may not see what another transaction created during this one.
     store = connection.execute(
         "SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
@@ -61,10 +73,13 @@ def stored_version(connection: psycopg.Connection) -> int | None:
 
 
 def create_missing(connection: psycopg.Connection) -> int:
-    """Create the tables if there are none, and return their version.
+    """Create the tables if there are none, and return their version. Call this in a transaction.
 
     The rest of the transaction has the role of the schema's owner, if the user is a member of it: what one user of a
     team creates, others can change.
+
+    Raises:
+        psycopg.Error: a statement failed.
     """
     owner = connection.execute(
         "SELECT quote_ident(rolname) FROM pg_namespace JOIN pg_roles ON pg_roles.oid = nspowner "
@@ -93,7 +108,11 @@ def create_missing(connection: psycopg.Connection) -> int:
 def upgrade_older(connection: psycopg.Connection) -> int:
     """Build the tables of an older version again from the complete results, and return the version of the tables.
 
-    A result that cannot be read any more is in the table `unreadable`.
+    Tables of this or a newer version are unchanged; missing ones are created. A result that cannot be read any more is
+    in the table `unreadable`. Call this in a transaction.
+
+    Raises:
+        psycopg.Error: a statement failed.
     """
     version = create_missing(connection)
     if version >= VERSION:
@@ -119,7 +138,7 @@ def upgrade_older(connection: psycopg.Connection) -> int:
 
 
 def pack(result: Result) -> bytes:
-    """Return a complete result, with its records, as compressed JSON.
+    """Return a complete result, with its records, as compressed JSON: zlib, UTF-8.
 
     Raises:
         DocumentError: its records cannot be read, or it is too large.
@@ -132,6 +151,10 @@ def pack(result: Result) -> bytes:
 
 def unpack(document: bytes, source: str) -> Result:
     """Return the result of compressed JSON, which anybody with access to the database may have written.
+
+    Args:
+        document: What `pack` returned.
+        source: Name of the result in messages.
 
     Raises:
         DocumentError: it is not a valid result, or too large.

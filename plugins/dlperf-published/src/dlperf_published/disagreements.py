@@ -65,7 +65,7 @@ class Mismatch:
 
 
 def grids(figures: Figures) -> tuple[Grid, ...]:
-    """Return all tables of a collection's documents, computed from its figures.
+    """Return all tables of a collection's documents, computed from its figures, in the order of the documents.
 
     Args:
         figures: All figures of the collection, not a part of them.
@@ -80,6 +80,9 @@ def cells(figures: Figures) -> tuple[Printed, ...]:
     """Return the printed cells of all tables, then the printed speedups of single figures.
 
     The latter are cells of the table `speedup`. Footnotes and observations are not included.
+
+    Raises:
+        FileNotFoundError: the collection is none of this distribution's.
     """
     column = tuple(
         Printed(
@@ -104,6 +107,12 @@ def mismatches(figures: Figures) -> tuple[Mismatch, ...]:
     """Return the mismatches of all printed cells, one for each reason of a cell; empty if all cells agree.
 
     They are in the order of the documents' tables; speedups of single figures come last.
+
+    Args:
+        figures: All figures of the collection, not a part of them.
+
+    Raises:
+        KeyError: the collection is none of this distribution's.
     """
     by_name = {grid.name: grid for grid in grids(figures)}
     by_source = {str(figure.source): figure for figure in figures}
@@ -125,7 +134,7 @@ def mismatches(figures: Figures) -> tuple[Mismatch, ...]:
 
 
 def numbers(text: str) -> list[tuple[float, int]]:
-    """Return (number, count of its decimals) for each number in a cell's text.
+    """Return (number, count of its decimals) for each number in a cell's text, in order; empty if it has none.
 
     Batch sizes (`bsz=64`) and marks of footnotes (`[1]`) are left out.
     """
@@ -134,7 +143,10 @@ def numbers(text: str) -> list[tuple[float, int]]:
 
 
 def agrees(number: float, decimals: int, value: Value) -> bool:
-    """Return True if a printed number is within half a unit of its last decimal of the computed value."""
+    """Return True if a printed number is within half a unit of its last decimal of the computed value.
+
+    `decimals` is the number of decimals that are printed.
+    """
     return abs(number - value.number) <= 0.5 * 10.0**-decimals + 1e-9
 
 

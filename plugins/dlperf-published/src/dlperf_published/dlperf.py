@@ -48,7 +48,10 @@ scale stands in the implementations' own reports only."""
 
 
 def tables(figures: Figures) -> tuple[Grid, ...]:
-    """Return the README's two summaries, the six tables of the v1.0 report, and the table of speedups."""
+    """Return the README's two summaries, the six tables of the v1.0 report, and the table of speedups.
+
+    `figures` are all figures of the collection `dlperf-v1.0`.
+    """
     return (_summary_resnet(figures), _summary_bert(figures), *_report(figures), speedups(figures))
 
 

@@ -18,7 +18,11 @@ _NGC = "NVIDIADeepLearningExamples"
 def footnotes(figures: Figures) -> tuple[Observation, ...]:
     """Return an observation per footnote of a collection's summaries: its text, and whether the figures confirm it.
 
-    Only DLPerf's summaries have footnotes; for other collections the result is empty.
+    Only DLPerf's summaries have footnotes; for other collections the result is empty. `figures` are all figures of the
+    collection.
+
+    Raises:
+        FileNotFoundError: the collection is none of this distribution's.
     """
     result = []
     for cell in load_printed_cells(figures.collection):

@@ -42,7 +42,10 @@ class Observation:
 def observations(figures: Figures) -> tuple[Observation, ...]:
     """Return the spreadsheet's statements about its figures, in its order, each with whether the figures confirm it.
 
-    Empty for collections without such statements.
+    Empty for collections without such statements. `figures` are all figures of the collection.
+
+    Raises:
+        FileNotFoundError: the collection is none of this distribution's.
     """
     result = []
     for cell in load_printed_cells(figures.collection):

@@ -28,7 +28,10 @@ _FACTORS: dict[str, dict[str, Any]] = {
 
 
 def tables(figures: Figures) -> tuple[Grid, ...]:
-    """Return seven tables: throughputs, speedups, efficiencies, and ratios by data, batch size, GPU and model."""
+    """Return seven tables: throughputs, speedups, efficiencies, and ratios by data, batch size, GPU and model.
+
+    `figures` are all figures of the collection `tf-cnn-2017`.
+    """
     return (
         _throughputs(figures),
         _scale_grid(figures, "speedup", speedup, "x", 1),
@@ -41,13 +44,17 @@ def tables(figures: Figures) -> tuple[Grid, ...]:
 
 
 def effects(figures: Figures, factor: str) -> dict[int, Effect]:
-    """Return number of devices → effect of a factor on the throughput.
+    """Return number of devices, in the order of `DEVICES` → effect of a factor on the throughput.
 
     Each setting of the other factors is a separate unit.
 
     Args:
         figures: The figures of the collection.
         factor: `batch_size`, `data`, `model` or `hardware`.
+
+    Raises:
+        KeyError: `factor` is something else.
+        AnalysisError: the figures have no pair on a number of devices.
     """
     first, second = _levels(factor)
     return {
@@ -62,11 +69,15 @@ def effects(figures: Figures, factor: str) -> dict[int, Effect]:
 
 
 def scaling_effects(figures: Figures, factor: str) -> dict[int, Effect]:
-    """Return number of devices → effect of a factor on the speedup over one device.
+    """Return number of devices, in the order of `DEVICES` → effect of a factor on the speedup over one device.
 
     Args:
         figures: The figures of the collection.
         factor: `batch_size`, `data`, `model` or `hardware`.
+
+    Raises:
+        KeyError: `factor` is something else.
+        AnalysisError: the figures have no pair on a number of devices.
     """
     by_count = {}
     for count in DEVICES:

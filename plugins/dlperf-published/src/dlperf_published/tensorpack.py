@@ -12,7 +12,10 @@ STRATEGIES = {"all_reduce": "replicated", "parameter_server": "parameter_server"
 
 
 def tables(figures: Figures) -> tuple[Grid, ...]:
-    """Return tensorpack's tables: two of September 2017 by number of devices, one of May 2019 by flags."""
+    """Return tensorpack's tables: two of September 2017 by number of devices, one of May 2019 by flags.
+
+    `figures` are all figures of the collection `tensorpack`.
+    """
     old = figures.filter(date="2017-09")
     grids = [_grid_by_devices(old.filter(strategy=strategy), strategy) for strategy in old.values("strategy")]
     new = figures.filter(date="2019-05")

@@ -79,7 +79,7 @@ class Summary:
 
 
 def predict_topologies(figures: Iterable[PublishedFigure]) -> tuple[Trial, ...]:
-    """Return a trial for each combination of three topologies of a series.
+    """Return a trial for each combination of three topologies of a series; empty if no series has three.
 
     The three differ only in the number of nodes, or all of them are one node and differ in the number of devices. The
     throughput of the largest is predicted from the other two. The growth is learned from the series of other releases,

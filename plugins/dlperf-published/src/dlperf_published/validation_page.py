@@ -129,7 +129,7 @@ def by_depth() -> dict[str, list[Trial]]:
 
 
 def rows_by_depth() -> dict[str, tuple[str, ...]]:
-    """Return, for each depth, the texts of the columns `HEADER[1:]` and `PLAIN`."""
+    """Return, for each depth in sorted order, the texts of the columns `HEADER[1:]` and `PLAIN`."""
     rows = {}
     for depth, members in by_depth().items():
         total = summary(members)

@@ -26,7 +26,11 @@ def _validate_amount(_: Any, attribute: Any, value: float) -> None:
 
 @frozen
 class RayOptions(AgentOptions):
-    """Options of the launcher `ray`."""
+    """Options of the launcher `ray`.
+
+    Raises:
+        ValueError: An amount is neither -1 nor a number from 0 on.
+    """
 
     # Ray unpickles what the cluster sends, and imports the module that is named before `://`.
     address: str = option(
@@ -55,7 +59,11 @@ class Ray(CommandLauncher):
     placement_variables = (_NODE, _HOSTS)
 
     def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
-        """Return the command of the driver, a process with Ray that starts all agents and forwards their output."""
+        """Return a list of one command, the driver's, a process with Ray that starts all agents.
+
+        It reads the bundle from its standard input, and forwards the agents' output. Nothing is started. `job` has
+        `RayOptions`.
+        """
         options: RayOptions = job.options
         placement = PlacementArguments(f"${_NODE}", f"${_HOSTS}", options.interface, options.ports)
         gpus = job.devices_per_node if job.device == "cuda" else 0

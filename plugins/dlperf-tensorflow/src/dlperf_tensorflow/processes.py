@@ -18,21 +18,24 @@ SERVE = "dlperf_tensorflow.worker.service:serve"
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the processes of a case: a trainer per device, except in two cases.
+    """Return the processes of a case, in the order of ranks: a trainer per device, except in two cases.
 
     With the strategy `all_reduce` and the option `one_process_per_node`, there is a trainer per node. With
     `parameter_server_async` and several devices, the processes are those of `plan_with_servers`.
 
     With `all_reduce` and several trainers, each has a TF_CONFIG with the addresses of all trainers, and on GPUs a
     variable with the network interface for NCCL. `cluster` describes the case's nodes.
+
+    Raises:
+        Unsupported: There are several devices, and the plugin does not have the case's strategy.
     """
     return list_processes(cluster, STRATEGIES)
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device or per node; several have a TF_CONFIG with the addresses of all.
+    """Return a trainer per device or per node, in the order of ranks; several have a TF_CONFIG with all addresses.
 
-    `cluster` describes the case's nodes.
+    On GPUs of several nodes they also have NCCL_SOCKET_IFNAME. `cluster` describes the case's nodes.
     """
     whole_nodes = cluster.options["one_process_per_node"]
     trainers = one_per_node(cluster) if whole_nodes else one_per_device(cluster)

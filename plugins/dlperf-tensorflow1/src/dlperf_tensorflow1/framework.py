@@ -110,7 +110,8 @@ class TensorFlow1(Framework):
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return a sentence that says why TensorFlow 1 cannot run a combination of declared capabilities.
 
-        None if it can. On a CPU the plugin refuses nchw, amp-fp16, and xla for ResNet-50.
+        None if it can. On a CPU the plugin refuses nchw, amp-fp16, and xla for ResNet-50. `spec` is the case;
+        `options`, the values of the plugin's own options, is not used.
         """
         if spec.precision == "amp-fp16" and spec.device == "cpu":
             return "amp-fp16 is for GPUs only: on CPUs TensorFlow 1.15 has no batch norm in float16; choose fp32."

@@ -71,7 +71,8 @@ class Tensorpack(Framework):
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return a sentence that says why tensorpack cannot run a combination of declared capabilities.
 
-        None if it can. The plugin refuses gradient synchronization over several nodes, and nchw on a CPU.
+        None if it can. The plugin refuses gradient synchronization over several nodes, and nchw on a CPU. `spec` is the
+        case; `options` is not used, since the plugin has none.
         """
         if spec.syncs_gradients and spec.topology.nodes > 1:
             return (

@@ -33,8 +33,16 @@ _SHORTEST_SECRET = 4
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `dlperf-track`, and return the exit code: 0, 2 for a usage error, 5 if a result was not sent.
 
+    The places of the results are printed on standard output, and errors on standard error, each as one line.
+
     Args:
         arguments: Words of the command line without the program's name; None: those of this process.
+
+    Raises:
+        SystemExit: the command line is not valid (2), or `--help` is one of the words (0).
+        StoreError: the store or a run is a URL.
+        DocumentError: the result on standard input is not valid.
+        ValueError: standard input is not JSON.
     """
     options = _parser().parse_args(arguments)
     try:
@@ -95,13 +103,13 @@ def _write(result: Result, destination: Destination) -> str:
 
 def _complain(message: str, exit_code: int) -> int:
     """Print an error as one line, and return the exit code."""
-    line = " ".join(replace_control_characters(remove_secrets(message)).split())
+    line = " ".join(replace_control_characters(_remove_secrets(message)).split())
     shortened = line if len(line) <= LONGEST_MESSAGE else f"{line[: LONGEST_MESSAGE - 1]}…"
     print(f"Error: {shortened}", file=sys.stderr, flush=True)
     return exit_code
 
 
-def remove_secrets(text: str) -> str:
+def _remove_secrets(text: str) -> str:
     """Return a text without credentials in URLs and values of variables that are named like a secret.
 
     A value is replaced by the variable's name. Names of home directories are removed, too.

@@ -47,12 +47,16 @@ class TrackerObserver:
 
     @hookimpl
     def dlperf_run_started(self, directory: str | None) -> None:
-        """Note the directory of the run, for messages."""
+        """Note the directory of the run, for messages; None if the run has none."""
         self.directory = directory
 
     @hookimpl
     def dlperf_result(self, result: Result) -> None:
-        """Send the result to each tracker."""
+        """Send the result to each tracker, one after the other, unless the run was interrupted.
+
+        A tracker that fails is a `RuntimeWarning`; one that exceeds the time limit is removed from `destinations`. With
+        the variable `DLPERF_TRACKERS_REDACT`, the names of hosts and users are left out.
+        """
         for destination in tuple(self.destinations):
             if result.status != "interrupted":
                 self._send(result, destination)

@@ -24,6 +24,10 @@ def write(run: TrackedRun, directory: Path) -> str:
     Args:
         run: The run.
         directory: The directory of the text files; it is created if needed.
+
+    Raises:
+        ImportError: the library cannot be imported.
+        OSError: the file cannot be written.
     """
     client = import_library("prometheus_client")
     registry = client.CollectorRegistry()
@@ -52,12 +56,12 @@ def write(run: TrackedRun, directory: Path) -> str:
             if value is not None:
                 add(f"{name}{part}", f"{help} over the repeats.", value, unit=unit)
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / file_name(run.case)
+    path = directory / _file_name(run.case)
     client.write_to_textfile(str(path), registry)
     return str(path)
 
 
-def file_name(case: str) -> str:
+def _file_name(case: str) -> str:
     """Return the name of a case's file: the words of the case, and a hash that makes the name unique."""
     words = re.sub(r"[^0-9A-Za-z.=]+", "-", case)[:100].strip("-.")
     return f"dlperf-{words}-{hashlib.sha256(case.encode()).hexdigest()[:8]}.prom"

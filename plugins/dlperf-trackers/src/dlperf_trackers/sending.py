@@ -49,9 +49,10 @@ def send(
 
     Raises:
         UsageError: the tracker is unknown or misses its directory or its library; also any subclass.
-        TrackerFailed: the tracker did not take the result. The message has no credentials. After `timeout` seconds,
-            the error is its subclass TrackerTimedOut.
+        TrackerFailed: the tracker did not take the result. The message has no credentials. After `timeout` seconds, the
+            error is its subclass TrackerTimedOut.
         DocumentError: the result's records cannot be read.
+        OSError: the process cannot be started, or there is no room for temporary files.
     """
     destination = parse_destination(tracker) if isinstance(tracker, str) else tracker
     # -P: a file mlflow.py in the current directory is not imported.

@@ -79,5 +79,8 @@ def import_library(module: str) -> Any:
     """Import and return a module of a tracker's library.
 
     The libraries have no types that this distribution could rely on, and none is imported before it is used.
+
+    Raises:
+        ImportError: the module cannot be imported.
     """
     return importlib.import_module(module)

@@ -14,8 +14,11 @@ LONGEST_TAG = 64
 def write(run: TrackedRun) -> str:
     """Write a run to the server, or in offline mode to `WANDB_DIR`; return its URL or directory.
 
-    The project is `WANDB_PROJECT`, else `dlperf`. The library sends nothing about the user, the host, the
-    repository, the installed packages or the console.
+    The project is `WANDB_PROJECT`, else `dlperf`. The library sends nothing about the user, the host, the repository,
+    the installed packages or the console. Errors of the library are not caught.
+
+    Raises:
+        ImportError: the library cannot be imported.
     """
     wandb = import_library("wandb")
     settings = wandb.Settings(

@@ -29,14 +29,14 @@ def optimizer_for(numbers, decays):
     if numbers["kind"] == "sgd":
         parts = [decay, optax.trace(numbers["momentum"])]
     elif numbers["kind"] == "adamw":
-        parts = [scale_by_adam(numbers["beta1"], numbers["beta2"], numbers["epsilon"]), decay]
+        parts = [_scale_by_adam(numbers["beta1"], numbers["beta2"], numbers["epsilon"]), decay]
     else:
         raise ValueError("the jax plugin has no optimizer %r" % numbers["kind"])
     clip = numbers.get("clip_norm")
     return optax.chain(*([optax.clip_by_global_norm(clip)] if clip else []), *parts)
 
 
-def scale_by_adam(beta1, beta2, epsilon):
+def _scale_by_adam(beta1, beta2, epsilon):
     """Return the optax transformation of gradients to Adam's m̂ / (√v̂ + ε).
 
     Its state is that of `optax.scale_by_adam`, and only the bias corrections 1 - βᵗ differ. optax computes βᵗ in

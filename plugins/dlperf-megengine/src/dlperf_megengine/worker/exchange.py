@@ -20,7 +20,17 @@ from dlperf_megengine.worker.ring import Ring
 
 
 class HostExchange:
-    """The exchange of CPUs, between backward pass and update: MegEngine has no collectives for CPUs."""
+    """The exchange of CPUs, between backward pass and update: MegEngine has no collectives for CPUs.
+
+    Args:
+        request: The case.
+        rank: Global index of this process's replica.
+        size: Number of replicas.
+
+    Raises:
+        TimeoutError: A neighbor in the ring did not connect within the deadline of the phase `start`.
+        OSError: The address in RING_ADDRESS cannot be listened at.
+    """
 
     transport, callbacks = "ring", ()
 
@@ -32,7 +42,10 @@ class HostExchange:
     def average(self, parameters):
         """Replace the gradients by their averages over the replicas, and wait until they are known.
 
-        `parameters` holds MegEngine's parameters, in the same order on all replicas.
+        `parameters` holds MegEngine's parameters, in the same order on all replicas. Adds 1 to `count`.
+
+        Raises:
+            ConnectionError: A neighbor in the ring has ended.
         """
         gradients = [parameter.grad.numpy() for parameter in parameters]
         flat = np.concatenate([gradient.reshape(-1) for gradient in gradients])
@@ -51,7 +64,13 @@ class HostExchange:
 class NcclExchange:
     """The exchange of GPUs: MegEngine's all-reduce, in the backward pass, or after the last of several micro-batches.
 
-    Its constructor selects the GPU of this process. Rank 0 starts MegEngine's server, by which the processes meet.
+    Its constructor selects the GPU of this process, and waits for the other processes. Rank 0 starts MegEngine's
+    server, by which the processes meet.
+
+    Args:
+        request: The case.
+        rank: Global index of this process's replica.
+        size: Number of replicas.
     """
 
     transport = "nccl"
@@ -65,9 +84,9 @@ class NcclExchange:
         self.count = int(overlaps)
 
     def average(self, parameters):
-        """Enqueue the averages of gradients; do nothing if the callbacks did it.
+        """Enqueue the averages of gradients, and add 1 to `count`; do nothing if the callbacks did it.
 
-        `parameters` holds MegEngine's parameters, in the same order on all replicas.
+        `parameters` holds MegEngine's parameters, in the same order on all replicas; their `grad` is replaced.
         """
         if self.callbacks:
             return
@@ -79,7 +98,7 @@ class NcclExchange:
         self.count += 1
 
     def close(self):
-        """Wait for the other processes, and end the server."""
+        """Wait for the other processes, and end the server if this process has it."""
         dist.group_barrier()
         self._server = None
 

@@ -9,6 +9,8 @@ from dlperf_sdk.worker.schedule import decay_groups
 def optimizer(parameters, request):
     """Return the framework's optimizer with the request's hyperparameters; the manifest says which parameters decay.
 
+    It is an SGD or AdamW of `megengine.optimizer`.
+
     Args:
         parameters: Parameter by the manifest's name.
         request: The request; `parameters` and `optimizer` are read.
@@ -32,7 +34,7 @@ def optimizer(parameters, request):
 
 
 def reset(optimizer):
-    """Set the optimizer's moments and counts to zero."""
+    """Set the moments and counts of `optimizer`, which `optimizer()` returned, to zero."""
     for states in optimizer._state.values():
         for values in states.values():
             values[...] = np.zeros(values.shape, np.float32)

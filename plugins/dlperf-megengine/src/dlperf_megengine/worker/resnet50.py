@@ -28,7 +28,7 @@ class CenteredBatchNorm(M.BatchNorm2d):
     """
 
     def forward(self, x):
-        """Return the normalized inputs, (B, channels, H, W), and move the running statistics."""
+        """Return the batch norm of x, (B, channels, H, W), with x's own statistics, and move the running statistics."""
         mean = F.mean(x, axis=(0, 2, 3), keepdims=True).detach()
         normalized = super().forward(x - mean)
         self.running_mean[...] = self.running_mean + (1 - self.momentum) * mean

@@ -30,6 +30,7 @@ class Ring:
 
     Raises:
         TimeoutError: A process did not connect in time.
+        OSError: `address` cannot be listened at.
     """
 
     def __init__(self, case, rank, size, address, next_address, timeout):
@@ -52,6 +53,7 @@ class Ring:
 
         Raises:
             ConnectionError: A neighbor has ended.
+            OSError: The network failed.
         """
         parts = np.array_split(values, self.size)
         incoming = np.empty_like(parts[0])
@@ -69,7 +71,7 @@ class Ring:
         sent.result()
 
     def close(self):
-        """Close the connections."""
+        """Close the connections, and end the thread that sends."""
         self._sender.shutdown()
         self._next.close()
         self._previous.close()

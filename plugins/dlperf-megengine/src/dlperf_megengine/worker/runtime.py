@@ -24,7 +24,11 @@ _OUT_OF_MEMORY = (
 
 
 class MegEngineRuntime(Runtime):
-    """One process that owns one device: a CPU with the process's threads, or the GPU in CUDA_VISIBLE_DEVICES."""
+    """One process that owns one device: a CPU with the process's threads, or the GPU in CUDA_VISIBLE_DEVICES.
+
+    Raises:
+        Unsupported: there are several replicas, and the plugin lacks the strategy.
+    """
 
     strategies = STRATEGIES
 
@@ -43,8 +47,12 @@ class MegEngineRuntime(Runtime):
     def start(self):
         """Select the device, join the other processes, and set TF32 off and the seed.
 
+        NVIDIA_TF32_OVERRIDE is set in this process's environment.
+
         Raises:
             Unsupported: no usable GPU is found.
+            TimeoutError: on CPUs, a neighbor in the ring did not connect within the deadline of the phase `start`.
+            OSError: on CPUs, the address in RING_ADDRESS cannot be listened at.
         """
         request = self.request
         if request.device == "cuda":
@@ -90,8 +98,8 @@ class MegEngineRuntime(Runtime):
     def facts(self):
         """Return facts for the record: versions, devices, threads, libraries and transport.
 
-        The keys are `framework_version`, `devices`, `threads` and `transport` (None without collectives); on a GPU also
-        `tf32_override`.
+        The keys are `framework_version`, `devices` (a list of MegEngine's name of the device), `threads` and
+        `transport` (`ring` or `nccl`; None without collectives); on a GPU also `tf32_override`.
         """
         report = {
             "framework_version": mge.__version__,

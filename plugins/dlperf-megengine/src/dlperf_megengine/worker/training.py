@@ -43,7 +43,7 @@ class MegEngineTrainer(ReplicaState):
         return {name: mge.Tensor(values) for name, values in batch.items()}
 
     def read_labels(self, labels):
-        """Return the labels of this process's one replica, a list of one NumPy array."""
+        """Return the labels behind the handle `labels`, of this process's one replica: a list of one NumPy array."""
         return [labels.numpy()]
 
     # The step.
@@ -71,7 +71,8 @@ class MegEngineTrainer(ReplicaState):
     def backward(self, piece, parts, is_last):
         """Add the gradients of one micro-batch to those of the step's others; return its loss divided by `parts`.
 
-        `piece` is a part that `micro_batches` returned; `is_last` is true for the last micro-batch of the step.
+        `piece` is a part that `micro_batches` returned, and `parts` their number in a step. `is_last` is not used:
+        `update` averages the gradients, or the backward pass does if there is one micro-batch.
         """
         with self.gradients:
             loss = self.loss(self.outputs(self.network, piece), piece)
@@ -81,7 +82,11 @@ class MegEngineTrainer(ReplicaState):
         return loss
 
     def update(self):
-        """Average the gradients over the replicas, clip them, and update all weights."""
+        """Average the gradients over the replicas, clip them, and update all weights.
+
+        Raises:
+            ConnectionError: On CPUs, a neighbor in the ring has ended.
+        """
         if self.runtime.exchange is not None:
             self.runtime.exchange.average(self.trained)
         clip = self.request.optimizer.get("clip_norm")
@@ -94,7 +99,7 @@ class MegEngineTrainer(ReplicaState):
         optimizers.reset(self.optimizer)
 
     def read_loss(self, loss):
-        """Return the loss of this process's one replica, a list of one float."""
+        """Return the loss behind the handle `loss`, of this process's one replica: a list of one float."""
         return [float(loss[0].item())]
 
     # Evidence for what was in effect.

@@ -78,7 +78,7 @@ class Attention(nn.Cell):
         return self.norm(x + self.dropout(self.output(context)))
 
     def split_heads(self, x):
-        """Return (B, S, H) as (B, heads, S, H / heads)."""
+        """Return x, (B, S, H), as (B, heads, S, H / heads): B sequences of S tokens with H features."""
         return x.reshape(x.shape[0], x.shape[1], self.heads, -1).transpose(0, 2, 1, 3)
 
 
@@ -110,7 +110,7 @@ class Layer(nn.Cell):
 
 
 def gelu(x):
-    """Return x · Φ(x), with the error function, not its approximation by tanh."""
+    """Return x · Φ(x) for each element of a tensor, with the error function, not its approximation by tanh."""
     return ops.gelu(x, approximate="none")
 
 

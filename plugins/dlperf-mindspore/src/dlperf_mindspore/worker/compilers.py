@@ -3,10 +3,10 @@
 import mindspore as ms
 
 
-def compile_to_graph(function):
+def _compile_to_graph(function):
     """Return the function as MindSpore compiles it from its source code, at its first call, to one graph."""
     return ms.jit(function)
 
 
-COMPILERS = {"none": lambda function: function, "graph": compile_to_graph}
+COMPILERS = {"none": lambda function: function, "graph": _compile_to_graph}
 """Compiler → the function that compiles."""

@@ -22,7 +22,10 @@ class Exchange:
         """Number of averages so far."""
 
     def average(self, gradients):
-        """Return the averages of the gradients over the replicas, as a tuple in the same order."""
+        """Return the averages of the gradients over the replicas, as a tuple in the same order, and add 1 to `count`.
+
+        `gradients` has a tensor per parameter, in the order of `parameters`. All replicas must call this.
+        """
         flat = self._sum(ops.concat([gradient.reshape(-1) for gradient in gradients])) / self._replicas
         self.count += 1
         parts = ops.split(flat, self._sizes)

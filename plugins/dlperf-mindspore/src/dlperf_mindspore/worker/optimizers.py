@@ -18,6 +18,10 @@ class Optimizer:
         parameters: The parameters, in the order of the gradients.
         decays: For each of them, the factor of weight decay; 0 for none.
         numbers: The request's `optimizer`.
+
+    Attributes:
+        moments: Name of a moment → its values, a parameter of MindSpore for each of `parameters`.
+        updates: Number of updates so far.
     """
 
     kinds: Tuple[str, ...] = ()
@@ -31,12 +35,20 @@ class Optimizer:
         self.updates = 0
 
     def update(self, rate, gradients):
-        """Update all parameters with the learning rate `rate`, and count the update."""
+        """Update all parameters in place, and count the update.
+
+        `rate` is the learning rate, a number, and `gradients` has a tensor per parameter, in the order of the
+        parameters.
+        """
         self.updates += 1
         self.apply(rate, gradients)
 
     def apply(self, rate, gradients):
-        """Update all parameters; `updates` counts this update already."""
+        """Update all parameters in place; `updates` counts this update already. Subclasses implement it.
+
+        `rate` is the learning rate, a number, and `gradients` has a tensor per parameter, in the order of the
+        parameters.
+        """
         raise NotImplementedError
 
     def reset(self):
@@ -60,7 +72,11 @@ class Sgd(Optimizer):
         self._flags = [ms.Parameter(ops.zeros_like(parameter)) for parameter in parameters]
 
     def apply(self, rate, gradients):
-        """Update all parameters."""
+        """Update all parameters in place, and their velocities.
+
+        `rate` is the learning rate, a number, and `gradients` has a tensor per parameter, in the order of the
+        parameters.
+        """
         rate = ms.Tensor(rate, ms.float32)
         rows = zip(self.parameters, gradients, self.moments["velocity"], self._flags, self.decays)
         for parameter, gradient, velocity, flag, decay in rows:
@@ -81,7 +97,11 @@ class AdamW(Optimizer):
         self._operator = ops.AdamWeightDecay()
 
     def apply(self, rate, gradients):
-        """Update all parameters."""
+        """Update all parameters in place, and their moments; `updates` is the number t of this update.
+
+        `rate` is the learning rate, a number, and `gradients` has a tensor per parameter, in the order of the
+        parameters.
+        """
         # The operator computes with float32's 0.999, of which 1 - β₂ differs by 1.3e-5: so must the correction.
         beta1, beta2 = (float(np.float32(self.numbers[name])) for name in ("beta1", "beta2"))
         first = 1 - beta1**self.updates
@@ -99,7 +119,7 @@ OPTIMIZERS = {"sgd": Sgd, "adamw": AdamW}
 
 
 def optimizer(parameters, request):
-    """Return the optimizer with the request's hyperparameters; the manifest says which parameters decay.
+    """Return the `Optimizer` with the request's hyperparameters; the manifest says which parameters decay.
 
     Args:
         parameters: Parameters, in the manifest's order.

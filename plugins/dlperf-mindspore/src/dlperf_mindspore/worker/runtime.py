@@ -23,7 +23,7 @@ class MindSporeRuntime(Runtime):
     strategies = STRATEGIES
 
     def start(self):
-        """Set MindSpore's threads and the seed, and join the other processes."""
+        """Set MindSpore's threads, mode, device and seed, and join the other processes if gradients are averaged."""
         self.threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
         ms.set_context(mode=ms.PYNATIVE_MODE)
         ms.set_device("CPU")
@@ -46,7 +46,8 @@ class MindSporeRuntime(Runtime):
     def facts(self):
         """Return facts for the record: versions, threads, instruction set and transport.
 
-        The keys are `framework_version`, `threads`, `onednn_max_cpu_isa` and `transport` (None without collectives).
+        The keys are `framework_version`, `threads`, `onednn_max_cpu_isa` and `transport`, MindSpore's name of the
+        library of its collectives (None without collectives).
         """
         return {
             "framework_version": ms.__version__,

@@ -12,7 +12,10 @@ _NAMES = {"gamma": "weight", "beta": "bias", "embedding_table": "weight", "movin
 
 
 def name_in_manifest(name):
-    """Return the manifest's name of a parameter: `bn1.gamma` → `bn1.weight`."""
+    """Return the manifest's name of a parameter, or of a running mean, from MindSpore's: `bn1.gamma` → `bn1.weight`.
+
+    A name whose last part is the same in both is returned unchanged.
+    """
     layer, dot, last = name.rpartition(".")
     return layer + dot + _NAMES.get(last, last)
 

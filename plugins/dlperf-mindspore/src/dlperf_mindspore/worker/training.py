@@ -48,12 +48,15 @@ class MindSporeTrainer(ReplicaState):
     # Batches.
 
     def place(self, batches):
-        """Return this replica's batch of NumPy arrays as tensors, by the input's name."""
+        """Return this replica's batch as tensors, by the input's name.
+
+        `batches` has one batch per replica of this process: the inputs by name, as NumPy arrays.
+        """
         (batch,) = batches
         return {name: ms.Tensor(values) for name, values in batch.items()}
 
     def read_labels(self, labels):
-        """Return the labels of this process's one replica, a list of one NumPy array."""
+        """Return the labels behind the handle `labels`, of this process's one replica: a list of one NumPy array."""
         return [labels.asnumpy()]
 
     # The step.
@@ -67,7 +70,11 @@ class MindSporeTrainer(ReplicaState):
         self.gradients = None
 
     def backward(self, piece, parts, is_last):
-        """Add the gradients of one micro-batch to those of the step's others; return its loss divided by `parts`."""
+        """Add the gradients of one micro-batch to those of the step's others; return its loss divided by `parts`.
+
+        `piece` is a part that `micro_batches` returned, and `parts` their number in a step. `is_last` is not used:
+        `update` averages the gradients.
+        """
         loss, gradients = self.differentiate(piece)
         if parts > 1:
             loss, gradients = loss / parts, [gradient / parts for gradient in gradients]
@@ -90,16 +97,16 @@ class MindSporeTrainer(ReplicaState):
         self.optimizer.reset()
 
     def read_loss(self, loss):
-        """Return the loss of this process's one replica, a list of one float."""
+        """Return the loss behind the handle `loss`, of this process's one replica: a list of one float."""
         return [float(loss.asnumpy())]
 
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch.
+        """Return two lists of tensors, the logits of `step` and float32 references, for a canonical micro-batch.
 
-        The logits are compiled as the step's are; the references are eager. Batch norm's running statistics are
-        restored.
+        Both have one tensor per head. The logits are compiled as the step's are; the references are eager. Batch norm's
+        running statistics are restored.
         """
         batch = self.micro_batches(self.canonical_batch())[0]
         with evidence.preserve_state(self.network):
@@ -109,7 +116,7 @@ class MindSporeTrainer(ReplicaState):
             return list(outputs), list(self.outputs(self.network, batch))
 
     def widen(self, value):
-        """Return an output as a float64 NumPy array."""
+        """Return `value`, one of the tensors of `outputs_and_references`, as a float64 NumPy array."""
         return value.asnumpy().astype(np.float64)
 
     def note_output(self, output):
@@ -117,7 +124,7 @@ class MindSporeTrainer(ReplicaState):
         self.product_types.append(str(output.dtype).lower())
 
     def observe_settings(self):
-        """Return precision, compiler, layout and strategy in effect, from `deviation` and MindSpore's objects."""
+        """Return `precision`, `compiler`, `layout` and `strategy` in effect, by key, from MindSpore's objects."""
         matrices = [parameter for parameter in self.trained if parameter.ndim > 1]
         return {
             "precision": self.name_precision({str(matrix.dtype).lower() for matrix in matrices}, tf32=False),
@@ -130,7 +137,8 @@ class MindSporeTrainer(ReplicaState):
 def differentiated(trainer):
     """Return the function batch → (loss, gradients in the order of `trainer.trained`) for one micro-batch.
 
-    It is made of plain functions around the trainer, since MindSpore compiles no methods of other objects than cells.
+    It is made of plain functions around the trainer, a `MindSporeTrainer`, since MindSpore compiles no methods of other
+    objects than cells.
     """
 
     def compute_loss(batch):
@@ -145,7 +153,7 @@ def differentiated(trainer):
 
 
 def computed(trainer):
-    """Return the function batch → logits, a tuple of tensors, for one micro-batch."""
+    """Return the function batch → logits, a tuple of tensors, for one micro-batch of a `MindSporeTrainer`."""
 
     def compute_outputs(batch):
         return trainer.outputs(trainer.network, batch)

@@ -129,7 +129,10 @@ class SizedConvolution(NamedTuple):
 
 
 def list_convolutions(image_size: int, auxiliary: bool) -> Iterator[SizedConvolution]:
-    """Yield all convolutions in the order of the forward pass; the auxiliary head's, if any, are the last."""
+    """Yield all convolutions in the order of the forward pass; the auxiliary head's, if any, are the last.
+
+    `image_size` is the height and width of an image in pixels, and `auxiliary` is True for the auxiliary head.
+    """
     channels, size = 3, image_size
     auxiliary_input = (0, 0)
     yield from _list_branch("stem", STEM, channels, size)

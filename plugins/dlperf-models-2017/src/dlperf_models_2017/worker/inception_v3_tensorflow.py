@@ -22,8 +22,11 @@ from dlperf_models_2017.worker.inception_v3 import (
 class Convolution(tf.Module):
     """A convolution without bias, followed by batch norm without gamma and by ReLU.
 
-    Batch norm uses the statistics of this replica's micro-batch. `name` is the layer's in the manifest, `layer` its
-    entry in a table.
+    Batch norm uses the statistics of this replica's micro-batch. `weights` are the `Weights` of the network, `name` is
+    the layer's in the manifest, `layer` its entry in a table.
+
+    Raises:
+        ManifestError: The manifest has no such layer.
     """
 
     def __init__(self, weights, name, layer):
@@ -57,7 +60,10 @@ class Convolution(tf.Module):
 
 
 class Pooling(tf.Module):
-    """A 3×3 pool: unpadded with stride 2, padded by one on all sides with stride 1. An average ignores padding."""
+    """A 3×3 pool: unpadded with stride 2, padded by one on all sides with stride 1. An average ignores padding.
+
+    `layout` is `NCHW` or `NHWC`, and `layer` the pool's entry in a table.
+    """
 
     def __init__(self, layout, layer):
         super().__init__()
@@ -70,7 +76,10 @@ class Pooling(tf.Module):
 
 
 class Concatenation(tf.Module):
-    """Modules with the same input, whose outputs are concatenated along the channels."""
+    """Modules with the same input, whose outputs are concatenated along the channels.
+
+    `layout` is `NCHW` or `NHWC`, and `branches` are the modules.
+    """
 
     def __init__(self, layout, branches):
         super().__init__()
@@ -82,7 +91,13 @@ class Concatenation(tf.Module):
 
 
 class Branch(tf.Module):
-    """The layers of a table's branch, one after another; `name` is the branch's in the manifest."""
+    """The layers of a table's branch, one after another; `name` is the branch's in the manifest.
+
+    `weights` are the `Weights` of the network, and `layers` are entries of a table.
+
+    Raises:
+        ManifestError: The manifest lacks a parameter of the branch.
+    """
 
     def __init__(self, weights, name, layers):
         super().__init__()
@@ -95,7 +110,13 @@ class Branch(tf.Module):
 
 
 def build_layer(weights, name, layer):
-    """Return the module for an entry of a table; `name` is the layer's in the manifest."""
+    """Return the module for `layer`, an entry of a table; `name` is the layer's in the manifest.
+
+    `weights` are the `Weights` of the network.
+
+    Raises:
+        ManifestError: The manifest lacks a parameter of the layer.
+    """
     if isinstance(layer, Split):
         parts = (Convolution(weights, "%s.%d" % (name, i), part) for i, part in enumerate(layer))
         return Concatenation(weights.layout, parts)
@@ -105,7 +126,13 @@ def build_layer(weights, name, layer):
 
 
 class InceptionV3(tf.Module):
-    """Inception v3: the stem, eleven modules, the mean over positions, a linear layer; perhaps the auxiliary head."""
+    """Inception v3: the stem, eleven modules, the mean over positions, a linear layer; perhaps the auxiliary head.
+
+    `weights` are the `Weights` of the network, and `auxiliary` is True for the auxiliary head.
+
+    Raises:
+        ManifestError: The manifest lacks a parameter of the network.
+    """
 
     def __init__(self, weights, auxiliary):
         super().__init__()
@@ -148,19 +175,27 @@ class InceptionV3Trainer(TensorFlowTrainer):
     def build(self, options):
         """Return the network; the weights give the number of classes.
 
-        `options` holds the values of the model's options by name.
+        `options` holds the values of the model's options by name, of which `auxiliary` is read.
+
+        Raises:
+            ManifestError: The manifest lacks a parameter of the network.
         """
         return InceptionV3(self.weights, options["auxiliary"])
 
     def outputs(self, network, batch):
-        """Return the network's logits for the images of a micro-batch: a list of one tensor per head, (B, classes)."""
+        """Return the network's logits for the images of a micro-batch: a list of one tensor per head, (B, classes).
+
+        The main head is the first. `network` is what `build` returned. `batch` holds the model's inputs by name, on the
+        device; of these, `image` is read.
+        """
         return network(tf.cast(batch["image"], self.dtype))
 
     def loss(self, outputs, batch):
         """Return the loss of the main head plus 0.4 × that of the auxiliary head: a float32 scalar.
 
-        Each is the cross entropy with label smoothing, the mean over the micro-batch. `outputs` holds the logits of
-        each head; `batch["label"]` holds the indices of the classes, (B,).
+        Each is the cross entropy with label smoothing, the mean over the micro-batch; the model's option
+        `label_smoothing` is the share of the target that is spread over all classes. `outputs` holds the logits of each
+        head, (B, classes), the main head's first; `batch["label"]` holds the indices of the classes, (B,).
         """
         losses = [self._cross_entropy(logits, batch["label"]) for logits in outputs]
         return losses[0] + sum(AUXILIARY_WEIGHT * loss for loss in losses[1:])

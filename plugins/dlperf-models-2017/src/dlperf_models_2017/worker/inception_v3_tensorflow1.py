@@ -19,7 +19,10 @@ from dlperf_models_2017.worker.inception_v3 import (
 def convolve(weights, name, layer, x):
     """Return a convolution of x without bias, followed by batch norm without gamma and by ReLU.
 
-    `name` is the layer's in the manifest, `layer` its entry in a table.
+    `weights` are the `Weights` of the network. `name` is the layer's in the manifest, `layer` its entry in a table.
+
+    Raises:
+        ManifestError: The manifest has no such layer.
     """
     kernel = tf.cast(weights(name + ".conv.weight", (2, 3, 1, 0)), x.dtype)
     # All padded layers have the stride 1, with which "SAME" is half the kernel on all sides.
@@ -31,17 +34,26 @@ def convolve(weights, name, layer, x):
 
 
 def pool(layout, kind, x, size, stride, padding):
-    """Return the `average` or `max` pool of x. An average ignores padding."""
+    """Return a pool of x, which is an average or a maximum. An average ignores padding.
+
+    Args:
+        layout: `NCHW` or `NHWC`.
+        kind: `average` or `max`.
+        x: The images.
+        size: Height and width of the pool in pixels.
+        stride: Its step in both directions, in pixels.
+        padding: `SAME` or `VALID`, TensorFlow's padding.
+    """
     function = tf.nn.avg_pool if kind == "average" else tf.nn.max_pool
     return function(x, spatial(layout, size, 1), spatial(layout, stride, 1), padding, data_format=layout)
 
 
 def concatenate(weights, parts):
-    """Return the parts joined along their channels."""
+    """Return the tensors `parts` joined along their channels; `weights` have the layout."""
     return tf.concat(list(parts), weights.layout.index("C"))
 
 
-def apply_layer(weights, name, layer, x):
+def _apply_layer(weights, name, layer, x):
     """Return the output of one entry of a table for x; `name` is the layer's in the manifest."""
     if isinstance(layer, Split):
         return concatenate(
@@ -52,32 +64,45 @@ def apply_layer(weights, name, layer, x):
     return convolve(weights, name, layer, x)
 
 
-def apply_branch(weights, name, layers, x):
+def _apply_branch(weights, name, layers, x):
     """Return the output of a table's branch for x; `name` is the branch's in the manifest."""
     for i, layer in enumerate(layers):
-        x = apply_layer(weights, "%s.%d" % (name, i), layer, x)
+        x = _apply_layer(weights, "%s.%d" % (name, i), layer, x)
     return x
 
 
 def inception_v3(weights, x, auxiliary):
-    """Return the logits of each head, (B, classes), the main head first.
+    """Return the logits of each head, a list of (B, classes), the main head first.
 
-    Images are (B, 3, H, W) in the layout `NCHW`, (B, H, W, 3) in `NHWC`. The layers are the stem, eleven modules, the
-    mean over positions, a linear layer; with `auxiliary`, the auxiliary head as well.
+    The layers are the stem, eleven modules, the mean over positions, a linear layer; with `auxiliary`, the auxiliary
+    head as well.
+
+    Args:
+        weights: The `Weights` of the network.
+        x: Images, (B, 3, H, W) in the layout `NCHW`, (B, H, W, 3) in `NHWC`.
+        auxiliary: True for the auxiliary head.
+
+    Raises:
+        ManifestError: The manifest lacks a parameter of the network.
     """
-    x, heads = apply_branch(weights, "stem", STEM, x), []
+    x, heads = _apply_branch(weights, "stem", STEM, x), []
     for index, module in enumerate(MIXED):
         x = concatenate(
             weights,
-            (apply_branch(weights, "mixed.%d.%d" % (index, i), layers, x) for i, layers in enumerate(module)),
+            (
+                _apply_branch(weights, "mixed.%d.%d" % (index, i), layers, x)
+                for i, layers in enumerate(module)
+            ),
         )
         if auxiliary and index == AUXILIARY_INPUT:
             pooled = pool(weights.layout, "average", x, 5, 3, "VALID")
-            heads = [classify(weights, "auxiliary_fc", apply_branch(weights, "auxiliary", AUXILIARY, pooled))]
-    return [classify(weights, "fc", x), *heads]
+            heads = [
+                _classify(weights, "auxiliary_fc", _apply_branch(weights, "auxiliary", AUXILIARY, pooled))
+            ]
+    return [_classify(weights, "fc", x), *heads]
 
 
-def classify(weights, name, x):
+def _classify(weights, name, x):
     """Return the logits, (B, classes): a linear layer of the mean of x over positions."""
     features = tf.reduce_mean(x, (1, 2) if weights.layout == "NHWC" else (2, 3))
     weight, bias = weights(name + ".weight", (1, 0)), weights(name + ".bias")
@@ -95,14 +120,19 @@ class InceptionV3Trainer(ResNet50Trainer):
         return lambda weights, x: inception_v3(weights, x, options["auxiliary"])
 
     def outputs(self, network, batch):
-        """Return the network's logits for the images of a micro-batch: a list of one tensor per head, (B, classes)."""
+        """Return the network's logits for the images of a micro-batch: a list of one tensor per head, (B, classes).
+
+        The main head is the first. `network` is what `build` returned. `batch` holds the model's inputs by name,
+        tensors of the graph; of these, `image` is read.
+        """
         return network(self.weights, tf.cast(batch["image"], self.dtype))
 
     def loss(self, outputs, batch):
         """Return the loss of the main head plus 0.4 × that of the auxiliary head: a float32 scalar.
 
-        Each is the cross entropy with label smoothing, the mean over the micro-batch. `outputs` holds the logits of
-        each head; `batch["label"]` holds the indices of the classes, (B,).
+        Each is the cross entropy with label smoothing, the mean over the micro-batch; the model's option
+        `label_smoothing` is the share of the target that is spread over all classes. `outputs` holds the logits of each
+        head, (B, classes), the main head's first; `batch["label"]` holds the indices of the classes, (B,).
         """
         cross_entropy = super().loss
         losses = [cross_entropy((logits,), batch) for logits in outputs]

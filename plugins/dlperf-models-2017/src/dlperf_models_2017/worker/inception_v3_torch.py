@@ -21,7 +21,7 @@ from dlperf_models_2017.worker.inception_v3 import (
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """Batch norm without gamma, with the statistics of this replica's micro-batch."""
+    """Batch norm of `channels` channels without gamma, with the statistics of this replica's micro-batch."""
 
     def __init__(self, channels):
         super().__init__(channels, eps=BATCH_NORM_EPSILON, momentum=BATCH_NORM_MOMENTUM)
@@ -31,7 +31,10 @@ class BatchNorm(nn.BatchNorm2d):
 
 
 class Convolution(nn.Module):
-    """A convolution without bias, followed by batch norm and ReLU; `layer` is its entry in a table."""
+    """A convolution without bias, followed by batch norm and ReLU; `layer` is its entry in a table.
+
+    The input has `inputs` channels. The attribute `outputs` is the number of output channels.
+    """
 
     def __init__(self, inputs, layer):
         super().__init__()
@@ -42,7 +45,10 @@ class Convolution(nn.Module):
         self.outputs = layer.outputs
 
     def forward(self, x):
-        """Return the layer's output: (B, inputs, H, W) → (B, outputs, H', W')."""
+        """Return the layer's output: (B, inputs, H, W) → (B, outputs, H', W').
+
+        H' and W' follow from the stride and the padding of the layer.
+        """
         return F.relu(self.norm(self.conv(x)), inplace=True)
 
 
@@ -60,7 +66,10 @@ class Concatenation(nn.ModuleList):
 
 
 class Branch(nn.Sequential):
-    """The layers of a table's branch, one after another; its input has `inputs` channels."""
+    """The layers of a table's branch, one after another; its input has `inputs` channels.
+
+    The attribute `outputs` is the number of output channels.
+    """
 
     def __init__(self, inputs, layers):
         super().__init__()
@@ -71,7 +80,7 @@ class Branch(nn.Sequential):
 
 
 def build_layer(inputs, layer):
-    """Return the module for an entry of a table, for an input of `inputs` channels."""
+    """Return the module for `layer`, an entry of a table, for an input of `inputs` channels."""
     if isinstance(layer, Split):
         return Concatenation(Convolution(inputs, part) for part in layer)
     if not isinstance(layer, Pool):
@@ -101,7 +110,7 @@ class InceptionV3(nn.Module):
         self.fc = nn.Linear(FEATURES, classes)
 
     def forward(self, x):
-        """Return the logits of each head, (B, classes), the main head first, of images: (B, 3, H, W).
+        """Return the logits of each head, a tuple of (B, classes), the main head first, of images: (B, 3, H, W).
 
         The axes are in this order in both layouts; images are cast to the type of the weights.
         """
@@ -118,18 +127,23 @@ class InceptionV3Trainer(TorchTrainer):
     """The trainer of Inception v3: images to classes, with the cross entropy of both heads as its loss."""
 
     def build(self, options):
-        """Return the network for the model's options `num_classes` and `auxiliary`."""
+        """Return the network for `num_classes` and `auxiliary` of `options`, the model's options by name."""
         return InceptionV3(options["num_classes"], options["auxiliary"])
 
     def outputs(self, network, batch):
-        """Return the network's logits for the images of a micro-batch: a tuple of one tensor per head, (B, classes)."""
+        """Return the network's logits for the images of a micro-batch: a tuple of one tensor per head, (B, classes).
+
+        The main head is the first. `network` is what `build` returned, or what DistributedDataParallel or the compiler
+        made of it. `batch` holds the model's inputs by name, on the device; of these, `image` is read.
+        """
         return network(batch["image"])
 
     def loss(self, outputs, batch):
         """Return the loss of the main head plus 0.4 × that of the auxiliary head: a float32 scalar.
 
-        Each is the cross entropy with label smoothing, the mean over the micro-batch. `outputs` holds the logits of
-        each head; `batch["label"]` holds the indices of the classes, (B,).
+        Each is the cross entropy with label smoothing, the mean over the micro-batch; the model's option
+        `label_smoothing` is the share of the target that is spread over all classes. `outputs` holds the logits of each
+        head, (B, classes), the main head's first; `batch["label"]` holds the indices of the classes, (B,).
         """
         smoothing = self.request.model_options["label_smoothing"]
         losses = [F.cross_entropy(logits, batch["label"], label_smoothing=smoothing) for logits in outputs]

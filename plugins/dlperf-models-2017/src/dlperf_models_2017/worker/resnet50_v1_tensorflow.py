@@ -9,7 +9,10 @@ class ResNet50V1Trainer(ResNet50Trainer):
     def build(self, options):
         """Return the network; conv1 of each bottleneck has the block's stride, and conv2 has stride 1.
 
-        `options` holds the values of the model's options by name.
+        `options` holds the values of the model's options by name; it is not used.
+
+        Raises:
+            ManifestError: The manifest lacks a parameter of the network.
         """
         network = super().build(options)
         for block in network.blocks:

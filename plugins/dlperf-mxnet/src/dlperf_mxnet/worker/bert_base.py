@@ -20,7 +20,7 @@ def linear(inputs, outputs):
 
 
 def norm(hidden):
-    """Return a layer-norm layer for inputs with `hidden` features in the last axis."""
+    """Return a layer norm for inputs with `hidden` features in the last axis."""
     return nn.LayerNorm(epsilon=LAYER_NORM_EPSILON, in_channels=hidden)
 
 
@@ -87,7 +87,10 @@ class Attention(HybridBlock):
         return self.norm(x + self.dropout(self.output(context)))
 
     def split(self, x):
-        """Return x with its heads as separate sequences: (B, S, H) → (B · heads, S, D)."""
+        """Return x with its heads as separate sequences: (B, S, H) → (B · heads, S, H / heads).
+
+        There are B sequences of S tokens with H features.
+        """
         return x.reshape((0, 0, self.heads, -1)).transpose((0, 2, 1, 3)).reshape((-3, -2))
 
 
@@ -208,9 +211,9 @@ class Loss(HybridBlock):
         """Return the loss, (1,).
 
         B is the number of sequences, P the number of masked positions per sequence, V the size of the vocabulary.
-        `words`, (B · P, V), and `follows`, (B, 2), are the logits of masked words and of the next sentence;
-        `masked_ids` and `masked_weights` are (B, P), and `next_sentence_label` is (B,). `F` is MXNet's module of
-        operators, for arrays or for symbols.
+        `words`, (B · P, V), and `follows`, (B, 2), are the logits of masked words and of the next sentence.
+        `masked_ids`, (B, P), are the words, and `masked_weights`, (B, P), their weights, 0 for unused predictions;
+        `next_sentence_label`, (B,), is 0 or 1. `F` is MXNet's module of operators, for arrays or for symbols.
         """
         weights = masked_weights.reshape((-1,))
         per_token = F.pick(negative_log_softmax(F, words), masked_ids.reshape((-1,)))
@@ -234,7 +237,7 @@ class BertBaseTrainer(MXNetTrainer):
         )
 
     def build_criterion(self, options):
-        """Return the sum of the losses of both heads as a block; it needs no options."""
+        """Return the sum of the losses of both heads as a block; it needs none of the model's `options`."""
         return Loss()
 
     def outputs(self, network, batch):

@@ -19,7 +19,13 @@ def weight_types(parameters):
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Restore the running statistics of the network's batch norms when the context is left."""
+    """Restore the running statistics of the network's batch norms when the context is left.
+
+    Without an exception, wait first for everything that was enqueued.
+
+    Raises:
+        MXNetError: an enqueued operation failed.
+    """
     saved = [
         (parameter, [values.copy() for values in parameter.list_data()])
         for parameter in network.collect_params().values()
@@ -35,7 +41,11 @@ def preserve_state(network):
 
 
 def widen_outputs(values):
-    """Return a list of MXNet arrays, also of bfloat16, as float64 NumPy arrays; wait for their values."""
+    """Return a list of MXNet arrays, also of bfloat16, as float64 NumPy arrays; wait for their values.
+
+    Raises:
+        MXNetError: the operation that computes a value failed.
+    """
     return [_numbers(value.asnumpy()).astype(np.float64) for value in values]
 
 

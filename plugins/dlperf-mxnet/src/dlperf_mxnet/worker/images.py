@@ -14,17 +14,30 @@ _BILINEAR = 1
 
 
 def load_images(trainer):
-    """Start the trainer's loaders of JPEGs, which OpenCV decodes; return the batches on the devices."""
+    """Start the trainer's loaders of JPEGs, which OpenCV decodes; return the batches on the devices, without end.
+
+    Raises:
+        DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it, too.
+    """
     return trainer.load(OpenCVImages)
 
 
 class OpenCVImages(JpegImages):
-    """The images of a request's index as batches in the form of `JpegImages`, decoded by OpenCV."""
+    """The images of a request's index as batches in the form of `JpegImages`, decoded by OpenCV.
+
+    Raises:
+        DataError: The index is not the one that was prepared.
+    """
 
     def read(self, path, chance):
-        """Return one image's pixels, cropped, resized and mirrored: a NumPy array of (H, W, 3) bytes.
+        """Return one image's pixels, cropped, resized and mirrored: a NumPy array of (H, W, 3) bytes, RGB.
 
-        `path` is the JPEG file; `chance` is the generator that draws the crop and the reflection.
+        `path` is the JPEG file; `chance` is the generator that draws the crop and the reflection. H and W are the
+        model's.
+
+        Raises:
+            OSError: the file cannot be read.
+            MXNetError: OpenCV cannot decode it.
         """
         return augment(decode(path), self.width, self.height, chance)
 

@@ -10,7 +10,7 @@ from dlperf_sdk.worker.unsupported import Unsupported
 def switch_on(precision):
     """Make MXNet's operators cast their inputs in this process, as `contrib.amp` defines for a precision.
 
-    This cannot be undone. Do nothing for a precision that casts no weights.
+    This cannot be undone. Do nothing for a precision that casts no weights. `precision` is a `Precision` of the core.
 
     Raises:
         Unsupported: the precision needs bfloat16, which oneDNN does not support on this processor.

@@ -15,7 +15,7 @@ def updates_of(parameters, numbers, scales_loss):
     Args:
         parameters: gluon's parameters.
         numbers: `Request.optimizer`.
-        scales_loss: True to give the Trainer a dynamic loss scaler.
+        scales_loss: True to give the Trainer a dynamic loss scaler; mixed precision must be switched on.
 
     Raises:
         ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
@@ -30,10 +30,10 @@ def updates_of(parameters, numbers, scales_loss):
 
 
 def clip(updates, parameters, parts):
-    """Have the next updates clip each replica's gradients by their global norm; the optimizer must be `AdamW`.
+    """Have the next updates clip each replica's gradients by their global norm.
 
     Args:
-        updates: gluon's Trainer.
+        updates: gluon's Trainer, whose optimizer is an `AdamW` with a `clip_norm`.
         parameters: gluon's parameters.
         parts: The number of terms that each gradient is a sum of: micro-batches times replicas.
     """
@@ -44,6 +44,8 @@ def clip(updates, parameters, parts):
 
 def update(updates, parts):
     """Update all weights, and return True if the loss scaler skipped that because a gradient was not finite.
+
+    Without a loss scaler, the result is False.
 
     Args:
         updates: gluon's Trainer.
@@ -74,7 +76,9 @@ def reset(updates):
 
 
 def optimizer(numbers):
-    """Return the framework's optimizer with the request's hyperparameters; the manifest says which parameters decay.
+    """Return the framework's optimizer with the request's hyperparameters: an `SGD` or an `AdamW` of this module.
+
+    A parameter decays by the request's weight decay times its `wd_mult`, which `parameters.configure` sets.
 
     Args:
         numbers: `Request.optimizer`.
@@ -94,7 +98,8 @@ def optimizer(numbers):
 class SGD(mx.optimizer.SGD):
     """SGD with momentum and weight decay w: v ← momentum·v + g + w·θ;  θ ← θ - rate·v.
 
-    MXNet's own SGD keeps -rate·v in place of v. When the rate changes, this class therefore scales the state.
+    MXNet's own SGD keeps -rate·v in place of v. When the rate changes, this class therefore scales the state. `numbers`
+    are the arguments of MXNet's class: `learning_rate`, `momentum` and `wd`.
     """
 
     def __init__(self, **numbers):
@@ -102,9 +107,9 @@ class SGD(mx.optimizer.SGD):
         self._states = []
 
     def create_state(self, index, weight):
-        """Return the state -rate·v of one weight, zeros of its shape; None without momentum.
+        """Return the state -rate·v of one weight, an array of zeros of its shape; None without momentum.
 
-        `index` is the weight's number in gluon's Trainer.
+        `index` is the weight's number in gluon's Trainer, and `weight` its array.
         """
         state = super().create_state(index, weight)
         if state is not None:
@@ -123,8 +128,15 @@ class AdamW(mx.optimizer.Optimizer):
     """Adam with bias correction, decoupled weight decay, and clipping by the global norm.
 
     MXNet's operator has no bias correction. With c₁ = 1 - β₁ᵗ and c₂ = 1 - β₂ᵗ, the corrected (m / c₁) / (√(v / c₂) +
-    ε) equals m / (√v + ε√c₂) · √c₂ / c₁, which the operator can compute. The operator rounds β to float32, where
-    1 - 0.999 is off by 1.3e-5. c₁ and c₂ are computed from the rounded β, so that the updates are not off as well.
+    ε) equals m / (√v + ε√c₂) · √c₂ / c₁, which the operator can compute. The operator rounds β to float32, where 1 -
+    0.999 is off by 1.3e-5. c₁ and c₂ are computed from the rounded β, so that the updates are not off as well.
+
+    Args:
+        beta1: Decay rate β₁ of m.
+        beta2: Decay rate β₂ of v.
+        epsilon: ε.
+        clip_norm: Largest global norm of a replica's gradients after `clip`; None if `clip` is never called.
+        numbers: Further arguments of MXNet's optimizers: `learning_rate` and `wd`.
     """
 
     def __init__(self, beta1, beta2, epsilon, clip_norm, **numbers):
@@ -136,24 +148,25 @@ class AdamW(mx.optimizer.Optimizer):
     def clip(self, gradients):
         """Have the next updates of one replica scale its gradients down to `clip_norm` if their norm is larger.
 
-        `gradients` are all gradients of the replica. The norm is their global norm times `rescale_grad`. Do not wait
-        for the device.
+        `gradients` are the arrays of all gradients of the replica, on one device. The norm is their global norm times
+        `rescale_grad`. Do not wait for the device.
         """
         context = gradients[0].context
         norm = sum_of_squares(gradients).sqrt() * self.rescale_grad
         self._shrink[context] = mx.nd.minimum(self.clip_norm / norm, 1.0)
 
     def create_state(self, index, weight):
-        """Return the moments m and v of one weight, two arrays of zeros of its shape.
+        """Return the moments m and v of one weight, a pair of arrays of zeros of its shape, on its device.
 
-        `index` is the weight's number in gluon's Trainer.
+        `index` is the weight's number in gluon's Trainer, and `weight` its array.
         """
         return tuple(mx.nd.zeros(weight.shape, weight.context, dtype=weight.dtype) for _ in range(2))
 
     def update(self, index, weight, grad, state):
         """Update one weight and its state, in place, with its gradient; gluon's Trainer calls this.
 
-        `index` is the weight's number in gluon's Trainer.
+        `index` is the weight's number in gluon's Trainer; `weight` and `grad` are arrays, and `state` is what
+        `create_state` returned.
         """
         self._update_count(index)
         t = self._index_update_count[index]

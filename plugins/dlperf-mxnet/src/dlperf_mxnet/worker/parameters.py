@@ -4,9 +4,13 @@ import numpy as np
 
 
 def convert_to_network_layout(values, layout):
-    """Return a parameter's values with the axes of a network, from values with the manifest's axes.
+    """Return a parameter's NumPy values with the axes of a network, from values with the manifest's axes.
 
-    With the layout `nhwc`, a convolution's OIHW becomes OHWI; all other values are unchanged.
+    With the layout `nhwc`, a convolution's OIHW becomes OHWI; all other values are unchanged. The result may be a view.
+
+    Args:
+        values: The values with the manifest's axes.
+        layout: The network's layout, `nchw` or `nhwc`.
     """
     return values.transpose(0, 2, 3, 1) if layout == "nhwc" and values.ndim == 4 else values
 
@@ -42,7 +46,11 @@ def configure(parameters, updated, request):
 
 
 def map_parameters(network):
-    """Return gluon's trainable parameters of a network by the manifest's names; a shared parameter appears once."""
+    """Return gluon's trainable parameters of a network, a block, by the manifest's names.
+
+    They are in the order in which gluon lists them. A parameter that several layers share appears once, under its first
+    name.
+    """
     renamed = {"gamma": "weight", "beta": "bias"}
     parameters, ids = {}, set()
     for path, parameter in network._collect_params_with_prefix().items():

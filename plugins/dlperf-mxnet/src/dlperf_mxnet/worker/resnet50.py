@@ -137,7 +137,7 @@ class ResNet50Trainer(MXNetTrainer):
         return ResNet50(options["num_classes"], self.layout.upper())
 
     def build_criterion(self, options):
-        """Return the cross entropy with the model's option `label_smoothing`."""
+        """Return the cross entropy as a block, with `label_smoothing` of `options`, the model's options by name."""
         return Loss(options["label_smoothing"])
 
     def outputs(self, network, batch):

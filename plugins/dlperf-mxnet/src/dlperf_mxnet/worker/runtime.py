@@ -16,7 +16,11 @@ _OUT_OF_MEMORY = ("Failed to allocate CPU Memory", "cudaMalloc retry failed: out
 
 
 class MXNetRuntime(Runtime):
-    """One process that owns one or more devices: `cpu(0)`, `cpu(1)`, …, or the GPUs in CUDA_VISIBLE_DEVICES."""
+    """One process that owns one or more devices: `cpu(0)`, `cpu(1)`, …, or the GPUs in CUDA_VISIBLE_DEVICES.
+
+    Raises:
+        Unsupported: there are several replicas, and the plugin lacks the strategy.
+    """
 
     clock, strategies = "lagged", STRATEGIES
 
@@ -107,7 +111,10 @@ class MXNetRuntime(Runtime):
         return self.cluster.world_size
 
     def strategy_in_effect(self):
-        """Return the strategy by which gradients are summed; None without, and with Horovod before the first sum."""
+        """Return the strategy by which gradients are summed: `all_reduce`, `parameter_server` or `horovod`.
+
+        None if they are not summed; with Horovod also before the first sum.
+        """
         if self._has_summed:
             return "horovod"
         if self.kvstore is None:
@@ -123,7 +130,11 @@ class MXNetRuntime(Runtime):
         mx.nd.waitall()
 
     def wait(self, loss):
-        """Wait until the update of a step is done; `loss` is the handle that `step` returned."""
+        """Wait until the update of a step is done; `loss` is the handle that `train` returned.
+
+        Raises:
+            MXNetError: an operation failed.
+        """
         _, updated = loss
         for trace in updated:
             trace.wait_to_read()
@@ -144,9 +155,9 @@ class MXNetRuntime(Runtime):
     def facts(self):
         """Return facts for the record: versions, devices, threads, libraries and transport.
 
-        The keys are `framework_version`, `devices`, `features`, `engine` and `transport` (None without gradient
-        synchronization); with Horovod also `horovod_version`. On GPUs there are also the `device_memory` of the first,
-        in bytes, and `tf32_override`.
+        The keys are `framework_version`, `devices` (a name per replica), `features` (names of MXNet's compiled
+        features, sorted), `engine` and `transport` (None without gradient synchronization); with Horovod also
+        `horovod_version`. On GPUs there are also the `device_memory` of the first, in bytes, and `tf32_override`.
         """
         report = {
             "framework_version": mx.__version__,
@@ -171,7 +182,11 @@ class MXNetRuntime(Runtime):
         return isinstance(error, mx.MXNetError) and any(message in str(error) for message in _OUT_OF_MEMORY)
 
     def stop(self):
-        """Wait for the engine, and leave the kvstore or Horovod. Services end after the last trainer has left."""
+        """Wait for the engine, and leave the kvstore or Horovod. Services end after the last trainer has left.
+
+        Raises:
+            MXNetError: an operation failed.
+        """
         mx.nd.waitall()
         self.kvstore = None
         if self.hvd:

@@ -73,7 +73,7 @@ class MXNetTrainer(ReplicaState):
         ]
 
     def slice_batch(self, batch, start, stop):
-        """Return the samples `start` to `stop` - 1 of each replica's batch."""
+        """Return the samples `start` to `stop` - 1 of each replica in `batch`, as `place` returned it."""
         return [{name: values[start:stop] for name, values in shard.items()} for shard in batch]
 
     def labels(self, batch):
@@ -81,7 +81,7 @@ class MXNetTrainer(ReplicaState):
         return None if self.label_name is None else [shard[self.label_name] for shard in batch]
 
     def read_labels(self, labels):
-        """Return the labels of each replica of this process, a list of NumPy arrays."""
+        """Return the labels behind the handle `labels`, a NumPy array for each replica of this process, in order."""
         return [shard.asnumpy() for shard in labels]
 
     # The step.
@@ -140,7 +140,7 @@ class MXNetTrainer(ReplicaState):
         reset(self.updates)
 
     def read_loss(self, loss):
-        """Return the loss of each replica of this process, a list of floats."""
+        """Return the loss behind the handle `loss`, a float for each replica of this process, in order."""
         return [float(total.asscalar()) for total in loss[0]]
 
     # Evidence for what was in effect.

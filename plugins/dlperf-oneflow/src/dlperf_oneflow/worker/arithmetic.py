@@ -13,5 +13,5 @@ def negative_log_softmax(logits):
 
 
 def negative_log_likelihood(logits, labels):
-    """Return -log p[label] for each row: logits (N, K), labels (N,) → (N,)."""
+    """Return -log p[label] for each row: logits (N, K), labels (N,), indices from 0 to K - 1 → (N,)."""
     return flow.gather(negative_log_softmax(logits), 1, labels.unsqueeze(-1)).squeeze(-1)

@@ -13,12 +13,16 @@ from dlperf_oneflow.worker.optimizers import clip_, warm_up
 
 
 def placement(device, replicas):
-    """Return OneFlow's placement of replicas 0 to `replicas` - 1 on devices of the kind `device`."""
+    """Return OneFlow's placement of replicas 0 to `replicas` - 1 on devices of the kind `device`, `cpu` or `cuda`."""
     return flow.placement(device, list(range(replicas)))
 
 
 def spread(batch, placement):
-    """Return a global batch whose part on each replica is that replica's `batch`; no sample is copied to another."""
+    """Return a global batch whose part on each replica is that replica's `batch`; no sample is copied to another.
+
+    `batch` holds this replica's tensors by the input's name, as does the result. `placement` is what the function of
+    this name returned.
+    """
     return {
         name: value.to_global(placement=placement, sbp=flow.sbp.split(0)) for name, value in batch.items()
     }
@@ -34,6 +38,9 @@ class TrainingGraph(nn.Graph):
 
     Call it with the model's inputs in the order of `Request.inputs`; it runs one step and returns the loss. If the
     policy is `warmup`, the graph contains the learning rate schedule.
+
+    Args:
+        trainer: The trainer, whose `network`, `optimizer`, `names` and `request` are read.
     """
 
     def __init__(self, trainer):
@@ -48,7 +55,7 @@ class TrainingGraph(nn.Graph):
         self.add_optimizer(trainer.optimizer, lr_sch=scheduler)
 
     def moments(self):
-        """Yield (name, tensor) for each tensor of the graph's state, under the graph's own names."""
+        """Yield (name, tensor) for each tensor of the graph's state but the network, under the graph's own names."""
         for name, value in self.state_dict().items():
             if isinstance(value, flow.Tensor):
                 yield name, value
@@ -71,7 +78,11 @@ class TrainingGraph(nn.Graph):
 
 
 class EvidenceGraph(nn.Graph):
-    """The forward pass of a `OneFlowTrainer` as a static graph, with the fusions of `TrainingGraph`."""
+    """The forward pass of a `OneFlowTrainer` as a static graph, with the fusions of `TrainingGraph`.
+
+    Args:
+        trainer: The trainer, whose `network` and `names` are read.
+    """
 
     def __init__(self, trainer):
         super().__init__()

@@ -15,7 +15,8 @@ class Loader(loading.Loader):
     def open(self, dataset, draws, request):
         """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process.
 
-        `dataset` returns the batch of a list of keys, `draws` yields such lists, and `request` describes the case.
+        `dataset` returns the batch of a list of keys, or a DataError, which the DataLoader hands on as an item. `draws`
+        yields such lists, and `request` describes the case.
         """
         return DataLoader(
             dataset,

@@ -9,6 +9,8 @@ from dlperf_sdk.worker.schedule import decay_groups
 def optimizer(parameters, request):
     """Return the framework's optimizer with the request's hyperparameters; the manifest says which parameters decay.
 
+    It is an SGD or AdamW of `oneflow.optim`. With the policy `warmup`, its rate is `warmup_learning_rate`.
+
     Args:
         parameters: Parameter by the manifest's name.
         request: The request; `parameters` and `optimizer` are read.
@@ -66,7 +68,8 @@ def warm_up(optimizer, numbers):
 def clip_(parameters, norm):
     """Clip the parameters' gradients in place to the global norm `norm`, without waiting for the device.
 
-    Each gradient is multiplied by min(1, norm / ‖g‖), where ‖g‖ is the norm of all gradients together.
+    Each gradient is multiplied by min(1, norm / ‖g‖), where ‖g‖ is the norm of all gradients together. Every parameter
+    has a gradient.
     """
     gradients = [parameter.grad for parameter in parameters]
     squares = flow.stack([(gradient * gradient).sum() for gradient in gradients])

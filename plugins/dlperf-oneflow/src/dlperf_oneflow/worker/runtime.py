@@ -15,7 +15,11 @@ _OUT_OF_MEMORY = ("out of memory", "OutOfMemory", "std::bad_alloc", "Cannot allo
 
 
 class OneFlowRuntime(Runtime):
-    """One process that owns one device: `cpu`, or the GPU whose index is the process's LOCAL_RANK."""
+    """One process that owns one device: `cpu`, or the GPU whose index is the process's LOCAL_RANK.
+
+    Raises:
+        Unsupported: there are several replicas, and the plugin lacks the strategy.
+    """
 
     clock, strategies = "lagged", STRATEGIES
 
@@ -32,7 +36,8 @@ class OneFlowRuntime(Runtime):
         global index. To turn TF32 on or off, NVIDIA_TF32_OVERRIDE is set in this process's environment.
 
         Raises:
-            Unsupported: no usable GPU is found, or OneFlow has not joined as many processes as the case has.
+            Unsupported: the plugin lacks the precision, no usable GPU is found, or OneFlow has not joined as many
+                processes as the case has.
         """
         request = self.request
         precision = look_up("precision", request.precision, PRECISIONS)
@@ -58,8 +63,8 @@ class OneFlowRuntime(Runtime):
     def facts(self):
         """Return facts for the record: versions, devices, threads, libraries and transport.
 
-        The keys are `framework_version`, `devices`, `threads` (None if OMP_NUM_THREADS is not set) and `transport`
-        (None without collectives); on a GPU also `tf32_override`.
+        The keys are `framework_version`, `devices` (a list of one name), `threads` (None if OMP_NUM_THREADS is not set)
+        and `transport` (`nccl` or `epoll`; None without collectives); on a GPU also `tf32_override`.
         """
         report = {
             "framework_version": flow.__version__,

@@ -67,7 +67,7 @@ class OneFlowTrainer(ReplicaState):
         return placed if self.placement is None else spread(placed, self.placement)
 
     def read_labels(self, labels):
-        """Return the labels of this process's one replica, a list of one NumPy array."""
+        """Return the labels behind the handle `labels`, of this process's one replica: a list of one NumPy array."""
         return [to_local(labels).numpy()]
 
     # The step.
@@ -140,7 +140,7 @@ class OneFlowTrainer(ReplicaState):
         self.scale.reset()
 
     def read_loss(self, loss):
-        """Return the loss of this process's one replica, a list of one float."""
+        """Return the loss behind the handle `loss`, of this process's one replica: a list of one float."""
         return [loss[0].item()]
 
     # Evidence for what was in effect.

@@ -10,7 +10,7 @@ from dlperf_paddle.worker.runtime import set_tf32, tf32_is_on
 
 
 def allows_tf32(device):
-    """Return True if float32 products may be rounded to TF32 on this kind of device now."""
+    """Return True if float32 products may be rounded to TF32 now; `device` is the kind of device, `cpu` or `cuda`."""
     return device == "cuda" and tf32_is_on()
 
 
@@ -23,13 +23,19 @@ def compiler(network):
 
 
 def layouts(network):
-    """Return the set of the layouts, `nchw` or `nhwc`, in which the network's convolutions take images."""
+    """Return the set of the layouts, `nchw` or `nhwc`, in which the network's convolutions take images.
+
+    It is empty without convolutions.
+    """
     return {layer._data_format.lower() for layer in network.sublayers() if isinstance(layer, nn.Conv2D)}
 
 
 @contextlib.contextmanager
 def watch_products(network, note):
-    """Call `note(output)` with each output of the network's convolutions and linear layers while the context lasts."""
+    """Call `note(output)` with each output of the network's convolutions and linear layers while the context lasts.
+
+    An output is a tensor. `note` must return None: another value would replace the output.
+    """
     layers = [layer for layer in network.sublayers() if isinstance(layer, (nn.Conv2D, nn.Linear))]
     hooks = [layer.register_forward_post_hook(lambda layer, inputs, output: note(output)) for layer in layers]
     try:

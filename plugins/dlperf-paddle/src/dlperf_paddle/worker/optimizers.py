@@ -10,6 +10,9 @@ from dlperf_sdk.worker.schedule import decay_groups
 def optimizer(parameters, request):
     """Return the framework's optimizer with the request's hyperparameters; the manifest says which parameters decay.
 
+    It is a Momentum or AdamW of `paddle.optimizer`, and clips the gradients' global norm if the request has a
+    `clip_norm`.
+
     Args:
         parameters: Parameter by the manifest's name.
         request: The request; `parameters` and `optimizer` are read.

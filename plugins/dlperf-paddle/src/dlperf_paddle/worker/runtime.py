@@ -16,7 +16,11 @@ from dlperf_sdk.worker.unsupported import Unsupported, look_up
 
 
 class PaddleRuntime(Runtime):
-    """One process that owns one device: `cpu`, or the GPU in CUDA_VISIBLE_DEVICES."""
+    """One process that owns one device: `cpu`, or the GPU in CUDA_VISIBLE_DEVICES.
+
+    Raises:
+        Unsupported: the plugin lacks the precision, or there are several replicas and it lacks the strategy.
+    """
 
     strategies = STRATEGIES
 
@@ -111,9 +115,9 @@ class PaddleRuntime(Runtime):
     def facts(self):
         """Return facts for the record: versions, devices, threads, libraries and transport.
 
-        The keys are `framework_version`, `devices`, `threads` (None if OMP_NUM_THREADS is not set), `commit`, `cinn`
-        and `transport` (None without collectives). On a GPU there are also its compute capability, the versions of
-        CUDA, cuDNN and NCCL, and the setting of TF32.
+        The keys are `framework_version`, `devices` (a list of one name), `threads` (None if OMP_NUM_THREADS is not
+        set), `commit`, `cinn` and `transport` (None without collectives). On a GPU there are also `compute_capability`,
+        `cuda_version`, `cudnn_version`, `nccl_version` and `matmul_allow_tf32`.
         """
         report = {
             "framework_version": paddle.__version__,

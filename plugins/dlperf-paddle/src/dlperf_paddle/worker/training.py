@@ -70,7 +70,7 @@ class PaddleTrainer(ReplicaState):
     def place(self, batches):
         """Return this replica's batch as a dict: the input's name → a tensor on the device.
 
-        `batches` has one batch, since a process has one replica.
+        `batches` has one batch of NumPy arrays, by the input's name, since a process has one replica.
         """
         (batch,) = batches
         return {name: paddle.to_tensor(values) for name, values in batch.items()}

@@ -19,7 +19,9 @@ START = 0.95
 
 
 def main(arguments):
-    """Run the agents. The last event of the stream has the failure, if there is one.
+    """Run the agents, and return when they have ended. The last event of the stream has the failure, if there is one.
+
+    Standard input and output are those of this process. The placement group is removed at the end.
 
     Args:
         arguments: The settings as JSON, then the agents' command.

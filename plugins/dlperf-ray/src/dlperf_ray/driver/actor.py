@@ -13,13 +13,15 @@ class Agent:
     """The actor of one node: it starts the node's agent, and forwards its input and output."""
 
     def describe(self):
-        """Return the node's address."""
+        """Return the address of the node, as Ray knows it."""
         import ray
 
         return ray.util.get_node_ip_address()
 
     def start(self, command, variables):
-        """Start the agent.
+        """Start the agent; call this before the other methods.
+
+        This process's variables `RAY_*` are not handed on.
 
         Args:
             command: Program and arguments of the agent.
@@ -56,8 +58,9 @@ class Agent:
         """Wait until the agent prints something or ends.
 
         Returns:
-            (output, exit code, errors). While the agent runs: the bytes that it printed, None, and an empty text. After
-            its end: empty bytes, its exit code, and the last 4000 bytes of its standard error as text.
+            A tuple (output, exit code, errors). While the agent runs: the bytes that it printed, at most `PART`; None;
+                and an empty text. After its end: empty bytes; its exit code, negative for a signal; and the last 4000
+                bytes of its standard error as text.
         """
         data = os.read(self._process.stdout.fileno(), PART)
         if data:
@@ -67,6 +70,6 @@ class Agent:
         return b"", code, self._errors.read().decode("utf-8", "replace").strip()
 
     def close(self):
-        """Close the agent's standard input, which ends it."""
+        """Close the agent's standard input, which ends it. Do nothing if that fails; call this once."""
         with contextlib.suppress(OSError):
             os.close(self._process.stdin.detach().detach().fileno())

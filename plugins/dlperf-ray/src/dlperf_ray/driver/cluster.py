@@ -17,9 +17,11 @@ POLL = 0.5
 def connect(settings, output):
     """Connect to the cluster.
 
+    If it does not answer in time, a failure is written and this process ends with exit code 1.
+
     Args:
         settings: The launcher's settings; `address` and `timeout`, in seconds, are used.
-        output: The stream to which a failure is written.
+        output: The stream to which a failure is written, an `Output`.
 
     Returns:
         The module `ray`, connected; None if a failure was written.
@@ -63,7 +65,7 @@ def connect(settings, output):
 
 
 def shortage(ray, settings):
-    """Return a sentence with the resources that the case needs and those that are free on each node.
+    """Return sentences with the resources that the case needs and those that are free on each node.
 
     Args:
         ray: The module `ray`, connected.
@@ -90,12 +92,14 @@ def shortage(ray, settings):
 def place(ray, settings, deadline, source, output):
     """Wait until the cluster has reserved the nodes of the case.
 
+    While it waits, it writes events `waiting`. If it returns None, nothing stays reserved.
+
     Args:
         ray: The module `ray`, connected.
-        settings: The launcher's settings.
+        settings: The launcher's settings; `id`, `nodes`, `bundle` and `timeout` are used.
         deadline: Time on the monotonic clock at which waiting ends with a failure.
-        source: The driver's input; waiting ends when it is closed.
-        output: The stream to which events and a failure are written.
+        source: The driver's input, an `Input`; waiting ends when it is closed.
+        output: The stream to which events and a failure are written, an `Output`.
 
     Returns:
         The placement group; None if a failure was written or the input is closed.

@@ -14,15 +14,15 @@ STOP = 6.0
 
 
 class Run:
-    """The agents of a run.
+    """The agents of a run, on one actor per node, which the constructor creates.
 
     Args:
         ray: Ray, connected.
         group: The placement group.
-        settings: The settings of the launcher.
+        settings: The settings of the launcher; `nodes` and `bundle` (resource → amount per node) are used.
         deadline: Time on the monotonic clock until which all agents must have started.
-        source: The input of all agents.
-        output: The stream.
+        source: The input of all agents, an `Input`.
+        output: The stream, an `Output`.
     """
 
     def __init__(self, ray, group, settings, deadline, source, output):
@@ -45,7 +45,10 @@ class Run:
         self._failed = None
 
     def start(self, command):
-        """Start all agents with `command`, a list of program and arguments; return False if a failure was written."""
+        """Start all agents with `command`, a list of program and arguments; return False if a failure was written.
+
+        Call this once, and `serve` only after True.
+        """
         hosts = self._get_all([actor.describe.remote() for actor in self._actors])
         if hosts is None:
             return False
@@ -83,7 +86,10 @@ class Run:
         return results
 
     def serve(self):
-        """Forward input and output until the agent of node 0 or the input ends, or a node is lost."""
+        """Forward input and output until the agent of node 0 or the input ends, or a node is lost.
+
+        For a lost node, a failure is written. Call `stop` afterwards.
+        """
         feeding = set()
         while not self._source.is_closed.is_set():
             for node, sent in enumerate(self._sent):
@@ -143,7 +149,7 @@ class Run:
             self._failed = time.monotonic() + SETTLE, node, message.strip()
 
     def stop(self):
-        """End the agents, and wait until they have ended."""
+        """End the agents, and wait until they have ended, at most `STOP` seconds. Their output is dropped."""
         for actor in self._actors:
             actor.close.remote()
         deadline = time.monotonic() + STOP

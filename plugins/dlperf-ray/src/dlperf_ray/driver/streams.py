@@ -8,7 +8,15 @@ from actor import PART
 
 
 class Input:
-    """Standard input, which a thread reads."""
+    """Standard input, which a thread reads from the construction on.
+
+    If it ends while `is_connected` is False, the thread ends this process with exit code 1.
+
+    Attributes:
+        data: The bytes read so far.
+        is_closed: Event that is set when the input has ended.
+        is_connected: True if Ray is connected; set by the caller.
+    """
 
     def __init__(self):
         self.data, self.is_closed, self.is_connected = bytearray(), threading.Event(), False
@@ -23,7 +31,10 @@ class Input:
 
 
 class Output:
-    """The launcher's stream of lines: standard output, before everything else that prints goes to standard error."""
+    """The launcher's stream of lines: standard output, before everything else that prints goes to standard error.
+
+    The constructor redirects this process's standard output to standard error.
+    """
 
     def __init__(self):
         self._stream = os.fdopen(os.dup(1), "wb", 0)
@@ -37,7 +48,7 @@ class Output:
             self._write(line)
 
     def event(self, **fields):
-        """Write an event with these fields, which must be JSON values."""
+        """Write an event with these fields, which must be JSON values, as one line."""
         self._write(json.dumps(fields).encode())
 
     def fail(self, kind, message, node=None):

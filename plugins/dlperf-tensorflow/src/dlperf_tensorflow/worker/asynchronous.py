@@ -23,7 +23,7 @@ def join():
 
 
 def servers(job):
-    """Return the names of the CPUs of all servers of a job, `worker` or `ps`, in order."""
+    """Return the names of the CPUs of all servers of a job, `worker` or `ps`, in order; empty without such servers."""
     names = [device.name for device in tf.config.list_logical_devices("CPU")]
     return [name for name in names if name.startswith("/job:%s/" % job)]
 
@@ -31,7 +31,11 @@ def servers(job):
 def read_max_status(name):
     """Return the largest value, in bytes, of a field of /proc/PID/status over all processes of the cluster.
 
-    `name` is the field: `VmHWM`, the peak of used memory, or `VmData`, the allocated memory.
+    `name` is the field: `VmHWM`, the peak of used memory, or `VmData`, the allocated memory. This waits for answers of
+    all servers.
+
+    Raises:
+        KeyError: the status of a process has no size of this name.
     """
     return max(_status(device.name)[name] for device in tf.config.list_logical_devices("CPU"))
 
@@ -75,13 +79,13 @@ class Scheduled:
         self._graph = None
 
     def place(self, batches):
-        """Return None, whatever the batches: the workers hold the canonical shards."""
+        """Return None, whatever `batches` holds: the workers hold the canonical shards."""
 
     def step(self, batch, rate):
-        """Schedule one function per replica; return a list of RemoteValues, the replicas' losses.
+        """Schedule one function per replica; return a list of RemoteValues, the replicas' losses in order.
 
-        Each function updates the weights with `rate` divided by the number of replicas, so that the updates of one
-        step together have the size of one update with the mean gradient. `batch` is not used.
+        Each function updates the weights with `rate` divided by the number of replicas, so that the updates of one step
+        together have the size of one update with the mean gradient. `rate` is a number. `batch` is not used.
         """
         share = rate / len(self._shards)
         if share != self._rate[0]:
@@ -102,7 +106,8 @@ class Scheduled:
     def traced_outputs(self, function, batch):
         """Return the tensors that `function` returns for each replica's shard, one replica after the other.
 
-        The workers compute them in a graph. `batch` is not used.
+        `function` takes a batch, a dictionary of tensors by the input's name, and returns a sequence of tensors. The
+        workers compute it in a graph, and this waits for them. `batch` is not used.
         """
         traced = tf.function(
             lambda iterator, shard: function(_select_shard(iterator, shard)), autograph=False

@@ -12,7 +12,10 @@ from dlperf_tensorflow.worker.training import TensorFlowTrainer
 
 
 class Linear(tf.Module):
-    """A linear layer, x · W + b over the last axis; W is (in, out). `name` is the layer's in the manifest."""
+    """A linear layer, x · W + b over the last axis, in x's type; W is (in, out).
+
+    `name` is the layer's in the manifest. `weights` are the `Weights` of the network.
+    """
 
     def __init__(self, weights, name):
         super().__init__()
@@ -24,7 +27,10 @@ class Linear(tf.Module):
 
 
 class LayerNorm(tf.Module):
-    """A layer norm over the last axis, computed in float32. `name` is the layer's in the manifest."""
+    """A layer norm over the last axis, computed in float32; the result has x's type.
+
+    `name` is the layer's in the manifest. `weights` are the `Weights` of the network.
+    """
 
     def __init__(self, weights, name):
         super().__init__()
@@ -41,7 +47,10 @@ class LayerNorm(tf.Module):
 
 
 class Embeddings(tf.Module):
-    """The sum of the embeddings of words, positions and segments, then layer norm and dropout."""
+    """The sum of the embeddings of words, positions and segments, then layer norm and dropout.
+
+    `weights` are the `Weights` of the network, which give the sizes.
+    """
 
     def __init__(self, weights):
         super().__init__()
@@ -58,13 +67,14 @@ class Embeddings(tf.Module):
         """
         position = self.position[: input_ids.shape[1]]
         x = tf.gather(self.word, input_ids) + position + tf.gather(self.segment, segment_ids)
-        return apply_dropout(tf.cast(self.norm(x), dtype), dropout)
+        return _apply_dropout(tf.cast(self.norm(x), dtype), dropout)
 
 
 class Attention(tf.Module):
     """Self-attention with several heads, then dropout, the residual sum and layer norm.
 
-    `name` is the block's in the manifest.
+    `name` is the block's in the manifest, and `heads` the number of heads. `weights` are the `Weights` of the network,
+    which give the other sizes.
     """
 
     def __init__(self, weights, name, heads):
@@ -89,15 +99,16 @@ class Attention(tf.Module):
             for projection in (self.query, self.key, self.value)
         )
         scores = tf.cast(tf.matmul(query * width**-0.5, key, transpose_b=True), tf.float32)
-        context = tf.matmul(apply_dropout(tf.cast(tf.nn.softmax(scores + mask), x.dtype), dropout), value)
+        context = tf.matmul(_apply_dropout(tf.cast(tf.nn.softmax(scores + mask), x.dtype), dropout), value)
         context = tf.reshape(tf.transpose(context, (0, 2, 1, 3)), (sequences, tokens, hidden))
-        return self.norm(x + apply_dropout(self.output(context), dropout))
+        return self.norm(x + _apply_dropout(self.output(context), dropout))
 
 
 class Layer(tf.Module):
     """One layer of the encoder: attention, then the feed-forward block with its residual sum and layer norm.
 
-    `name` is the layer's in the manifest, such as `encoder.0`.
+    `name` is the layer's in the manifest, such as `encoder.0`, and `heads` the number of heads. `weights` are the
+    `Weights` of the network, which give the other sizes.
     """
 
     def __init__(self, weights, name, heads):
@@ -114,13 +125,14 @@ class Layer(tf.Module):
         rate of dropout.
         """
         x = self.attention(x, mask, dropout)
-        return self.norm(x + apply_dropout(self.output(gelu(self.intermediate(x))), dropout))
+        return self.norm(x + _apply_dropout(self.output(gelu(self.intermediate(x))), dropout))
 
 
 class MaskedLM(tf.Module):
     """The head for masked language modelling: a linear layer, GELU, layer norm, and the decoder.
 
-    The decoder's weight is that of the word embeddings.
+    The decoder's weight is that of the word embeddings. `weights` are the `Weights` of the network, which give the
+    sizes.
     """
 
     def __init__(self, weights):
@@ -139,7 +151,16 @@ class MaskedLM(tf.Module):
 
 
 class Bert(tf.Module):
-    """BERT: the embeddings, the encoder, and the two heads of pre-training."""
+    """BERT: the embeddings, the encoder, and the two heads of pre-training.
+
+    Args:
+        weights: The `Weights` of the network, which give the other sizes.
+        heads: Number of attention heads.
+        layers: Number of layers of the encoder.
+
+    Raises:
+        ManifestError: The manifest lacks a parameter of the network.
+    """
 
     def __init__(self, weights, heads, layers):
         super().__init__()
@@ -170,7 +191,7 @@ def gelu(x):
     return tf.nn.gelu(x, approximate=False)
 
 
-def apply_dropout(x, rate):
+def _apply_dropout(x, rate):
     """Set elements of x to 0, each with the probability `rate`, and divide the others by 1 - rate; return the result.
 
     Return x itself if the rate is 0.
@@ -222,5 +243,5 @@ class BertBaseTrainer(TensorFlowTrainer):
 
 
 def cross_entropy(labels, logits):
-    """Return -log p[label] for each row: labels (N,), logits (N, K) → (N,)."""
+    """Return -log p[label] for each row: labels (N,), indices from 0 to K - 1, and logits (N, K) → (N,)."""
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)

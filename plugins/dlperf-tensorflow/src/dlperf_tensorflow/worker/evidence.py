@@ -8,7 +8,10 @@ _PRODUCTS = frozenset({"Conv2D", "MatMul", "BatchMatMulV2", "BatchMatMulV3"})
 
 
 class GraphEvidence:
-    """The operations in the graph of a traced function, and in the graphs of all functions that it calls."""
+    """The operations in the graph of a traced function, and in the graphs of all functions that it calls.
+
+    `graph` is TensorFlow's `Graph`.
+    """
 
     def __init__(self, graph):
         graph = graph.as_graph_def()
@@ -19,7 +22,7 @@ class GraphEvidence:
         self._products = [node for node in self._nodes if node.op in _PRODUCTS]
 
     def product_types(self):
-        """Return the input types of the graph's convolutions and matrix products, one for each operation."""
+        """Return the input types of the graph's convolutions and matrix products, a list with one per operation."""
         return [tf.as_dtype(_type_of(node)) for node in self._products]
 
     def compiler(self):
@@ -40,7 +43,7 @@ def _type_of(product):
 
 
 def allows_tf32(device):
-    """Return True if float32 products may be rounded to TF32 on this kind of device now."""
+    """Return True if float32 products may be rounded to TF32 now; `device` is the kind of device, `cpu` or `cuda`."""
     return device == "cuda" and tf.config.experimental.tensor_float_32_execution_enabled()
 
 

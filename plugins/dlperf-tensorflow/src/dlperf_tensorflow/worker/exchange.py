@@ -39,7 +39,7 @@ class AllReduceExchange(GradientExchange):
         return self._gradients[self._smallest]
 
     def fill(self, values):
-        """Set all elements to one value per replica of this process."""
+        """Set all elements to one value per replica of this process; `values` are in the order of the replicas."""
         self._gradients = self._place(
             [
                 {

@@ -4,7 +4,10 @@ import tensorflow as tf
 
 
 def split(batch, count):
-    """Return a batch with each input, (B, …), split into `count` micro-batches: (count, B / count, …)."""
+    """Return a batch with each input, (B, …), split into `count` micro-batches: (count, B / count, …).
+
+    `batch` holds tensors by the input's name, as does the result. `count` divides B.
+    """
     return {
         name: tf.reshape(value, (count, value.shape[0] // count, *value.shape[1:]))
         for name, value in batch.items()

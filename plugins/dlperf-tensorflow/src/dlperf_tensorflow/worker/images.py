@@ -19,7 +19,11 @@ ATTEMPTS = 10
 
 
 def load_images(trainer):
-    """Start the trainer's pipelines of JPEGs; return the batches on the devices."""
+    """Start the trainer's pipelines of JPEGs; return the batches on the devices, without end.
+
+    Raises:
+        DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it, too.
+    """
     return trainer.load(JpegPipeline)
 
 
@@ -28,6 +32,11 @@ class JpegPipeline:
 
     A batch has `image`, (B, H, W, 3) in the layout `nhwc` and (B, 3, H, W) in `nchw`, float32; and `label`, (B,),
     int64.
+
+    Args:
+        request: The case.
+        replica: The replica's global index.
+        layout: The layout of images, `nchw` or `nhwc`.
 
     Raises:
         DataError: the index is not the one that was prepared.
@@ -61,7 +70,8 @@ class JpegPipeline:
     def pipeline(self, keys, workers):
         """Return a `tf.data.Dataset` of batches from `keys`, a `tf.data.Dataset` of what `keys_of` returns.
 
-        `workers` images are decoded in parallel.
+        `workers` images are decoded in parallel. Iterating raises `tf.errors.OpError` if an image cannot be read or
+        decoded.
         """
         return keys.unbatch().map(self._load, workers).batch(self.request.batch_size, drop_remainder=True)
 
@@ -74,7 +84,8 @@ class JpegPipeline:
     def explain(self, draws, error):
         """Return the message for a batch that failed: it names the first image of `draws` that cannot be decoded.
 
-        If all images can be decoded, the message is that of `error`, TensorFlow's exception.
+        If all images can be decoded, the message is that of `error`, TensorFlow's exception. `draws` are the batch's
+        pairs (draw, sample).
         """
         for path in self.keys_of(draws)["path"]:
             fault = _fault(path)
@@ -112,7 +123,11 @@ def augment(encoded, height, width, seed):
 
 
 def decode(encoded):
-    """Return the image in a JPEG's content, a scalar string tensor: (H, W, 3) bytes, RGB, at full size."""
+    """Return the image in a JPEG's content, a scalar string tensor: (H, W, 3) bytes, RGB, at full size.
+
+    Raises:
+        tf.errors.InvalidArgumentError: The content is not a JPEG, or is damaged.
+    """
     return tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE")
 
 

@@ -11,7 +11,8 @@ from dlperf_sdk.worker.data import DataError
 class Loader(loading.Loader):
     """An endless iterator over one replica's batches: dictionaries of tensors on the host, by the input's name.
 
-    Its dataset is a `TokenPipeline` or a `JpegPipeline`, which both have:
+    `next()` raises DataError if a batch cannot be made. Its dataset is a `TokenPipeline` or a `JpegPipeline`, which
+    both have:
 
     - `keys_of(draws)`: returns the lists that describe one batch, of the types and shapes in `signature`;
     - `pipeline(keys, workers)`: returns a `tf.data.Dataset` of batches from a `tf.data.Dataset` of such lists;
@@ -26,8 +27,8 @@ class Loader(loading.Loader):
         """Return the iterator of the dataset's pipeline over batches in the order of `draws`.
 
         The pipeline has its own pool of `self.workers` threads. If a batch fails, `next()` of this object raises a
-        DataError. `dataset` returns the batch of a list of keys, `draws` yields such lists, and `request` describes the
-        case.
+        DataError. `dataset` is a pipeline as the class describes it, `draws` yields the lists of pairs (draw, sample)
+        of the batches, and `request` describes the case.
         """
         self._dataset, self._pending = dataset, deque()
 

@@ -15,6 +15,8 @@ GROWTH_STEPS = 2000
 def optimizer_for(numbers, variables, decays, place_near):
     """Return the framework's optimizer with the request's hyperparameters; the manifest says which parameters decay.
 
+    It is a `Momentum` or an `AdamW` of this module; its moments are created in the current strategy's scope.
+
     Args:
         numbers: `Request.optimizer`.
         variables: The trainable variables, in float32.
@@ -40,7 +42,10 @@ def _zeros_like(variables):
 
 
 class Momentum:
-    """SGD with momentum and weight decay w: g ← g + w·θ;  v ← momentum·v + g;  θ ← θ - rate·v."""
+    """SGD with momentum and weight decay w: g ← g + w·θ;  v ← momentum·v + g;  θ ← θ - rate·v.
+
+    The arguments are those of `optimizer_for`.
+    """
 
     def __init__(self, numbers, variables, decays, place_near):
         self.momentum, self.variables, self._place_near = numbers["momentum"], variables, place_near
@@ -76,7 +81,8 @@ class AdamW:
 
     Here m ← β₁·m + (1 - β₁)·g and v ← β₂·v + (1 - β₂)·g²; m̂ and v̂ are corrected for bias. TensorFlow's kernel adds ε
     to √v before the bias correction; with ε·√(1 - β₂ᵗ) in place of ε, it computes this formula. The kernel rounds β₁
-    and β₂ to float32, so the bias corrections are computed from the rounded values.
+    and β₂ to float32, so the bias corrections are computed from the rounded values. The arguments are those of
+    `optimizer_for`.
     """
 
     def __init__(self, numbers, variables, decays, place_near):
@@ -123,7 +129,7 @@ class AdamW:
 
 
 class ConstantScale:
-    """A constant loss scale; a scale of 1 changes nothing. `skipped`, the number of skipped steps, is always 0."""
+    """A constant loss scale, `scale`; 1 changes nothing. `skipped`, the number of skipped steps, is always 0."""
 
     skipped = 0
 
@@ -135,11 +141,11 @@ class ConstantScale:
         return ()
 
     def scale_loss(self, loss):
-        """Return the loss times the scale."""
+        """Return the loss, a tensor, times the scale."""
         return loss if self._scale == 1 else loss * self._scale
 
     def update(self, gradients, apply):
-        """Call `apply` with the gradients divided by the scale."""
+        """Call `apply` once, with the list of `gradients` divided by the scale."""
         apply(gradients if self._scale == 1 else [gradient / self._scale for gradient in gradients])
 
 
@@ -160,11 +166,11 @@ class DynamicScale:
         return (self.scale, FIRST_SCALE), (self.good_steps, 0)
 
     def scale_loss(self, loss):
-        """Return the loss times the scale."""
+        """Return the loss, a tensor, times the scale of this step."""
         return loss * self.scale
 
     def update(self, gradients, apply):
-        """Call `apply` with the gradients divided by the scale, unless a gradient is not finite.
+        """Call `apply` with the list of `gradients` divided by the scale, unless a gradient is not finite.
 
         Then set the scale for the next step, and update the counts of good and of skipped steps.
         """

@@ -15,7 +15,10 @@ def record(folder):
     """Record while the context lasts. Yield a list that holds the planes of the profile at the end.
 
     A plane (`XPlane`) is a host or a device; its lines are threads or streams. The profiler writes its file into a
-    temporary folder in `folder`, which is removed. The list stays empty after an exception.
+    temporary folder in the folder `folder`, which is removed. The list stays empty after an exception.
+
+    Raises:
+        OSError: The temporary folder cannot be created.
     """
     planes = []
     with TemporaryDirectory(dir=folder) as temporary:
@@ -29,10 +32,13 @@ def record(folder):
 
 
 def write_chrome_trace(planes, path):
-    """Write planes to a file in Chrome's trace format: a process per plane, a thread per line.
+    """Write planes, as `record` yields them, to the file `path` in Chrome's trace format.
 
-    An event that has a display name is an operator: the display name is its type, such as `MatMul`. It gets the
-    category `operator`.
+    There is a process per plane, and a thread per line. An event that has a display name is an operator: the display
+    name is its type, such as `MatMul`. It gets the category `operator`. Events without a duration are left out.
+
+    Raises:
+        OSError: The file cannot be written.
     """
     events = []
     for pid, plane in enumerate(planes):

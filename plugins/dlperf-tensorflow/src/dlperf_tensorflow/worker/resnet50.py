@@ -13,7 +13,13 @@ from dlperf_tensorflow.worker.training import TensorFlowTrainer
 class Convolution(tf.Module):
     """A convolution without bias. Zeros pad each side by half the kernel's size, rounded down.
 
-    `name` is the layer's in the manifest; the kernel is HWIO, and is cast to the type of the input.
+    Args:
+        weights: The `Weights` of the network. The kernel is HWIO, and is cast to the type of the input.
+        name: The layer's name in the manifest.
+        stride: Step of the kernel in both directions, in pixels.
+
+    Raises:
+        ManifestError: The manifest has no such layer.
     """
 
     def __init__(self, weights, name, stride=1):
@@ -37,7 +43,11 @@ class Convolution(tf.Module):
 class BatchNorm(tf.Module):
     """A batch norm with the statistics of this replica's micro-batch, which also updates the running statistics.
 
-    `name` is the layer's in the manifest. One kernel computes the output and the running statistics.
+    `name` is the layer's in the manifest, and `weights` are the `Weights` of the network. One kernel computes the
+    output and the running statistics.
+
+    Raises:
+        ManifestError: The manifest has no such layer.
     """
 
     def __init__(self, weights, name):
@@ -69,8 +79,14 @@ class BatchNorm(tf.Module):
 class Bottleneck(tf.Module):
     """A residual block: convolutions of 1×1, 3×3 and 1×1, each with batch norm, and the shortcut around them.
 
-    `name` is the block's in the manifest, such as `layer1.0`; the weights give the channels. `stride` is that of the
-    3×3 convolution. If `shortcut`, the shortcut is a 1×1 convolution of that stride, with batch norm.
+    Args:
+        weights: The `Weights` of the network, which give the channels.
+        name: The block's name in the manifest, such as `layer1.0`.
+        stride: Stride of the 3×3 convolution.
+        shortcut: True if the shortcut is a 1×1 convolution of that stride, with batch norm.
+
+    Raises:
+        ManifestError: The manifest lacks a parameter of the block.
     """
 
     def __init__(self, weights, name, stride, shortcut):
@@ -103,7 +119,13 @@ class Bottleneck(tf.Module):
 
 
 class ResNet50(tf.Module):
-    """ResNet-50: a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer."""
+    """ResNet-50: a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer.
+
+    `weights` are the `Weights` of the network, which give the channels and the number of classes.
+
+    Raises:
+        ManifestError: The manifest lacks a parameter of the network.
+    """
 
     def __init__(self, weights):
         super().__init__()
@@ -155,7 +177,10 @@ class ResNet50Trainer(TensorFlowTrainer):
     def build(self, options):
         """Return the network; the weights give the number of classes.
 
-        `options` holds the values of the model's options by name.
+        `options` holds the values of the model's options by name; it is not used.
+
+        Raises:
+            ManifestError: The manifest lacks a parameter of the network.
         """
         return ResNet50(self.weights)
 

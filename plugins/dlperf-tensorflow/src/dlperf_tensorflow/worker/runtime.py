@@ -16,8 +16,11 @@ from dlperf_tensorflow.worker import asynchronous, profile
 class TensorFlowRuntime(Runtime):
     """One process that owns one device or all devices of its node: CPUs, or the GPUs in CUDA_VISIBLE_DEVICES.
 
-    With `parameter_server_async` and several replicas the process owns no device: servers compute the functions that
-    it schedules.
+    With `parameter_server_async` and several replicas the process owns no device: servers compute the functions that it
+    schedules.
+
+    Raises:
+        Unsupported: the plugin lacks the precision, or there are several replicas and it lacks the strategy.
     """
 
     strategies = STRATEGIES
@@ -111,9 +114,9 @@ class TensorFlowRuntime(Runtime):
             tf.test.experimental.sync_devices()
 
     def read_losses(self, handle):
-        """Return the loss tensors behind the handle that `step` returned, one per replica of this process.
+        """Return the loss tensors behind the handle that `step` returned, one per replica of this process, in order.
 
-        If servers compute, wait until they have returned the losses.
+        If servers compute, wait until they have returned the losses, and raise the error of a function that failed.
         """
         if self.served:
             return [value.get() for value in handle]
@@ -162,11 +165,11 @@ class TensorFlowRuntime(Runtime):
     def facts(self):
         """Return facts for the record: versions, devices, threads, libraries and transport.
 
-        The keys are `framework_version`, `devices`, `threads`, `interop_threads`, `distribution` (the class of the
-        strategy) and `transport` (None without collectives). On GPUs there are also `compute_capability`
-        (of the first GPU), `cuda_version`, `cudnn_version` and `tensor_float_32`. If servers compute, the keys are
-        `framework_version`, `devices`, `parameter_servers`, `distribution` and `transport`; and `allocated_memory`, in
-        bytes, if the request limits memory.
+        The keys are `framework_version`, `devices` (a name per replica), `threads`, `interop_threads`, `distribution`
+        (the class of the strategy) and `transport` (None without collectives). On GPUs there are also
+        `compute_capability` (of the first GPU), `cuda_version`, `cudnn_version` and `tensor_float_32`. If servers
+        compute, the keys are `framework_version`, `devices`, `parameter_servers` (a list of names), `distribution` and
+        `transport`; and `allocated_memory`, in bytes, if the request limits memory.
         """
         if self.served:
             limited = self.request.memory_limit is not None

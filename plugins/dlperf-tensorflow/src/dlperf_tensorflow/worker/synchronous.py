@@ -30,7 +30,8 @@ class MirroredReplicas:
     def place(self, batches):
         """Return the batches, one per replica, on the replicas' devices, as `strategy.run` takes them.
 
-        The result is a dictionary by the input's name: of tensors for one replica, of per-replica values for several.
+        `batches` has a dictionary for each replica of this process, of arrays or tensors by the input's name. The
+        result is such a dictionary: of tensors for one replica, of per-replica values for several.
         """
         placed = []
         for replica, batch in enumerate(batches):
@@ -43,7 +44,11 @@ class MirroredReplicas:
         )
 
     def step(self, batch, rate):
-        """Run one step of all replicas with the learning rate `rate`; return the handle of the replicas' losses."""
+        """Run one step of all replicas with the learning rate `rate`; return the handle of the replicas' losses.
+
+        `batch` is what `place` returned, and `rate` a number. The handle is a tensor, or a per-replica value if there
+        are several replicas.
+        """
         return self._train(batch, tf.constant(rate, tf.float32))
 
     def _one_step(self, batch, rate):

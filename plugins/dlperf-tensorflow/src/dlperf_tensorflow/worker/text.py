@@ -6,7 +6,11 @@ from dlperf_sdk.worker.loading import TokenArrays
 
 
 def load_text(trainer):
-    """Start the trainer's pipelines of prepared token arrays; return the batches on the devices."""
+    """Start the trainer's pipelines of prepared token arrays; return the batches on the devices, without end.
+
+    Raises:
+        DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it, too.
+    """
     return trainer.load(TokenPipeline)
 
 
@@ -14,6 +18,14 @@ class TokenPipeline(TokenArrays):
     """The prepared token arrays as a tf.data pipeline, for `loading.Loader`.
 
     A batch has the model's inputs by name, (B, …), of the types in the request.
+
+    Args:
+        request: The case.
+        replica: The replica's global index.
+        layout: Not used.
+
+    Raises:
+        DataError: The index or an array is not the one that was prepared.
     """
 
     def __init__(self, request, replica, layout):
@@ -44,5 +56,5 @@ class TokenPipeline(TokenArrays):
         return list(self.batch([(0, sample) for sample in samples]).values())
 
     def explain(self, draws, error):
-        """Return the message for a batch that failed with `error`; `draws` is not used."""
+        """Return the message for a batch that failed with `error`, TensorFlow's exception; `draws` is not used."""
         return "The prepared text cannot be read: %s." % error.message

@@ -65,7 +65,7 @@ class TensorFlowTrainer(ReplicaState):
     # Batches.
 
     def stage(self, batches):
-        """Return the batches as tensors on the host."""
+        """Return `batches`, NumPy arrays by input name per replica, as tensors on the host."""
         with tf.device("CPU:0"):
             return [{name: tf.constant(v) for name, v in batch.items()} for batch in batches]
 
@@ -77,7 +77,7 @@ class TensorFlowTrainer(ReplicaState):
         return self._replicas.place(batches)
 
     def read_labels(self, labels):
-        """Return the labels of each replica of this process, a list of NumPy arrays."""
+        """Return the labels behind the handle `labels`, a NumPy array for each replica of this process, in order."""
         return [value.numpy() for value in self.strategy.experimental_local_results(labels)]
 
     # The step: micro-batches are in the graph.
@@ -136,7 +136,7 @@ class TensorFlowTrainer(ReplicaState):
         return int(self.strategy.experimental_local_results(self.scaler.skipped)[0])
 
     def read_loss(self, loss):
-        """Return the loss of each replica of this process, a list of floats."""
+        """Return the loss behind the handle `loss`, a float for each replica of this process, in order."""
         return [float(value.numpy()) for value in self.runtime.read_losses(loss)]
 
     # Evidence for what was in effect.

@@ -57,7 +57,8 @@ class Weights:
     def statistic(self, name, initial):
         """Return the variable of a running statistic, which all networks share.
 
-        The first call for a name makes it with the value `initial`.
+        `name` is the statistic's. The first call for a name makes the variable with the value `initial`, a tensor
+        (channels,).
         """
         if name in self.statistics:
             return self.statistics[name]
@@ -67,7 +68,11 @@ class Weights:
     def assign(self, name, values):
         """Set a parameter, and its narrower variable, to values in the manifest's layout, in every local replica.
 
-        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it.
+        `name` is the parameter's name in the manifest, and `values` a NumPy array, which is cast to each variable's
+        type.
+
+        Raises:
+            KeyError: No network has read the parameter.
         """
         axes = self._axes[name]
         for variable in (self.variables[name], self.trained[name]):
@@ -102,6 +107,9 @@ class Weights:
         """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order.
 
         `name` is the parameter's name in the manifest; `replica` counts the replicas of this process from 0.
+
+        Raises:
+            KeyError: No network has read the parameter.
         """
         values = self.copy_of(self.variables[name], replica).numpy()
         axes = self._axes[name]

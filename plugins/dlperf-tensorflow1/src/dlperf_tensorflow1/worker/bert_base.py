@@ -28,8 +28,12 @@ class Bert:
     def __call__(self, input_ids, segment_ids, attention_mask, masked_positions, dtype):
         """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
 
-        `input_ids`, `segment_ids` and `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`,
-        (B, P), has the positions of the masked words in the sequence. `dtype` is the type to compute in.
+        There are B sequences of S tokens with P predictions each, and V word pieces. `input_ids`, `segment_ids` and
+        `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`, (B, P), has the positions of the
+        masked words in the sequence. `dtype` is the type to compute in.
+
+        Raises:
+            ManifestError: The manifest lacks a parameter of the network.
         """
         self._dropouts = 0
         x = self.embed(input_ids, segment_ids, dtype)
@@ -46,17 +50,26 @@ class Bert:
         )
 
     def embed(self, input_ids, segment_ids, dtype):
-        """Return the embeddings of words, positions and segments, after layer norm and dropout: (B, S, H)."""
+        """Return the embeddings of words, positions and segments, summed, after layer norm and dropout: (B, S, H).
+
+        `input_ids` and `segment_ids` are (B, S): B sequences of S tokens. `dtype` is the type of the result.
+
+        Raises:
+            ManifestError: The manifest lacks a parameter of the embeddings.
+        """
         position = self.weights("embeddings.position.weight")[: int(input_ids.shape[1])]
         word = tf.gather(self.weights("embeddings.word.weight"), input_ids)
         segment = tf.gather(self.weights("embeddings.segment.weight"), segment_ids)
         return self.drop(tf.cast(self.norm("embeddings.norm", word + position + segment), dtype))
 
     def attend(self, name, x, mask):
-        """Return self-attention with several heads, then dropout, the residual sum and layer norm: (B, S, H).
+        """Return self-attention of x with several heads, then dropout, the residual sum and layer norm: (B, S, H).
 
-        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others. `name` is the
-        block's in the manifest.
+        `x` is (B, S, H): B sequences of S tokens with H features. `mask`, (B, 1, 1, S), is added to the scores: 0 for
+        keys that get attention, -∞ for the others. `name` is the block's in the manifest.
+
+        Raises:
+            ManifestError: The manifest lacks a parameter of the block.
         """
         sequences, tokens, hidden = map(int, x.shape)
         width = hidden // self.heads
@@ -75,29 +88,47 @@ class Bert:
     def encode(self, name, x, mask):
         """Return one layer of the encoder: attention, then the feed-forward block, its residual sum and layer norm.
 
-        `name` is the layer's in the manifest, such as `encoder.0`; `mask` is that of `attend`.
+        `x` and the result are (B, S, H). `name` is the layer's in the manifest, such as `encoder.0`; `mask` is that of
+        `attend`.
+
+        Raises:
+            ManifestError: The manifest lacks a parameter of the layer.
         """
         x = self.attend(name + ".attention", x, mask)
         wide = gelu(self.linear(name + ".intermediate", x))
         return self.norm(name + ".norm", x + self.drop(self.linear(name + ".output", wide)))
 
     def predict_words(self, x):
-        """Return the logits of words, (B · P, V), for x, (B · P, H).
+        """Return the logits of words, (B · P, V), for x, (B · P, H): P predictions in each of B sequences.
 
-        The layers are a linear layer, GELU, layer norm, and the decoder, whose weight is that of the word embeddings.
+        There are H features and V word pieces. The layers are a linear layer, GELU, layer norm, and the decoder, whose
+        weight is that of the word embeddings.
+
+        Raises:
+            ManifestError: The manifest lacks a parameter of the layers.
         """
         x = self.norm("masked_lm.norm", gelu(self.linear("masked_lm.transform", x)))
         words = tf.cast(self.weights("embeddings.word.weight"), x.dtype)
         return tf.matmul(x, words, transpose_b=True) + tf.cast(self.weights("masked_lm.bias"), x.dtype)
 
     def linear(self, name, x):
-        """Return a linear layer of x, x · W + b over the last axis; W is (in, out)."""
+        """Return a linear layer of x, x · W + b over the last axis, in x's type; W is (in, out).
+
+        `name` is the layer's in the manifest.
+
+        Raises:
+            ManifestError: The manifest has no such layer.
+        """
         # All rows in one product: the gradient of matmul's would be a W for each sequence, and then their sum.
         weight, bias = self.weights(name + ".weight", (1, 0)), self.weights(name + ".bias")
         return tf.tensordot(x, tf.cast(weight, x.dtype), 1) + tf.cast(bias, x.dtype)
 
     def norm(self, name, x):
-        """Return the layer norm of x over the last axis, computed in float32."""
+        """Return the layer norm of x over the last axis, computed in float32, in x's type; `name` is the layer's.
+
+        Raises:
+            ManifestError: The manifest has no such layer.
+        """
         gamma, beta, values = (
             self.weights(name + ".weight"),
             self.weights(name + ".bias"),
@@ -158,5 +189,5 @@ class BertBaseTrainer(TensorFlow1Trainer):
 
 
 def cross_entropy(labels, logits):
-    """Return -log p[label] for each row: labels (N,), logits (N, K) → (N,)."""
+    """Return -log p[label] for each row: labels (N,), indices from 0 to K - 1, and logits (N, K) → (N,)."""
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)

@@ -11,7 +11,11 @@ OFF = rewriter_config_pb2.RewriterConfig.OFF
 
 
 def start_server(config):
-    """Start and return the server that TF_CONFIG names, with a session's options."""
+    """Start and return the server that TF_CONFIG names, with a session's options: `config` is a `tf.ConfigProto`.
+
+    Raises:
+        KeyError: The variable TF_CONFIG is not set.
+    """
     described = json.loads(os.environ["TF_CONFIG"])
     task = described["task"]
     return tf.train.Server(

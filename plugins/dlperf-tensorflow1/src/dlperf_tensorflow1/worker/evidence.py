@@ -14,7 +14,7 @@ class GraphEvidence:
     """The operations on which some operations of a graph depend.
 
     Args:
-        targets: The operations, such as those of a training step.
+        targets: The operations, such as those of a training step; at least one, all of one graph.
     """
 
     def __init__(self, targets):
@@ -24,7 +24,7 @@ class GraphEvidence:
         self._products = [node for node in self._nodes if node.op in _PRODUCTS]
 
     def product_types(self):
-        """Return the input types of the convolutions and matrix products, one for each operation."""
+        """Return the input types of the convolutions and matrix products, a list with one per operation."""
         return [tf.as_dtype(node.attr["T"].type) for node in self._products]
 
     def layout(self):
@@ -35,7 +35,10 @@ class GraphEvidence:
         return "+".join(sorted(layouts)) or None
 
     def strategy(self):
-        """Return the strategy whose operations the graph has; None without gradient synchronization."""
+        """Return the strategy whose operations the graph has; None without gradient synchronization.
+
+        Several are sorted and joined by `+`.
+        """
         names = {_STRATEGIES[node.op] for node in self._nodes if node.op in _STRATEGIES}
         if "parameter_server" in names and self._renews_copies():
             names = names - {"parameter_server"} | {"distributed_replicated"}

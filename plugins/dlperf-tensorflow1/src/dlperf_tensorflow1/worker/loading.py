@@ -10,7 +10,10 @@ from dlperf_sdk.worker import loading, python_dataset
 
 
 def repeat_resident(trainer):
-    """Return the empty batch without end, for the data source `synthetic`."""
+    """Return the empty batch without end, for the data source `synthetic`.
+
+    The variables that `trainer`'s step then reads are set to the canonical batch first.
+    """
     trainer.load_resident_batch()
     return itertools.repeat({})
 
@@ -22,7 +25,11 @@ class Loader(loading.Loader):
     """
 
     def open(self, dataset, draws, request):
-        """Yield the dataset's batches in the order of `draws`, while threads make up to `self.prefetched` more."""
+        """Yield the dataset's batches in the order of `draws`, while threads make up to `self.prefetched` more.
+
+        `dataset` returns the batch of a list of keys, or a DataError, which is yielded in its place. `draws` yields
+        such lists. `request` is not used.
+        """
         pool, pending = ThreadPoolExecutor(self.workers), deque()
         try:
             for keys in draws:
@@ -35,7 +42,7 @@ class Loader(loading.Loader):
             pool.shutdown(wait=False)
 
     def close(self):
-        """End the threads, which finish the batch that each of them makes."""
+        """End the threads, each of which finishes the batch that it makes."""
         self._batches.close()
 
 
@@ -45,7 +52,8 @@ class GeneratorFeed(python_dataset.GeneratorFeed):
     def open(self, generate, request):
         """Yield the batches of a `tf.data.Dataset` over the generator, which runs in a thread of this process.
 
-        The dataset has a graph and a session of its own, on the CPU.
+        The dataset has a graph and a session of its own, on the CPU. `generate` is the generator function of one
+        replica's batches, which is called once more for the types and shapes. `request` is not used.
         """
         example = next(generate())
         types = {name: values.dtype for name, values in example.items()}

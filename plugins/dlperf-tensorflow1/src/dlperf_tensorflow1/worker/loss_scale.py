@@ -17,11 +17,11 @@ class NoScale:
     """Variable that counts skipped steps; None: no step is skipped."""
 
     def state(self):
-        """Return the variables that a reset initializes."""
+        """Return the variables that a reset initializes: an empty list."""
         return []
 
     def scale_loss(self, loss):
-        """Return the loss times the scale."""
+        """Return the loss unchanged."""
         return loss
 
     def update(self, gradients, apply):
@@ -52,11 +52,18 @@ class DynamicScale(NoScale):
         return [self._scale, self._good_steps]
 
     def scale_loss(self, loss):
-        """Return the loss times the scale."""
+        """Return the loss, a tensor, times the scale of this step."""
         return loss * self._value
 
     def update(self, gradients, apply):
-        """Return the operation that calls for the update, unless a gradient is not finite, and sets the scale."""
+        """Return the operation that calls for the update, unless a gradient is not finite, and sets the scale.
+
+        It adds 1 to `skipped` if a gradient is not finite.
+
+        Args:
+            gradients: The gradients of the scaled loss, the means over all replicas.
+            apply: Function of a list of gradients, those divided by the scale, that returns the operation of an update.
+        """
         gradients = [gradient / self._value for gradient in gradients]
         finite = tf.reduce_all(tf.stack([tf.reduce_all(tf.is_finite(gradient)) for gradient in gradients]))
 

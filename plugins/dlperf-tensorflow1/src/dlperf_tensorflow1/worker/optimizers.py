@@ -24,7 +24,10 @@ def make_optimizer(numbers, weights, parameters):
 
 
 class Optimizer:
-    """The parameters with their weight decay and moments, each on the device of its variable."""
+    """The parameters with their weight decay and moments, each on the device of its variable.
+
+    Subclasses implement `update`. The arguments are those of `make_optimizer`.
+    """
 
     moments_per_parameter = 1
 
@@ -42,7 +45,7 @@ class Optimizer:
                 self.moments[name] = [make_variable(shape) for _ in range(self.moments_per_parameter)]
 
     def state(self):
-        """Return all variables of the optimizer; zero is the value of each before the first step."""
+        """Return a list of all variables of the optimizer; zero is the value of each before the first step."""
         moments = [moment for moments in self.moments.values() for moment in moments]
         return moments if self.steps is None else [*moments, self.steps]
 
@@ -66,7 +69,15 @@ class Momentum(Optimizer):
     """SGD with momentum and weight decay w: g ← g + w·θ;  v ← momentum·v + g;  θ ← θ - rate·v."""
 
     def update(self, variable, moments, decay, gradient, rate):
-        """Return the operation that updates one parameter."""
+        """Return the operation that updates one parameter.
+
+        Args:
+            variable: The parameter's variable.
+            moments: List of its one moment, the velocity, which is updated as well.
+            decay: Its weight decay; 0 for none.
+            gradient: Its gradient, a tensor.
+            rate: The learning rate, a scalar tensor.
+        """
         return tf.raw_ops.ResourceApplyMomentum(
             var=variable.handle,
             accum=moments[0].handle,
@@ -93,7 +104,12 @@ class AdamW(Optimizer):
         self._beta1, self._beta2 = np.float32(numbers["beta1"]), np.float32(numbers["beta2"])
 
     def apply(self, gradients, rate):
-        """Return the operation that updates all parameters once, and counts the update."""
+        """Return the operation that updates all parameters once, and counts the update.
+
+        Args:
+            gradients: A tensor per parameter, in the manifest's order.
+            rate: The learning rate, a scalar tensor.
+        """
         with tf.control_dependencies(gradients):
             steps = self.steps.assign_add(1.0)
         root = tf.sqrt(1.0 - tf.pow(tf.constant(float(self._beta2), tf.float64), steps))
@@ -103,7 +119,15 @@ class AdamW(Optimizer):
         return super().apply(gradients, rate)
 
     def update(self, variable, moments, decay, gradient, rate):
-        """Return the operation that updates one parameter."""
+        """Return the operation that updates one parameter; `apply` calls this.
+
+        Args:
+            variable: The parameter's variable.
+            moments: List of its two moments, m and v, which are updated as well.
+            decay: Its weight decay; 0 for none.
+            gradient: Its gradient, a tensor.
+            rate: The learning rate, a scalar tensor.
+        """
         # After the gradient: the step that computes it reads the variable.
         with tf.control_dependencies([gradient]):
             decayed = [variable.assign_sub(rate * decay * variable)] if decay else []

@@ -13,7 +13,14 @@ from dlperf_tensorflow1.worker.training import TensorFlow1Trainer
 def convolve(weights, name, x, stride=1):
     """Return a convolution of x without bias. Zeros pad each side by half the kernel's size, rounded down.
 
-    `name` is the layer's in the manifest; the kernel is HWIO.
+    Args:
+        weights: The `Weights` of the network. The kernel is HWIO, and is cast to x's type.
+        name: The layer's name in the manifest.
+        x: The images, in the layout of `weights`.
+        stride: Step of the kernel in both directions, in pixels.
+
+    Raises:
+        ManifestError: The manifest has no such layer.
     """
     kernel = tf.cast(weights(name + ".weight", (2, 3, 1, 0)), x.dtype)
     pad = int(kernel.shape[0]) // 2
@@ -26,7 +33,13 @@ def convolve(weights, name, x, stride=1):
 
 
 def normalize(weights, name, x):
-    """Return the batch norm of x with gamma and beta; `name` is the layer's in the manifest."""
+    """Return the batch norm of x with gamma and beta, in x's type; `name` is the layer's in the manifest.
+
+    `weights` are the `Weights` of the network, to which the updates of the running statistics are appended.
+
+    Raises:
+        ManifestError: The manifest has no such layer.
+    """
     return batch_norm(weights, name, x, weights(name + ".weight"), BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM)
 
 
@@ -42,6 +55,9 @@ def batch_norm(weights, name, x, gamma, epsilon, momentum):
         gamma: The scale of each channel.
         epsilon: Number that is added to the variance.
         momentum: Share of the micro-batch's statistics in the running statistics.
+
+    Raises:
+        ManifestError: The manifest lacks the layer's beta.
     """
     y, mean, variance = tf.nn.fused_batch_norm(
         x, gamma, weights(name + ".bias"), epsilon=epsilon, data_format=weights.layout, is_training=True
@@ -64,6 +80,9 @@ def bottleneck(weights, name, x, strides, has_shortcut):
         x: The images.
         strides: Strides of the first 1×1 convolution and of the 3×3 convolution.
         has_shortcut: True if the shortcut is a 1×1 convolution of the larger stride, with batch norm.
+
+    Raises:
+        ManifestError: The manifest lacks a parameter of the block.
     """
     shortcut = x
     if has_shortcut:
@@ -78,7 +97,14 @@ def resnet50(weights, x, halving=(1, 2)):
     """Return the logits, (B, classes), of images: (B, 3, H, W) in the layout `NCHW`, (B, H, W, 3) in `NHWC`.
 
     The layers are a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer.
-    `halving` has the strides of a bottleneck that halves the resolution.
+
+    Args:
+        weights: The `Weights` of the network, which give the layout, the channels and the number of classes.
+        x: The images.
+        halving: Strides of the first 1×1 and of the 3×3 convolution of a bottleneck that halves the resolution.
+
+    Raises:
+        ManifestError: The manifest lacks a parameter of the network.
     """
     layout = weights.layout
     x = tf.nn.relu(normalize(weights, "bn1", convolve(weights, "conv1", x, stride=2)))
@@ -112,7 +138,10 @@ class ResNet50Trainer(TensorFlow1Trainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network, a function of the weights and the images; the weights give the number of classes."""
+        """Return the network, a function of the weights and the images; the weights give the number of classes.
+
+        `options` holds the values of the model's options by name; it is not used.
+        """
         return resnet50
 
     def outputs(self, network, batch):

@@ -12,7 +12,11 @@ from dlperf_tensorflow1.worker import cluster as clusters
 
 
 class TensorFlow1Runtime(Runtime):
-    """One process that owns one device: the CPU, or the GPU in CUDA_VISIBLE_DEVICES."""
+    """One process that owns one device: the CPU, or the GPU in CUDA_VISIBLE_DEVICES.
+
+    Raises:
+        Unsupported: there are several replicas, and the plugin lacks the strategy.
+    """
 
     strategies = STRATEGIES
 
@@ -35,13 +39,18 @@ class TensorFlow1Runtime(Runtime):
         """Horovod's module; None without it, and until `start`."""
 
     def place(self, number):
-        """Return the name of the device that updates a parameter, by the parameter's number in the manifest."""
+        """Return the name of the device that updates a parameter: this process's, or a parameter server's.
+
+        `number` is the parameter's number in the manifest, counted from 0. The servers take turns.
+        """
         if self.servers:
             return "/job:ps/task:%d/device:CPU:0" % (number % self.servers)
         return self.device
 
     def start(self):
         """Create the graph and its session, in a server of this process if TensorFlow synchronizes the gradients.
+
+        TF_XLA_FLAGS is set in this process's environment.
 
         Raises:
             Unsupported: no usable GPU is found.
@@ -90,7 +99,11 @@ class TensorFlow1Runtime(Runtime):
         """Do nothing: a session returns when the step has finished, on a GPU as well."""
 
     def facts(self):
-        """Return facts for the record: versions, device, threads and transport (None without synchronization)."""
+        """Return facts for the record: versions, device, threads and transport.
+
+        The keys are `framework_version`, `devices` (a list of one name), `threads` and `transport` (None without
+        synchronization); with Horovod also `horovod_version`.
+        """
         return {
             "framework_version": tf.__version__,
             "devices": [self.device],

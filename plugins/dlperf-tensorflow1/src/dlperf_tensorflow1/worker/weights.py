@@ -54,34 +54,53 @@ class Weights:
         return self.values[name]
 
     def statistic(self, name, shape, initial):
-        """Return the variable of a running statistic; the first call for a name makes it."""
+        """Return the variable of a running statistic; the first call for a name makes it.
+
+        Args:
+            name: The statistic's name.
+            shape: Its shape.
+            initial: Value of all its elements at first, a number.
+        """
         if name not in self.statistics:
             self.statistics[name] = self.make_statistic(name, shape, initial)
         return self.statistics[name]
 
     def make_parameter(self, name, shape):
-        """Return a new variable for a parameter, with a shape in TensorFlow's order of axes."""
+        """Return a new variable for the parameter `name`, with the shape `shape` in TensorFlow's order of axes.
+
+        It is on the device that holds the parameter, which is noted in `scopes`.
+        """
         self.scopes[name] = self._place(self._entries[name][0])
         with tf.device(self.scopes[name]):
             return make_variable(shape)
 
     def make_statistic(self, name, shape, initial):
-        """Return a new variable for a running statistic, whose elements all have one initial value."""
+        """Return a new variable of the shape `shape` for a running statistic, whose elements are all `initial`."""
         return make_variable(shape, initial)
 
     def to_variable(self, name, values):
-        """Return values in the manifest's layout in the layout of the parameter's variable."""
+        """Return `values`, an array in the manifest's layout, in the layout of the variable of the parameter `name`.
+
+        Raises:
+            KeyError: No network has read the parameter.
+        """
         axes = self._axes[name]
         return values if axes is None else values.transpose(axes)
 
     def to_manifest(self, name, values):
-        """Return a variable's values in the manifest's layout: a float32 NumPy array, C order."""
+        """Return the values of the variable of the parameter `name` in the manifest's layout: a float32 NumPy array.
+
+        It is in C order. `values` is a NumPy array in the variable's layout.
+
+        Raises:
+            KeyError: No network has read the parameter.
+        """
         axes = self._axes[name]
         return values if axes is None else np.ascontiguousarray(values.transpose(np.argsort(axes)))
 
 
 def make_variable(shape, initial=0.0, dtype=tf.float32):
-    """Return a resource variable whose elements all have one initial value."""
+    """Return a resource variable of the shape `shape` whose elements are all `initial`, in the default graph."""
     return tf.Variable(tf.fill(shape, tf.cast(initial, dtype)), trainable=False, use_resource=True)
 
 

@@ -26,6 +26,7 @@ class TowerEvidence(GraphEvidence):
 
         Raises:
             ValueError: an update depends on some towers only.
+            KeyError: the number of weights per parameter is neither that of the towers nor 1.
         """
         names = {node.name for node in self._nodes if node.op in _UPDATES}
         if len(self._outputs) == 1:

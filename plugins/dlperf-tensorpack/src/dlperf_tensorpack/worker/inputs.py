@@ -34,7 +34,10 @@ class TowerInputs(FeedfreeInput):
 
 
 class Copies(DataFlow):
-    """tensorpack's data flow over copies of one batch: lists of NumPy arrays, in the order of the batch's items."""
+    """tensorpack's data flow over copies of one batch: lists of NumPy arrays, in the order of the batch's items.
+
+    `batch` is a host batch: NumPy arrays by the input's name.
+    """
 
     def __init__(self, batch):
         self._generate = copies_of(batch)
@@ -87,6 +90,8 @@ def queue_input(batches):
 
 def dataset_input(batches):
     """Return the input source with a `tf.data.Dataset` over a Python generator of copies for each tower.
+
+    The datasets are added to the default graph, on the CPU.
 
     Args:
         batches: A host batch for each tower.

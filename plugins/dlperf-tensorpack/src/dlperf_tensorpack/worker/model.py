@@ -12,7 +12,15 @@ from tensorpack.tfutils.tower import get_current_tower_context
 
 
 class Tower:
-    """One tower: its weights, inputs, logits, loss, and the labels of its batch."""
+    """One tower: a copy of the network in the graph, for one replica.
+
+    Args:
+        weights: Its `TowerWeights`.
+        batch: The tensors of its input source, by the input's name.
+        outputs: Its logits, a tensor per head.
+        loss: Its loss, a scalar tensor.
+        labels: The labels of its batch, a tensor.
+    """
 
     def __init__(self, weights, batch, outputs, loss, labels):
         self.weights, self.batch, self.outputs, self.loss, self.labels = weights, batch, outputs, loss, labels
@@ -22,17 +30,20 @@ class TowerWeights(Weights):
     """The variables of one tower. Towers share them where tensorpack's trainer has the variable scope reuse them."""
 
     def make_parameter(self, name, shape):
-        """Return the variable of this name in the current variable scope."""
-        return variable_in_scope(name, shape, 0.0, is_trained=True)
+        """Return the variable `name` of the current variable scope, zero at first, with the shape `shape`."""
+        return _variable_in_scope(name, shape, 0.0, is_trained=True)
 
     def make_statistic(self, name, shape, initial):
-        """Return the tower's own variable, also where the towers share their parameters."""
+        """Return the tower's own variable of the shape `shape`, also where the towers share their parameters.
+
+        All its elements are `initial` at first. It has the name `name` only if the tower has its own parameters.
+        """
         if get_current_tower_context().has_own_variables:
-            return variable_in_scope(name, shape, initial, is_trained=False)
+            return _variable_in_scope(name, shape, initial, is_trained=False)
         return make_variable(shape, initial)
 
 
-def variable_in_scope(name, shape, initial, is_trained):
+def _variable_in_scope(name, shape, initial, is_trained):
     """Return the resource variable of this name in the current variable scope, on the device that the scope chooses."""
     initializer = tf.constant_initializer(initial)
     return tf.get_variable(name, shape, initializer=initializer, trainable=is_trained, use_resource=True)
@@ -53,12 +64,22 @@ class TowersOptimizer(tf.train.Optimizer):
         """The plugin's optimizers: one for each tower, or one for the variables that all towers share."""
 
     def compute_gradients(self, *args, **kwargs):
-        """Return (gradient, variable) pairs. Of embeddings that are only looked up the gradient would be sparse."""
+        """Return a list of (gradient, variable) pairs, with dense gradients, from the arguments of TensorFlow's method.
+
+        Of embeddings that are only looked up the gradient would be sparse.
+        """
         pairs = super().compute_gradients(*args, **kwargs)
         return [(tf.convert_to_tensor(gradient), variable) for gradient, variable in pairs]
 
     def apply_gradients(self, grads_and_vars, global_step=None, name=None):
-        """Return the operation that updates the variables once; tensorpack itself counts the global step."""
+        """Return the operation that updates the variables once, and append the plugin's optimizer to `of_variables`.
+
+        `grads_and_vars` are pairs as `compute_gradients` returns them. `global_step` and `name` are not used:
+        tensorpack itself counts the global step.
+
+        Raises:
+            ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
+        """
         variables = {name_in_tower(variable): variable for _, variable in grads_and_vars}
         gradients = {name_in_tower(variable): gradient for gradient, variable in grads_and_vars}
         placed = _Placed(variables, {key: variable.device for key, variable in variables.items()})
@@ -71,7 +92,7 @@ _Placed = namedtuple("_Placed", "variables scopes")
 
 
 def name_in_tower(variable):
-    """Return the parameter's name: that of its variable, without the tower."""
+    """Return the parameter's name: that of its variable, a resource variable or its handle, without the tower."""
     return variable.op.name.rpartition("/")[2]
 
 
@@ -86,12 +107,12 @@ class Model(ModelDesc):
         self._trainer = trainer
 
     def inputs(self):
-        """Return shape, type and name of each input of a tower."""
+        """Return shape, type and name of each input of a tower: `tf.TensorSpec`s in the order of a host batch."""
         batch = self._trainer.host_batches()[0]
         return [tf.TensorSpec(v.shape, tf.as_dtype(v.dtype), name) for name, v in batch.items()]
 
     def build_graph(self, *inputs):
-        """Return the loss of a tower."""
+        """Return the loss of a tower, a scalar tensor; `inputs` are the tensors of its input source, in that order."""
         return self._trainer.add_tower(dict(zip(self.input_names, inputs)))
 
     def optimizer(self):

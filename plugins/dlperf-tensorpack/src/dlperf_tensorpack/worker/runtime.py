@@ -11,7 +11,7 @@ from dlperf_sdk.worker.gpu.requirements import require_gpus
 from dlperf_tensorpack.processes import STRATEGIES
 
 
-def place_on_cpu(operation):
+def _place_on_cpu(operation):
     """Return the device of an operation, with the CPU device of the same number in place of a GPU.
 
     tensorpack's trainers of several towers place tower N on GPU N, also where there is no GPU.
@@ -20,7 +20,11 @@ def place_on_cpu(operation):
 
 
 class TensorpackRuntime(TensorFlow1Runtime):
-    """One process that owns the devices of a node: the GPUs in CUDA_VISIBLE_DEVICES, or as many CPU devices."""
+    """One process that owns the devices of a node: the GPUs in CUDA_VISIBLE_DEVICES, or as many CPU devices.
+
+    Raises:
+        Unsupported: there are several replicas, and the plugin lacks the strategy.
+    """
 
     strategies = STRATEGIES
 
@@ -30,14 +34,16 @@ class TensorpackRuntime(TensorFlow1Runtime):
         """Number of towers in the graph: copies of the network, one for each replica of this process."""
         self.config = None
         """The session's options; None until `start`."""
-        self.device = place_on_cpu if request.device == "cpu" else None
+        self.device = _place_on_cpu if request.device == "cpu" else None
         """Function that changes the devices that tensorpack names; None changes none."""
 
     def start(self):
         """Create the graph and the session's options. CPU devices share the threads of the process.
 
+        TF_XLA_FLAGS is set in this process's environment.
+
         Raises:
-            Unsupported: no usable GPU is found.
+            Unsupported: there are fewer usable GPUs than towers.
         """
         self.config = self._configure()
         self.config.inter_op_parallelism_threads = self.towers + 1
@@ -51,7 +57,11 @@ class TensorpackRuntime(TensorFlow1Runtime):
         self.graph = tf.Graph()
 
     def facts(self):
-        """Return facts for the record: versions of tensorpack and TensorFlow, devices and threads."""
+        """Return facts for the record: versions of tensorpack and TensorFlow, devices and threads.
+
+        The keys are `framework_version` (tensorpack's), `tensorflow_version`, `devices` (a name per tower), `threads`
+        and `transport`, which is None.
+        """
         kind = "GPU" if self.request.device == "cuda" else "CPU"
         return {
             "framework_version": tensorpack.__version__,

@@ -4,7 +4,7 @@ import tensorflow.compat.v1 as tf
 from tensorpack import Callback, SyncMultiGPUTrainerParameterServer, SyncMultiGPUTrainerReplicated
 
 
-def make_replicated_trainer(runtime):
+def _make_replicated_trainer(runtime):
     """Return tensorpack's trainer with weights in each tower; it averages gradients on the CPU if there is no GPU."""
     trainer = SyncMultiGPUTrainerReplicated(
         runtime.towers, mode="cpu" if runtime.request.device == "cpu" else None
@@ -13,12 +13,12 @@ def make_replicated_trainer(runtime):
     return trainer
 
 
-def make_server_trainer(runtime):
+def _make_server_trainer(runtime):
     """Return tensorpack's trainer with one set of weights on the CPU, where it averages the gradients of all towers."""
     return SyncMultiGPUTrainerParameterServer(runtime.towers, ps_device="cpu")
 
 
-TRAINERS = {"all_reduce": make_replicated_trainer, "parameter_server": make_server_trainer}
+TRAINERS = {"all_reduce": _make_replicated_trainer, "parameter_server": _make_server_trainer}
 """Strategy → the function that makes tensorpack's trainer of several towers."""
 
 

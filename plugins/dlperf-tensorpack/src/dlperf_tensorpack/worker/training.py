@@ -28,13 +28,13 @@ INPUTS = {"python-queue": queue_input, "python-dataset": dataset_input}
 """Data source → the function that makes tensorpack's input source, for those that run in the graph."""
 
 
-def take_resident(trainer):
+def _take_resident(trainer):
     """Return the empty batch without end, for the data source `synthetic`."""
     trainer.load_resident_batches()
     return itertools.repeat(trainer.empty_batch)
 
 
-def take_from_graph(trainer):
+def _take_from_graph(trainer):
     """Return the empty batch without end, for the data sources in `INPUTS`."""
     trainer.loaders = [GraphFeed(trainer.request) for _ in trainer.process.replicas]
     return itertools.repeat(trainer.empty_batch)
@@ -48,7 +48,7 @@ class TensorpackTrainer(TowerState):
 
     precisions, compilers = {"fp32": PRECISIONS["fp32"]}, {"none": None}
     sources = replace_sources(
-        synthetic=take_resident, **{"python-queue": take_from_graph, "python-dataset": take_from_graph}
+        synthetic=_take_resident, **{"python-queue": _take_from_graph, "python-dataset": _take_from_graph}
     )
 
     # The graph.
@@ -108,7 +108,7 @@ class TensorpackTrainer(TowerState):
     # Batches.
 
     def place(self, batches):
-        """Return the batches of this process's replicas: a session copies them to the devices when it is fed."""
+        """Return `batches`, those of this process's replicas, as a list: a session copies them when it is fed."""
         return list(batches)
 
     def load_resident_batches(self):
@@ -121,15 +121,15 @@ class TensorpackTrainer(TowerState):
         self.session.run(initializers, feed)
 
     def labels(self, batch):
-        """Return the labels that the last step read, a NumPy array for each replica."""
+        """Return the labels that the last step read, a NumPy array for each replica; `batch` is not used."""
         return [labels for _, labels in self.values.results]
 
     def read_labels(self, labels):
-        """Return the labels of each replica."""
+        """Return `labels` unchanged: what the method of that name returned, a NumPy array for each replica."""
         return labels
 
     def take(self, batch):
-        """Return a batch's labels and number of samples, without a step. Input sources give one batch for it."""
+        """Return the labels and sample count of `batch`, without a step. Input sources give one batch for it."""
         labels = self.session.run([tower.labels for tower in self.towers], self._feed_for(batch))
         return Step(None, self.request.batch_size * len(self.towers), labels)
 
@@ -144,7 +144,7 @@ class TensorpackTrainer(TowerState):
     # The step.
 
     def train(self, batch, rate):
-        """Run one step of tensorpack's trainer, and return the loss of each replica."""
+        """Run one step of tensorpack's trainer on `batch` with the learning rate `rate`; return each replica's loss."""
         step = self.steps - self.first_step - 1
         self.values.feed = {**self._feed_for(batch), self.rate: rate, self.step_number: step}
         self.trainer.run_step()
@@ -152,22 +152,22 @@ class TensorpackTrainer(TowerState):
         return [loss for loss, _ in self.values.results]
 
     def read_loss(self, loss):
-        """Return the loss of each replica."""
+        """Return the loss of each replica, a list of floats; `loss` is what `train` returned."""
         return [float(value) for value in loss]
 
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of `step`, and the float32 references, for the canonical batch.
+        """Return two lists of arrays, the logits of `step` and the float32 references, for the canonical batch.
 
-        Both come from the operations of a step, since fp32 is all that there is.
+        Both come from the operations of a step, since fp32 is all that there is. They have one per tower and head.
         """
         logits = [output for tower in self.towers for output in tower.outputs]
         feed = self._feed_for(self.canonical_batch())
         return self.session.run(logits, feed), self.session.run(logits, feed)
 
     def observe_settings(self):
-        """Return precision, compiler, layout and strategy in effect, from the operations in the graph of a step."""
+        """Return `precision`, `compiler`, `layout` and `strategy` in effect, by key, from the graph of a step."""
         targets = [self.trainer.train_op, *(tower.loss.op for tower in self.towers)]
         evidence = TowerEvidence(targets, [tower.outputs for tower in self.towers])
         self.product_types = evidence.product_types()

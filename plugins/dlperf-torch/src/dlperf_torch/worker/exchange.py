@@ -117,7 +117,7 @@ class BucketExchange(GradientExchange):
             bucket.fill_(values[0])
 
     def read(self, replica):
-        """Yield the buckets in the order of their exchange, widened to float32; `replica` is not used: there is only one."""
+        """Yield the buckets in the order of their exchange, widened to float32; `replica` is not used."""
         for number, bucket in enumerate(self._buckets):
             values = bucket.detach().to("cpu", torch.float32).numpy()
             yield Buffer("bucket %d" % number, values, bucket.numel() * bucket.element_size())
