@@ -57,8 +57,15 @@ Make = Callable[[Request, Trainer], Theirs]
 
 
 def block(step: Callable[[], object], steps: int, finish: Callable[[], object]) -> Callable[[], Spent]:
-    """So many steps until they are done, behind one that is not timed: it brings this side's weights back into the
-    caches."""
+    """Return a block of steps until they are done, after one that is not timed.
+
+    That one brings this side's weights back into the caches.
+
+    Args:
+        step: Function that takes one step.
+        steps: Number of timed steps.
+        finish: Function that waits until the steps are done.
+    """
 
     def run() -> Spent:
         step()
@@ -71,10 +78,23 @@ def block(step: Callable[[], object], steps: int, finish: Callable[[], object]) 
 def compare(
     plugin: type[Framework], make: Make, precision: str, size: Size, pairs: int, compiler: str = "none"
 ) -> dict[str, Any]:
-    """One precision: ours against theirs, and against itself.
+    """Compare one precision: ours against theirs, and against itself.
+
+    Args:
+        plugin: The controller half of the plugin.
+        make: Function that returns their side for our request and trainer.
+        precision: Name of the precision.
+        size: The size of the case.
+        pairs: Number of pairs of blocks.
+        compiler: Compiler of our side.
+
+    Returns:
+        JSON values: `precision`, `parameters`, `flops`, `observed`, `facts`, `last_losses`, and `rows`: ours against
+            theirs with a `claim`, then against itself.
 
     Raises:
         RuntimeError: the work is not the same, or a side did not train.
+        Unsupported: the plugin cannot run the case.
     """
     options = {"image_size": size.image_size, "label_smoothing": 0.0, "weight_decay": 0.0}
     request = in_process.request(
@@ -128,7 +148,15 @@ def main(
     makes: dict[str, Make],
     compiler: str = "none",
 ) -> int:
-    """The command: `plugin` is `module:class` of the controller half, `makes` has theirs by precision."""
+    """Run the command, print a table or JSON, and return 0.
+
+    Args:
+        description: Description in the help.
+        plugin: `module:class` of the controller half.
+        versions: Names of distributions whose versions are printed.
+        makes: Precision → the function that makes their side.
+        compiler: Compiler of our side.
+    """
     parser = paired.arguments(description, pairs=20)
     parser.add_argument("--size", choices=SIZES, default="small", help="pixels: 64, 128 (default) or 224")
     parser.add_argument("--precision", choices=sorted(makes), help="only this precision")
@@ -176,7 +204,10 @@ def main(
 
 
 def take_threads(threads: int) -> None:
-    """Give this process so many threads, 0 for one per usable processor; before the framework is imported."""
+    """Set the variables for a number of threads in this process, 0 for one per usable processor.
+
+    Call this before the framework is imported.
+    """
     import os
 
     os.environ.update(thread_variables(threads or len(os.sched_getaffinity(0))))

@@ -17,7 +17,7 @@ import time
 SIZES = (1_000, 10_000, 100_000)
 
 
-def matrix_of(count: int):
+def _matrix_of(count: int):
     """A matrix of so many cases, some of which are excluded or cannot be run."""
     from dlperf_sdk import Matrix
 
@@ -37,14 +37,14 @@ def matrix_of(count: int):
 
 
 def measure(count: int) -> None:
-    """Plan, and print what it took as JSON."""
+    """Plan a campaign of `count` cases, and print its costs as JSON."""
     from dlperf_sdk.campaigns.campaign import make_campaign
     from dlperf_sdk.campaigns.planning import plan_campaign
     from dlperf_sdk.registry.plugins import Registry
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started_at, spent = time.perf_counter(), time.process_time()
-    _, entries = plan_campaign(make_campaign(matrix_of(count), max_cases=count), Registry())
+    _, entries = plan_campaign(make_campaign(_matrix_of(count), max_cases=count), Registry())
     print(
         json.dumps(
             {
@@ -59,7 +59,7 @@ def measure(count: int) -> None:
 
 
 def main() -> None:
-    """Every size, a line each; at last how time and memory grow."""
+    """Measure every size in a process of its own; print a line for each, and how time and memory grow."""
     actual = []
     for size in SIZES:
         command = [sys.executable, __file__, str(size)]

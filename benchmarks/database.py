@@ -35,6 +35,7 @@ LIST = "select id, started_at, framework, model, throughput, ok from results ord
 
 
 def main() -> None:
+    """Start a server, measure, and stop the server; exit with a message if a bound is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--results", type=int, default=100_000, help="size of the table")
     size = parser.parse_args().results
@@ -50,6 +51,11 @@ def main() -> None:
 
 
 def measure(server: Server, size: int) -> None:
+    """Fill a new database of the server with `size` results, and print how long each stage takes.
+
+    Raises:
+        SystemExit: the list of six columns takes longer than the bound.
+    """
     url = server.empty_database()
     with (
         tempfile.TemporaryDirectory(prefix="dlperf-bench-") as folder,
@@ -61,7 +67,7 @@ def measure(server: Server, size: int) -> None:
         print(f"{f'upload of {UPLOADED:,} results':<36} {perf_counter() - started_at:>7.2f} s")
         show("upload that finds nothing new", lambda: upload(store, database))
         for table in TABLES:
-            copy_rows(server, url, table, size // UPLOADED)
+            _copy_rows(server, url, table, size // UPLOADED)
         seconds = show("list of six columns", lambda: database.query(LIST))
         show("list of all columns", lambda: database.query("select * from results"))
         command = [sys.executable, "-m", "dlperf_sdk", "query", LIST, "--store", url, "--format", "csv"]
@@ -92,7 +98,7 @@ def show(action: str, work: Callable[[], Any]) -> float:
     return seconds
 
 
-def copy_rows(server: Server, url: str, table: str, copies: int) -> None:
+def _copy_rows(server: Server, url: str, table: str, copies: int) -> None:
     """Add copies of all rows of a table, under other ids."""
     columns = server.execute(
         f"SELECT quote_ident(attname) FROM pg_attribute WHERE attnum > 1 AND attrelid = 'dlperf.{table}'::regclass",

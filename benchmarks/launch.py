@@ -70,13 +70,16 @@ else:
 
 
 def shape(ranks: int, launcher: str) -> tuple[int, int]:
-    """Nodes and devices per node."""
+    """Return the number of nodes and of devices per node, for a number of ranks and a launcher."""
     nodes = 4 if launcher == "slurm" and ranks > 1 else 1
     return nodes, ranks // nodes
 
 
 def case(ranks: int, launcher: str) -> Block:
-    """A block: the case from its launch to its first step."""
+    """Return a block: a case of `ranks` devices from its launch by `launcher` to the end of its first step.
+
+    The block raises RuntimeError if the case fails.
+    """
     nodes, devices = shape(ranks, launcher)
     spec = RunSpec(
         framework="numpy",
@@ -108,7 +111,10 @@ def case(ranks: int, launcher: str) -> Block:
 
 
 def plain(ranks: int, launcher: str) -> Block:
-    """A block: so many interpreters, started by a loop, or by one srun."""
+    """Return a block: `ranks` interpreters with the plain script, started by a loop, or by one srun for Slurm.
+
+    The block raises RuntimeError if a rank fails.
+    """
     nodes, devices = shape(ranks, launcher)
     script = [sys.executable, "-c", _PLAIN, str(ranks), _first(launcher), str(_PORT + ranks)]
     if launcher == "slurm":
@@ -120,7 +126,10 @@ def plain(ranks: int, launcher: str) -> Block:
 
 
 def torchrun(ranks: int, launcher: str, python: Sequence[str]) -> Block:
-    """A block: the same script under torchrun, on several nodes one per srun task."""
+    """Return a block: the plain script in `ranks` processes under torchrun, which srun starts once per node for Slurm.
+
+    `python` is the command of an interpreter with torch. The block raises RuntimeError if a rank fails.
+    """
     nodes, devices = shape(ranks, launcher)
     script = [sys.executable, "-c", _PLAIN, str(ranks), _first(launcher), str(_PORT + 100 + ranks)]
     where = ["--standalone"]
@@ -178,7 +187,13 @@ def _spent(work: Callable[[], float]) -> Spent:
 
 @contextlib.contextmanager
 def resolve_placement(launcher: str) -> Iterator[None]:
-    """For Slurm: the allocation that this runs in, else one on four nodes in namespaces, as the tests make them."""
+    """Return a context with an allocation for Slurm: the one that this runs in, else one on four nodes in namespaces.
+
+    For other launchers, do nothing. The variables of the allocation are set in this process.
+
+    Raises:
+        SystemExit: Slurm is needed and cannot be started here.
+    """
     if launcher != "slurm" or "SLURM_JOB_ID" in os.environ:
         yield
         return
@@ -204,20 +219,21 @@ def resolve_placement(launcher: str) -> Iterator[None]:
         created.close()
 
 
-def torch_python() -> tuple[str, ...]:
+def _torch_python() -> tuple[str, ...]:
     """The interpreter of torch's managed environment; made if need be."""
     spec = Registry().framework("torch").environment("cpu", "all_reduce", "resnet50")
     return environments.prepare("torch", spec, "cpu").command
 
 
 def main() -> int:
+    """Run the comparisons, print a table or JSON, and return 0."""
     parser = paired.arguments(__doc__, 6)
     parser.add_argument("--launcher", choices=("local", "slurm"), default="local")
     parser.add_argument("--ranks", type=int, nargs="+", default=list(RANKS), choices=RANKS)
     parser.add_argument("--no-torchrun", action="store_true", help="leave torchrun out")
     chosen = parser.parse_args()
     launcher, others = chosen.launcher, "srun" if chosen.launcher == "slurm" else "interpreters"
-    python = () if chosen.no_torchrun else torch_python()
+    python = () if chosen.no_torchrun else _torch_python()
     comparisons = []
     with resolve_placement(launcher):
         for ranks in chosen.ranks:

@@ -110,7 +110,16 @@ COMPILED: Mapping[str, Mapping[str, Lever]] = {
 
 
 class Side:
-    """A trainer with a lever, or with none, and its block of work."""
+    """A trainer with a lever, or with none, and its block of work.
+
+    Args:
+        device: Kind of the device, `cpu` or `cuda`.
+        model: Name of the model.
+        lever: The lever.
+
+    Raises:
+        Unsupported: The plugin refuses the lever's options, or cannot run the case.
+    """
 
     def __init__(self, device: str, model: str, lever: Lever):
         options, batch_size, steps = SIZES[device][model]
@@ -133,7 +142,7 @@ class Side:
         self.loss: Any = None
 
     def block(self) -> Spent:
-        """Its steps, behind one that is not timed, and waited for at both ends."""
+        """Take its steps, after one that is not timed, and return their cost; the device is waited for at both ends."""
         from dlperf_torch.worker import levers
 
         # The one choice that torch keeps for the whole process.
@@ -150,7 +159,11 @@ class Side:
         self.runtime.synchronize()
 
     def last_loss(self) -> float:
-        """Of the last block's last step; raises RuntimeError where it is no number."""
+        """Return the loss of the last block's last step.
+
+        Raises:
+            RuntimeError: It is not a finite number.
+        """
         (loss,) = self.trainer.read_loss(self.loss)
         if not math.isfinite(loss):
             raise RuntimeError(f"it did not train: its last loss is {loss}")
@@ -158,7 +171,20 @@ class Side:
 
 
 def compare(device: str, model: str, levers: Mapping[str, Lever], pairs: int) -> list[dict[str, Any]]:
-    """A row for each lever, one after another: the device holds two trainers at most. Then plain against plain."""
+    """Return a row for each lever, and then one of plain against plain.
+
+    The levers are measured one after another, so that the device holds two trainers at most.
+
+    Args:
+        device: Kind of the device.
+        model: Name of the model.
+        levers: Name → lever.
+        pairs: Number of pairs of blocks.
+
+    Returns:
+        JSON values: `name` and the fields of the lever; and the figures of `against`, or `refused` or `failed` with a
+            message.
+    """
     plain, rows = Side(device, model, PLAIN_LEVER[model]), []
     for name, lever in {**levers, ITSELF: PLAIN_LEVER[model]}.items():
         row: dict[str, Any] = {"name": name, **lever._asdict()}
@@ -174,7 +200,23 @@ def compare(device: str, model: str, levers: Mapping[str, Lever], pairs: int) ->
 
 
 def against(plain: Side, device: str, model: str, name: str, lever: Lever, pairs: int) -> dict[str, Any]:
-    """One lever, or plain, against plain; its trainer ends with this function."""
+    """Return the figures of one lever, or plain, against plain; its trainer ends with this function.
+
+    Args:
+        plain: The plain side.
+        device: Kind of the device.
+        model: Name of the model.
+        name: Name of the lever; `ITSELF` for plain against plain.
+        lever: The lever.
+        pairs: Number of pairs of blocks.
+
+    Returns:
+        What `paired.summary` returns, and `last_loss`.
+
+    Raises:
+        Unsupported: The lever cannot be used here.
+        RuntimeError: The side did not train.
+    """
     side = plain if name == ITSELF else Side(device, model, lever)
     comparison = Comparison(name, plain.block, side.block, plain.steps)
     (actual,) = paired.interleaved([comparison], pairs, paired.telling(f"{model}, {name}"))
@@ -182,6 +224,7 @@ def against(plain: Side, device: str, model: str, name: str, lever: Lever, pairs
 
 
 def main() -> int:
+    """Measure the levers, print tables or JSON, and return the exit code: 1 if one failed, else 0."""
     parser = paired.arguments(__doc__, pairs=6)
     parser.add_argument("--device", choices=sorted(SIZES), default="cpu")
     parser.add_argument("--model", choices=sorted(LEVERS), help="only this model")

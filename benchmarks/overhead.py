@@ -45,20 +45,20 @@ CASE: dict[str, Any] = {
 
 
 class NothingRuntime(Runtime):
-    """A device that is always done, with each clock's calls at hand."""
+    """A runtime whose device is always done, with any clock."""
 
     def __init__(self, clock: str) -> None:
         self.clock = clock
 
     def mark(self) -> None:
-        """Nothing."""
+        """Return None in place of an event."""
 
     def elapsed(self, marks: list[Any]) -> list[float]:
-        """Nothing took no time."""
+        """Return 0 seconds between neighboring events."""
         return [0.0] * (len(marks) - 1)
 
     def wait(self, loss: Any) -> None:
-        """Nothing."""
+        """Return at once."""
 
 
 class NothingTrainer(Trainer):
@@ -72,18 +72,18 @@ class NothingTrainer(Trainer):
         pass
 
     def canonical_batch(self) -> None:
-        """None."""
+        """Return None in place of a batch."""
 
     def batches(self) -> Iterator[None]:
-        """None, without end."""
+        """Return an iterator over None without end."""
         return itertools.repeat(None)
 
     def step(self, batch: Any) -> Step:
-        """Nothing."""
+        """Return a step of one sample without a loss, always the same object; `batch` is not used."""
         return self._DONE
 
     def read_loss(self, loss: Any) -> list[float]:
-        """No loss."""
+        """Return an empty list, since there are no replicas."""
         return []
 
 
@@ -101,20 +101,27 @@ class SameSteps(NothingTrainer):
         self._batch = trainer.canonical_batch()
 
     def canonical_batch(self) -> Any:
-        """The one batch."""
+        """Return the one batch."""
         return self._batch
 
     def read_labels(self, labels: Any) -> list[Any]:
-        """No labels of no replicas."""
+        """Return an empty list, since there are no replicas."""
         return []
 
     def batches(self) -> Iterator[Any]:
-        """The one batch, without end."""
+        """Return an iterator over the one batch without end."""
         return itertools.repeat(self._batch)
 
 
 class Edges(Progress):
-    """Progress as a worker tells it; at a window's two edges it notes processor time and synchronizations."""
+    """Progress as a worker reports it; at the edges of phases it notes processor time and synchronizations.
+
+    It replaces `synchronize` of the runtime by a function that counts the calls.
+
+    Attributes:
+        synchronizations: Number of synchronizations so far.
+        at: Phase → processor time in seconds and synchronizations when it began.
+    """
 
     def __init__(self, path: str, runtime: Runtime) -> None:
         super().__init__(path)
@@ -129,13 +136,21 @@ class Edges(Progress):
         runtime.synchronize = counted  # type: ignore[method-assign]
 
     def enter(self, phase: str) -> None:
-        """A phase begins."""
+        """Note the beginning of a phase, and report it."""
         self.at[phase] = process_time(), self.synchronizations
         super().enter(phase)
 
 
 class Sides:
-    """The two sides around one trainer: `measured` runs the worker's loop, `bare` a `for` loop."""
+    """The two sides around one trainer: `measured` runs the worker's loop, `bare` a `for` loop.
+
+    Args:
+        runtime: The runtime.
+        trainer: The trainer.
+        folder: Folder of the file with the progress.
+        warmup: Number of steps before the timed window.
+        steps: Number of steps in it.
+    """
 
     def __init__(self, runtime: Runtime, trainer: Trainer, folder: Path, warmup: int, steps: int) -> None:
         self.runtime, self.trainer, self.warmup, self.steps = runtime, trainer, warmup, steps
@@ -144,7 +159,7 @@ class Sides:
         """Side → how often the device was synchronized in its timed windows."""
 
     def measured(self) -> Spent:
-        """A window of `dlperf_sdk.worker.loop.measure`, from its own stamps."""
+        """Run `dlperf_sdk.worker.loop.measure`, and return the cost of its window, from its own stamps."""
         protocol = {"canonical_steps": 0, "warmup": self.warmup, "steps": self.steps}
         actual = loop.measure(self.runtime, self.trainer, protocol, self.edges, lambda: None)
         (cpu, synchronized), (cpu_end, synchronized_end) = self.edges.at["measure"], self.edges.at["verify"]
@@ -152,7 +167,7 @@ class Sides:
         return Spent(actual["window"]["end"] - actual["window"]["start"], cpu_end - cpu)
 
     def bare(self) -> Spent:
-        """The same steps with nothing around them."""
+        """Take the same steps in a bare loop, and return the cost of the window."""
         step, batches = self.trainer.step, self.trainer.batches()
         for batch in itertools.islice(batches, self.warmup):
             step(batch)
@@ -167,7 +182,7 @@ class Sides:
         return Spent(end - start, cpu_end - cpu)
 
     def comparisons(self, name: str) -> list[Comparison]:
-        """The loop against the bare loop, and the bare loop against itself."""
+        """Return the comparisons of the loop with the bare loop, and of the bare loop with itself."""
         return [
             Comparison(name, self.measured, self.bare, self.steps),
             Comparison(f"{name}, A/A", self.bare, self.bare, self.steps),
@@ -175,7 +190,16 @@ class Sides:
 
 
 def compared(every: dict[str, Sides], pairs: int, message: Callable[[str], None]) -> list[dict[str, Any]]:
-    """The rows of these sides, after making sure that both synchronized the device once per window."""
+    """Return the rows of these sides, as `paired.summary` makes them, two per side.
+
+    Args:
+        every: Name → sides.
+        pairs: Number of pairs of blocks.
+        message: Function that shows progress.
+
+    Raises:
+        RuntimeError: a side did not synchronize the device exactly once per window.
+    """
     comparisons = [comparison for name, sides in every.items() for comparison in sides.comparisons(name)]
     actual = paired.interleaved(comparisons, pairs, message)
     for name, sides in every.items():
@@ -187,7 +211,7 @@ def compared(every: dict[str, Sides], pairs: int, message: Callable[[str], None]
 
 
 def nothing(folder: Path, pairs: int, message: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Part 1, for each clock."""
+    """Return the rows of part 1, two for each clock; arguments are those of `compared`, and a folder for files."""
     every = {}
     for clock in CLOCKS:
         place = folder / clock
@@ -201,7 +225,14 @@ def nothing(folder: Path, pairs: int, message: Callable[[str], None]) -> list[di
 def real(
     folder: Path, pairs: int, threads: int | None, message: Callable[[str], None]
 ) -> tuple[dict[str, Any], list[Any]]:
-    """Part 2: what torch says of itself, and the rows."""
+    """Return the facts of torch's runtime, and the rows of part 2.
+
+    Args:
+        folder: Folder for files.
+        pairs: Number of pairs of blocks.
+        threads: Number of threads; None for one per usable processor.
+        message: Function that shows progress.
+    """
     import torch_case
 
     torch_case.take_threads(threads)
@@ -213,6 +244,7 @@ def real(
 
 
 def main() -> int:
+    """Measure, print tables or JSON, and return 0."""
     parser = paired.arguments(__doc__, pairs=20)
     parser.add_argument(
         "--threads", type=int, help="threads of a real step (default: one per usable processor)"

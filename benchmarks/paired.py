@@ -51,7 +51,7 @@ class Comparison(NamedTuple):
 
 
 def timed(work: Callable[[], object]) -> Spent:
-    """What one call takes in this process, all its threads included."""
+    """Call a function, and return its cost: seconds, and processor time of all threads of this process."""
     cpu, wall = time.process_time(), time.monotonic()
     work()
     return Spent(time.monotonic() - wall, time.process_time() - cpu)
@@ -60,9 +60,14 @@ def timed(work: Callable[[], object]) -> Spent:
 def interleaved(
     comparisons: Sequence[Comparison], pairs: int, message: Callable[[str], None]
 ) -> list[list[tuple[Spent, Spent]]]:
-    """So many pairs (a, b) of each comparison; one pair of each in turn, every other pair b first.
+    """Return pairs (a, b) of blocks for each comparison; one pair of each is run in turn, every other one b first.
 
-    Before the first pair both sides of each comparison run once untimed: caches, allocators, lazy set-up.
+    Before the first pair, both sides of each comparison run once untimed: caches, allocators, lazy set-up.
+
+    Args:
+        comparisons: The comparisons.
+        pairs: Number of pairs of each.
+        message: Function that shows progress.
     """
     for comparison in comparisons:
         comparison.a()
@@ -81,12 +86,18 @@ def interleaved(
 
 
 def middle(values: Sequence[float]) -> dict[str, Any]:
-    """The median of six values or more, and its 95 % interval."""
+    """Return the `median` of six values or more, and its 95 % `interval`, a list of two numbers.
+
+    The list is empty if there are fewer values.
+    """
     return {"median": estimate.median(values), "interval": list(estimate.median_interval(values) or ())}
 
 
 def ratio(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    """a / b: exp of the median of ln(a / b), and its 95 % interval."""
+    """Return a / b: exp of the `median` of ln(a / b), and its 95 % `interval`, as `middle` does for differences.
+
+    `pairs` are positive numbers (a, b).
+    """
     actual = middle([math.log(a / b) for a, b in pairs])
     return {
         "median": math.exp(actual["median"]),
@@ -95,7 +106,16 @@ def ratio(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
 
 
 def summary(comparison: Comparison, pairs: Sequence[tuple[Spent, Spent]]) -> dict[str, Any]:
-    """One comparison as JSON: ratios by the clock and by processor time, seconds per step, raw blocks."""
+    """Return one comparison as JSON values.
+
+    Args:
+        comparison: The comparison.
+        pairs: Its blocks, as `interleaved` returns them.
+
+    Returns:
+        `name`, `pairs`, `steps_per_block`; `ratio` and `cpu_ratio`, by the clock and by processor time; seconds:
+            `a_seconds_per_step`, `b_seconds_per_step` and `difference_per_step`; and the raw `blocks`.
+    """
     steps = comparison.steps
     return {
         "name": comparison.name,
@@ -111,7 +131,12 @@ def summary(comparison: Comparison, pairs: Sequence[tuple[Spent, Spent]]) -> dic
 
 
 def arguments(description: str | None, pairs: int) -> argparse.ArgumentParser:
-    """The flags that every benchmark has."""
+    """Return a parser with the flags that every benchmark has.
+
+    Args:
+        description: Description in the help.
+        pairs: Default number of pairs.
+    """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -123,7 +148,12 @@ def arguments(description: str | None, pairs: int) -> argparse.ArgumentParser:
 
 
 def pair_count(text: str) -> int:
-    """A number of pairs that gives an interval, and both orders as often."""
+    """Return the number of pairs in a text: one that gives an interval, and both orders equally often.
+
+    Raises:
+        ValueError: the text is no whole number.
+        argparse.ArgumentTypeError: the number is odd, or below `FEWEST_PAIRS`.
+    """
     count = int(text)
     if count < FEWEST_PAIRS or count % 2:
         raise argparse.ArgumentTypeError(f"{count} pairs; it must be an even number, {FEWEST_PAIRS} or more")
@@ -131,7 +161,10 @@ def pair_count(text: str) -> int:
 
 
 def telling(what: str) -> Callable[[str], None]:
-    """Shows progress on one line of a terminal, and nothing elsewhere."""
+    """Return a function that shows a text of progress on one line of a terminal, and nothing elsewhere.
+
+    `what` is put before each text.
+    """
 
     def tell(text: str) -> None:
         if sys.stderr.isatty():
@@ -141,12 +174,16 @@ def telling(what: str) -> Callable[[str], None]:
 
 
 def load() -> list[float]:
-    """The load averages of 1, 5 and 15 minutes."""
+    """Return the load averages of 1, 5 and 15 minutes."""
     return list(os.getloadavg())
 
 
 def machine() -> dict[str, Any]:
-    """What this runs on, without its name."""
+    """Return facts about this machine, without its name, as JSON values.
+
+    The keys are `architecture`, `cpu`, `memory` in bytes and `virtualisation`, as far as they are known; `python` and
+    `load`.
+    """
     facts = hardware.describe()
     stored = {
         name: facts[name] for name in ("architecture", "cpu", "memory", "virtualisation") if name in facts
@@ -155,7 +192,7 @@ def machine() -> dict[str, Any]:
 
 
 def said(machine_facts: dict[str, Any]) -> str:
-    """The machine in one line."""
+    """Return the facts of `machine` in one line."""
     cpu = machine_facts.get("cpu", {})
     load = ", ".join(f"{value:.2f}" for value in machine_facts["load"])
     return (
@@ -166,15 +203,26 @@ def said(machine_facts: dict[str, Any]) -> str:
 
 
 def number(actual: dict[str, Any], form: str, scale: float = 1.0) -> str:
-    """`median (low to high)` in one format, each times `scale`."""
+    """Return `median (low to high)` of a figure as text.
+
+    Args:
+        actual: The figure, as `middle` returns it, with an interval.
+        form: Format of each number, such as `.3f`.
+        scale: Factor of each number.
+    """
     median, (low, high) = actual["median"] * scale, (limit * scale for limit in actual["interval"])
     return f"{median:{form}} ({low:{form}} to {high:{form}})"
 
 
 def in_words(actual: dict[str, Any], side: str = "ours", other: str = "theirs") -> str:
-    """Which side is faster, and by how much, of a ratio of throughputs `side` ÷ `other`.
+    """Return a sentence that says which side is faster, and by how much: `ours is 4.2 % faster than theirs (95 %: …)`.
 
-    `ours is 4.2 % faster than theirs (95 %: 0.6 to 11.3 % faster)`, and whether the pairs can tell the two apart.
+    It also says if the pairs do not tell the two apart.
+
+    Args:
+        actual: The ratio of throughputs `side` ÷ `other`, as `ratio` returns it, with an interval.
+        side: Name of the first side.
+        other: Name of the second side.
     """
     low, high = actual["interval"]
     (least, slower), (most, way) = _by(low), _by(high)
@@ -193,13 +241,19 @@ def _by(ratio: float) -> tuple[str, str]:
 
 
 def at_most(bound: float, actual: dict[str, Any]) -> dict[str, Any]:
-    """The claim that the median is at most so much, and what the interval says of it."""
+    """Return the claim that the median is at most `bound`, and its `outcome` by the interval.
+
+    The outcome is pass, fail or inconclusive. `actual` is a figure, as `middle` returns it, with an interval.
+    """
     low, high = actual["interval"]
     return {"at_most": bound, "outcome": _outcome(high <= bound, low > bound)}
 
 
 def at_least(bound: float, lowest: float, actual: dict[str, Any]) -> dict[str, Any]:
-    """The claim that the median is at least `bound` and its interval begins at `lowest` or above."""
+    """Return the claim that the median is at least `bound` and its interval begins at `lowest` or above.
+
+    Its `outcome` is pass, fail or inconclusive. `actual` is a figure, as `middle` returns it, with an interval.
+    """
     low, high = actual["interval"]
     holds = actual["median"] >= bound and low >= lowest
     return {"at_least": bound, "interval_from": lowest, "outcome": _outcome(holds, high < bound)}
@@ -210,12 +264,12 @@ def _outcome(holds: bool, fails: bool) -> str:
 
 
 def claimed(row: dict[str, Any], bound: str) -> str:
-    """The bound and the outcome; nothing for a row that claims nothing."""
+    """Return the text of a bound and the outcome of a row's claim; empty for a row without a claim."""
     return f"{bound}: {row['claim']['outcome']}" if "claim" in row else ""
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as they need; the first to the left, the others to the right."""
+    """Return a table as text, with columns as wide as needed, the first to the left and the others to the right."""
     widths = [max(len(row[i]) for row in (headings, *rows)) for i in range(len(headings))]
     lines = []
     for row in (headings, *rows):
@@ -228,5 +282,9 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def as_json(document: dict[str, Any]) -> str:
-    """The JSON object of `--json`, on one line."""
+    """Return a document as JSON on one line.
+
+    Raises:
+        ValueError: A number is not finite.
+    """
     return json.dumps(document, allow_nan=False)

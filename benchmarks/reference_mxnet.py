@@ -23,7 +23,7 @@ from dlperf_sdk.worker.request import Request
 
 
 def make(request: Request, trainer: Trainer) -> Theirs:
-    """gluoncv's model, hybridized."""
+    """Return their side: gluoncv's model, hybridized, on our trainer's canonical batch."""
     import mxnet as mx
     from gluoncv.model_zoo import resnet50_v1b
     from mxnet import autograd, gluon
@@ -61,7 +61,7 @@ def make(request: Request, trainer: Trainer) -> Theirs:
 
 
 def flops(network: Any, image: Any) -> float:
-    """Of convolutions and linear layers in one imperative forward pass."""
+    """Return the FLOPs of convolutions and linear layers in one imperative forward pass of a network on images."""
     from mxnet.gluon import nn
 
     actual = [0]

@@ -22,7 +22,7 @@ from dlperf_sdk.worker.request import Request
 
 
 def make(request: Request, trainer: Trainer) -> Theirs:
-    """flowvision's model, eager."""
+    """Return their side: flowvision's model, eager, on our trainer's canonical batch."""
     import oneflow as flow
     from flowvision.models import resnet50
 
@@ -53,7 +53,10 @@ def make(request: Request, trainer: Trainer) -> Theirs:
 
 
 def flops(network: Any, image: Any) -> float:
-    """Of convolutions and linear layers in one forward pass of a network that nobody else uses: the hooks stay."""
+    """Return the FLOPs of convolutions and linear layers in one forward pass of a network on images.
+
+    The hooks that count them stay in the network, so nobody else may use it.
+    """
     import oneflow as flow
 
     actual = [0]

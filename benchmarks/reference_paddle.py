@@ -21,7 +21,7 @@ from dlperf_sdk.worker.request import Request
 
 
 def make(request: Request, trainer: Trainer) -> Theirs:
-    """paddle.vision's model, eager."""
+    """Return their side: paddle.vision's model, eager, on our trainer's canonical batch."""
     import paddle
     import paddle.nn.functional as F  # noqa: N812 (as everybody calls it)
 
@@ -50,7 +50,10 @@ def make(request: Request, trainer: Trainer) -> Theirs:
 
 
 def flops(network: Any, image: Any) -> float:
-    """Of convolutions and linear layers in one forward pass; `paddle.flops` fails with this NumPy."""
+    """Return the FLOPs of convolutions and linear layers in one forward pass of a network on images.
+
+    `paddle.flops` fails with this NumPy.
+    """
     import paddle
 
     actual = [0]

@@ -24,7 +24,10 @@ from dlperf_sdk.worker.request import Request
 
 
 def make(policy: str, request: Request, trainer: Trainer) -> Theirs:
-    """keras_hub's model, compiled into a train step under a policy of Keras."""
+    """Return their side: keras_hub's model, compiled into a train step, on our trainer's canonical batch.
+
+    `policy` is the name of a policy of Keras for mixed precision, which is set for the whole process.
+    """
     import keras
     import keras_hub
     import tensorflow as tf
@@ -73,7 +76,10 @@ def make(policy: str, request: Request, trainer: Trainer) -> Theirs:
 
 
 def flops(forward: Any, image: Any) -> float:
-    """TensorFlow's own count of the multiplications and additions in convolutions and matrix products."""
+    """Return TensorFlow's own count of multiplications and additions in convolutions and matrix products.
+
+    `forward` is a function of images, and `image` an example of them.
+    """
     import tensorflow as tf
     from tensorflow.python.framework import ops
 

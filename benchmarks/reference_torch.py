@@ -79,7 +79,13 @@ SIZES = {
 
 
 def block(step: Callable[[], object], steps: int, synchronize: Callable[[], None]) -> Callable[[], Spent]:
-    """So many steps, behind one that is not timed: it brings this side's weights back into the caches."""
+    """Return a block of steps, after one that is not timed: it brings this side's weights back into the caches.
+
+    Args:
+        step: Function that takes one step.
+        steps: Number of timed steps.
+        synchronize: Function that waits until the steps are done.
+    """
 
     def some(count: int) -> None:
         for _ in range(count):
@@ -94,7 +100,7 @@ def block(step: Callable[[], object], steps: int, synchronize: Callable[[], None
 
 
 def flops(step: Callable[[], object]) -> int:
-    """Floating-point operations of one step's matrix products and convolutions."""
+    """Take one step, and return the floating-point operations of its matrix products and convolutions."""
     from torch.utils.flop_counter import FlopCounterMode
 
     with FlopCounterMode(display=False) as counter:
@@ -102,13 +108,13 @@ def flops(step: Callable[[], object]) -> int:
     return int(counter.get_total_flops())
 
 
-def parameter_sizes(parameters: Iterator[Any]) -> tuple[int, int]:
+def _parameter_sizes(parameters: Iterator[Any]) -> tuple[int, int]:
     """Elements of parameters with more than one dimension, and with one."""
     sizes = [(parameter.dim() > 1, parameter.numel()) for parameter in parameters]
     return sum(size for wide, size in sizes if wide), sum(size for wide, size in sizes if not wide)
 
 
-def same_work(trainer: Trainer, theirs: Theirs) -> dict[str, Any]:
+def _same_work(trainer: Trainer, theirs: Theirs) -> dict[str, Any]:
     """FLOPs and parameters of ours and theirs.
 
     Raises:
@@ -119,7 +125,7 @@ def same_work(trainer: Trainer, theirs: Theirs) -> dict[str, Any]:
         sum(math.prod(entry["shape"]) for entry in entries if entry["decay"] is decays)
         for decays in (True, False)
     )
-    sizes = parameter_sizes(theirs.model.parameters())
+    sizes = _parameter_sizes(theirs.model.parameters())
     actual = {
         "flops": [flops(lambda: trainer.step(trainer.canonical_batch())), flops(theirs.step)],
         "with_decay": [own[0], sizes[0]],
@@ -134,7 +140,24 @@ def same_work(trainer: Trainer, theirs: Theirs) -> dict[str, Any]:
 def compare(
     model: str, precision: str, size: Size, pairs: int, *, device: str, compiled: bool, **changes: Any
 ) -> dict[str, Any]:
-    """One model in one precision: ours, with `changes` of its case, against each of their ways, and against itself."""
+    """Compare one model in one precision: ours against each of their ways, and against itself.
+
+    Args:
+        model: Name of the model.
+        precision: Name of the precision.
+        size: The size of the case.
+        pairs: Number of pairs of blocks.
+        device: Kind of the device, `cpu` or `cuda`.
+        compiled: True to add their plain loop under `torch.compile`.
+        changes: Further arguments of `torch_case.request` for our side.
+
+    Returns:
+        JSON values: the case, `work`, `observed`, `facts`, `last_losses`, and `rows`, a plain loop's with a `claim`.
+
+    Raises:
+        RuntimeError: The work is not the same, or a side did not train.
+        Unsupported: The plugin cannot run the case.
+    """
     options = {**size.options, **({"label_smoothing": 0.0} if model == "resnet50" else {})}
     # torch's own kernels: the counter of FLOPs sees into no other.
     request = torch_case.request(
@@ -148,7 +171,7 @@ def compare(
         )
         for name, way in ways.items()
     }
-    work = {name: same_work(plain, side) for name, side in sides.items()}
+    work = {name: _same_work(plain, side) for name, side in sides.items()}
     if compiled:
         sides[COMPILED].compile()
     del plain
@@ -196,6 +219,7 @@ def compare(
 
 
 def main() -> int:
+    """Run the comparisons, print tables or JSON, and return 0."""
     parser = paired.arguments(__doc__, pairs=20)
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument(

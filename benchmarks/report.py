@@ -34,7 +34,13 @@ MOST_SECONDS, MOST_BYTES = 30.0, 5_000_000
 
 
 def row(count: int) -> dict[str, Any]:
-    """What the two forms of the report cost that read every result."""
+    """Return the costs of the two forms of the report that read every result, for `count` results.
+
+    The keys are `results`, `read_seconds`, `html_seconds`, `html_bytes` and `terminal_seconds`.
+
+    Raises:
+        SystemExit: A result cannot be read.
+    """
     with tempfile.TemporaryDirectory(prefix="dlperf-bench-") as folder:
         for result in many(count):
             for path, text in files_of(result).items():
@@ -60,6 +66,7 @@ def row(count: int) -> dict[str, Any]:
 
 
 def main() -> int:
+    """Measure each count, print a table or JSON, and return 0."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -41,7 +41,7 @@ BYTES_PER_NODE = 3000
 """Most bytes sent, per node."""
 
 
-def coordinate(nodes: int, started: Connection) -> None:
+def _coordinate(nodes: int, started: Connection) -> None:
     """Drive a case to its end; send the port at once, and what it has cost at the end."""
     topology = f"{nodes}n{DEVICES}d@ssh"
     hosts = {"hosts": f"n[1-{nodes}]"}
@@ -79,7 +79,15 @@ def coordinate(nodes: int, started: Connection) -> None:
 
 
 class SimulatedAgent:
-    """A node's connection, and what it answers."""
+    """A node's connection to the coordinator, and its answers; the constructor connects and says `hello`.
+
+    Args:
+        node: Number of the node.
+        port: The coordinator's port on loopback.
+
+    Attributes:
+        is_over: True if the connection has ended, or must be closed.
+    """
 
     def __init__(self, node: int, port: int) -> None:
         self.node, self._chance = node, random.Random(node)
@@ -104,12 +112,12 @@ class SimulatedAgent:
         )
 
     def say(self, event: str, **values: Any) -> None:
-        """Send an event, as far as the connection takes it now."""
+        """Send an event with these values, as far as the connection takes it now; the rest waits."""
         self._to_send += link.encode({"event": event, "node": self.node, **values})
         self.flush()
 
     def flush(self) -> bool:
-        """Send what waits; True if nothing waits any more."""
+        """Send what waits; return True if nothing waits any more."""
         try:
             while self._to_send:
                 self._to_send = self._to_send[self.socket.send(self._to_send) :]
@@ -127,29 +135,34 @@ class SimulatedAgent:
             getattr(self, "obey_" + order["do"].replace("-", "_"))(order)
 
     def obey_beat(self, order: dict[str, Any]) -> None:
-        """Count it as a heartbeat."""
+        """Do nothing: the order is a heartbeat."""
 
     def obey_reach(self, order: dict[str, Any]) -> None:
+        """Answer that all nodes can be reached."""
         self.say("reached", without=[])
 
     def obey_prepare(self, order: dict[str, Any]) -> None:
+        """Answer with made-up devices and ports."""
         first = self._chance.randrange(20000, 31980)
         gpus = [f"GPU-{self._chance.randbytes(16).hex()}" for _ in range(DEVICES)]
         ports = [str(port) for port in range(first, first + 2 * DEVICES + 4)]
         self.say("prepared", devices=gpus, notes=[], ports=ports, interface="ib0", needs_table=False)
 
     def obey_start(self, order: dict[str, Any]) -> None:
+        """Check that the order has no other nodes than 0 and this one, and answer that the workers have started."""
         assert self.node == 0 or order["nodes"].keys() == {"0", str(self.node)}
         for device in range(DEVICES):
             self.say("worker-started", attempt=order["attempt"], name=f"rank-{self._rank(device)}", pid=1)
         self.say("ready", trainers=DEVICES)
 
     def obey_go(self, order: dict[str, Any]) -> None:
+        """Answer with the records of all ranks of the node."""
         self.say("progress", attempt=1, rank=self._rank(0), phase="measure", step=STEPS)
         records = [self._record(self._rank(device)) for device in range(DEVICES)]
         self.say("ended", attempt=1, failures=[], records=records, exits=[], series=[], logs=0)
 
     def obey_quit(self, order: dict[str, Any]) -> None:
+        """Mark the connection as over."""
         self.is_over = True
 
     def _rank(self, device: int) -> int:
@@ -164,7 +177,10 @@ class SimulatedAgent:
 
 
 def simulate(nodes: range, port: int) -> None:
-    """Be the agents of some nodes, until each is told to quit."""
+    """Be the agents of some nodes, in this process, until each is told to quit.
+
+    `port` is the coordinator's port on loopback.
+    """
     with selectors.DefaultSelector() as selector:
         beaten = time.monotonic()
         for node in nodes:
@@ -175,7 +191,13 @@ def simulate(nodes: range, port: int) -> None:
 
 
 def serve(selector: selectors.BaseSelector, beaten: float, patience: float) -> float:
-    """Let agents answer, and send a heartbeat where one is due; return the time of the last one."""
+    """Let agents answer, and send a heartbeat if one is due; return the time of the last one.
+
+    Args:
+        selector: Selector with the agents' sockets, whose data is the agent; those that are over are removed.
+        beaten: Time of the last heartbeat, on the monotonic clock.
+        patience: Maximum seconds to wait for an order.
+    """
     for key, events in selector.select(patience):
         beaten = beat(selector, beaten)  # a thousand agents take their time to make records
         agent = key.data
@@ -201,10 +223,14 @@ def beat(selector: selectors.BaseSelector, beaten: float) -> float:
 
 
 def measure(nodes: int, processes: int) -> dict[str, Any]:
-    """Return what a case of so many nodes has cost its coordinator."""
+    """Return the costs of a case of `nodes` nodes for its coordinator, with the agents in `processes` processes.
+
+    The keys are `failure` (None if it succeeded), `seconds`, `processor` in seconds, `sent` and `to_controller` in
+    bytes, and `memory`, the peak in bytes.
+    """
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
-    coordinator = spawn.Process(target=coordinate, args=(nodes, theirs))
+    coordinator = spawn.Process(target=_coordinate, args=(nodes, theirs))
     coordinator.start()
     port = ours.recv()
     parts = [range(first, nodes, processes) for first in range(processes)]
@@ -218,7 +244,11 @@ def measure(nodes: int, processes: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print the costs beside the bounds."""
+    """Measure, and print the costs beside the bounds.
+
+    Raises:
+        SystemExit: The case failed, or a bound is exceeded.
+    """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -30,6 +30,11 @@ MOST_SECONDS, MOST_BYTES = 60.0, 30_000_000
 
 
 def main() -> None:
+    """Measure each count, and print a line for each.
+
+    Raises:
+        SystemExit: A bound is exceeded.
+    """
     print(
         f"{'results':>8} {'index s':>8} {'site s':>8} {'pages':>6} {'MB':>6}   browser: first page, search, case (s)"
     )
@@ -42,7 +47,7 @@ def main() -> None:
             site = write_site(store, Path(folder) / "site")
             written = perf_counter()
             pages = site.cases + site.reports + 1
-            shown = ", ".join(f"{seconds:.2f}" for seconds in browse(Path(folder) / "site" / "index.html"))
+            shown = ", ".join(f"{seconds:.2f}" for seconds in _browse(Path(folder) / "site" / "index.html"))
         print(
             f"{count:>8,} {indexed - started_at:>8.2f} {written - indexed:>8.2f} {pages:>6} {site.bytes / 1e6:>6.1f}   "
             f"{shown or 'not installed'}"
@@ -51,7 +56,7 @@ def main() -> None:
         raise SystemExit("That is more than the bound.")
 
 
-def browse(index: Path) -> list[float]:
+def _browse(index: Path) -> list[float]:
     """Return the seconds until the first page, the answer of a search and the plot of a case are there."""
     path = shutil.which("chromium") or shutil.which("google-chrome")
     if find_spec("playwright") is None or path is None:

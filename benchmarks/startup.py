@@ -56,7 +56,10 @@ _FIGURES = {"difference_per_step": "more than a bare one", "a_seconds_per_step":
 
 
 def started(code: str, *arguments: str) -> Block:
-    """A block: one process from its start to its end."""
+    """Return a block: one process of an interpreter, with this code and arguments, from its start to its end.
+
+    The block raises RuntimeError if the process fails.
+    """
 
     def block() -> Spent:
         started_at = monotonic()
@@ -72,7 +75,11 @@ def started(code: str, *arguments: str) -> Block:
 
 
 def imported(code: str, *arguments: str) -> list[str]:
-    """The modules that this start brings in, above what a bare interpreter has."""
+    """Return the names of the modules that this code imports, sorted, above those of a bare interpreter.
+
+    Raises:
+        RuntimeError: The process failed.
+    """
     reader, writer = os.pipe()
     command = [sys.executable, "-c", _LISTED.format(descriptor=writer) + code, *arguments]
     # The list may be longer than what a pipe holds, so it is read while the process runs.
@@ -89,13 +96,16 @@ def imported(code: str, *arguments: str) -> list[str]:
 
 
 def packages(modules: Iterable[str]) -> Counter[str]:
-    """Top-level package → how many of its modules; the standard library is one."""
+    """Return top-level package → number of its modules; the standard library is one package."""
     tops = (module.partition(".")[0] for module in modules)
     return Counter("standard library" if top in sys.stdlib_module_names else top for top in tops)
 
 
 def unwanted(modules: Iterable[str]) -> list[str]:
-    """Modules of torch, NumPy or an installed plugin (what an entry point names, outside of dlperf_sdk)."""
+    """Return the modules of torch, NumPy or an installed plugin among these, sorted.
+
+    A plugin is a package that an entry point names, outside of dlperf_sdk.
+    """
     plugins = {
         point.value.partition(".")[0].partition(":")[0]
         for group in GROUPS.values()
@@ -106,6 +116,7 @@ def unwanted(modules: Iterable[str]) -> list[str]:
 
 
 def main() -> int:
+    """Measure the starts, print a table or JSON, and return 0."""
     chosen = paired.arguments(__doc__, pairs=40).parse_args()
     before = paired.machine()
     bare = started("pass")

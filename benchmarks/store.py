@@ -54,6 +54,7 @@ ID = "20250101T000000Z-case-000000"
 
 
 def main() -> None:
+    """Measure each size of store, and print a line for each stage."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--results", default="100,1000,10000", help="sizes of stores, with commas between")
     parser.add_argument("--measure", help="a store, to be measured in this process")
@@ -80,7 +81,11 @@ def main() -> None:
 
 
 def in_process(store: Path) -> dict[str, Any]:
-    """Measure a store in a process of its own."""
+    """Measure a store in a process of its own, and return what `measure` does.
+
+    Raises:
+        subprocess.CalledProcessError: The process failed.
+    """
     command = [sys.executable, __file__, "--measure", str(store)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     actual: dict[str, Any] = json.loads(done.stdout)
@@ -88,7 +93,13 @@ def in_process(store: Path) -> dict[str, Any]:
 
 
 def measure(path: Path) -> dict[str, Any]:
-    """Seconds of each stage, and the memory before and at its peak, in bytes."""
+    """Return `seconds` by stage, and this process's peak of memory before (`start`) and after (`peak`), in bytes.
+
+    `path` is the directory of a store.
+
+    Raises:
+        SystemExit: A result cannot be read or is not valid.
+    """
     from dlperf_sdk.analysis import cases, speedup
     from dlperf_sdk.exchange.csv_table import to_csv
     from dlperf_sdk.reports import results_table, terminal
@@ -135,7 +146,7 @@ def _memory() -> int:
 
 
 def fill(store: Path, size: int) -> int:
-    """Write that many results; the value is their size in bytes."""
+    """Write `size` results into a store, and return their size in bytes."""
     created = [files_of(result) for result in results()]
     written = 0
     for number in range(size):
@@ -148,7 +159,10 @@ def fill(store: Path, size: int) -> int:
 
 
 def files_of(result: Result) -> dict[str, str]:
-    """The files that a report reads, as the store writes them, but that nobody waits for the disk."""
+    """Return path in the run's directory → text of the files that a report reads, as the store writes them.
+
+    Nothing waits for the disk.
+    """
     with tempfile.TemporaryDirectory(prefix="dlperf-bench-") as scratch, mock.patch("os.fsync"):
         ResultStore(scratch).open_run(result.id).write_result(result)
         run = Path(scratch) / result.id
@@ -156,7 +170,7 @@ def files_of(result: Result) -> dict[str, str]:
 
 
 def results() -> Iterator[Result]:
-    """One of each case, with steps that vary by 2 %."""
+    """Yield one result of each of `CASES`, with steps that vary by 2 %."""
     noise = random.Random(0)
     for model, framework, topology, precision in CASES:
         spec = RunSpec(framework=framework, model=model, topology=topology, precision=precision)
@@ -164,8 +178,9 @@ def results() -> Iterator[Result]:
 
 
 def result_of(spec: RunSpec, noise: random.Random) -> Result:
+    """Return a valid result of a spec; `noise` draws its step times and losses."""
     unit = "img/s" if spec.model == "resnet50" else "seq/s"
-    repeats = tuple(repeat_of(spec, attempt, noise) for attempt in range(1, REPEATS + 1))
+    repeats = tuple(_repeat_of(spec, attempt, noise) for attempt in range(1, REPEATS + 1))
     devices = spec.topology.devices
     measured = Measured(repeats, unit, spec.batch_size, devices, "cuda", spec.precision, 24_300_000_000)
     expected = Expected(
@@ -197,7 +212,7 @@ def result_of(spec: RunSpec, noise: random.Random) -> Result:
     )
 
 
-def repeat_of(spec: RunSpec, attempt: int, noise: random.Random) -> Repeat:
+def _repeat_of(spec: RunSpec, attempt: int, noise: random.Random) -> Repeat:
     """One process that holds all replicas."""
     times = tuple(0.1 * noise.gauss(1, 0.02) for _ in range(STEPS))
     start = noise.uniform(100, 200)

@@ -8,7 +8,17 @@ from typing import Any, NamedTuple
 
 
 class Theirs:
-    """A model of transformers in a plain loop; `loss` is its forward pass on the batch."""
+    """A model of transformers or timm in a plain loop.
+
+    Args:
+        model: The module.
+        request: Our request; `precision`, `device` and `optimizer` are read.
+        batch: The batch, by name.
+        loss: Function of the model and the batch that returns the loss.
+
+    Attributes:
+        last: The loss of the last step, a tensor; None before the first.
+    """
 
     def __init__(
         self, model: Any, request: Any, batch: dict[str, Any], loss: Callable[[Any, dict[str, Any]], Any]
@@ -18,7 +28,7 @@ class Theirs:
         self.last: Any = None
 
     def step(self) -> None:
-        """One step of the loop that torch's documentation teaches."""
+        """Take one step of the loop that torch's documentation teaches; call `prepare` first."""
         import torch
 
         dtype = {"amp-bf16": torch.bfloat16}.get(self.request.precision)
@@ -33,7 +43,15 @@ class Theirs:
         self.last = loss.detach()
 
     def prepare(self, *, channels_last: bool, fused: bool) -> Theirs:
-        """Place, lay out and make the optimizer: torch's default implementation, or its fused one."""
+        """Move the model to the device, lay it out, make the optimizer, and return this object.
+
+        Args:
+            channels_last: True for the memory format `channels_last`.
+            fused: True for torch's fused optimizer, False for its default one.
+
+        Raises:
+            KeyError: The optimizer lacks a number.
+        """
         import torch
 
         self.model.to(self.request.device)
@@ -58,14 +76,14 @@ class Theirs:
         return self
 
     def compile(self) -> None:
-        """From the next step on forward pass and loss are compiled."""
+        """Compile forward pass and loss from the next step on."""
         import torch
 
         self.loss = torch.compile(self.loss, dynamic=False)
 
 
 def resnet50(request: Any, batch: dict[str, Any]) -> Theirs:
-    """`ResNetForImageClassification`; its default configuration is ResNet-50 v1.5."""
+    """Return `ResNetForImageClassification`, whose default configuration is ResNet-50 v1.5, on a batch."""
     import transformers
 
     options = request.model_options
@@ -79,7 +97,7 @@ def resnet50(request: Any, batch: dict[str, Any]) -> Theirs:
 
 
 def bert_base(request: Any, batch: dict[str, Any]) -> Theirs:
-    """`BertForPreTraining` with its default attention, decoding the masked positions only."""
+    """Return `BertForPreTraining` with its default attention on a batch, decoding the masked positions only."""
     import torch
     import transformers
     from torch.nn.functional import cross_entropy
@@ -110,7 +128,7 @@ def bert_base(request: Any, batch: dict[str, Any]) -> Theirs:
     return Theirs(transformers.BertForPreTraining(config), request, batch, loss)
 
 
-def timm_resnet50(request: Any, batch: dict[str, Any]) -> Theirs:
+def _timm_resnet50(request: Any, batch: dict[str, Any]) -> Theirs:
     """timm's `resnet50`, which is v1.5 as well, and torch's loss."""
     import timm
     from torch.nn.functional import cross_entropy
@@ -143,6 +161,6 @@ THEIRS: dict[str, dict[str, Way]] = {
 """Model → the ways in which theirs is run; a plain loop is what a bound holds against."""
 if find_spec("timm") is not None:
     THEIRS["resnet50"] |= {
-        "plain loop, timm": Way(timm_resnet50),
-        "plain loop, timm, channels_last": Way(timm_resnet50, channels_last=True),
+        "plain loop, timm": Way(_timm_resnet50),
+        "plain loop, timm, channels_last": Way(_timm_resnet50, channels_last=True),
     }

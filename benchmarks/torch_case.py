@@ -19,7 +19,10 @@ __all__ = ["request", "start", "take_threads"]
 
 
 def take_threads(threads: int | None) -> int:
-    """Give this process the threads that an agent gives a lone worker: all usable processors, or so many."""
+    """Give this process the threads that an agent gives a lone worker, and return their number.
+
+    It is `threads`; None stands for all usable processors. Call this before torch is imported.
+    """
     count = len(os.sched_getaffinity(0)) if threads is None else threads
     os.environ.update(thread_variables(count))
     return count
@@ -33,8 +36,16 @@ def request(
     device: str = "cpu",
     **changes: Any,
 ) -> Request:
-    """What a worker is told about one replica with synthetic data, eager but for the `changes`, which are arguments of
-    `in_process.request`."""
+    """Return the request of one replica with synthetic data, eager unless `changes` say otherwise.
+
+    Args:
+        model: Name of the model.
+        options: Options of the model.
+        batch_size: Samples per step.
+        precision: Name of the precision.
+        device: Kind of the device, `cpu` or `cuda`.
+        changes: Further arguments of `in_process.request`.
+    """
     return in_process.request(
         Torch, model, options, batch_size=batch_size, precision=precision, device=device, **changes
     )

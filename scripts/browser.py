@@ -19,7 +19,14 @@ _PATIENCE_MS = "10000"
 
 
 def found() -> str | None:
-    """A browser that is there."""
+    """Return the path or name of a browser that is installed; None if there is none.
+
+    The variable DLPERF_BROWSER is returned as it is, without a check.
+
+    Raises:
+        ImportError: Playwright is missing, and there is no other browser.
+        subprocess.TimeoutExpired: A browser does not print its version within a minute.
+    """
     named = os.environ.get("DLPERF_BROWSER")
     if named:
         return named
@@ -47,7 +54,7 @@ def _answers(path: str) -> bool:
 
 
 def install() -> None:
-    """Try to get one; what goes wrong is said on standard error."""
+    """Try to install a browser. Errors of the programs that do it are printed on standard error; none is raised."""
     patient = {**os.environ, "PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT": _PATIENCE_MS}
     own = [sys.executable, "-m", "playwright", "install", "--only-shell", "chromium"]
     subprocess.run(own, stdout=sys.stderr, env=patient, check=False)
@@ -63,6 +70,7 @@ def install() -> None:
 
 
 def main() -> int:
+    """Print the path of a browser, and return the exit code: 0, or 1 if there is none and none could be installed."""
     path = found()
     if path is None:
         install()

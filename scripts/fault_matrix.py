@@ -55,7 +55,13 @@ is 10 s and `KillWait` 15 s. A note gives the deadline of a test that has its ow
 
 
 def record(arguments: list[str]) -> int:
-    """Run the tests that cause the faults, store their outcomes, and return pytest's exit code."""
+    """Run the tests that cause the faults, store their outcomes, and return pytest's exit code.
+
+    Outcomes of tests that did not run stay in the file.
+
+    Args:
+        arguments: Further arguments of pytest.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "outcomes.jsonl"
         path.touch()
@@ -79,7 +85,11 @@ def record(arguments: list[str]) -> int:
 
 
 def document() -> str:
-    """Return the page."""
+    """Return the text of the page, as Markdown.
+
+    Raises:
+        KeyError: The file of outcomes lacks a fault.
+    """
     outcomes, notes = fault_outcomes.committed(), dict[str, int]()
     heads = ("fault", *fault_outcomes.LAUNCHERS.values())
     rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
@@ -110,7 +120,12 @@ def _cell(outcome: dict[str, Any]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Record if asked to, and write the page."""
+    """Write the page, and return the exit code: pytest's after `--record`, else 0.
+
+    Args:
+        arguments: Words of the command line without the program's name; if the first is `--record`, the tests run
+            before, with the others as arguments of pytest.
+    """
     code = record(arguments[1:]) if arguments[:1] == ["--record"] else 0
     PAGE.write_text(document(), encoding="utf-8")
     return code

@@ -107,7 +107,7 @@ PARTS = (
 
 
 def document() -> str:
-    """Return the page."""
+    """Return the text of the page, as Markdown."""
     parts = [_part(*part) for part in PARTS]
     return HEAD + f"{len(faults.ALL)} faults.\n\n" + "\n".join(parts) + TAIL
 

@@ -29,7 +29,7 @@ SHORT = {"canonical_steps": 4, "warmup": 5, "steps": 10, "repeats": 1}
 
 @frozen
 class Outcome:
-    """How a check came out."""
+    """The outcome of a check: pass, fail, inconclusive or not-applicable; a sentence; and figures by name."""
 
     outcome: str
     sentence: str
@@ -40,14 +40,32 @@ class Outcome:
 
 @frozen
 class Bench:
-    """Where the checks run, and where what they find is kept."""
+    """The place where the checks run, and where their results are stored.
+
+    Args:
+        device: Kind of the device, `cuda` or `cpu`.
+        python: The workers' interpreter; None for the one that runs this.
+        out: Folder of the outcomes; the stores `raw` and `results` in it are created if needed.
+    """
 
     device: str
     python: str | None
     out: Path
 
     def run(self, model: str, **fields: Any) -> Result:
-        """A case of a model in this device's size, put into both stores."""
+        """Run a case of a model in this device's size, and return its result.
+
+        It is put into both stores: with its logs into `raw`, and without the names of hosts and users into `results`. A
+        failed case has a failure in its result.
+
+        Args:
+            model: Name of the model, a key of `SIZES[device]`.
+            fields: Fields of the run spec and arguments of `dlperf_sdk.run`, which take precedence over `SIZES` and
+                `SHORT`; `options` are merged.
+
+        Raises:
+            UsageError: The case cannot be understood; also any subclass.
+        """
         size = SIZES[self.device][model]
         case = size | SHORT | fields
         case["options"] = size.get("options", {}) | fields.get("options", {})
@@ -67,7 +85,7 @@ class Bench:
         return result
 
     def gpu_memory(self) -> int:
-        """Bytes in use on all GPUs; 0 where there are none."""
+        """Return the bytes in use on all GPUs of this machine; 0 if there are none, or no NVML."""
         nvml = Nvml.open()
         if nvml is None:
             return 0

@@ -43,10 +43,10 @@ class OutOfTime(Exception):
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """End the block after so many seconds, the way Ctrl-C would, so that all its processes end with it.
+    """Return a context that ends its block after a number of seconds, as Ctrl-C would, with all its processes.
 
     Raises:
-        OutOfTime: it was ended.
+        OutOfTime: The block was ended.
     """
     rung = False
 
@@ -69,7 +69,13 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def carried_out(check: Check, bench: Bench, left: float) -> Outcome:
-    """The outcome of a check; what it raises is one."""
+    """Return the outcome of a check; an exception of it is the outcome `fail`.
+
+    Args:
+        check: The check.
+        bench: Where it runs.
+        left: Seconds that are left for everything. With less than a fourth of the check's own time, it is not begun.
+    """
     if left < min(check.seconds, LONGEST) / 4:
         return Outcome(INCONCLUSIVE, f"Not begun: of the time for everything {left:.0f} s were left.")
     try:
@@ -83,7 +89,10 @@ def carried_out(check: Check, bench: Bench, left: float) -> Outcome:
 
 
 def table(folder: Path) -> str:
-    """All checks that have been carried out, as Markdown, in the order of `CHECKS`."""
+    """Return all checks that have been carried out as a Markdown table, in the order of `CHECKS`.
+
+    `folder` is the folder of the outcomes.
+    """
     rows = ["| check | outcome | what was seen |", "|---|---|---|"]
     for check in CHECKS:
         path = folder / "checks" / f"{check.name}.json"
@@ -93,13 +102,23 @@ def table(folder: Path) -> str:
     return "\n".join(rows) + "\n"
 
 
-def chosen_checks(only: Sequence[str]) -> list[Check]:
+def _chosen_checks(only: Sequence[str]) -> list[Check]:
     """Those with one of the words in their name; all of them where no word is given."""
     return [check for check in CHECKS if not only or any(word in check.name for word in only)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0 if something passed and nothing failed, 1 if something failed, 3 if nothing could be judged."""
+    """Run the checks, and return the exit code.
+
+    It is 0 if something passed and nothing failed, 1 if something failed, 3 if nothing could be judged. The folder of
+    `-o` is written as the module describes.
+
+    Args:
+        arguments: Words of the command line without the program's name; None: those of this process.
+
+    Raises:
+        SystemExit: The command line is not valid (2), or asks for help (0).
+    """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -110,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--within", type=float, metavar="SECONDS", help=f"for all of them ({LONGEST:.0f})")
     parser.add_argument("--list", action="store_true", help="name the checks and the seconds they may take")
     chosen = parser.parse_args(arguments)
-    checks = chosen_checks(chosen.only)
+    checks = _chosen_checks(chosen.only)
     if not checks:
         parser.error(f"no check has {' or '.join(chosen.only)} in its name; --list names them")
     if chosen.list:

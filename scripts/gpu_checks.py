@@ -41,7 +41,13 @@ RELEASE = 10.0
 
 @frozen
 class Check:
-    """One thing that is looked at."""
+    """One check of a property of the machine or of a run.
+
+    Args:
+        name: Its name.
+        seconds: Its time limit.
+        look: Function that carries it out and returns the outcome.
+    """
 
     name: str
     seconds: float
@@ -50,7 +56,7 @@ class Check:
 
 
 def doctor(bench: Bench) -> Outcome:
-    """The machine is ready, and the GPU is there."""
+    """Check that `dlperf doctor` finds nothing broken, and a GPU if the bench has one."""
     output = subprocess.run(
         [sys.executable, "-m", "dlperf_sdk", "doctor", "--json"], capture_output=True, check=False
     )
@@ -65,7 +71,16 @@ def doctor(bench: Bench) -> Outcome:
 
 
 def parity(model: str, fields: Mapping[str, Any], bench: Bench) -> Outcome:
-    """The model follows its float64 reference at this precision, which is in effect; how fast, nobody asks."""
+    """Check that a model follows its float64 reference, and that its precision is in effect; its speed is not judged.
+
+    Args:
+        model: Name of the model.
+        fields: Fields of its case.
+        bench: Where the check runs.
+
+    Returns:
+        The outcome; not-applicable if the case is unsupported here.
+    """
     result = bench.run(model, on_busy="note", **fields)
     if result.status == "unsupported":
         assert result.failure is not None
@@ -88,7 +103,7 @@ def parity(model: str, fields: Mapping[str, Any], bench: Bench) -> Outcome:
 
 
 def clocks(bench: Bench) -> Outcome:
-    """The device's events and the host's clock tell the same time of the same window."""
+    """Check that the device's events and the host's clock measure the same time of the same window."""
     result = bench.run("resnet50", precision="amp-bf16", warmup=10, steps=50)
     if result.failure is not None:
         return failed(result)
@@ -97,7 +112,14 @@ def clocks(bench: Bench) -> Outcome:
 
 
 def clocks_agree(clock: str, step_times: Sequence[float], window: float, result: str) -> Outcome:
-    """Whether steps add up to their window."""
+    """Return the outcome of a comparison of steps with their window.
+
+    Args:
+        clock: Name of the clock that timed the steps; not-applicable unless it is `event`.
+        step_times: Seconds of each step.
+        window: Seconds of the synchronized window.
+        result: Name of the result.
+    """
     total = math.fsum(step_times)
     figures = {"clock": clock, "steps": len(step_times), "sum_of_steps": total, "window": window}
     output = (
@@ -111,7 +133,7 @@ def clocks_agree(clock: str, step_times: Sequence[float], window: float, result:
 
 
 def sensors(bench: Bench) -> Outcome:
-    """NVML's power, energy, clock, utilization, memory and temperature are what nvidia-smi says."""
+    """Check that NVML's power, energy, clock, utilization, memory and temperature agree with nvidia-smi."""
     if bench.device != "cuda":
         return Outcome(NOT_APPLICABLE, "NVML and nvidia-smi tell of NVIDIA GPUs; this is no run on one.")
     if shutil.which("nvidia-smi") is None:
@@ -124,7 +146,13 @@ def sensors(bench: Bench) -> Outcome:
 
 
 def sensors_agree(actual: Sequence[nvidia_smi.Agreement], lines: int, result: str) -> Outcome:
-    """Whether all that both tell is close."""
+    """Return the outcome of a comparison with nvidia-smi: pass only if each quantity is known to both and close.
+
+    Args:
+        actual: The comparisons.
+        lines: Number of lines that nvidia-smi printed.
+        result: Name of the result.
+    """
     figures = {"lines": lines, "agreements": [item._asdict() for item in actual]}
     far = [item for item in actual if item.within is False]
     untold = [item.name for item in actual if item.within is None]
@@ -143,7 +171,7 @@ def sensors_agree(actual: Sequence[nvidia_smi.Agreement], lines: int, result: st
 
 
 def out_of_memory(bench: Bench) -> Outcome:
-    """Too large a batch is a typed failure, and the next run knows nothing of it."""
+    """Check that too large a batch is a failure `out-of-memory`, and that the next run succeeds."""
     # Of BERT, whose inputs are small: what does not fit is on the device, not on its way there.
     limit = None if bench.device == "cuda" else 3 * GIBI
     # On a GPU some 440 GB, in tensors that 32-bit offsets still reach.
@@ -163,7 +191,12 @@ def out_of_memory(bench: Bench) -> Outcome:
 
 
 class Killer:
-    """Ends a run's first worker, as hard as can be, in the middle of the measured window."""
+    """An observer that ends a run's last started worker with SIGKILL in the measured window.
+
+    Attributes:
+        pid: The worker's process id; None before it has started.
+        killed: True once it was ended.
+    """
 
     def __init__(self) -> None:
         self.pid: int | None = None
@@ -171,18 +204,18 @@ class Killer:
 
     @hookimpl
     def dlperf_worker_started(self, pid: int) -> None:
-        """The one that will be ended."""
+        """Note the worker that will be ended."""
         self.pid = pid
 
     @hookimpl
     def dlperf_step_progress(self, phase: str) -> None:
-        """Now."""
+        """End the worker at the first report of the phase `measure`."""
         if phase == "measure" and not self.killed and self.pid is not None:
             self.killed = True
             os.kill(self.pid, signal.SIGKILL)
 
 
-def killed_worker(bench: Bench) -> Outcome:
+def _killed_worker(bench: Bench) -> Outcome:
     """A worker that is killed is a typed failure, and leaves nothing on the device."""
     before, killer = bench.gpu_memory(), Killer()
     result = bench.run("bert-base", steps=100_000, observers=(killer,))
@@ -204,7 +237,7 @@ def killed_worker(bench: Bench) -> Outcome:
 
 
 def largest(bench: Bench) -> Outcome:
-    """`--batch-size max` finds the largest batch that fits."""
+    """Check that `--batch-size max` finds the largest batch that fits."""
     # Of BERT: its batches are drawn in no time, however large.
     limit = None if bench.device == "cuda" else GIBI
     result = bench.run(
@@ -228,14 +261,17 @@ def largest(bench: Bench) -> Outcome:
 
 
 def largest_found(ok: bool, note: str) -> str:
-    """The outcome for a run with the size that was found, and the note that says how it was found."""
+    """Return the outcome of a search for the largest batch: `fail` if its run failed, else `pass` or `inconclusive`.
+
+    `ok` is True if the run with the batch size that was found succeeded; `note` is the result's note on the search.
+    """
     if not ok:
         return FAIL
     return PASS if note and "not finished" not in note else INCONCLUSIVE
 
 
 def overhead(bench: Bench) -> Outcome:
-    """The measuring loop costs nothing that could be seen around a step of about 80 ms."""
+    """Check that the measuring loop changes the time of a step of about 80 ms by no more than `OVERHEAD`."""
     sources = [ROOT / "src", ROOT / "plugins" / "dlperf-torch" / "src"]
     actual = [*map(str, sources), *filter(None, [os.environ.get("PYTHONPATH")])]
     command = [
@@ -262,7 +298,12 @@ def overhead(bench: Bench) -> Outcome:
 
 
 def overhead_small(rows: Sequence[Mapping[str, Any]], message: Mapping[str, Any]) -> Outcome:
-    """Where the interval of the ratio lies; beside it the bare loop against itself, as the measure of the noise."""
+    """Return the outcome of a measurement of the overhead, by the interval of the ratio to the bare loop.
+
+    Args:
+        rows: Rows of `gpu_overhead.py`: the loop against the bare loop, then the bare loop against itself.
+        message: What `gpu_overhead.py` printed, the figures of the outcome.
+    """
     ratio, noise = rows[0]["ratio"], rows[1]["ratio"]
     low, high = ratio["interval"]
     step = rows[0]["b_seconds_per_step"]["median"]
@@ -278,7 +319,7 @@ def overhead_small(rows: Sequence[Mapping[str, Any]], message: Mapping[str, Any]
 
 
 def failed(result: Result) -> Outcome:
-    """A run that should have succeeded."""
+    """Return the outcome `fail` for a run that should have succeeded."""
     return Outcome(FAIL, f"The run ended as {result.status!r}: {_why(result)}", results=(result.id,))
 
 
@@ -307,7 +348,7 @@ CHECKS: tuple[Check, ...] = (
     Check("clocks", 90, clocks),
     Check("sensors", 120, sensors),
     Check("out-of-memory", 120, out_of_memory),
-    Check("killed-worker", 90, killed_worker),
+    Check("killed-worker", 90, _killed_worker),
     Check("overhead", 240, overhead),
     Check("largest", 400, largest),
 )

@@ -39,7 +39,7 @@ TIMED = 5
 """Steps that a guess is made with."""
 
 
-def seconds_per_step(runtime: Runtime, trainer: Trainer, steps: int = TIMED) -> float:
+def _seconds_per_step(runtime: Runtime, trainer: Trainer, steps: int = TIMED) -> float:
     """Of a few steps, after as many that are not timed."""
     batches = trainer.batches()
     for batch in itertools.islice(batches, steps):
@@ -53,7 +53,17 @@ def seconds_per_step(runtime: Runtime, trainer: Trainer, steps: int = TIMED) -> 
 
 
 def started(device: str, size: int, batch_size: int, precision: str) -> tuple[Runtime, Trainer]:
-    """ResNet-50 on images of `size` pixels, without agents."""
+    """Return runtime and trainer of ResNet-50, started in this process without agents.
+
+    Args:
+        device: Kind of the device, `cpu` or `cuda`.
+        size: Height and width of the images in pixels.
+        batch_size: Samples per step.
+        precision: Name of the precision.
+
+    Raises:
+        Unsupported: The device cannot be used, or does not have the precision.
+    """
     options = {"image_size": size, "num_classes": 1000}
     requested = in_process.request(
         Torch, "resnet50", options, batch_size=batch_size, precision=precision, device=device
@@ -61,12 +71,12 @@ def started(device: str, size: int, batch_size: int, precision: str) -> tuple[Ru
     return in_process.start(requested)
 
 
-def batch_size_for(device: str, size: int, precision: str, step: float) -> int:
+def _batch_size_for(device: str, size: int, precision: str, step: float) -> int:
     """The batch size whose step takes about so many seconds, guessed again from ever closer by: a step of few samples
     is all launching, and its time does not grow with them."""
     actual = TRIED
     for _ in range(GUESSES):
-        taken = seconds_per_step(*started(device, size, actual, precision))
+        taken = _seconds_per_step(*started(device, size, actual, precision))
         if abs(taken / step - 1) <= NEAR:
             break
         actual = max(2, round(actual * step / taken))  # batch norm needs two
@@ -74,6 +84,7 @@ def batch_size_for(device: str, size: int, precision: str, step: float) -> int:
 
 
 def main() -> int:
+    """Measure, print one JSON object, and return 0."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -86,7 +97,7 @@ def main() -> int:
     chosen = parser.parse_args()
     if chosen.device == "cpu":
         torch_case.take_threads(None)
-    batch_size = batch_size_for(chosen.device, chosen.size, chosen.precision, chosen.step)
+    batch_size = _batch_size_for(chosen.device, chosen.size, chosen.precision, chosen.step)
     runtime, trainer = started(chosen.device, chosen.size, batch_size, chosen.precision)
     with tempfile.TemporaryDirectory() as folder:
         sides = overhead.Sides(runtime, overhead.SameSteps(trainer), Path(folder), 1, chosen.steps)

@@ -25,7 +25,10 @@ Fields = dict[str, Any]
 
 
 def suite_of(framework: str) -> FrameworkConformance:
-    """Return the plugin with the small cases of its conformance suite."""
+    """Return the plugin with the small cases of its conformance suite, on a CPU.
+
+    `framework` is the name of an installed plugin.
+    """
     members = {"framework": framework, "device": "cpu"}
     suite: FrameworkConformance = type("Suite", (FrameworkConformance,), members)()
     return suite
@@ -64,7 +67,7 @@ def fields_of(suite: FrameworkConformance) -> Iterator[Fields]:
 
 
 def key_of(line: Fields) -> str:
-    """Return what identifies a case in the output."""
+    """Return what identifies a case in the output: its fields as sorted JSON, without those of its outcome."""
     known = {
         name: value
         for name, value in line.items()
@@ -74,7 +77,13 @@ def key_of(line: Fields) -> str:
 
 
 def table(lines: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield the rows of a Markdown table, then the reasons of what is inconclusive and the details of what failed."""
+    """Yield the rows of a Markdown table of runs by framework, then reasons and details.
+
+    The reasons of inconclusive runs are counted; each run that failed is a line of JSON.
+
+    Args:
+        lines: Lines of the output.
+    """
     runs = [line for line in lines if "outcome" in line]
     yield "| framework | runs | pass | inconclusive | fail |"
     yield "|---|---|---|---|---|"

@@ -34,7 +34,17 @@ AT_ONCE = 3
 
 
 def run_case(framework: str, fields: Fields, deadline: float) -> dict[str, Any] | None:
-    """Run one case; return its line of the output, or None if it is too late to begin."""
+    """Run one case; return its line of the output, or None if it is too late to begin.
+
+    Args:
+        framework: Name of the plugin.
+        fields: Fields of the case; `model` and what differs from the plainest.
+        deadline: Time on the monotonic clock after which nothing begins.
+
+    Returns:
+        The fields, `framework`, `status` (`refused` if the plugin refuses the case), and as far as they apply
+            `seconds`, `outcome` and `detail` of `window-verified`, and `failed`, the other failed checks.
+    """
     if time.monotonic() > deadline:
         return None
     suite, started_at = suite_of(framework), time.monotonic()
@@ -63,6 +73,7 @@ def run_case(framework: str, fields: Fields, deadline: float) -> dict[str, Any] 
 
 
 def main() -> None:
+    """Run the cases that the output lacks, append their lines, and print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

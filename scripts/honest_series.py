@@ -39,7 +39,14 @@ GRACE = 30
 
 
 def series_of(framework: str, seeds: int) -> Iterator[dict[str, tuple[Fields, Plan]]]:
-    """Yield the cases of each series with their plans: those of one replica that the plugin accepts."""
+    """Yield the cases of each series with their plans: those of one replica that the plugin accepts.
+
+    A series has one precision and compiler; the longest comes first. Compiled cases have one seed.
+
+    Args:
+        framework: Name of the plugin.
+        seeds: Number of seeds of each case.
+    """
     suite, registry = suite_of(framework), Registry()
     every: dict[tuple[str, str], dict[str, tuple[Fields, Plan]]] = defaultdict(dict)
     for fields in fields_of(suite):
@@ -58,7 +65,16 @@ def run_series(
 ) -> list[dict[str, Any]]:
     """Run the cases in one process of the framework's environment; return their lines of the output.
 
-    The process does not begin after the deadline on the monotonic clock, and is ended soon behind it.
+    The process does not begin after the deadline, and is ended `GRACE` seconds after it. A case without a record is
+    reported on standard error and has no line.
+
+    Args:
+        framework: Name of the plugin.
+        cases: The cases of a series, as `series_of` yields them; at least one.
+        deadline: Time on the monotonic clock.
+
+    Raises:
+        EnvironmentFailed: The environment cannot be created.
     """
     lines: list[dict[str, Any]] = []
     if time.monotonic() > deadline:
@@ -91,13 +107,13 @@ def run_series(
         for name, (fields, plan) in cases.items():
             record = folder / name / "record.json"
             if record.exists():
-                lines.append(judge_record({"framework": framework, **fields}, plan, record))
+                lines.append(_judge_record({"framework": framework, **fields}, plan, record))
             else:
                 print(f"{framework} {fields}: no record", file=sys.stderr)
     return lines
 
 
-def judge_record(line: Fields, plan: Plan, path: Path) -> dict[str, Any]:
+def _judge_record(line: Fields, plan: Plan, path: Path) -> dict[str, Any]:
     """Return the line of a case, with the verdict on its record."""
     plain = json.loads(path.read_text(encoding="utf-8"))
     if plain["status"] != "ok":

@@ -11,6 +11,7 @@ from pathlib import Path
 
 
 def main(folder: Path) -> None:
+    """Run the requests in `requests.json` of a folder, and write a folder with a record for each."""
     from dlperf_sdk.worker import trainer
     from dlperf_sdk.worker.network import free_ports
     from dlperf_sdk.worker.processes import TRAINER, Cluster, Node

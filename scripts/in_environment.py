@@ -34,7 +34,16 @@ else:
 
 
 def beside(python: str, packages: list[str], alone: list[str]) -> Path:
-    """The folder that holds these packages for this interpreter, `alone` without what they ask for; made if need be."""
+    """Return the folder that holds these packages for an interpreter; install them if it is not complete.
+
+    Args:
+        python: The interpreter.
+        packages: Requirement specifiers, installed with their dependencies.
+        alone: Requirement specifiers, installed without their dependencies.
+
+    Raises:
+        subprocess.CalledProcessError: pip failed.
+    """
     key = hashlib.sha256("\0".join([python, *sorted(packages), "", *sorted(alone)]).encode()).hexdigest()[:12]
     folder = ROOT / "build" / f"beside-{key}"
     if not (folder / "complete").exists():
@@ -48,6 +57,7 @@ def beside(python: str, packages: list[str], alone: list[str]) -> Path:
 
 
 def main() -> int:
+    """Run the command line in the framework's environment, which is created if needed, and return its exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -59,7 +59,12 @@ class Line(NamedTuple):
 
 
 def parsed(time: float, line: str) -> Line | None:
-    """A line of `--format=csv,noheader,nounits`; None if it is none: the driver also prints what went wrong."""
+    """Return the values of a line of `--format=csv,noheader,nounits`; None if it is none, such as an error message.
+
+    Args:
+        time: Time at which the line was read, on the monotonic clock.
+        line: The line.
+    """
     uuid, *cells = [cell.strip() for cell in line.split(",")]
     if not uuid.startswith("GPU-") or len(cells) != len(QUANTITIES):
         return None
@@ -74,10 +79,10 @@ def parsed(time: float, line: str) -> Line | None:
 
 @contextmanager
 def watching() -> Iterator[list[Line]]:
-    """nvidia-smi's lines while the block runs, of all GPUs.
+    """Return a context whose value is a list, to which lines of nvidia-smi about all GPUs are appended until its end.
 
     Raises:
-        OSError: there is no nvidia-smi.
+        OSError: There is no nvidia-smi.
     """
     query = ",".join(["uuid", *(quantity.query for quantity in QUANTITIES)])
     command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits", "-lms", str(_INTERVAL)]
@@ -114,7 +119,14 @@ class Agreement(NamedTuple):
 
 
 def agreements(repeat: Repeat, lines: Iterable[Line]) -> list[Agreement]:
-    """Both sides' means over the window of each process of the repeat, for each of its devices; pure."""
+    """Return the means over the window on both sides, for each device of each process of a repeat, by quantity.
+
+    Nothing is started or read from the device.
+
+    Args:
+        repeat: The repeat, with the series of the samplers.
+        lines: Lines of nvidia-smi, as `watching` collects them.
+    """
     every = list(lines)
     actual: list[Agreement] = []
     for record in repeat.records:

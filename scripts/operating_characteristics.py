@@ -69,7 +69,7 @@ class Row(NamedTuple):
         return " | ".join(self.label.split(", ", self.columns - 1))
 
     def line(self) -> str:
-        """Return the row as Markdown."""
+        """Run the simulation, and return the row as Markdown; fractions become percentages."""
         cells = [
             cell if isinstance(cell, str) else f"{100 * cell:.1f} %"
             for cell in self.simulate(Random(self.label))
@@ -86,7 +86,7 @@ class Table(NamedTuple):
     rows: list[Row]
 
     def markdown(self) -> str:
-        """Return the section."""
+        """Run the simulations of all rows, and return the section as Markdown."""
         rule = "|" + "---|" * (self.header.count("|") - 1)
         return "\n".join(
             [f"## {self.title}", "", self.text, "", self.header, rule, *(row.line() for row in self.rows)]
@@ -96,7 +96,7 @@ class Table(NamedTuple):
 # -- steady-state
 
 
-def noisy_steps(source: Random, steps: int, noise: float, rho: float) -> list[float]:
+def _noisy_steps(source: Random, steps: int, noise: float, rho: float) -> list[float]:
     """Return autoregressive step times around 1."""
     value, times = source.gauss(0, 1), []
     for _ in range(steps):
@@ -105,7 +105,7 @@ def noisy_steps(source: Random, steps: int, noise: float, rho: float) -> list[fl
     return times
 
 
-def steady_state_rates(
+def _steady_state_rates(
     source: Random,
     make_shape: Callable[[Random], Shape],
     repeats: int = 7,
@@ -121,7 +121,7 @@ def steady_state_rates(
         shape = make_shape(source)
         traces = []
         for _ in range(repeats):
-            base = make_steps(source, steps) if make_steps else noisy_steps(source, steps, noise, rho)
+            base = make_steps(source, steps) if make_steps else _noisy_steps(source, steps, noise, rho)
             traces.append([time + shape(step) for step, time in enumerate(base)])
         state = assess(traces)
         outcomes["fail" if state.is_unsteady else "pass" if state.is_steady else "inconclusive"] += 1
@@ -129,7 +129,12 @@ def steady_state_rates(
 
 
 def every(period: int, height: float) -> Callable[[Random], Shape]:
-    """Return slow steps at a fixed distance, from a random first one."""
+    """Return a function of a generator that returns a shape: slow steps at a fixed distance, from a random first one.
+
+    Args:
+        period: Number of steps from one slow step to the next.
+        height: Addend of a slow step's time, relative to the mean.
+    """
 
     def make(source: Random) -> Shape:
         phase = source.randrange(period)
@@ -138,12 +143,12 @@ def every(period: int, height: float) -> Callable[[Random], Shape]:
     return make
 
 
-def rare_slow_steps(source: Random, steps: int) -> list[float]:
+def _rare_slow_steps(source: Random, steps: int) -> list[float]:
     """Return steps of which 5 % take three times as long."""
-    return [time * (3 if source.random() < 0.05 else 1) for time in noisy_steps(source, steps, 0.02, 0.0)]
+    return [time * (3 if source.random() < 0.05 else 1) for time in _noisy_steps(source, steps, 0.02, 0.0)]
 
 
-def real_steps(source: Random, steps: int) -> list[float]:
+def _real_steps(source: Random, steps: int) -> list[float]:
     """Return blocks of 20 real steps, relative to their run's mean."""
     runs = [run["seconds"] for run in json.loads(STEP_TIMES.read_text())["runs"] if run["kind"] == "toy"]
     times: list[float] = []
@@ -155,7 +160,7 @@ def real_steps(source: Random, steps: int) -> list[float]:
 
 
 def fixed(shape: Shape) -> Callable[[Random], Shape]:
-    """Return a shape that all cases share."""
+    """Return a function that returns this shape, which all cases so share."""
     return lambda _: shape
 
 
@@ -164,8 +169,14 @@ SLOW_START = fixed(lambda step: 2.0 * (step < 5))
 
 
 def steady(label: str, make_shape: Callable[[Random], Shape], **settings: object) -> Row:
-    """Return a row of steady-state rates."""
-    return Row(label, partial(steady_state_rates, make_shape=make_shape, **settings))
+    """Return a row of steady-state rates.
+
+    Args:
+        label: Its first cell.
+        make_shape: Function of a generator that returns a case's shape: step → addend of its time.
+        settings: Further arguments of `_steady_state_rates`.
+    """
+    return Row(label, partial(_steady_state_rates, make_shape=make_shape, **settings))
 
 
 STATIONARY = Table(
@@ -186,11 +197,11 @@ STATIONARY = Table(
         steady("every 20th step three times as slow", every(20, 2.0), cases=200),
         steady("every 25th step twice as slow", every(25, 1.0), cases=200),
         steady("every 40th step twice as slow (fewer than four periods)", every(40, 1.0), cases=200),
-        steady("5 % of steps, at random, three times as slow", FLAT, make_steps=rare_slow_steps, cases=200),
+        steady("5 % of steps, at random, three times as slow", FLAT, make_steps=_rare_slow_steps, cases=200),
         steady(
             "blocks of real steps (`tests/analysis/step_times.json`, toy)",
             FLAT,
-            make_steps=real_steps,
+            make_steps=_real_steps,
             cases=200,
         ),
         steady("white noise, 5 %", FLAT, noise=0.05, cases=200),
@@ -227,7 +238,7 @@ UNFINISHED = Table(
             cases=200,
         ),
         steady(
-            "blocks of real steps, first 5 three times as slow", SLOW_START, make_steps=real_steps, cases=200
+            "blocks of real steps, first 5 three times as slow", SLOW_START, make_steps=_real_steps, cases=200
         ),
         steady("1 repeat, first 5 steps three times as slow", SLOW_START, repeats=1, cases=200),
         steady(
@@ -239,7 +250,7 @@ UNFINISHED = Table(
 # -- spread and adaptive
 
 
-def spread_rates(source: Random, noise: float, cases: int = 2000) -> list[float]:
+def _spread_rates(source: Random, noise: float, cases: int = 2000) -> list[float]:
     """Return the rates of failure with 3, 7 and 12 repeats."""
     rates = []
     for repeats in (3, 7, 12):
@@ -258,13 +269,13 @@ SPREAD = Table(
     "the limit better.",
     "| standard deviation between repeats | 3 repeats | 7 repeats | 12 repeats |",
     [
-        Row(f"{100 * noise:g} %", partial(spread_rates, noise=noise))
+        Row(f"{100 * noise:g} %", partial(_spread_rates, noise=noise))
         for noise in (0.005, 0.01, 0.015, 0.02, 0.03, 0.04)
     ],
 )
 
 
-def adaptive_rates(source: Random, noise: float, runs: int = 1500) -> list[float | str]:
+def _adaptive_rates(source: Random, noise: float, runs: int = 1500) -> list[float | str]:
     """Return the coverage, the share of runs that took the planned repeats, their coverage, and the mean repeats."""
     protocol = {"repeats": 6, "max_repeats": 30, "target": 0.01}
     covered, planned, covered_if_planned, taken = 0, 0, 0, 0
@@ -291,7 +302,7 @@ ADAPTIVE = Table(
     "| standard deviation between repeats | coverage | plan fits | coverage of runs whose plan fits | mean number of "
     "repeats |",
     [
-        Row(f"{100 * noise:g} %", partial(adaptive_rates, noise=noise))
+        Row(f"{100 * noise:g} %", partial(_adaptive_rates, noise=noise))
         for noise in (0.002, 0.005, 0.01, 0.015, 0.02, 0.03)
     ],
 )
@@ -299,17 +310,17 @@ ADAPTIVE = Table(
 # -- comparisons and the gate
 
 
-def lognormal(source: Random, noise: float) -> float:
+def _lognormal(source: Random, noise: float) -> float:
     """Return a throughput with multiplicative noise."""
     return math.exp(source.gauss(0, noise))
 
 
-def skewed(source: Random, noise: float) -> float:
+def _skewed(source: Random, noise: float) -> float:
     """Return a throughput that is sometimes much lower."""
     return math.exp(-noise * source.expovariate(1.0))
 
 
-def interval_rates(
+def _interval_rates(
     source: Random, draw: Callable[[Random, float], float], repeats: int, pairs: int = 1500
 ) -> list[float]:
     """Return coverage, false alarms, power, and contradictions between interval and p-value."""
@@ -337,16 +348,16 @@ INTERVALS = Table(
     "tail, a throughput is sometimes much lower, but never higher.",
     "| noise | repeats per side | coverage | false alarms | slowdown of 5 % found | contradictions |",
     [
-        Row(f"{name}, {repeats}", partial(interval_rates, draw=draw, repeats=repeats), 2)
-        for name, draw in (("log-normal", lognormal), ("exponential tail", skewed))
+        Row(f"{name}, {repeats}", partial(_interval_rates, draw=draw, repeats=repeats), 2)
+        for name, draw in (("log-normal", _lognormal), ("exponential tail", _skewed))
         for repeats in (4, 7, 12)
     ],
 )
 
 
-def simulated_case(source: Random, repeats: int, noise: float, speed: float) -> Case:
+def _simulated_case(source: Random, repeats: int, noise: float, speed: float) -> Case:
     """Return a case of log-normal throughputs; without repeats, one of this speed."""
-    values = tuple(speed * lognormal(source, noise) for _ in range(repeats))
+    values = tuple(speed * _lognormal(source, noise) for _ in range(repeats))
     return Case(
         name="simulated",
         topology=TopologySpec.parse("1n1d"),
@@ -360,11 +371,11 @@ def simulated_case(source: Random, repeats: int, noise: float, speed: float) -> 
 
 
 def paired(old: Case, new: Case, test: RankTest) -> Pairing:
-    """Return two simulated cases with their test."""
+    """Return two simulated cases with their test, as the gate takes them."""
     return Pairing("simulated", old, new, test, "simulated")
 
 
-def gate_rates(
+def _gate_rates(
     source: Random, cases: int, repeats: int, noise: float, speed: float, gates: int = 600
 ) -> list[float]:
     """Return how often a gate fails, is inconclusive and passes; `speed` is the change of its first case."""
@@ -373,7 +384,7 @@ def gate_rates(
         pairs = {}
         for number in range(cases):
             old, new = (
-                simulated_case(source, repeats, noise, change)
+                _simulated_case(source, repeats, noise, change)
                 for change in (1.0, speed if number == 0 else 1.0)
             )
             pairs[str(number)] = paired(old, new, RankSum(new.repeats, old.repeats))
@@ -383,7 +394,7 @@ def gate_rates(
     return [outcomes[name] / gates for name in ("regression", "inconclusive", "pass")]
 
 
-def one_day(source: Random, sides: Sequence[str], offset: float, rho: float) -> dict[str, list[float]]:
+def _one_day(source: Random, sides: Sequence[str], offset: float, rho: float) -> dict[str, list[float]]:
     """Return the throughputs of repeats in this order of sides, on one day: AR(1) noise of 1 % and an offset."""
     state, shared = source.gauss(0, 0.01), source.gauss(0, offset)
     throughputs: dict[str, list[float]] = {side: [] for side in sides}
@@ -393,7 +404,7 @@ def one_day(source: Random, sides: Sequence[str], offset: float, rho: float) -> 
     return throughputs
 
 
-def design_rates(
+def _design_rates(
     source: Random, design: str, offset: float, rho: float, speed: float, gates: int = 1500
 ) -> list[float]:
     """Return how often a gate of one case fails, is inconclusive and passes, and the coverage of its interval."""
@@ -402,20 +413,20 @@ def design_rates(
     for _ in range(gates):
         if design == "interleaved":
             order = [side for _ in range(7) for side in source.sample(("old", "new"), 2)]
-            day = one_day(source, order, offset, rho)
+            day = _one_day(source, order, offset, rho)
             test: RankTest = SignedRank(
                 [speed * new / old for new, old in zip(day["new"], day["old"], strict=True)]
             )
         elif design == "separate":
-            old, new = (one_day(source, ["side"] * 7, offset, rho)["side"] for _ in range(2))
+            old, new = (_one_day(source, ["side"] * 7, offset, rho)["side"] for _ in range(2))
             test = RankSum([speed * value for value in new], old)
         else:
             old, new = (
-                [estimate.median(one_day(source, ["side"] * 7, offset, rho)["side"]) for _ in range(5)]
+                [estimate.median(_one_day(source, ["side"] * 7, offset, rho)["side"]) for _ in range(5)]
                 for _ in range(2)
             )
             test = RankSum([speed * value for value in new], old, "run")
-        some = simulated_case(source, 1, 0.01, 1.0)
+        some = _simulated_case(source, 1, 0.01, 1.0)
         decision = decide_cases({"": paired(some, some, test)}, minimum_effect=0.02, level=0.05)[""]
         name = decision.outcome if decision.outcome in ("regression", "inconclusive") else "pass"
         outcomes[name] += 1
@@ -438,7 +449,7 @@ GATE = Table(
     [
         Row(
             f"{cases}, {repeats}, {100 * noise:g} %, {100 * (speed - 1):+g} %".replace("+0 %", "none"),
-            partial(gate_rates, cases=cases, repeats=repeats, noise=noise, speed=speed),
+            partial(_gate_rates, cases=cases, repeats=repeats, noise=noise, speed=speed),
             4,
         )
         for cases, repeats, noise in ((1, 3, 0.01), (1, 7, 0.01), (1, 7, 0.02), (1, 12, 0.02), (5, 7, 0.01))
@@ -461,7 +472,7 @@ DESIGNS = Table(
     [
         Row(
             f"{design}, {100 * offset:g} %, {rho:g}, {100 * (speed - 1):+g} %".replace("+0 %", "none"),
-            partial(design_rates, design=design, offset=offset, rho=rho, speed=speed),
+            partial(_design_rates, design=design, offset=offset, rho=rho, speed=speed),
             4,
         )
         for offset, rho in ((0.0, 0.0), (0.01, 0.0), (0.02, 0.0), (0.0, 0.6), (0.0, 0.9), (0.02, 0.6))
@@ -473,25 +484,25 @@ DESIGNS = Table(
 # -- effects in a report
 
 
-def pairs_of_framework(source: Random, framework: str, count: int) -> list[Pair]:
+def _pairs_of_framework(source: Random, framework: str, count: int) -> list[Pair]:
     """Return pairs whose ratios differ between frameworks by 5 %, and within one by 2 %."""
     shift = source.gauss(0, 0.05)
     pairs = []
     for _ in range(count):
         a, b = (
-            attrs.evolve(simulated_case(source, 0, 0.0, speed), facts={"framework": framework})
+            attrs.evolve(_simulated_case(source, 0, 0.0, speed), facts={"framework": framework})
             for speed in (math.exp(shift + source.gauss(0, 0.02)), 1.0)
         )
         pairs.append(Pair(a, b, {}))
     return pairs
 
 
-def effect_rates(source: Random, frameworks: int, pairs: int, effects: int = 1500) -> list[float]:
+def _effect_rates(source: Random, frameworks: int, pairs: int, effects: int = 1500) -> list[float]:
     """Return coverage and false alarms with frameworks as units, and with pairs as units."""
     covered, alarms = [0, 0], [0, 0]
     for _ in range(effects):
         drawn = tuple(
-            pair for name in range(frameworks) for pair in pairs_of_framework(source, str(name), pairs)
+            pair for name in range(frameworks) for pair in _pairs_of_framework(source, str(name), pairs)
         )
         for index, pairs_are_units in enumerate((False, True)):
             effect = Effect("simulated", (1, 0), (), (), drawn, 0, pairs_are_units)
@@ -502,7 +513,7 @@ def effect_rates(source: Random, frameworks: int, pairs: int, effects: int = 150
     return [rate / effects for index in (0, 1) for rate in (covered[index], alarms[index])]
 
 
-def family_rates(source: Random, number: int, reports: int = 600) -> list[float]:
+def _family_rates(source: Random, number: int, reports: int = 600) -> list[float]:
     """Return how often all intervals of a report hold, and any raises a false alarm; adjusted, and each by itself."""
     covered, alarms = [0, 0], [0, 0]
     for _ in range(reports):
@@ -512,7 +523,7 @@ def family_rates(source: Random, number: int, reports: int = 600) -> list[float]
                 (1, 0),
                 (),
                 (),
-                (Pair(*(simulated_case(source, 7, 0.02, 1.0) for _ in "ab"), {}),),
+                (Pair(*(_simulated_case(source, 7, 0.02, 1.0) for _ in "ab"), {}),),
                 0,
             )
             for _ in range(number)
@@ -543,24 +554,24 @@ EFFECTS = Table(
         *(
             Row(
                 f"{frameworks} frameworks, {format_count(pairs, 'pair')} each",
-                partial(effect_rates, frameworks=frameworks, pairs=pairs),
+                partial(_effect_rates, frameworks=frameworks, pairs=pairs),
             )
             for frameworks, pairs in ((6, 1), (6, 4), (6, 16), (12, 4))
         ),
-        *(Row(f"{number} effects of one pair", partial(family_rates, number=number)) for number in (5, 20)),
+        *(Row(f"{number} effects of one pair", partial(_family_rates, number=number)) for number in (5, 20)),
     ],
 )
 
 # -- change points of a history
 
 
-def history_rates(
+def _history_rates(
     source: Random, runs: int, change: float, after: int, rho: float = 0.0, outliers: float = 0.0
 ) -> list[float | str]:
     """Return how often 600 histories show any change, the true one within two runs, and one elsewhere."""
     histories, shown, placed, others = 600, 0, 0, 0
     for _ in range(histories):
-        values = noisy_steps(source, runs, 0.01, rho)
+        values = _noisy_steps(source, runs, 0.01, rho)
         values = [value * (0.8 if source.random() < outliers else 1) for value in values]
         values = [value * (1 + change) if run >= after else value for run, value in enumerate(values)]
         changes = find_change_points(values)
@@ -584,7 +595,7 @@ CHANGES = Table(
         *(
             Row(
                 f"{runs}, none{note}",
-                partial(history_rates, runs=runs, change=0.0, after=runs, **settings),
+                partial(_history_rates, runs=runs, change=0.0, after=runs, **settings),
                 2,
             )
             for runs, note, settings in (
@@ -597,7 +608,7 @@ CHANGES = Table(
         *(
             Row(
                 f"{runs}, {100 * change:+g} % after {after}{note}",
-                partial(history_rates, runs=runs, change=change, after=after, **settings),
+                partial(_history_rates, runs=runs, change=change, after=after, **settings),
                 2,
             )
             for runs, after, note, settings in (
@@ -620,13 +631,13 @@ def normal(source: Random) -> float:
     return source.gauss(0, 1)
 
 
-def heavy_tailed(source: Random) -> float:
+def _heavy_tailed(source: Random) -> float:
     """Return a number of Student's t distribution with four degrees of freedom, scaled to a standard deviation of 1."""
     chi_squared = math.fsum(source.gauss(0, 1) ** 2 for _ in range(4))
     return source.gauss(0, 1) / math.sqrt(chi_squared / 4) / math.sqrt(2)
 
 
-def fleet_rates(
+def _fleet_rates(
     source: Random, nodes: int, noise: float, draw: Callable[[Random], float], slow: int, slowdown: float
 ) -> list[float | str]:
     """Return how often a fleet calls sound nodes slow, finds all slow nodes, is inconclusive, and is all alike."""
@@ -660,12 +671,12 @@ FLEET = Table(
     [
         Row(
             f"{nodes}, {100 * noise:g} %{note}, {f'{slow} by {100 * slowdown:g} %' if slow else 'none'}",
-            partial(fleet_rates, nodes=nodes, noise=noise, draw=draw, slow=slow, slowdown=slowdown),
+            partial(_fleet_rates, nodes=nodes, noise=noise, draw=draw, slow=slow, slowdown=slowdown),
             3,
         )
         for note, draw, planted in (
             ("", normal, ((0, 0.0), (1, 0.03), (1, 0.05), (2, 0.05))),
-            (" heavy-tailed", heavy_tailed, ((0, 0.0),)),
+            (" heavy-tailed", _heavy_tailed, ((0, 0.0),)),
         )
         for nodes in (4, 8, 64)
         for noise in (0.005, 0.01, 0.02)

@@ -35,7 +35,11 @@ def documents() -> dict[Path, list[Model]]:
 
 
 def tables(models: list[Model]) -> str:
-    """Return all tables of these models, as Markdown."""
+    """Return all tables of these models, which have references, as Markdown.
+
+    Raises:
+        DocumentError: A reference cannot be read.
+    """
     parts = []
     for model in models:
         assert model.references is not None
@@ -118,7 +122,7 @@ def _hidden(reference: Reference) -> str:
 
 
 def main() -> None:
-    """Replace what stands below the mark of each document."""
+    """Replace the part below the mark of each document, and write the files."""
     for path, models in documents().items():
         written = path.read_text(encoding="utf-8").partition(MARK)[0]
         path.write_text(f"{written}{MARK}\n\n{tables(models)}", encoding="utf-8")

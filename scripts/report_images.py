@@ -37,7 +37,16 @@ MARGIN = 24
 
 
 def opened(browser: Browser, report: Path, sight: str) -> Page:
-    """A report with all its plots drawn."""
+    """Return a page of a browser that shows a report with all its plots drawn.
+
+    Args:
+        browser: The browser.
+        report: The HTML file.
+        sight: A key of `SIGHTS`.
+
+    Raises:
+        playwright.sync_api.TimeoutError: The plots were not drawn within two minutes.
+    """
     page = browser.new_context(**SIGHTS[sight]).new_page()
     page.goto(report.as_uri())
     page.wait_for_selector("html[data-plots=drawn]", state="attached", timeout=120_000)
@@ -45,7 +54,7 @@ def opened(browser: Browser, report: Path, sight: str) -> Page:
 
 
 def kept(path: Path) -> None:
-    """Reduce a picture to a palette."""
+    """Reduce the colors of the picture in a file to a palette, in place, and print the file's size."""
     with Image.open(path) as picture:
         reduced = picture.convert("RGB").quantize(
             COLORS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
@@ -55,7 +64,11 @@ def kept(path: Path) -> None:
 
 
 def main(runs: list[str]) -> int:
-    """Write the pictures."""
+    """Write the pictures, and return the exit code: 0, or that of `dlperf report` if it fails.
+
+    Args:
+        runs: Directories of the runs of the pictures called `campaign`; empty to leave these pictures out.
+    """
     reports = {
         **({"campaign": runs} if runs else {}),
         "dlperf-v1.0": ["--published", "dlperf-v1.0"],

@@ -84,19 +84,19 @@ DOCUMENTS = (
 )
 
 
-def definition_name(cls: type) -> str:
+def _definition_name(cls: type) -> str:
     """Return the name of a class in `$defs`: `WorkerFailure` is `worker-failure`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
 
 
 @cache
 def summary(cls: type) -> str:
-    """Return the first paragraph of a class's docstring, in one line."""
+    """Return the first paragraph of a class's docstring, in one line; empty without a docstring."""
     return " ".join(inspect.cleandoc(cls.__doc__ or "").split("\n\n")[0].split())
 
 
 @cache
-def field_docstrings(cls: type) -> Mapping[str, str]:
+def _field_docstrings(cls: type) -> Mapping[str, str]:
     """Return the docstrings below the fields of a class and of the classes that it inherits from, each in one line."""
     docstrings: dict[str, str] = {}
     for base in reversed(cls.__mro__):
@@ -110,7 +110,14 @@ def field_docstrings(cls: type) -> Mapping[str, str]:
 
 
 class Field(NamedTuple):
-    """A field of an attrs class or of a named tuple."""
+    """A field of an attrs class or of a named tuple.
+
+    Attributes:
+        name: Its key in documents.
+        type: Its type, with annotations.
+        is_required: True if a document must have it.
+        keywords: Keywords of its schema that do not follow from the type, such as `description`.
+    """
 
     name: str
     type: Any
@@ -119,9 +126,13 @@ class Field(NamedTuple):
 
 
 def fields_of(cls: type) -> Iterator[Field]:
-    """List the fields of a class, with the keywords that do not follow from their types."""
+    """Yield the fields of a class, in order, with the keywords that do not follow from their types.
+
+    Raises:
+        KeyError: A field of a named tuple has no docstring.
+    """
     hints = get_type_hints(cls, localns={**vars(field_types), **vars(request_types)}, include_extras=True)
-    described = field_docstrings(cls)
+    described = _field_docstrings(cls)
     if not attrs.has(cls):  # a named tuple is written and read as a whole
         for name in cls._fields:  # type: ignore[attr-defined]
             defaults = cls._field_defaults  # type: ignore[attr-defined]
@@ -132,12 +143,12 @@ def fields_of(cls: type) -> Iterator[Field]:
         keywords = {"description": field.metadata.get("help") or described.get(field.name, "")}
         keywords |= keywords_of(field.validator)
         if field.default is not attrs.NOTHING and field.init:
-            keywords |= plain_default(field.default)
+            keywords |= _plain_default(field.default)
         is_required = field.default is attrs.NOTHING or not field.init
         yield Field(field.metadata.get("key", field.name), hints[field.name], is_required, keywords)
 
 
-def plain_default(default: Any) -> dict[str, Any]:
+def _plain_default(default: Any) -> dict[str, Any]:
     """Return the keyword `default` of a field; none if it is an object of a class, which has defaults itself."""
     value = default.factory() if isinstance(default, attrs.Factory) else default  # type: ignore[arg-type]
     if value is None or isinstance(value, str | int | float | dict):
@@ -155,7 +166,11 @@ class Generator:
         self.definitions: dict[str, dict[str, Any]] = {}
 
     def generate(self) -> dict[str, Any]:
-        """Return the schema."""
+        """Return the schema, as JSON values.
+
+        Raises:
+            SystemExit: A field has no docstring, or is a number without bounds; the message names it.
+        """
         document = self.document
         head = {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -167,13 +182,13 @@ class Generator:
         else:
             root = self._object(document.root, is_root=True)
         for part in document.parts:
-            self._define(definition_name(part), lambda part=part: self._object(part))
+            self._define(_definition_name(part), lambda part=part: self._object(part))
         definitions = {"$defs": dict(sorted(self.definitions.items()))} if self.definitions else {}
         return {**head, **root, **definitions}
 
     def _by_status(self, classes: Sequence[type]) -> dict[str, Any]:
         """Tell two classes apart by their `status`: an error is then about the class that was meant."""
-        (_, second), names = classes, [definition_name(cls) for cls in classes]
+        (_, second), names = classes, [_definition_name(cls) for cls in classes]
         for name, cls in zip(names, classes, strict=True):
             self._define(name, lambda cls=cls: self._object(cls, is_root=True))
         status = next(field.type for field in fields_of(second) if field.name == "status")
@@ -200,7 +215,7 @@ class Generator:
                 del properties[field.name]["default"]
             if not properties[field.name]["description"]:
                 raise SystemExit(f"{cls.__module__}.{cls.__name__}.{field.name} has no docstring.")
-            if not has_bounds(properties[field.name]):
+            if not _has_bounds(properties[field.name]):
                 raise SystemExit(
                     f"{cls.__module__}.{cls.__name__}.{field.name} is a number without bounds; give it a type of "
                     "dlperf_sdk.documents.field_types, such as Count, or Annotated[int, Schema(minimum=…, maximum=…)]."
@@ -226,11 +241,11 @@ class Generator:
             if other is not self.document and kind == other.root:
                 return {"$ref": other.id}
             if other is not self.document and kind in get_args(other.root):
-                return {"$ref": f"{other.id}#/$defs/{definition_name(kind)}"}
+                return {"$ref": f"{other.id}#/$defs/{_definition_name(kind)}"}
         if get_origin(kind) is not None:
             return self._generic(get_origin(kind), get_args(kind))
         if attrs.has(kind):
-            return self._define(definition_name(kind), lambda: self._object(kind))
+            return self._define(_definition_name(kind), lambda: self._object(kind))
         if kind is Any:
             return {}
         return {"type": _TYPES[kind]}
@@ -277,12 +292,15 @@ class Generator:
 
 
 def merged(schema: Mapping[str, Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema with further keywords, its description first."""
+    """Return a new schema with further keywords, its description first.
+
+    If a keyword stands for all that follows from a type, such as `type` or `$ref`, the schema is dropped.
+    """
     schema = {**schema, **keywords} if not _STANDALONE & keywords.keys() else dict(keywords)
     return {**({"description": schema["description"]} if "description" in schema else {}), **schema}
 
 
-def has_bounds(schema: Mapping[str, Any]) -> bool:
+def _has_bounds(schema: Mapping[str, Any]) -> bool:
     """Return False for the schema of a number without a smallest and a largest value."""
     kinds = schema.get("type", ())
     if not {"integer", "number"} & {*([kinds] if isinstance(kinds, str) else kinds)}:
@@ -291,7 +309,10 @@ def has_bounds(schema: Mapping[str, Any]) -> bool:
 
 
 def union(schemas: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the schema of values that one of these allows: one with several types where that says it all."""
+    """Return the schema of values that one of these schemas, at least one, allows.
+
+    It is one schema with several types if that says it all, else `anyOf`.
+    """
     if len(schemas) == 1:
         return schemas[0]
     if any(

@@ -26,22 +26,22 @@ CONTROLLER_TESTS = ("test_framework.py", "test_conformance.py")
 """Tests that run in the controller's environment: they import no framework."""
 
 
-def run_python(*arguments: str) -> None:
+def _run_python(*arguments: str) -> None:
     """Run this interpreter in the checkout; exit with its exit code if that is not 0."""
     code = subprocess.run([sys.executable, *arguments], cwd=ROOT, check=False).returncode
     if code:
         sys.exit(code)
 
 
-def run_in_environment(framework: str, *arguments: str) -> None:
+def _run_in_environment(framework: str, *arguments: str) -> None:
     """Run the interpreter of a framework's managed environment; create the environment first if need be."""
     tools = [
         word for package in (*TOOLS, *OWN_TOOLS.get(framework, ("pillow",))) for word in ("--with", package)
     ]
-    run_python("scripts/in_environment.py", framework, *tools, "--", *arguments)
+    _run_python("scripts/in_environment.py", framework, *tools, "--", *arguments)
 
 
-def prepare_builds(framework: str) -> None:
+def _prepare_builds(framework: str) -> None:
     """Create the CPU environments with parts that are built from source, and print how.
 
     Where a program that builds them is missing, print which; conformance then skips their tests.
@@ -55,28 +55,37 @@ def prepare_builds(framework: str) -> None:
             print(f"No environment of {framework} for the strategy {strategy}: {error}", flush=True)
             continue
         if builds:
-            run_python(
+            _run_python(
                 "-m", "dlperf_sdk", "env", "create", framework, "--device", "cpu", "--strategy", strategy
             )
 
 
 def test(framework: str, markers: str, with_builds: bool) -> None:
-    """Run the plugin's tests, each in its environment; of those in the controller's, the ones with the markers."""
+    """Run the plugin's tests, each in its environment; of those in the controller's, the ones with the markers.
+
+    If tests fail, the process exits with pytest's exit code.
+
+    Args:
+        framework: Name of the plugin.
+        markers: Expression of markers for conformance tests, as pytest takes it; empty for all.
+        with_builds: True to create environments with parts built from source first; False to leave out their tests.
+    """
     plugin = f"plugins/dlperf-{framework}"
     files = sorted((ROOT / plugin / "tests").glob("test_*.py"))
     inside = [str(file.relative_to(ROOT)) for file in files if file.name not in CONTROLLER_TESTS]
     outside = [str(file.relative_to(ROOT)) for file in files if file.name in CONTROLLER_TESTS]
     pytest = ("-m", "pytest", "-c", f"{plugin}/pyproject.toml", "--numprocesses", "2")
-    run_in_environment(framework, *pytest, "--dist", "loadfile", *inside)
+    _run_in_environment(framework, *pytest, "--dist", "loadfile", *inside)
     if with_builds:
-        prepare_builds(framework)
+        _prepare_builds(framework)
     selection = " and ".join(
         filter(None, (markers and f"({markers})", not with_builds and "not source_build"))
     )
-    run_python(*pytest, *(("-m", selection) if selection else ()), "--dist", "loadgroup", *outside)
+    _run_python(*pytest, *(("-m", selection) if selection else ()), "--dist", "loadgroup", *outside)
 
 
 def main() -> None:
+    """Run the tests of the frameworks on the command line, or only create their environments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument(
         "-m",
@@ -94,9 +103,9 @@ def main() -> None:
     chosen = parser.parse_args()
     for framework in chosen.frameworks:
         if chosen.prepare:
-            run_in_environment(framework, "-m", "pytest", "--version")
+            _run_in_environment(framework, "-m", "pytest", "--version")
             if not chosen.without_builds:
-                prepare_builds(framework)
+                _prepare_builds(framework)
         else:
             test(framework, chosen.markers, not chosen.without_builds)
 

@@ -33,12 +33,18 @@ WHY = (
 
 
 def linear(weights, batch):
-    """Return the loss of `dlperf_numpy.framework.Linear` for a batch with `x`, (B, features), and `y`, (B, 1)."""
+    """Return the loss of `dlperf_numpy.framework.Linear` for a batch with `x`, (B, features), and `y`, (B, 1).
+
+    `weights` holds `weight`, (1, features), which may be complex.
+    """
     return ((batch["x"] @ weights["weight"].T - batch["y"]) ** 2).mean()
 
 
 def softmax(weights, batch):
-    """Return the loss of `dlperf_numpy.framework.Softmax` for a batch with `x`, (B, features), and `y`, (B,)."""
+    """Return the loss of `dlperf_numpy.framework.Softmax` for a batch with `x`, (B, features), and `y`, (B,).
+
+    `weights` holds `weight`, (classes, features), which may be complex.
+    """
     z = batch["x"] @ weights["weight"].T
     return (np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(z)), batch["y"]]).mean()
 
@@ -51,7 +57,10 @@ def implementation(loss):
 
 
 def differentiate(loss, weights, batch):
-    """Return the loss, and its gradient for each weight, from a complex step per element."""
+    """Return a `Pass`: the loss, and its gradient for each weight, from a complex step per element.
+
+    `loss` is a function of weights and a batch, both arrays by name.
+    """
     gradients = {name: np.zeros_like(values) for name, values in weights.items()}
     for name, values in weights.items():
         for place in np.ndindex(values.shape):
@@ -62,13 +71,16 @@ def differentiate(loss, weights, batch):
 
 
 def descend(weights, gradients, state, step, numbers):
-    """Update the weights in place."""
+    """Update the weights, float64 arrays by name, in place with `numbers["learning_rate"]`; the state is not used."""
     for name, gradient in gradients.items():
         weights[name] -= numbers["learning_rate"] * gradient
 
 
 def mistakes(right):
-    """Return the known mistakes: name → the topologies that each can be made in, and its implementation."""
+    """Return the known mistakes: name → the topologies that each can be made in, and its implementation.
+
+    `right` is the correct `Implementation`.
+    """
 
     def sum_over_batch(gradients, numbers):
         return {name: BATCH * value for name, value in average_gradients(gradients, numbers).items()}

@@ -77,28 +77,41 @@ CASES = {
 
 
 class Network:
-    """One pass over the parameters."""
+    """One pass over the parameters.
+
+    Args:
+        p: Parameters by the manifest's names.
+        variant: What is computed.
+        heads: Number of attention heads.
+    """
 
     def __init__(self, p: Tensors, variant: Variant, heads: int) -> None:
         self.p, self.v, self.heads = p, variant, heads
 
     def linear(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        """Return the linear layer with this name in the manifest, applied to the last axis of x."""
         product = self.v.product(lambda a, b: a @ b.T, x, self.p[f"{name}.weight"])
         return self.v.stored(product + self.p[f"{name}.bias"])
 
     def norm(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        """Return the layer norm with this name in the manifest, applied to the last axis of x."""
         mean = x.mean(-1, keepdim=True)
         variance = ((x - mean) ** 2).mean(-1, keepdim=True)
         scale, shift = self.p[f"{name}.weight"], self.p[f"{name}.bias"]
         return self.v.stored((x - mean) / (variance + self.v.epsilon).sqrt() * scale + shift)
 
     def gelu(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the GELU of each element of x."""
         if self.v.tanh_gelu:
             return self.v.stored(x / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
         return self.v.stored(x / 2 * (1 + torch.erf(x / math.sqrt(2))))
 
     def attention(self, at: str, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        """(B, S, H), (B, S) → (B, S, H), before its projection."""
+        """Return self-attention before its projection: x (B, S, H), mask (B, S) → (B, S, H).
+
+        There are B sequences of S tokens with H features. `at` is the block's name in the manifest; the mask is 0 for
+        padding.
+        """
         split = (self.linear(f"{at}.{part}", x) for part in ("query", "key", "value"))
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in split)
         scores = self.v.product(lambda a, b: a @ b.transpose(-1, -2), q, k)
@@ -109,6 +122,10 @@ class Network:
         return context.transpose(1, 2).flatten(2)
 
     def layer(self, at: str, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Return the output of a layer of the encoder, (B, S, H), for x, (B, S, H).
+
+        `at` is the layer's name in the manifest, such as `encoder.0`; `mask`, (B, S), is 0 for padding.
+        """
         context = self.attention(f"{at}.attention", x, mask)
         x = self.norm(
             f"{at}.attention.norm", self.v.stored(x + self.linear(f"{at}.attention.output", context))
@@ -117,7 +134,12 @@ class Network:
         return self.norm(f"{at}.norm", self.v.stored(x + self.linear(f"{at}.output", wide)))
 
     def loss(self, batch: Tensors, layers: int) -> torch.Tensor:
-        """Masked language model, plus next sentence."""
+        """Return the loss of a batch, a scalar: masked language model, plus next sentence.
+
+        Args:
+            batch: The model's inputs by name.
+            layers: Number of layers of the encoder.
+        """
         p, ids = self.p, batch["input_ids"]
         x = self.v.stored(p["embeddings.word.weight"][ids] + p["embeddings.position.weight"][: ids.shape[1]])
         x = self.v.stored(x + p["embeddings.segment.weight"][batch["segment_ids"]])
@@ -138,21 +160,34 @@ class Network:
 
 
 def negative_log_likelihood(logits: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
-    """-log p of the truth."""
+    """Return -log p of the truth: logits (…, K), truth (…), indices from 0 to K - 1 → (…)."""
     return torch.logsumexp(logits, -1) - logits.gather(-1, truth[..., None])[..., 0]
 
 
 def forward(
     p: Tensors, batches: list[Tensors], setting: Setting, v: Variant
 ) -> list[tuple[torch.Tensor, Tensors]]:
-    """Per replica its loss; there are no running means."""
+    """Return for each replica its loss and an empty dict, since there are no running means.
+
+    Args:
+        p: Parameters by the manifest's names.
+        batches: The replicas' batches.
+        setting: The case.
+        v: What is computed.
+    """
     options = setting.resolved
     network = Network(p, v, options.heads)
     return [(network.loss(batch, options.layers), {}) for batch in batches]
 
 
 def clipped(g: Tensors, most: float, v: Variant) -> Tensors:
-    """g · min(1, most / ‖g‖)."""
+    """Return g · min(1, most / ‖g‖), by name.
+
+    Args:
+        g: Gradients by the parameters' names.
+        most: Largest norm.
+        v: What is computed; with `clip` at `tensor`, each gradient has its own norm, else all together.
+    """
     if v.clip == "tensor":
         return {name: value * min(1.0, most / float(value.norm() or 1)) for name, value in g.items()}
     norm = math.sqrt(sum(float((value.double() ** 2).sum()) for value in g.values()))
@@ -160,7 +195,13 @@ def clipped(g: Tensors, most: float, v: Variant) -> Tensors:
 
 
 def meet(gradients: list[Tensors], v: Variant, setting: Setting) -> Tensors:
-    """The mean over the replicas."""
+    """Return the gradients that each replica updates with: the means over the replicas, by name.
+
+    Args:
+        gradients: The replicas' gradients, by name; at least one.
+        v: What is computed.
+        setting: The case.
+    """
     if v.meet == "first":
         return gradients[0]
     if v.clip == "replica":
@@ -171,7 +212,16 @@ def meet(gradients: list[Tensors], v: Variant, setting: Setting) -> Tensors:
 def update(
     p: Tensors, g: Tensors, state: dict[str, Tensors], step: int, setting: Setting, v: Variant
 ) -> None:
-    """Clip by the global norm, then Adam with decoupled weight decay."""
+    """Clip by the global norm, then update with Adam and decoupled weight decay.
+
+    Args:
+        p: Parameters, changed in place.
+        g: Gradients by the parameters' names.
+        state: Parameter → its moments `m` and `v`, changed in place; empty at first.
+        step: Number of the step, counted from 1.
+        setting: The case.
+        v: What is computed.
+    """
     numbers = setting.numbers()
     rate, beta1, beta2 = numbers["learning_rate"], numbers["beta1"], numbers["beta2"]
     epsilon = numbers["epsilon"] if v.adam_epsilon is None else v.adam_epsilon

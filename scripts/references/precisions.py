@@ -28,20 +28,23 @@ from dlperf_sdk.spec.precision import PRECISIONS, Precision
 from dlperf_sdk.testing.references import fingerprints, train
 
 
-def rounding_of(precision: Precision) -> Storage:
+def _rounding_of(precision: Precision) -> Storage:
     """How a float32 tensor becomes one of the precision's format."""
     if precision.is_pure and precision.format == "fp16":
-        return in_float16
+        return _in_float16
     return partial(rounded, bits=precision.significand_bits)
 
 
-def in_float16(x: torch.Tensor) -> torch.Tensor:
+def _in_float16(x: torch.Tensor) -> torch.Tensor:
     """A float32 tensor to float16, and back: the range of the exponent is float16's too."""
     return x.half().float()
 
 
 def rounded(x: torch.Tensor, bits: int) -> torch.Tensor:
-    """A float32 tensor to so many stored bits of significand, ties to even; the exponent keeps its range."""
+    """Return a float32 tensor rounded to a number of stored bits of significand, ties to even.
+
+    The exponent keeps its range. With 23 bits, the result is x itself. `bits` is from 0 to 23.
+    """
     drop = 23 - bits
     if not drop:
         return x
@@ -88,7 +91,7 @@ class Scaled(torch.autograd.Function):
         return gradient * context.scale, None
 
 
-def product_in(rounding: Storage, narrow: bool) -> Product:
+def _product_in(rounding: Storage, narrow: bool) -> Product:
     """Products in a narrower format."""
 
     def product(function: Product, *operands: torch.Tensor) -> torch.Tensor:
@@ -97,12 +100,12 @@ def product_in(rounding: Storage, narrow: bool) -> Product:
     return product
 
 
-def stored_in(rounding: Storage) -> Storage:
+def _stored_in(rounding: Storage) -> Storage:
     """What stands between two products in a narrower format, and so its gradient."""
     return lambda x: Outcome.apply(x, rounding, True)
 
 
-def with_narrow_weights(forward: Forward, stored: Storage, wide: Collection[str], scale: float) -> Forward:
+def _with_narrow_weights(forward: Forward, stored: Storage, wide: Collection[str], scale: float) -> Forward:
     """The forward pass of float32 master weights, of which the network has all but the `wide` ones in the format."""
 
     def narrow_forward(
@@ -116,7 +119,7 @@ def with_narrow_weights(forward: Forward, stored: Storage, wide: Collection[str]
 
 
 def unscaled(meet: Meet, scale: float) -> Meet:
-    """The replicas' gradients without the loss scale, and then as they meet."""
+    """Return a function that divides the replicas' gradients by the loss scale, and then lets them meet."""
 
     def meet_unscaled(gradients: list[Tensors], variant: Any, setting: Setting) -> Tensors:
         plain = [{name: value / scale for name, value in of_one.items()} for of_one in gradients]
@@ -126,6 +129,12 @@ def unscaled(meet: Meet, scale: float) -> Meet:
 
 
 def main(script_path: str, case: str) -> None:
+    """Print how far each precision is from float64 on one case of a model's script.
+
+    Args:
+        script_path: Path of the script, such as `scripts/references/bert_base.py`.
+        case: A key of the script's `CASES`.
+    """
     sys.path.append(str(Path(script_path).parent))
     script = importlib.import_module(Path(script_path).stem)
     setting = script.CASES[case]
@@ -135,13 +144,13 @@ def main(script_path: str, case: str) -> None:
     norms = {name.removesuffix("running_mean") for name in right["running_means"]}
     wide = {name for name in right["updates"] if name[: name.rindex(".") + 1] in norms}
     for precision in PRECISIONS:
-        rounding = rounding_of(precision)
-        variant = replace(script.RIGHT, product=product_in(rounding, precision.rounds_products))
+        rounding = _rounding_of(precision)
+        variant = replace(script.RIGHT, product=_product_in(rounding, precision.rounds_products))
         forward, meet = script.forward, unscaled(script.meet, precision.loss_scale)
         if precision.is_pure:
-            stored = stored_in(rounding)
+            stored = _stored_in(rounding)
             variant = replace(variant, stored=stored)
-            forward = with_narrow_weights(forward, stored, wide, precision.loss_scale)
+            forward = _with_narrow_weights(forward, stored, wide, precision.loss_scale)
         implementation = trajectory.implementation(setting, forward, meet, script.update, variant)
         actual = train(setting, [0], implementation, "float32")
         apart = [abs(a - b) / b for a, b in zip(actual.losses[0], right["losses"], strict=True)]
@@ -160,7 +169,12 @@ def main(script_path: str, case: str) -> None:
 
 
 def whole(ours: dict[str, list[float]], theirs: dict[str, list[float]]) -> float:
-    """The relative distance of all arrays, taken as one."""
+    """Return the relative distance of all arrays, taken as one, from their fingerprints.
+
+    Args:
+        ours: Array's name → its fingerprint (`dlperf_sdk.testing.references.fingerprints`).
+        theirs: The fingerprints that they are compared with.
+    """
     squares = sum(
         sum((a - b) ** 2 for a, b in zip(ours[name][1:], right[1:], strict=True)) / 8
         for name, right in theirs.items()

@@ -82,7 +82,18 @@ CASES = {
 
 
 def padded(x: torch.Tensor, kernel: int, stride: int, value: float, v: Variant) -> torch.Tensor:
-    """By half the kernel on all sides; as a mistake, as little as gives ⌈size / stride⌉, the odd one behind."""
+    """Return x with its last two axes padded by half the kernel on all sides.
+
+    With `same_padding` and a stride above 1, the padding is as little as gives ⌈size / stride⌉, with the odd one
+    behind.
+
+    Args:
+        x: Images (…, H, W) of equal height and width.
+        kernel: Height and width of the kernel.
+        stride: Its stride.
+        value: Value of the padding.
+        v: What is computed.
+    """
     if not (v.same_padding and stride > 1 and kernel > 1):
         return functional.pad(x, [kernel // 2] * 4, value=value)
     size = x.shape[-1]
@@ -91,19 +102,33 @@ def padded(x: torch.Tensor, kernel: int, stride: int, value: float, v: Variant) 
 
 
 class Network:
-    """One pass: the parameters, and the running means that batch norm leaves, per replica."""
+    """One pass: the parameters, and the running means that batch norm leaves, per replica.
+
+    Args:
+        p: Parameters by the manifest's names.
+        variant: What is computed.
+        replicas: Number of replicas.
+
+    Attributes:
+        means: For each replica, name → running mean after the pass.
+    """
 
     def __init__(self, p: Tensors, variant: Variant, replicas: int) -> None:
         self.p, self.v = p, variant
         self.means: list[Tensors] = [{} for _ in range(replicas)]
 
     def convolution(self, name: str, x: torch.Tensor, stride: int = 1) -> torch.Tensor:
+        """Return the convolution with this name in the manifest, applied to x, (B, C, H, W), with a stride."""
         weight = self.p[f"{name}.weight"]
         x = padded(x, weight.shape[-1], stride, 0.0, self.v)
         return self.v.product(lambda a, b: functional.conv2d(a, b, stride=stride), x, weight)
 
     def norm(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """Batch norm. `x` is (replicas, B, C, H, W): statistics per replica, but for the mistake over all."""
+        """Return batch norm of x, (replicas, B, C, H, W), and note the running means.
+
+        Statistics are those of each replica, but with `synchronized` those over all. `name` is the layer's in the
+        manifest.
+        """
         over = (0, 1, 3, 4) if self.v.synchronized else (1, 3, 4)
         mean = x.mean(over, keepdim=True)
         variance = ((x - mean) ** 2).mean(over, keepdim=True)
@@ -118,11 +143,19 @@ class Network:
         return self.v.stored((x - mean) / (variance + self.v.epsilon).sqrt() * scale + shift)
 
     def layer(self, conv: str, norm: str, x: torch.Tensor, stride: int = 1) -> torch.Tensor:
-        """Convolution and batch norm; the replicas are folded into the batch for the former."""
+        """Return convolution and batch norm of x, (replicas, B, C, H, W).
+
+        The replicas are folded into the batch for the former. `conv` and `norm` are the names of the layers in the
+        manifest, and `stride` is the convolution's.
+        """
         y = self.convolution(conv, x.flatten(0, 1), stride)
         return self.norm(norm, y.unflatten(0, x.shape[:2]))
 
     def bottleneck(self, at: str, x: torch.Tensor, stride: int) -> torch.Tensor:
+        """Return the output of a residual block for x, (replicas, B, C, H, W).
+
+        `at` is the block's name in the manifest, such as `layer1.0`; `stride` is the stride of the block.
+        """
         first, second = (stride, 1) if self.v.stride_first else (1, stride)
         y = self.layer(f"{at}.conv1", f"{at}.bn1", x, first).relu()
         y = self.layer(f"{at}.conv2", f"{at}.bn2", y, second).relu()
@@ -132,7 +165,7 @@ class Network:
         return self.v.stored(y + x).relu()
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
-        """(replicas, B, 3, H, W) → (replicas, B, classes)."""
+        """Return the logits of images: (replicas, B, 3, H, W) → (replicas, B, classes)."""
         y = self.layer("conv1", "bn1", x, 2).relu()
         pooled = functional.max_pool2d(padded(y.flatten(0, 1), 3, 2, -float("inf"), self.v), 3, 2)
         y = pooled.unflatten(0, y.shape[:2])
@@ -147,7 +180,14 @@ class Network:
 def forward(
     p: Tensors, batches: list[Tensors], setting: Setting, v: Variant
 ) -> list[tuple[torch.Tensor, Tensors]]:
-    """Per replica its loss and its running means."""
+    """Return for each replica its loss and its running means, by name.
+
+    Args:
+        p: Parameters by the manifest's names.
+        batches: The replicas' batches, of equal size.
+        setting: Not used.
+        v: What is computed.
+    """
     network = Network(p, v, len(batches))
     logits = network.logits(torch.stack([batch["image"] for batch in batches]))
     return [
@@ -157,7 +197,13 @@ def forward(
 
 
 def loss(logits: torch.Tensor, labels: torch.Tensor, v: Variant) -> torch.Tensor:
-    """Cross entropy with label smoothing 0.1, the mean over the batch."""
+    """Return the cross entropy with label smoothing 0.1, the mean over the batch, a scalar.
+
+    Args:
+        logits: (B, classes).
+        labels: Indices of the classes, (B,).
+        v: What is computed.
+    """
     negative_log = torch.logsumexp(logits, 1, keepdim=True) - logits
     smoothing = 0.1 if v.smoothing else 0.0
     item = (1 - smoothing) * negative_log.gather(1, labels[:, None])[:, 0] + smoothing * negative_log.mean(1)
@@ -165,7 +211,15 @@ def loss(logits: torch.Tensor, labels: torch.Tensor, v: Variant) -> torch.Tensor
 
 
 def meet(gradients: list[Tensors], v: Variant, setting: Setting) -> Tensors:
-    """The mean over the replicas. (Synchronized batch norm's gradients meet in the same way.)"""
+    """Return the gradients that each replica updates with: the means over the replicas, by name.
+
+    Synchronized batch norm's gradients meet in the same way.
+
+    Args:
+        gradients: The replicas' gradients, by name; at least one.
+        v: What is computed.
+        setting: Not used.
+    """
     if v.meet == "first":
         return gradients[0]
     count = 1 if v.meet == "sum" else len(gradients)
@@ -175,7 +229,16 @@ def meet(gradients: list[Tensors], v: Variant, setting: Setting) -> Tensors:
 def update(
     p: Tensors, g: Tensors, state: dict[str, Tensors], step: int, setting: Setting, v: Variant
 ) -> None:
-    """SGD: g ← g + w·θ; v ← momentum·v + g; θ ← θ - rate·v."""
+    """Update with SGD: g ← g + w·θ; v ← momentum·v + g; θ ← θ - rate·v.
+
+    Args:
+        p: Parameters, changed in place.
+        g: Gradients by the parameters' names.
+        state: Parameter → its velocity `v`, changed in place; empty at first.
+        step: Not used.
+        setting: The case.
+        v: What is computed.
+    """
     numbers = setting.numbers()
     rate, decay = numbers["learning_rate"], numbers["weight_decay"]
     momentum = numbers["momentum"] if v.momentum is None else v.momentum

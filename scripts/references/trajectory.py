@@ -33,7 +33,7 @@ Product = Callable[..., torch.Tensor]
 
 
 def exact(function: Product, *operands: torch.Tensor) -> torch.Tensor:
-    """In the arithmetic that the operands have."""
+    """Return the function of the operands, in the arithmetic that these have."""
     return function(*operands)
 
 
@@ -42,7 +42,7 @@ Storage = Callable[[torch.Tensor], torch.Tensor]
 
 
 def as_is(x: torch.Tensor) -> torch.Tensor:
-    """In the format that it is computed in."""
+    """Return x unchanged: it is stored in the format that it is computed in."""
     return x
 
 
@@ -57,7 +57,15 @@ Meet = Callable[[list[Tensors], Any, Setting], Tensors]
 def implementation(
     setting: Setting, forward: Forward, meet: Meet, update: Update, variant: Any
 ) -> Implementation:
-    """Return a variant of a network and an optimizer; its gradients come from torch.autograd."""
+    """Return a variant of a network and an optimizer; its gradients come from torch.autograd.
+
+    Args:
+        setting: The case.
+        forward: The forward pass.
+        meet: The synchronization of gradients.
+        update: The optimizer.
+        variant: What is computed, an argument of the three functions.
+    """
 
     def gradients(weights: Arrays, batches: Sequence[Arrays], options: Any) -> list[Pass]:
         parameters = {name: value.requires_grad_() for name, value in tensors(weights).items()}
@@ -107,11 +115,21 @@ def main(
     chosen: Sequence[str],
     heavy: Sequence[str] = (),
 ) -> None:
-    """Compute the chosen cases, all unless some are named (`none` is one), and put them into the model's document.
+    """Compute the chosen cases, and put them into the model's document of references.
 
     Its tolerances are kept: they are written by hand, one for each precision, from what `precisions.py` measures.
+    Progress is printed on standard error.
 
-    The `heavy` ones take minutes and much memory: they have a single replica, and no mistakes.
+    Args:
+        model: Name of the model.
+        cases: Name → case.
+        forward: The forward pass.
+        meet: The synchronization of gradients.
+        update: The optimizer.
+        right: The correct variant.
+        mistakes: Known mistake → the topologies in which it can be made, and its variant.
+        chosen: Names of cases, or `none`; empty for all.
+        heavy: Names of cases that take minutes and much memory: they have a single replica, and no mistakes.
     """
     path = next(iter(cases.values())).model.references
     assert path is not None, f"{model} has no references"
