@@ -170,6 +170,14 @@ def test_the_level_follows_the_exit_code(tmp_path, capfd, monkeypatch):
         assert first[0] == level and word in first[1]["title"]
 
 
+def test_commands_are_on_again_when_a_gate_ends_the_program(capfd):
+    """As the ranks of a joined job do that are not its first."""
+    with pytest.raises(SystemExit), github.commands_stopped():
+        raise SystemExit(0)
+    stopped, resumed = capfd.readouterr().out.splitlines()
+    assert stopped == f"::stop-commands::{resumed.strip(':')}"
+
+
 def test_a_large_gate_has_a_short_summary(tmp_path, summary, monkeypatch):
     decided = gate([result_with(FAST)], [result_with(FAST)])
     monkeypatch.setattr(github, "_LARGEST_SUMMARY", 200)

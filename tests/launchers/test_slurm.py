@@ -129,6 +129,15 @@ def test_inside_an_allocation_a_plan_has_a_step_and_no_script(fake, monkeypatch,
     assert [command[0] for command in plan["commands"]] == ["srun"]
 
 
+def test_an_srun_that_cannot_be_executed_is_named(fake, monkeypatch, tmp_path):
+    fake("scontrol", "echo JobId=7 JobState=RUNNING BatchHost=n1")
+    (tmp_path / "srun").write_text("#!/nowhere/sh\n", encoding="utf-8")
+    (tmp_path / "srun").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unavailable, match=r"^srun cannot be executed: No such file"):
+        next(iter(stream.follow_job("7")))
+
+
 def test_slurms_controller_may_be_restarted_while_a_job_waits(fake, monkeypatch):
     """It answers, does not, and answers again that the job has been cancelled."""
     monkeypatch.setattr(stream, "_POLL", 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import subprocess
@@ -19,7 +20,7 @@ from dlperf_trackers.sending import TrackerTimedOut
 from dlperf_trackers.trackers import TRACKERS
 
 from dlperf_sdk import Registry, run
-from dlperf_sdk.errors import UnknownName, UsageError
+from dlperf_sdk.errors import DocumentError, StoreError, UnknownName, UsageError
 
 QUICK = {"batch_size": 4, "warmup": 1, "steps": 5, "repeats": 1, "store": None, "progress": False}
 FAILING = """
@@ -214,6 +215,30 @@ def test_a_command_keeps_its_exit_code_and_its_output(plant, tmp_path):
 def test_the_installed_observer_sends_nothing_by_itself():
     observer = Registry().load("observers", "trackers")
     assert isinstance(observer, TrackerObserver) and observer.destinations == []
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        (b"nonsense", "standard input is not valid JSON"),
+        (b"[]", "expected an object"),
+        (b'{"schema_version": "1"}', "result"),
+        (b"\xff", "UTF-8"),
+    ],
+)
+def test_a_document_on_standard_input_that_is_no_result_is_an_error(
+    plant, monkeypatch, capsys, document, reason
+):
+    plant(FAILING)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(document)))
+    assert track(["mlflow", "-"]) == DocumentError.exit_code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("Error: ") and reason in line
+
+
+def test_a_store_that_is_a_url_is_an_error(capsys):
+    assert track(["mlflow", "20260101", "--store", "postgresql://host/results"]) == StoreError.exit_code
+    assert capsys.readouterr().err.startswith("Error: ")
 
 
 def test_the_program_sends_what_it_can_read(store, result, plant, capsys):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -98,36 +98,35 @@ def gate(
         raise UnknownName("format of a gate", format, _FORMATS)
     if format == "github" and common.json:
         raise UsageError("--json prints one object, and --format github prints annotations: leave one out.")
-    token = github.stop_commands() if format == "github" else None
+    on_github = format == "github"
     try:
-        limits = {
-            "minimum_effect": fraction(minimum_effect, "--minimum-effect"),
-            "level": fraction(level, "--level"),
-        }
-        _check_sides(sides, against, (repeats, output, quiet or None))
-        with _measuring(sides, against, repeats, output, quiet) as (compared, set_exit_code):
-            outcome = _decide(compared, limits, expect_missing)
-            if junit is not None:
-                _write(junit, junit_of(outcome))
-            if markdown is not None:
-                _write(markdown, as_markdown.text_of(blocks_of(outcome)))
-            if common.json:
-                emit(outcome.to_dict())
-            else:
-                show(blocks_of(outcome))
-            if token is not None:
-                github.append_summary(outcome)
-            set_exit_code(outcome.exit_code)
+        with github.commands_stopped() if on_github else nullcontext():
+            limits = {
+                "minimum_effect": fraction(minimum_effect, "--minimum-effect"),
+                "level": fraction(level, "--level"),
+            }
+            _check_sides(sides, against, (repeats, output, quiet or None))
+            with _measuring(sides, against, repeats, output, quiet) as (compared, set_exit_code):
+                outcome = _decide(compared, limits, expect_missing)
+                if junit is not None:
+                    _write(junit, junit_of(outcome))
+                if markdown is not None:
+                    _write(markdown, as_markdown.text_of(blocks_of(outcome)))
+                if common.json:
+                    emit(outcome.to_dict())
+                else:
+                    show(blocks_of(outcome))
+                if on_github:
+                    github.append_summary(outcome)
+                set_exit_code(outcome.exit_code)
     except DlperfError as error:
-        if token is None:
+        if not on_github:
             raise
-        github.resume_commands(token)
         write(github.annotation("error", "dlperf gate", str(error)))
         return error.exit_code
     if any(decision.outcome == UNFINISHED for decision in outcome.missing):
         say(f"Go on with `dlperf campaign resume {compared[0]}`, then `dlperf gate {compared[0]}`.", "yellow")
-    if token is not None:
-        github.resume_commands(token)
+    if on_github:
         write(github.annotations_of(outcome))
     return outcome.exit_code
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 import secrets
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -45,24 +47,19 @@ _LARGEST_SUMMARY = 1_000_000
 """Maximum size of a summary in bytes. GitHub refuses more than 1 MiB for a step."""
 
 
-def stop_commands() -> str:
-    """Print the line that turns workflow commands off, and return the token for `resume_commands`.
+@contextmanager
+def commands_stopped() -> Iterator[None]:
+    """Return a context in which printed lines are no workflow commands.
 
     Raises:
         UsageError: standard output cannot be written.
     """
     token = secrets.token_hex(16)
     write(f"::stop-commands::{token}\n")
-    return token
-
-
-def resume_commands(token: str) -> None:
-    """Print the line that turns workflow commands on again; `token` is that of `stop_commands`.
-
-    Raises:
-        UsageError: standard output cannot be written.
-    """
-    write(f"::{token}::\n")
+    try:
+        yield
+    finally:
+        write(f"::{token}::\n")
 
 
 def annotation(level: Level, title: str, text: str) -> str:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from dlperf_sdk.errors import Unavailable
 from dlperf_sdk.launchers.stream_events import HEARTBEAT, LineBuffer, ended_event
@@ -69,21 +69,12 @@ def run_commands(commands: Sequence[Sequence[str]], bundle: Path) -> Iterator[It
         feeding = threading.Thread(target=tether.feed, args=(pipes, content, stopped), daemon=True)
         try:
             for command in commands:
-                try:
-                    process = subprocess.Popen(
-                        command,
-                        stdin=subprocess.PIPE,
-                        stdout=shared_output if processes else subprocess.PIPE,
-                        stderr=diagnostics,
-                        start_new_session=True,  # the controller handles Ctrl-C
-                    )
-                except OSError as error:
-                    if describe_exhaustion(error, "The controller") is not None:
-                        raise
-                    raise Unavailable(
-                        f"{command[0]} cannot be executed: {error.strerror}. Check that it is installed on this "
-                        "machine and that you may execute it."
-                    ) from error
+                process = start_command(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=shared_output if processes else subprocess.PIPE,
+                    stderr=diagnostics,
+                )
                 processes.append(process)
                 assert process.stdin is not None
                 pipes.append(process.stdin)
@@ -97,6 +88,28 @@ def run_commands(commands: Sequence[Sequence[str]], bundle: Path) -> Iterator[It
             for pipe in pipes:
                 pipe.close()
             _stop(processes)
+
+
+def start_command(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a command of a launcher in its own session, since the controller handles Ctrl-C, and return its process.
+
+    Args:
+        command: The command's words.
+        options: Further arguments of `subprocess.Popen`.
+
+    Raises:
+        Unavailable: The program is missing or cannot be executed.
+        OSError: A resource such as descriptors or processes ran out.
+    """
+    try:
+        return subprocess.Popen(command, start_new_session=True, **options)
+    except OSError as error:
+        if describe_exhaustion(error, "The controller") is not None:
+            raise
+        raise Unavailable(
+            f"{command[0]} cannot be executed: {error.strerror}. Check that it is installed on this machine and that "
+            "you may execute it."
+        ) from error
 
 
 def _check_descriptors(commands: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import sys
@@ -15,6 +14,7 @@ from dlperf_sdk import Result
 from dlperf_sdk.cli.lookup import find
 from dlperf_sdk.cli.redacting import redact_local
 from dlperf_sdk.documents.json_values import replace_control_characters
+from dlperf_sdk.documents.reading import LARGEST_RESULT, parse_json
 from dlperf_sdk.errors import DlperfError
 from dlperf_sdk.folders import RESULTS
 from dlperf_sdk.results.redact import redact_text
@@ -31,7 +31,7 @@ _SHORTEST_SECRET = 4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `dlperf-track`, and return the exit code: 0, 2 for a usage error, 5 if a result was not sent.
+    """Run `dlperf-track`, and return the exit code: 0, that of an error, or 5 if a result was not sent.
 
     The places of the results are printed on standard output, and errors on standard error, each as one line.
 
@@ -40,17 +40,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Raises:
         SystemExit: the command line is not valid (2), or `--help` is one of the words (0).
-        StoreError: the store or a run is a URL.
-        DocumentError: the result on standard input is not valid.
-        ValueError: standard input is not JSON.
     """
     options = _parser().parse_args(arguments)
     try:
         destination = parse_destination(options.tracker)
+        results = list(_read_results(options.runs, options.store))
     except DlperfError as error:
         return _complain(str(error), error.exit_code)
     code = 0
-    for result in _read_results(options.runs, options.store):
+    for result in results:
         if isinstance(result, str):
             code = _complain(result, PARTIAL)
             continue
@@ -86,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
 def _read_results(runs: Sequence[str], store: Path) -> Iterator[Result | str]:
     """Yield each result that the words name, and a message for each that cannot be read."""
     if list(runs) == [STANDARD_INPUT]:
-        yield Result.from_dict(json.load(sys.stdin))
+        yield Result.from_dict(parse_json(sys.stdin.buffer.read(LARGEST_RESULT + 1), "standard input"))
         return
     matches = find(tuple(runs), store)
     yield from (result for result, _ in matches.results)

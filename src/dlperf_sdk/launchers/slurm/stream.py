@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import dlperf_sdk
 from dlperf_sdk.errors import Unavailable
-from dlperf_sdk.launchers.processes import STOP_TIMEOUT, wait_or_kill
+from dlperf_sdk.launchers.processes import STOP_TIMEOUT, start_command, wait_or_kill
 from dlperf_sdk.launchers.slurm.jobs import (
     COMPLETING,
     FINAL_STATES,
@@ -60,7 +60,8 @@ def follow_job(number: str) -> Iterator[bytes]:
         number: The job's number.
 
     Raises:
-        Unavailable: There is no such job, or Slurm does not answer the first query.
+        Unavailable: There is no such job, Slurm does not answer the first query, or srun cannot be executed.
+        OSError: A resource such as descriptors or processes ran out.
     """
     facts = query_job(number)
     while facts.get("JobState") in ("PENDING", "CONFIGURING"):
@@ -171,9 +172,7 @@ def _start_follower(
     """Start a step of the job, on the node of its batch script, that prints the stream."""
     command, variables = _kept_stream_step(number, host, str(offset))
     with tempfile.NamedTemporaryFile() as diagnostics:
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=diagnostics, env=variables, start_new_session=True
-        )
+        process = start_command(command, stdout=subprocess.PIPE, stderr=diagnostics, env=variables)
         try:
             yield process, diagnostics
         finally:
