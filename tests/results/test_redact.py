@@ -169,6 +169,34 @@ def test_names_joined_to_others_go(text, shared):
     assert redact_result(one, hosts=["qqhost"], users=["zzuser", "amp"]).notes == (shared,)
 
 
+@pytest.mark.parametrize(
+    ("text", "shared"),
+    [
+        ("QQHOST and Qqhost, QqHost-ib0", "host-1 and host-1, host-1-ib0"),
+        ("qqhost.EXAMPLE.org", "host-1"),
+        ("/data/ZZUSER, Zzuser_tmp", "/data/user, user_tmp"),
+        ("zzuſer", "user"),
+        ("İQQ", "host-2"),
+        ("iqq", "host-2"),
+        ("Crashed, CRASHED_x; crashed", "user-2, user-2_x; crashed"),
+        ("amp-fp16 on AMP_x", "amp-fp16 on user-3_x"),
+    ],
+)
+def test_names_in_another_case_go_and_words_stay(text, shared):
+    """`Crashed` is a user, and `crashed` a word."""
+    one = attrs.evolve(result(hardware=()), notes=(text,))
+    one = attrs.evolve(one, spec=attrs.evolve(one.spec, precision="amp-fp16"))
+    hosts, users = ["QQhost.example.org", "İqq"], ["zzUser", "Crashed", "amp"]
+    assert redact_result(one, hosts=hosts, users=users).notes == (shared,)
+
+
+def test_a_name_in_two_cases_has_one_stand_in():
+    nodes = ({"host": "QQHOST", "user": "Zoe"}, {"host": "qqhost", "user": "zoe"}, {"host": "other"})
+    shared = redact_result(result(hardware=nodes)).hardware
+    assert [node["host"] for node in shared] == ["host-1", "host-1", "host-2"]
+    assert [node["user"] for node in shared[:2]] == ["user", "user"]
+
+
 def test_uuids_of_gpus_go():
     uuids = ["GPU-5536be8c-27a1-a752-b892-3c837add7539", "GPU-c866c31d-8816-a641-4f91-cbd64d3fddeb"]
     nodes = ({"host": "qqhost", "gpus": [{"number": i, "uuid": uuid} for i, uuid in enumerate(uuids)]},)

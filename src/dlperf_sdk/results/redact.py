@@ -1,9 +1,9 @@
 """Redaction of results for sharing: without the names of hosts and users.
 
 Names are *collected* where a result is known to hold them: hardware, variables, addresses, home directories. They
-are then *replaced* wherever they stand between characters that are neither letters nor digits. The same name
-always has the same stand-in: `host-1`, `user`. A name that is also a word of the project is kept, for it
-identifies nobody: a host called `cpu`, or a user called `amp` in `amp-fp16`.
+are then *replaced*, in upper and lower case, wherever they stand between characters that are neither letters nor
+digits. The same name always has the same stand-in: `host-1`, `user`. A name that is also a word of the project is
+kept, for it identifies nobody: a host called `cpu`, or a user called `amp` in `amp-fp16`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import attrs
 from dlperf_sdk.documents import schema
 from dlperf_sdk.results.convert import result_from_dict, result_to_dict
 from dlperf_sdk.results.result import Result
+from dlperf_sdk.results.stand_ins import StandIns
 from dlperf_sdk.spec.fields import check_name
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.values import PHASES
@@ -98,40 +99,37 @@ def _make_replacer(
     It also drops credentials in URLs and the names of home directories. Names that are among `words` are kept.
     Identifiers are pairs of what the stand-in begins with and the identifier.
     """
-    names: dict[str, str] = {}
+    names = StandIns()
     for forms in hosts:
         _name_host(forms, words, names)
-    for i, user in enumerate(dict.fromkeys(user for user in users if _is_name(user, words))):
-        names.setdefault(user, "user" if i == 0 else f"user-{i + 1}")
+    people = 0
+    for user in users:
+        if _is_name(user, words) and names.get(user) is None:
+            people += 1
+            names.add(user, "user" if people == 1 else f"user-{people}")
     counts: Counter[str] = Counter()
     for kind, identifier in dict.fromkeys(identifiers):
         counts[kind] += 1
-        names.setdefault(identifier, f"{kind}-{counts[kind]}")
-    # The longest first: `gpu1.example.org` goes before `gpu1`.
-    longest = sorted(filter(None, names), key=len, reverse=True)
-    pattern = (
-        re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, longest))})(?![^\W_])") if longest else None
-    )
+        names.add(identifier, f"{kind}-{counts[kind]}")
 
-    def stand_in(match: re.Match[str]) -> str:
-        """Return the replacement.
-
-        A name may be joined to others by `_` or `-`, but is kept as part of one of the project's words.
-        """
+    def is_kept(match: re.Match[str]) -> bool:
+        """Return True if a name is part of one of the project's words; it may be joined to others by `_` or `-`."""
         excerpt = match.string[max(0, match.start() - _LONGEST_WORD) : match.end() + _LONGEST_WORD]
         position = min(match.start(), _LONGEST_WORD)
         joined = next(word[0] for word in _JOINED.finditer(excerpt) if word.end() > position)
-        return match[0] if joined in words else names[match[0]]
+        return joined in words
+
+    replace_names = names.make_replacer(is_kept)
 
     def replace(text: str) -> str:
         text = _CREDENTIALS.sub(r"\1", text)
-        text = pattern.sub(stand_in, text) if pattern else text
+        text = replace_names(text)
         return _HOME.sub(lambda match: match[1] + (match[2] if match[2].startswith("user") else "user"), text)
 
     return replace
 
 
-def _name_host(forms: Iterable[str], words: frozenset[str], names: dict[str, str]) -> None:
+def _name_host(forms: Iterable[str], words: frozenset[str], names: StandIns) -> None:
     """Add a stand-in to `names` for all forms of one host: name, address, and name without its domain."""
     spellings: list[str] = []
     for form in forms:
@@ -139,9 +137,9 @@ def _name_host(forms: Iterable[str], words: frozenset[str], names: dict[str, str
         if bare not in _PUBLIC:
             spellings += [bare] if _ADDRESS.fullmatch(bare) else [bare, bare.partition(".")[0]]
     spellings = [form for form in spellings if _is_name(form, words)]
-    known = next((names[form] for form in spellings if form in names), f"host-{len(set(names.values())) + 1}")
+    known = next(filter(None, map(names.get, spellings)), f"host-{names.count() + 1}")
     for form in spellings:
-        names.setdefault(form, known)
+        names.add(form, known)
 
 
 def _is_name(text: str, words: frozenset[str]) -> bool:
