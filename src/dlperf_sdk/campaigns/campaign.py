@@ -313,7 +313,7 @@ def _shorten_count(count: int) -> str:
 
 
 def make_campaign(cases: Matrix | Campaign, **settings: Any) -> Campaign:
-    """Make a campaign from one matrix, or return a copy of a campaign, in both cases with changed settings.
+    """Return a new campaign with the given settings, made from one matrix or as a changed copy of a campaign.
 
     Args:
         cases: A matrix, which becomes a campaign named `campaign`, or a campaign.

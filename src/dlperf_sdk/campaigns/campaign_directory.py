@@ -112,7 +112,7 @@ def create_campaign(path: Path, campaign: Campaign, entries: list[Entry], stamp:
         path: The directory. It may exist, but not contain a campaign.
         campaign: The campaign.
         entries: Its cases, as `plan_campaign` returns them. Cases whose refusal is `missing` are skipped.
-        stamp: The campaign's stamp.
+        stamp: The campaign's stamp, with which the ids of its cases begin.
 
     Raises:
         StoreError: the directory contains a campaign, or cannot be created or written.
@@ -207,15 +207,16 @@ def reopen_campaign(
 
     Args:
         path: The directory.
-        allow: Names of settings that decide what is executed, which the user allows. A campaign's file alone cannot.
+        allow: Names of settings that decide what is executed (such as `python`), and that the user allows to be taken
+            from `campaign.json`.
         registry: The plugins; None: those that are installed.
 
     Raises:
         StoreError: there is no campaign in the directory, or the id of a case cannot name a run.
         DocumentError: `campaign.json` cannot be read, is of another major version, or is malformed.
         UnknownName: a case or a setting has a name that does not exist.
-        SpecError: a case has such a setting that is not in `allow`, or this shell lacks the value of a variable
-            whose hash is in the case.
+        SpecError: a case sets something that decides what is executed and is not in `allow`, or this shell lacks the
+            value of an environment variable whose hash is in the case.
     """
     directory = open_campaign(path)
     cases = (case.spec.to_dict() for case in directory.cases)

@@ -76,7 +76,8 @@ class CaseProgress:
     def apply(self, entry: Mapping[str, Any]) -> None:
         """Update the progress by one valid entry of the journal that is about this case.
 
-        An entry of a kind that says nothing about the progress adds its notes only.
+        The notes of the entry are added, whatever its kind. Kinds that say nothing about the progress change nothing
+        else.
 
         Args:
             entry: The entry, as `Journal.read` returns it.
@@ -133,7 +134,7 @@ def read_progress(
 
     Args:
         cases: The cases of the campaign.
-        entries: Valid entries of the journal, in order. Those of other cases are ignored.
+        entries: Valid entries of the journal, in order. Entries about other cases are ignored.
 
     Returns:
         Id of each case → its progress, in the order of `cases`.
@@ -147,7 +148,7 @@ def read_progress(
 
 
 def verify_progress(directory: CampaignDirectory) -> dict[str, CaseProgress]:
-    """Return the progress of each case, by its id, and append entries to the journal where a case's directory differs.
+    """Return the progress of each case, and correct the journal by new entries where the cases' directories differ.
 
     A result does not count if it cannot be read, is of another spec, or contradicts its records: the case continues
     from its attempts. An attempt that cannot be read, or that changed after it had ended, is set aside and taken
@@ -185,7 +186,7 @@ def verify_progress(directory: CampaignDirectory) -> dict[str, CaseProgress]:
 
 
 def find_failed(by_id: Mapping[str, CaseProgress], kinds: Iterable[str]) -> list[str]:
-    """Return the ids of the concluded cases that failed with one of these kinds, in the order of `by_id`.
+    """Return the ids of the concluded cases that failed with one of the given kinds, in the order of `by_id`.
 
     Args:
         by_id: Id of each case → its progress.

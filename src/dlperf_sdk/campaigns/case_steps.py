@@ -179,7 +179,10 @@ def settle_case(session: Session, progress: CaseProgress, case: Case) -> None:
 
 
 def read_environment(path: Path) -> Mapping[str, Any]:
-    """Return the environment that an earlier session recorded in a file, as JSON values; empty if it cannot be read."""
+    """Return the environment of a case's workers, as JSON values, from the file `path` that an earlier session wrote.
+
+    Empty if the file cannot be read.
+    """
     with suppress(DocumentError):
         return load_document(path)
     return {}

@@ -29,9 +29,9 @@ Plain = Mapping[str, Any]
 def describe_edits(directory: CampaignDirectory) -> list[str]:
     """Return a sentence for each difference between a campaign and the current content of its file.
 
-    A last sentence gives advice. The result is empty without a difference, and for a campaign without a file. If
-    the file cannot be read any more, a single sentence says so. Comments and the order of keys make no
-    difference. Nor do settings that were given in place of the file's.
+    A last sentence gives advice. The list is empty without a difference, and for a campaign without a file. If the file
+    cannot be read any more, a single text says so. Comments, the order of keys, and settings that were given in place
+    of the file's make no difference.
     """
     if directory.source is None:
         return []

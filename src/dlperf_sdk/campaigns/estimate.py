@@ -68,8 +68,8 @@ def total_seconds(cases: Iterable[CampaignCase], known: Iterable[CaseProgress], 
 
     Args:
         cases: The cases to measure.
-        known: Measured cases, which may be of other campaigns. Their repeats are used as `remaining_seconds`
-            describes; those of a case with an equal spec count as the case's own.
+        known: Measured cases, which may be of other campaigns. A repeat is assumed to take the median time of the
+            repeats of a case with an equal spec, else of cases with equal framework and model, else of all cases.
         settings: The settings of the campaign.
     """
     before = list(known)

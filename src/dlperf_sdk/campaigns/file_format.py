@@ -29,7 +29,7 @@ _RETRIED = {
 
 
 def setting(name: str) -> Any:
-    """Return an attrs field with the default of the campaign setting `name`."""
+    """Return an attrs field whose default is that of the field `name` of the campaign's `Settings`."""
     return attrs.field(default=getattr(attrs.fields(Settings), name).default)
 
 

@@ -51,9 +51,10 @@ class _Running:
 
 
 def plan_fleet(spec: RunSpec, hosts: Iterable[str], registry: Registry) -> dict[str, RunSpec]:
-    """Return the spec of each node, by the node's name, after a check of the first one. Nothing is started.
+    """Return a dict from the name of each node of a fleet to the spec of its run. Nothing is started.
 
-    The name of a node is that of its host, without the user to log in as. It is the label `node` of the node's run.
+    The first spec is planned as a check. The name of a node is that of its host, without the user to log in as. It is
+    the label `node` of the node's run.
 
     Args:
         spec: The case of one node.
@@ -109,7 +110,8 @@ def run_fleet(
         specs: Name of a node → its case, as `plan_fleet` returns it.
         store: The store.
         parallel: Maximum number of nodes that are measured at the same time, at least 1.
-        watch: Function that is called for each node that has ended.
+        watch: Function that is called, for each node that has ended, with the node's name, and its result or the
+            reason why there is none.
 
     Returns:
         Name of each node that ended without a result → the reason; empty if every node has one.

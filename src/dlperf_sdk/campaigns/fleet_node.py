@@ -27,9 +27,11 @@ _INTERRUPTED = 130
 
 
 def main() -> int:
-    """Measure the case that standard input describes, and return the exit code.
+    """Measure the case that standard input describes, and return the exit code: 0 if a result was written.
 
-    The result is in the store. An error without a result is printed to standard error.
+    Standard input has one line of JSON: an object with `spec` (a run spec), `store` (a directory) and `run_id`. The
+    result, of a failed case too, is in the store. An error without a result is printed to standard error, and its exit
+    code is returned; 130 after an interruption.
     """
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _interrupt)

@@ -88,8 +88,8 @@ class Journal:
         An incomplete last line is removed before. If writing fails, the new entry is removed as well.
 
         Args:
-            event: Kind of the entry.
-            details: Further fields, as JSON values. `event` and `time` are added.
+            event: Kind of the entry, such as `attempt-ended`.
+            details: Further fields of the entry, as JSON values. `event` and `time` are added.
 
         Raises:
             StoreError: the entry cannot be written.
@@ -135,7 +135,7 @@ def lock(path: Path) -> Iterator[None]:
     The operating system releases the lock when the process ends, however it ends. The file names process and host.
 
     Raises:
-        StoreError: another process holds the lock, or the file cannot be opened.
+        StoreError: another process still holds the lock after `MOMENT` (1 s), or the file cannot be opened.
     """
     with explain_os_errors(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -184,7 +184,10 @@ def is_locked(path: Path) -> bool:
 
 
 def read_holder(path: Path) -> str:
-    """Return process and host that took the lock last, as the file names them; empty if it cannot be read."""
+    """Return the process and the host that took a lock last, as its file names them: `process 123 on n1`.
+
+    Empty if the file cannot be read.
+    """
     try:
         return path.read_text(encoding="utf-8", errors="replace")[:200].strip()
     except OSError:

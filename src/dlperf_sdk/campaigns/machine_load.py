@@ -94,7 +94,7 @@ def note(load: Foreign, period: str) -> str:
 def foreign_load_by_node(
     repeat: Repeat, nodes: Sequence[Mapping[str, Any]], local_boot_id: str | None
 ) -> dict[int, float]:
-    """Return the processor use by other processes on each node during a repeat, from the agents' samples.
+    """Return the processor use by other processes on each remote node during a repeat, from the agents' samples.
 
     Nodes on this machine, nodes that share a machine, and nodes without samples are left out.
 

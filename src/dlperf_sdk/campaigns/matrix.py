@@ -160,10 +160,10 @@ class Matrix:
             yield fields
 
     def number_cases(self) -> Iterator[tuple[dict[str, Any], int | None]]:
-        """Yield (fields, index) for each case that is not excluded, in the order of `__iter__`.
+        """Yield (fields, index) for each case that is not excluded: the combinations first, then the included cases.
 
         The index is that of the case's entry in `include`; None for a case that is a combination of `axes` and
-        `zip`.
+        `zip`. Of the combinations, the last group of `zip` varies fastest, and the first axis slowest.
 
         Raises:
             SpecError: a predicate asks for a property of a topology that is malformed.

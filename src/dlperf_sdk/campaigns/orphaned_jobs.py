@@ -34,13 +34,13 @@ def cancel_orphaned_jobs(
     on_cancel: Callable[[list[str]], None],
     timeout: float = QUEUE_TIMEOUT,
 ) -> None:
-    """Cancel the jobs of these cases in the queues of their launchers, and return when no job is left.
+    """Cancel the jobs of the given cases in the queues of their launchers, and return when no job is left.
 
     Args:
         pending: The cases that are not concluded.
         registry: The plugins.
-        on_cancel: Function that is called with `LABEL (STATE)` of each job that is being cancelled. Each job is
-            reported once.
+        on_cancel: Function that is called with a list of texts `LABEL (STATE)`, one per job that is being cancelled.
+            Each job is reported once.
         timeout: Maximum seconds until all jobs have ended.
 
     Raises:
@@ -98,7 +98,7 @@ def _cancel_jobs(launcher: Topology, options: Any, ids: set[str], deadline: floa
 
 
 def wait_for_processes(ids: Iterable[str], timeout: float = AGENT_TIMEOUT) -> bool:
-    """Wait until no agent on this machine belongs to one of these runs.
+    """Wait until no agent on this machine belongs to one of the given runs.
 
     Two attempts of one campaign must not run at the same time: both measurements would be wrong.
 
@@ -127,9 +127,10 @@ def wait_for_processes(ids: Iterable[str], timeout: float = AGENT_TIMEOUT) -> bo
 
 
 def find_agents(ids: tuple[str, ...]) -> list[int]:
-    """Return the process ids of the agents on this machine that belong to these runs, by the run ids in their commands.
+    """Return the process ids of the agents on this machine that belong to the runs with the given ids.
 
-    Processes that have ended and are not yet reaped are left out.
+    An agent is recognized by the run's id in its command. Processes that have ended and are not yet reaped are left
+    out.
     """
     marks = {f"{prefix}{id}{suffix}" for id in ids for prefix in PREFIXES for suffix in ("", ".pyz")}
     pids = []

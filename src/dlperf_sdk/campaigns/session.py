@@ -52,10 +52,10 @@ class Session:
         return self.directory.settings
 
     def write(self, event: str, **details: Any) -> None:
-        """Append an entry to the journal, update the progress of its case, and pass the entry to the watcher.
+        """Append an entry to the journal, update the progress of its case, and call `watch` with the entry.
 
         Args:
-            event: Kind of the entry.
+            event: Kind of the entry, such as `attempt-ended`.
             details: Further fields, as JSON values; `case` is the id of the case that the entry is about.
 
         Raises:
@@ -68,9 +68,9 @@ class Session:
         self.watch({**entry, "left": estimate.remaining_seconds(self.cases.values(), self.settings)})
 
     def pending(self) -> dict[str, int]:
-        """Return the ids of the cases that are not concluded → number of finished repeats, in the campaign's order.
+        """Return a dict from the id of each case that is not concluded to the number of its finished repeats.
 
-        It is empty once the campaign is complete.
+        It is in the campaign's order, and empty once the campaign is complete.
         """
         return {id: progress.finished for id, progress in self.cases.items() if progress.status is None}
 

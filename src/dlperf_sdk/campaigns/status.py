@@ -38,9 +38,10 @@ class Status:
     """Damaged lines of the journal, which are skipped: a sentence each, which begins with `FILE:LINE`."""
 
     def condition(self, progress: CaseProgress) -> str:
-        """Return a case's conclusion or, if it has started and is not concluded, `under way` or `interrupted`.
+        """Return the condition of a case in a word or two.
 
-        It is `under way` while a controller is running, else `interrupted`.
+        It is the conclusion (`ok`, `untrue` or the kind of failure) of a concluded case, `pending` for one that has not
+        started, and for any other `under way` if a controller is running, else `interrupted`.
         """
         if progress.status is not None or (progress.started_at is None and not progress.finished):
             return progress.conclusion
@@ -48,7 +49,7 @@ class Status:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Conclusion → number of cases."""
+        """The number of cases by conclusion: `ok`, `untrue`, `pending` or a kind of failure → number."""
         return dict(Counter(case.conclusion for case in self.cases.values()))
 
     def to_dict(self) -> dict[str, Any]:

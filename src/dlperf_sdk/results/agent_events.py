@@ -13,18 +13,18 @@ from dlperf_sdk.results.records import Failure, Repeat
 
 
 def attempt_outcome(event: Mapping[str, Any]) -> Repeat | Failure:
-    """Return the finished repeat of an event `attempt-ended`, or its failure.
+    """Return the finished repeat that an event `attempt-ended` reports, or the failure that it reports.
 
-    An event without a failure must have valid records. Otherwise the function returns a failure of the kind
+    If the event has no failure, but its records are missing or invalid, the returned failure has the kind
     `invalid-record`.
 
     Args:
-        event: The event: `attempt`, `status`, `failure` (None without one), `records`, `series` and `exits`; see
-            `results.convert.Attempt`.
+        event: The event of agent 0, as JSON values: `attempt` (its number), `status` (`ok` or the kind of failure),
+            `failure` (an object; None without one), and the lists `records`, `series` and `exits`.
 
     Raises:
         DocumentError: the event's failure is not an object, or a field of it has an impossible value.
-        KeyError: the event or its failure lacks a field.
+        KeyError: the event has no `failure`, or the failure has no `kind` or `message`.
     """
     if event["failure"] is not None:
         return failure_from(event["failure"])
@@ -35,9 +35,11 @@ def attempt_outcome(event: Mapping[str, Any]) -> Repeat | Failure:
 
 
 def repeat_from(event: Mapping[str, Any]) -> Repeat:
-    """Return the repeat of an event `attempt-ended` without a failure.
+    """Return the repeat that an event `attempt-ended` of an attempt without a failure reports.
 
-    `event` has the fields of `results.convert.Attempt`; others are ignored.
+    Args:
+        event: The event of agent 0, as JSON values: `attempt` (its number), `status`, `failure`, and the lists
+            `records`, `series` and `exits`. Fields that `results.convert.Attempt` lacks are ignored.
 
     Raises:
         DocumentError: the event breaks its schema, has no record, or has a record that is invalid or of another
@@ -55,14 +57,14 @@ def repeat_from(event: Mapping[str, Any]) -> Repeat:
 
 
 def failure_from(plain: Mapping[str, Any]) -> Failure:
-    """Return the failure that an agent's event reports.
+    """Return the failure that an agent's event reports, as a value.
 
-    An unknown kind of failure becomes `crashed`. If a `type` is given, and the kind is not `unsupported`, the message
-    is extended by rank, node, phase and advice.
+    An unknown kind of failure becomes `crashed`. If `type` is given, and the kind is not `unsupported`, rank, node,
+    phase and advice are added to the message.
 
     Args:
-        plain: The event's `failure`: `kind` and `message`; `phase`, `node`, `rank`, `type` and `traceback` may be
-            missing.
+        plain: The field `failure` of the event, as JSON values: the texts `kind` and `message`; and, each of which may
+            be missing or None, `phase`, `node` (index), `rank`, `type` (class of the exception) and `traceback`.
 
     Raises:
         DocumentError: the failure is not an object, or a field has an impossible value.
@@ -82,12 +84,13 @@ def nodes_from(event: Mapping[str, Any], count: int) -> tuple[Mapping[str, Any],
     """Return the description of each node in an event `agents-ready`, in the order of the node indexes.
 
     Args:
-        event: The event; its `nodes` has an object of facts for each node.
+        event: The event of agent 0; its `nodes` is a list with one object per node, from names of facts to values.
         count: Number of nodes of the case.
 
     Raises:
         DocumentError: the event's `nodes` is not a list of `count` objects, or a value in one is impossible: a text
-            that is not printable, a number below 0 or above 2^63, or a known fact of another type.
+            that is not printable, a number below 0 or above 2^63, or a `host`, `kernel`, `architecture`, `memory`,
+            `cpu` or `load` of another type than agents report.
         KeyError: the event has no `nodes`.
     """
     nodes = event["nodes"]
@@ -140,7 +143,7 @@ def _check_facts(value: Any, name: str) -> None:
 
 
 def text_from(event: Mapping[str, Any]) -> str:
-    """Return the text of an event `note`.
+    """Return the text of an event `note`, in which agent 0 reports a remark for the result.
 
     Raises:
         DocumentError: the event's `text` is not a string.

@@ -30,10 +30,11 @@ from dlperf_sdk.worker.processes import TRAINER
 def list_contradictions(result: Result) -> tuple[str, ...]:
     """Return a sentence for each contradiction between a result and its own repeats; empty if there is none.
 
-    Checked are the medians and intervals of all metrics, the throughput, and the integrity verdicts other than
-    `parity`. For a result without repeats or workload, and for an imported one, only `list_own_contradictions` is
-    checked. The records of a result from the store are read. Records that cannot be read count as a contradiction, and
-    so does a precision or strategy that this version does not know. Nothing is raised. `check_directory` checks more.
+    The function computes again, and compares, the median and interval of each metric, the throughput, and the integrity
+    verdicts other than `parity`. A result that is imported, or has no repeats or no workload, gets only the checks that
+    need no records (`list_own_contradictions`). The records of a result in the store are read. Records that cannot be
+    read count as a contradiction, and so does a precision or strategy that this version does not know. Nothing is
+    raised. `check_directory` checks more.
     """
     problems = [*list_own_contradictions(result)]
     if result.imported is not None:
@@ -60,8 +61,8 @@ any number."""
 def list_contradictions_by_result(results: Sequence[Result]) -> list[tuple[str, ...]]:
     """Return the contradictions of each result, in order: one tuple of sentences per result, empty if there is none.
 
-    If there are at most `WITH_RECORDS` results, `list_contradictions` checks them. If there are more, all are checked
-    with `list_own_contradictions`, which does not read records.
+    If there are at most `WITH_RECORDS` results, `list_contradictions` checks them, and reads their records. If there
+    are more, `list_own_contradictions` checks all of them without their records. Nothing is raised.
     """
     return list(
         map(list_contradictions if len(results) <= WITH_RECORDS else list_own_contradictions, results)
@@ -69,10 +70,10 @@ def list_contradictions_by_result(results: Sequence[Result]) -> list[tuple[str, 
 
 
 def list_own_contradictions(result: Result) -> tuple[str, ...]:
-    """Return a sentence for each contradiction that can be found without records; empty if there is none.
+    """Return a sentence for each contradiction in a result that can be found without its records; empty if none.
 
-    Checked are the median and interval of each metric against its repeats, and an imported result's repeats and
-    verdicts.
+    The median and interval of each metric must follow from its values per repeat. An imported result must have one
+    value of the throughput per log, and no integrity verdict that is `pass` or `fail`.
     """
     problems = [*compare_medians(result.metrics)]
     if result.imported is not None:
@@ -83,10 +84,10 @@ def list_own_contradictions(result: Result) -> tuple[str, ...]:
 def check_directory(path: Path, measurers: Iterable[Measurer]) -> tuple[str, ...]:
     """Return a sentence for each contradiction between the result in a run's directory and the directory's other files.
 
-    Compared are the attempts' records with the result's repeats, and `spec.json`, `environment.json` and
-    `plan.json` with the result's copies. All verdicts, and the metrics of the given measurers, are computed again
-    from the records. A file that cannot be read counts as a contradiction. For an imported result, only
-    `list_contradictions` is checked.
+    The function compares the repeats in the result with the records of the attempts, and the case, environment and
+    workload in the result with `spec.json`, `environment.json` and `plan.json`. It computes all verdicts, and the
+    metrics of the given measurers, again from the records. A file that cannot be read counts as a contradiction. An
+    imported result has no such files; it gets the checks of `list_contradictions`.
 
     Args:
         path: The run's directory. Nothing in it is changed.

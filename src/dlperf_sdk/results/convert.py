@@ -57,9 +57,9 @@ class Attempt:
 
 
 def result_to_dict(result: Result) -> dict[str, Any]:
-    """Return a document of the schema `result`, with all records. It shares nothing mutable with the result.
+    """Return a result, with the records of all repeats, as a document of the schema `result`: a dict of JSON values.
 
-    The document is not checked against the schema.
+    It shares nothing mutable with the result, and is not checked against the schema.
 
     Raises:
         TypeError: a plugin put a value into the result that JSON cannot represent.
@@ -69,10 +69,10 @@ def result_to_dict(result: Result) -> dict[str, Any]:
 
 
 def result_to_dict_without_records(result: Result) -> dict[str, Any]:
-    """Return a document of the schema `result` in which `repeats` lists attempt numbers instead of records.
+    """Return a result as a document of the schema `result` whose `repeats` are attempt numbers instead of records.
 
-    Records in the store are not read. The document shares nothing mutable with the result, and is not checked against
-    the schema.
+    Records in the store are not read. The document, a dict of JSON values, shares nothing mutable with the result, and
+    is not checked against the schema.
 
     Raises:
         TypeError: a plugin put a value into the result that JSON cannot represent.
@@ -82,7 +82,7 @@ def result_to_dict_without_records(result: Result) -> dict[str, Any]:
 
 
 def record_to_dict(record: Record) -> dict[str, Any]:
-    """Return the record as a document of the schema `worker-record`, the form in which trainers write it.
+    """Return a record as a document (a dict of JSON values) of the schema `worker-record`, as trainers write it.
 
     Raises:
         TypeError: the record holds a value that JSON cannot represent.
@@ -141,10 +141,10 @@ def result_from_dict(
     """Return the result of a document: the inverse of `result_to_dict` and of `result_to_dict_without_records`.
 
     Args:
-        plain: The document, as plain data.
-        read_attempt: Function that returns the repeat with a given attempt number. It is used only for a document
-            that has attempt numbers in place of records, and only when a repeat of the result is accessed. The
-            default raises a `DocumentError`.
+        plain: The document, as JSON values.
+        read_attempt: Function that returns the repeat with a given attempt number. It is called only for a document
+            that has attempt numbers in place of records, and only when a repeat of the returned result is accessed.
+            The default raises a `DocumentError`.
 
     Raises:
         DocumentError: the document breaks the schema, is of another major version, has a spec with an impossible
@@ -167,7 +167,7 @@ def result_from_dict(
 
 
 def record_from_dict(plain: Mapping[str, Any]) -> Record:
-    """Return the record of a trainer that finished, from its document of plain data.
+    """Return the record of a trainer that finished, from a document of the schema `worker-record` as JSON values.
 
     Raises:
         DocumentError: the document breaks the schema `worker-record`, has a window that does not end after its
@@ -182,9 +182,12 @@ def record_from_dict(plain: Mapping[str, Any]) -> Record:
 
 
 def attempt_from_dict(event: Mapping[str, Any]) -> Attempt:
-    """Return the attempt of the coordinator's event `attempt-ended`. Fields that `Attempt` lacks are ignored.
+    """Return the attempt that the coordinator's event `attempt-ended` reports.
 
     Records of trainers that failed are left out. The order of the others is kept.
+
+    Args:
+        event: The event as JSON values, or the stored attempt. Fields that `Attempt` lacks are ignored.
 
     Raises:
         DocumentError: the event or a record in it breaks the schema or contradicts itself: status and failure
@@ -208,7 +211,7 @@ def attempt_from_dict(event: Mapping[str, Any]) -> Attempt:
 
 
 def parity_from_dict(plain: Any) -> Parity:
-    """Return the parity evidence of a document of plain data: the inverse of `to_plain`.
+    """Return the parity evidence from its JSON values, as `to_plain` gives them for a `Parity`.
 
     Raises:
         DocumentError: the document breaks the definition `parity` of the schema `result`.

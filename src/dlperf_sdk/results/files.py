@@ -39,7 +39,7 @@ def explain_os_errors(path: Path, option: str = "--output") -> Iterator[None]:
 
 
 def check_replaceable(path: Path) -> None:
-    """Check that no pipe, socket or device is at a path, nor behind a link there: a file must not replace it.
+    """Check that a file may be written at a path: that there is no pipe, socket or device, nor a link to one.
 
     A free path, a regular file and a directory pass.
 
@@ -119,14 +119,14 @@ def write_whole(directory: int, name: str, data: bytes, mode: int = 0o600) -> No
 
 
 def append(directory: int, name: str, data: bytes, largest: int) -> bool:
-    """Append to a file, which is created with the mode 0600 if missing. Append nothing that exceeds `largest` bytes.
+    """Append data to a file, or nothing if the file would then exceed its maximum size.
 
-    The data is not made durable: a crash may lose it.
+    A missing file is created with the mode 0600. The data is not made durable: a crash may lose it.
 
     Args:
         directory: An open descriptor of the directory.
         name: The file's name.
-        data: What to append.
+        data: The bytes to append.
         largest: Maximum size of the file in bytes.
 
     Returns:
@@ -144,7 +144,9 @@ def append(directory: int, name: str, data: bytes, largest: int) -> bool:
 
 
 def make_durable(directory: int) -> None:
-    """Make the entries of a directory durable, except on file systems that cannot do that.
+    """Make the entries of a directory (created, renamed or removed files) survive a crash of the machine.
+
+    File systems that cannot do that are no error.
 
     Args:
         directory: An open descriptor of the directory.

@@ -41,9 +41,9 @@ def to_arrow(results: Sequence[Result], per: Per = "result") -> Any:
 
     Args:
         results: The results.
-        per: What a row stands for: `result` (the columns of `dlperf_sdk.results.table`), `repeat` (`CASE`, the
-            number of the repeat, then value and unit of each metric) or `step` (`STEP_COLUMNS`, a row per step
-            and trainer). Imported results have no rows per step.
+        per: What a row stands for: `result` (case, status, and median, interval and unit of each metric), `repeat`
+            (case, number of the repeat, and value and unit of each metric) or `step` (case, repeat, rank, step,
+            duration, data wait and loss; one row per step and trainer). Imported results have no rows per step.
 
     Raises:
         UnknownName: `per` is something else.
@@ -67,7 +67,8 @@ def to_pandas(results: Sequence[Result], per: Per = "result") -> Any:
 
     Args:
         results: The results.
-        per: What a row stands for: `result`, `repeat` or `step`; see `to_arrow`.
+        per: What a row stands for: a whole `result`, a `repeat`, or a `step` of one trainer, with the columns that
+            `to_arrow` lists.
 
     Raises:
         UnknownName: `per` is something else.
@@ -91,7 +92,8 @@ def to_polars(results: Sequence[Result], per: Per = "result") -> Any:
 
     Args:
         results: The results.
-        per: What a row stands for: `result`, `repeat` or `step`; see `to_arrow`.
+        per: What a row stands for: a whole `result`, a `repeat`, or a `step` of one trainer, with the columns that
+            `to_arrow` lists.
 
     Raises:
         UnknownName: `per` is something else.
@@ -108,7 +110,7 @@ def to_polars(results: Sequence[Result], per: Per = "result") -> Any:
 def import_library(module: str) -> Any:
     """Import and return a module of a library that dlperf-sdk does not depend on.
 
-    `module` is its full name, such as `pyarrow.parquet`; the library is installed under the first part of the name.
+    `module` is the full name of the module, such as `pyarrow.parquet`. Its first part is what `pip install` takes.
 
     Raises:
         UsageError: the module cannot be imported; the message says how to install its library.

@@ -50,17 +50,19 @@ class Index(Store):
         self.location = str(results.directory)
 
     def query(self, sql: str, largest: float = math.inf) -> Answer:
-        """Update the index, run an SQL query on it, and return the selected rows. A query can only read.
+        """Update the index, run an SQL query on it, and return the selected rows with the names of their columns.
+
+        A query can only read.
 
         Args:
             sql: The query.
             largest: Maximum memory of the selected rows in bytes.
 
         Raises:
-            UsageError: the query is not valid, selects nothing or more than `largest`, or would do something other
-                than read.
-            StoreError: the directory does not exist, cannot be read, is a campaign's or has only campaigns; the query
-                fails, and the directory has no result; or the index cannot be used.
+            UsageError: the query is not valid, is no SELECT, selects more than `largest` bytes, or would do something
+                other than read.
+            StoreError: the directory does not exist, cannot be read, is that of a campaign or has only campaigns; the
+                query fails, and the directory has no result; or the index cannot be used.
             KeyboardInterrupt: a signal ended the query.
         """
         with closing(_updated_index(self.results)) as index:
@@ -81,11 +83,11 @@ class Index(Store):
     def describe_tables(self) -> Answer:
         """Update the index, and return a row for each column that a query can name.
 
-        A row has the table, the column's name, its SQL type and its description.
+        A row has four texts: the table, the column's name, its SQL type and its description.
 
         Raises:
-            StoreError: the directory does not exist, cannot be read, is a campaign's or has only campaigns; or the
-                index cannot be used.
+            StoreError: the directory does not exist, cannot be read, is that of a campaign or has only campaigns; or
+                the index cannot be used.
         """
         with closing(_updated_index(self.results)) as index:
             return _SqliteTables(index).describe()
@@ -120,9 +122,10 @@ def _allow_reading(action: int, first: str | None, second: str | None, *_: Any) 
 
 
 def index_path(store: ResultStore) -> Path | None:
-    """Return the path of a store's index in the user's cache, where it may not exist; None without a private cache.
+    """Return the path of the SQLite file that is the index of a store, in the user's cache; it may not exist yet.
 
-    The folder of the indexes is created if it is missing. The path follows from the store's directory alone.
+    The directory of the indexes is created if it is missing. The path follows from the store's directory alone.
+    None if the user has no cache directory that only the user can write.
     """
     folder = private_cache("indexes")
     place = os.fsencode(follow_links(store.directory))
@@ -210,7 +213,7 @@ def _insert(tables: Tables, store: ResultStore, files: Mapping[str, Version]) ->
 
 
 def list_files(directory: Path, run_ids: Iterable[str] | None = None) -> dict[str, Version]:
-    """Return name → version of the result's file, for each run that has a result.
+    """Return a dict from the name of each run that has a result to the version (time and size) of the result's file.
 
     Args:
         directory: A directory with runs.

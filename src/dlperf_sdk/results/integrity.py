@@ -53,7 +53,7 @@ class Expected:
 
     @property
     def has_losses(self) -> bool:
-        """True if each step has a loss, since it trains.
+        """True if the measured part of a step trains, so that each step has a loss.
 
         Raises:
             UnknownName: the core does not know the part.
@@ -87,7 +87,7 @@ def complete_records(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict
 
 
 def state_first(problems: Sequence[str]) -> str:
-    """Return the first of some problems as a sentence, which has the number of the others.
+    """Return a sentence with the first of several problems, and the number of the others, such as `(2 more)`.
 
     `problems` are clauses without a full stop, at least one.
     """

@@ -42,9 +42,9 @@ def length(disjoint: Iterable[tuple[float, float]]) -> float:
 
 
 def overlap(first: Sequence[tuple[float, float]], second: Sequence[tuple[float, float]]) -> float:
-    """Return the length of the times that two unions both cover, in the unit of their times.
+    """Return the total length of the times that `first` and `second` both cover, in the unit of their times.
 
-    Each is a list of (start, end), disjoint and ascending, as `union` returns it.
+    Each argument is a sequence of (start, end), disjoint and in ascending order, as `union` returns it.
     """
     parts, i, j = [], 0, 0
     while i < len(first) and j < len(second):
@@ -57,7 +57,7 @@ def overlap(first: Sequence[tuple[float, float]], second: Sequence[tuple[float, 
 
 
 def self_times(intervals: Iterable[Interval]) -> dict[str, tuple[int, float]]:
-    """Return name → number of intervals with that name, and the total of their self times in the unit of the times.
+    """Return a dict from each name to the number of its intervals and their total self time, in the unit of the times.
 
     At every moment, a track's time counts for the interval that started last among those that have not ended. For
     intervals that nest, this is the duration without that of the intervals inside. The self times of a track always

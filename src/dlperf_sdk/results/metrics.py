@@ -13,7 +13,7 @@ from dlperf_sdk.worker import estimate
 
 
 def measured_of(spec: RunSpec, workload: Workload, device: str, repeats: tuple[Repeat, ...]) -> Measured:
-    """Return the input of the measurers for a case.
+    """Return the value that measurers compute the metrics of a case from.
 
     Args:
         spec: The case, with a number as batch size.

@@ -24,18 +24,19 @@ PADDED_ELEMENTS = 1024
 
 
 def part_window_verified(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
-    """Check that the window did the part that was requested, and did not train.
+    """Check that the window did the requested part of a step, and did not train; return the verdict `window-verified`.
 
-    For the input, each batch must have the labels that are due. For the communication, all buffers must hold the mean
-    over the replicas after the window, and have as many elements as the model has parameters, apart from padding. In
-    both, the state of the replicas must not change.
+    For the part `input`, each batch must have the labels that the data source must give. For the part `communication`,
+    all exchanged buffers must hold the mean over the replicas after the window, and have as many elements as the model
+    has parameters, apart from padding. For either part, the parameters and the optimizer's state must not change.
 
-    The verdict fails if a replica did otherwise, or the exchange was much faster than in the audit. It is inconclusive
-    if the trainers do not report the state or the labels, or times are too short to be sure.
+    The verdict fails if a replica breaks these rules, or the exchange in the window was much faster than in the audit,
+    which repeats the first steps after the window. It is inconclusive if the trainers do not report the state or the
+    labels, or if the exchange seems too fast, but takes too little time to be sure.
 
     Args:
         repeats: The finished repeats.
-        expected: What the records are checked against; its part is one that does not train.
+        expected: The planned values that the records are checked against; their part is one that does not train.
 
     Raises:
         UnknownName: the core does not know the part of a step.

@@ -25,7 +25,7 @@ faster."""
 
 
 def steady_state(repeats: tuple[Repeat, ...], warmup: int) -> Verdict:
-    """Check that the mean step time of the window is within 1 % of the stationary mean.
+    """Check that the mean step time of the window is within 1 % of the stationary mean, that of an endless window.
 
     The verdict is inconclusive if the step times are too noisy to decide. It is also inconclusive if the window has
     too few steps, a step time that is not positive, many batches that were prepared before the window, or many
@@ -112,8 +112,8 @@ def spread(repeats: tuple[Repeat, ...]) -> Verdict:
 def stopping_rule(repeats: tuple[Repeat, ...], protocol: Protocol) -> Verdict:
     """Check that an adaptive run took as many repeats as its stopping rule requires.
 
-    The rule derives the number from the first repeats. The verdict is inconclusive if fewer were taken, and not
-    applicable if the protocol has a fixed number of repeats.
+    The rule derives the required number from the first repeats. The verdict is inconclusive if fewer repeats were
+    taken, and not applicable if the protocol has a fixed number of repeats.
 
     Args:
         repeats: The finished repeats, in the order of their attempts, with windows of positive length.

@@ -17,9 +17,10 @@ from dlperf_sdk.spec.strategy import STRATEGIES
 
 
 def compare_medians(stored: Iterable[Metric]) -> Iterator[str]:
-    """Compute metrics again from their repeats, and yield a sentence for each value or interval end that differs.
+    """Compute median and interval of stored metrics again, and yield a sentence for each number that differs.
 
-    The sentences are in the order of the metrics. Metrics without repeats are not checked.
+    They are computed from the metric's own values per repeat; a metric without these is not checked. The sentences are
+    in the order of the metrics.
     """
     for metric in stored:
         if metric.repeats:
@@ -30,7 +31,7 @@ def compare_medians(stored: Iterable[Metric]) -> Iterator[str]:
 def compare_throughput(result: Result, repeats: Sequence[Repeat]) -> Iterator[str]:
     """Compute the throughput, in total and per device, from the records; yield a sentence for each difference.
 
-    Unit, median, interval and the values of the repeats are compared.
+    Median, interval and the value of each repeat are compared with those that the result states.
 
     Args:
         result: The result. A throughput that it does not have is not checked.
@@ -105,8 +106,8 @@ def recompute_expected(result: Result, repeats: Sequence[Repeat], ranks: int | N
     Args:
         result: The result.
         repeats: Its repeats with their records.
-        ranks: Number of trainer processes, which only the plan has; None if it is unknown. In that case, the number in
-            the first repeat is used, or 0 without repeats. Another check covers whether the records hold all replicas.
+        ranks: Number of trainer processes, which only the plan has; None if it is unknown. In that case, the number of
+            ranks in the first repeat is used, or 0 without repeats.
     """
     spec = result.spec.executed
     rank_count = len({record.rank for record in repeats[0].records}) if repeats else 0
@@ -128,9 +129,9 @@ def recompute_expected(result: Result, repeats: Sequence[Repeat], ranks: int | N
 
 
 def list_unknown_names(spec: RunSpec) -> list[str]:
-    """Return a sentence for each of precision and strategy, in this order, that this version of dlperf-sdk lacks.
+    """Return a sentence if this version of dlperf-sdk does not know the case's precision, then one for its strategy.
 
-    Empty if it knows both. The records of a case with an unknown one cannot be checked.
+    Empty if it knows both. Records of a case with an unknown precision or strategy cannot be checked.
     """
     return [
         f"There is no {known.kind} named {name!r} in this version: the records cannot be checked."
@@ -142,8 +143,8 @@ def list_unknown_names(spec: RunSpec) -> list[str]:
 def compare_verdicts(result: Result, recomputed: Iterable[Verdict]) -> Iterator[str]:
     """Yield a sentence for each recomputed verdict that contradicts the result.
 
-    Either the result has another outcome for it, or the recomputed verdict is `fail` and the result has no such
-    verdict.
+    A verdict contradicts the result if the result states another outcome for the check of that name, or if the verdict
+    is `fail` and the result has no verdict of that name.
     """
     for verdict in recomputed:
         stored = result.verdict(verdict.name)

@@ -284,7 +284,8 @@ class Result:
         """Return a `pyarrow.Table` of this result, in which a missing value is null.
 
         Args:
-            per: What a row stands for: `result`, `repeat` or `step`; see `results.frames.to_arrow`.
+            per: What a row stands for: the whole `result`, a `repeat`, or a `step` of one trainer;
+                `results.frames.to_arrow` lists the columns.
 
         Raises:
             UnknownName: `per` is something else.
@@ -299,7 +300,8 @@ class Result:
         """Return a `pandas.DataFrame` of this result, in which a missing value is NaN or NA.
 
         Args:
-            per: What a row stands for: `result`, `repeat` or `step`; see `results.frames.to_arrow`.
+            per: What a row stands for: the whole `result`, a `repeat`, or a `step` of one trainer;
+                `results.frames.to_arrow` lists the columns.
 
         Raises:
             UnknownName: `per` is something else.
@@ -314,7 +316,8 @@ class Result:
         """Return a `polars.DataFrame` of this result, in which a missing value is null.
 
         Args:
-            per: What a row stands for: `result`, `repeat` or `step`; see `results.frames.to_arrow`.
+            per: What a row stands for: the whole `result`, a `repeat`, or a `step` of one trainer;
+                `results.frames.to_arrow` lists the columns.
 
         Raises:
             UnknownName: `per` is something else.
@@ -326,7 +329,9 @@ class Result:
         return to_polars([self], per)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document of the schema `result`, with all records; it shares nothing mutable with the result.
+        """Return the result, with all records, as JSON values of the schema `result`.
+
+        The dict shares nothing mutable with the result.
 
         Raises:
             DocumentError: the result is in the store, and its records cannot be read.
@@ -340,8 +345,8 @@ class Result:
     def from_dict(cls, plain: Mapping[str, Any]) -> Result:
         """Return the result of a JSON document: the inverse of `to_dict`.
 
-        A document may have attempt numbers in place of repeats; access to a repeat of its result raises a
-        `DocumentError`.
+        A document may have attempt numbers in place of repeats. In that case, access to a repeat of the returned
+        result raises a `DocumentError`.
 
         Raises:
             DocumentError: the document is not plain JSON data, breaks the schema, contradicts itself, has a spec with

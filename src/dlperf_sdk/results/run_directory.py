@@ -49,7 +49,7 @@ class RunDirectory:
 
     Args:
         store: The store's directory, which must exist when something is written.
-        run_id: Name of the run, which `check_id` accepts.
+        run_id: Name of the run: at most 128 ASCII letters, digits, `.`, `-` and `_`.
     """
 
     def __init__(self, store: Path, run_id: str) -> None:
@@ -74,7 +74,7 @@ class RunDirectory:
         self._write_json((), "plan.json", plan)
 
     def write_environment(self, environment: Environment) -> None:
-        """Write `environment.json`, and the environment's lock to `lock.txt`, which installers can read.
+        """Write `environment.json`, and the exact versions of its packages to `lock.txt`, in requirements format.
 
         Raises:
             StoreError: a file cannot be written.
@@ -89,7 +89,7 @@ class RunDirectory:
         number. In `attempt.json`, the names of the records' files replace the records.
 
         Args:
-            event: The event as JSON values. Only its `attempt` and `records` are looked at.
+            event: The event as JSON values. Only its `attempt` (a number) and `records` (a list) are interpreted.
 
         Raises:
             DocumentError: the event has no valid attempt number.

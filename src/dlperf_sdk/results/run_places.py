@@ -16,22 +16,22 @@ def runs_in(path: Path) -> Path:
 
 
 def refuse_campaign(directory: Path) -> None:
-    """Check that a directory is not a campaign's, which has its runs in a directory below it.
+    """Check that a directory is not that of a campaign, whose runs are in the directory `runs` below it.
 
     A directory that does not exist passes.
 
     Raises:
-        StoreError: it is a campaign's.
+        StoreError: the directory has a file `campaign.json`.
     """
     if runs_in(directory) != directory:
         raise campaign_error(directory)
 
 
 def refuse_only_campaigns(directory: Path) -> None:
-    """Check that a directory without runs has no campaigns one or two levels below it, whose runs are meant.
+    """Check that a directory without runs has no campaigns below it: the user probably means the runs of one of them.
 
     Raises:
-        StoreError: it has; the message names one.
+        StoreError: there is a campaign's directory one or two levels below; the message names one.
     """
     if _campaigns_below(directory):
         raise StoreError(explain_absence(directory))
@@ -43,13 +43,13 @@ def _campaigns_below(place: Path) -> list[Path]:
 
 
 def campaign_error(directory: Path) -> StoreError:
-    """Return the error for a campaign's directory in place of one of runs; the message names the latter."""
+    """Return the error for a campaign's directory that was given as a directory of runs; it names that of its runs."""
     runs = runs_in(directory)
     return StoreError(f"{directory} is the directory of a campaign. Its runs are in {runs}: give that path.")
 
 
 def explain_absence(directory: str | Path) -> str:
-    """Return a sentence for a store without results: how to get one, or in which campaigns below it runs are.
+    """Return a sentence for a store without results: how to add a result, or which campaigns below it have runs.
 
     `directory` is the store's directory, or that of a campaign; it need not exist.
     """

@@ -78,21 +78,21 @@ class SteadyState:
 
     @property
     def is_steady(self) -> bool:
-        """True if all deviations are small. That of the last quarter is not considered, since it is too noisy."""
+        """True if all deviations are small, except that from the last quarter, which is too noisy to be considered."""
         return all(deviation.is_small for deviation in _select_required(self.deviations))
 
     @property
     def is_unsteady(self) -> bool:
-        """True if a deviation is large. That from the straight line is not considered, since the line may not fit."""
+        """True if a deviation other than that from the straight line is large. The line may not fit the steps."""
         return any(deviation.is_large for deviation in self.deviations[:-1])
 
     @property
     def deciding(self) -> Deviation:
         """The deviation that decides whether the window is steady.
 
-        For an unsteady window, it is the one whose interval lies farthest above the limit. For any other window, it
-        is the one whose interval reaches farthest from zero. The deviation that `is_unsteady` or `is_steady` ignores
-        is left out.
+        For an unsteady window, it is the one whose interval lies farthest above the limit, without that from the
+        straight line. For any other window, it is the one whose interval reaches farthest from zero, without that from
+        the last quarter.
         """
         if self.is_unsteady:
             return max(
@@ -106,8 +106,8 @@ class SteadyState:
 def assess(series: Sequence[Sequence[float]]) -> SteadyState:
     """Compare the window's mean step time with estimates of the stationary mean, over all repeats of a case.
 
-    If the step times as measured are not steady, those of windows of at most 2000 steps are compared again without
-    their periodic variation. `warmup` is 0 if they are steady as measured.
+    If the step times are not steady as measured, and the window has at most 2000 steps, they are compared again without
+    their periodic variation. `SteadyState.warmup` is 0 if they are steady as measured.
 
     Args:
         series: Positive step times in seconds, a sequence of at least `FEWEST_STEPS` for each repeat, at least

@@ -114,7 +114,7 @@ class ResultStore:
                     remove(directory, name)
 
     def open_run(self, run_id: str) -> RunDirectory:
-        """Create the directory of a new run, after a `probe` of the store, and return its writer.
+        """Create the directory of a new run, after a `probe` of the store, and return the object that writes its files.
 
         `run_id` is the name of the run.
 
@@ -135,7 +135,7 @@ class ResultStore:
         return RunDirectory(self.directory, run_id)
 
     def reopen_run(self, run_id: str) -> RunDirectory:
-        """Return the writer of an existing run's directory, to add to it. Nothing is written yet.
+        """Return the object that writes files in the directory of an existing run. Nothing is written yet.
 
         `run_id` is the name of the run.
 
@@ -152,8 +152,8 @@ class ResultStore:
         A run without a timestamp in its name is sorted by the last change of its directory. Campaigns are left out.
 
         Raises:
-            StoreError: the directory cannot be read, is a campaign's, whose runs are in `runs` below it, or has only
-                campaigns.
+            StoreError: the directory cannot be read, is that of a campaign, whose runs are in `runs` below it, or has
+                no runs, but campaigns one or two levels below it.
         """
         refuse_campaign(self.directory)
         runs: list[tuple[str, str]] = []
@@ -213,7 +213,7 @@ class ResultStore:
     def recover(self, run_id: str) -> Recovered:
         """Return what is stored of a run so far: its spec, and its attempts that have ended.
 
-        Files that cannot be read are listed in the value. `run_id` is the name of the run.
+        Files that cannot be read are listed in `Recovered.unreadable`. `run_id` is the name of the run.
 
         Raises:
             UnknownName: there is no run of this name.
@@ -237,10 +237,12 @@ def _is_campaign(entry: os.DirEntry[str]) -> bool:
 
 
 def refuse_url(*places: str) -> None:
-    """Check that no text, each the name of a directory or a run, is a URL: its password would be shown in messages.
+    """Check that none of the `places`, given as names of directories or runs, is a URL.
+
+    A URL may hold a password, which messages about a directory would show.
 
     Raises:
-        StoreError: a text is a URL.
+        StoreError: one of the texts begins like a URL.
     """
     if any(map(_URL.match, places)):
         raise StoreError(

@@ -56,7 +56,7 @@ class StoredRepeats(Sequence[Repeat]):
 
 
 def attempts_of(repeats: Sequence[Repeat]) -> tuple[int, ...]:
-    """Return the attempt numbers of these repeats, in order, without reading records from the store."""
+    """Return the attempt number of each repeat, in order, without reading records from the store."""
     if isinstance(repeats, StoredRepeats):
         return repeats.attempts
     return tuple(repeat.attempt for repeat in repeats)

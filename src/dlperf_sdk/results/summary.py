@@ -31,13 +31,21 @@ def to_text(result: Result) -> str:
 
 
 def to_markdown(result: Result) -> str:
-    """Return the summary of a result as a table in Markdown, with the rows of `to_text`."""
+    """Return the summary of a result as a table in Markdown: one row of label and value per line of `to_text`.
+
+    The rows are the run, the case, the outcome, a failure's message, the throughput, the number of repeats, and the
+    verdicts. No records are read.
+    """
     rows = (f"| {label} | {_escape_markdown(text)} |" for label, text in _facts(result))
     return "\n".join(["| result | |", "|---|---|", *rows]) + "\n"
 
 
 def to_html(result: Result) -> str:
-    """Return the summary of a result as a table in HTML, with the rows of `to_text`, without scripts or styles."""
+    """Return the summary of a result as an HTML table without scripts or styles: one row per line of `to_text`.
+
+    The rows are the run, the case, the outcome, a failure's message, the throughput, the number of repeats, and the
+    verdicts. No records are read.
+    """
     rows = "".join(
         f'<tr><th scope="row">{html.escape(label)}</th><td>{html.escape(text)}</td></tr>'
         for label, text in _facts(result)

@@ -242,7 +242,7 @@ def identifier(name: str) -> str:
 
 
 def free_name(name: str, used: set[str]) -> str:
-    """Return the name, or the name with `_2`, `_3`, … appended if it is in `used`, so that it is not.
+    """Return `name` if it is not in `used`, else the first of `name_2`, `name_3`, … that is not.
 
     The returned name is added to `used`.
     """
@@ -258,8 +258,8 @@ def cell(kind: Any, value: Any) -> Value:
 
     Args:
         kind: Type of the column's cells: `str`, `int`, `float` or `bool`.
-        value: The value; None stays None. In a column of texts, a value that is not text, such as a list of what
-            ranks reported differently, becomes JSON. An empty text becomes None; control characters are replaced.
+        value: The value; None stays None. In a column of texts, a value that is not text, such as a list, becomes JSON,
+            an empty text becomes None, and control characters are replaced.
 
     Raises:
         TypeError, ValueError: the value cannot be converted to `kind`, or for texts to JSON.

@@ -106,7 +106,7 @@ class Tables(ABC):
         return Answer(("table", "column", "type", "description"), tuple(described))
 
     def delete(self, ids: Iterable[str]) -> None:
-        """Delete all rows of the results with these names, those in `files` included. Unknown names are ignored."""
+        """Delete all rows of the runs named in `ids`, in all tables and `files`. Unknown names are ignored."""
         keys = [(id,) for id in ids]
         for table in (*TABLES, "files"):
             self._execute_many(f"DELETE FROM {table} WHERE id = {self.PLACE}", keys)  # noqa: S608 - our own names
@@ -114,7 +114,8 @@ class Tables(ABC):
     def insert(self, results: Mapping[str, Result]) -> None:
         """Insert the rows of results into `results`, `repeats` and `verdicts`; no records are read.
 
-        Columns of metrics that `results` lacks are added, if their names are not too long and the table has room.
+        Columns of metrics that the table `results` lacks are added, if their names have at most 63 characters and the
+        table has fewer than 800 columns.
 
         Args:
             results: Name of the run → its result. None of the names may be in the tables.
@@ -177,12 +178,12 @@ class Tables(ABC):
 
 
 def read_answer(cursor: Any, largest: float) -> Answer:
-    """Return the rows that a query selected, in its order, from its cursor of DB-API 2.
+    """Return the rows that a query selected, in the query's order, with the names of their columns.
 
     Errors of the database's client while rows are read are raised unchanged.
 
     Args:
-        cursor: The cursor, which can be iterated over, and is read to its end.
+        cursor: The query's cursor of DB-API 2, which can be iterated over, and is read to its end.
         largest: Maximum memory of the rows in bytes.
 
     Raises:

@@ -54,16 +54,16 @@ class Trace:
         }
 
     def select(self, selections: Sequence[Events], excluded: Sequence[Events] = ()) -> list[Interval]:
-        """Return the events that one of the selections matches, and none of the excluded ones, as intervals.
+        """Return the events that one of `selections` and none of `excluded` matches, as intervals.
 
         Args:
-            selections: Events to select. The first one that matches determines an event's name.
-            excluded: Events to leave out, even if they are selected.
+            selections: Patterns of events to select. The first one that matches determines the interval's name.
+            excluded: Patterns of events to leave out, even if they are selected.
 
         Returns:
-            The intervals in seconds, since the first valid time in the file; in the file's order, where a pair of begin
-            and end has the place of its end. The track is the process and the thread. A begin without an end is left
-            out, and so is an end without a begin.
+            The intervals, in seconds since the first valid time in the file, in the file's order; a pair of begin and
+            end events has the place of its end. The track is the pair of process and thread. A begin without an end,
+            and an end without a begin, are left out.
 
         Raises:
             DocumentError: an event that is selected has no valid time or duration, or ends before it starts.

@@ -66,8 +66,8 @@ def summarize_trace(
 
     Args:
         packed: The trace, in Chrome's format and compressed with gzip.
-        declared: What the events stand for.
-        device: The kind of device; on `cpu`, the operators are the work.
+        declared: The plugin's declaration of which events are operators, work of the device, and communication.
+        device: The kind of device, such as `cuda`; on `cpu`, the operators are the work.
         rank: Rank of the trainer.
         steps: Number of traced steps.
 

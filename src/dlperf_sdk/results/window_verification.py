@@ -49,14 +49,15 @@ TIMED_REPEATS = 3
 def window_verified(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
     """Check that the window consists of complete training steps on the batches that the data source must give.
 
-    The evidence is the batches' labels, the changes of the state, the losses, and the audit; see the module. The
-    verdict fails if any evidence shows another window. It is inconclusive if evidence is missing or too weak: the
-    plugin reports no labels, parameters or audit; the loss moves too little; or a correct trainer could leave the
-    same evidence.
+    The evidence is the labels of the batches, the changes of parameters and optimizer state over the window, the
+    losses, and the audit: the first steps, repeated after the window and a reset of the trainer. The verdict
+    `window-verified` fails if any evidence contradicts such a window. It is inconclusive if evidence is missing or too
+    weak: the plugin reports no labels, parameters or audit; the loss moves too little; or a correct trainer could leave
+    the same evidence.
 
     Args:
         repeats: The finished repeats.
-        expected: What the records are checked against; its part is one that trains.
+        expected: The planned values that the records are checked against; their part is one that trains.
 
     Raises:
         UnknownName: the core does not know the precision or the strategy.
@@ -72,7 +73,9 @@ def window_verified(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
 
 
 def conclude(failures: Sequence[str], doubts: Iterable[str], checked: str) -> Verdict:
-    """Return the verdict: failed by the first failure, or inconclusive by the first doubt, else passed.
+    """Return the verdict `window-verified`: `fail` if there is a failure, else `inconclusive` if there is a doubt.
+
+    It is `pass` without either. The text of the verdict states the first failure or doubt.
 
     Args:
         failures: Clauses that say what is wrong; empty if nothing is.
@@ -286,13 +289,14 @@ def _steps_without_update(replica: Replica, expected: Expected) -> list[int]:
 
 
 def too_fast(repeats: Sequence[Repeat], shortest: float) -> Iterator[str]:
-    """Yield one clause if in every repeat the window's steps are faster than the audit's by more than the margin.
+    """Yield one clause if, on every rank of every repeat, the window's steps are much faster than those of the audit.
 
-    The margin is `FASTEST`: the mean or the median of the window's steps, the smaller one, as a fraction of the audit's
-    fastest step.
+    The audit repeats the first steps after the window, and waits for the device after each. Steps of the window are
+    much faster if the mean or the median of their times, the smaller one, is less than `FASTEST` (1/2) times the
+    audit's fastest step.
 
     Args:
-        repeats: The finished repeats. Fewer than `TIMED_REPEATS` yield nothing.
+        repeats: The finished repeats. Fewer than `TIMED_REPEATS` (3) yield nothing.
         shortest: Seconds. Only ranks whose steps in the audit all took at least this long are compared.
     """
     shares = [share for repeat in repeats for share in _shares(repeat, shortest)]
