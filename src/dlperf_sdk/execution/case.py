@@ -64,7 +64,7 @@ class Case(CaseRecord):
             observers: Objects with hook implementations.
             registry: The plugins.
             run_id: The run's name; None for a new one.
-            started_at: The start of a case that was begun before, as its journal has it; None for now.
+            started_at: The start of a case that was begun before, in UTC and ISO 8601; None for now.
             refusal: The failure of a case that cannot be run, which is not planned; None for any other case.
 
         Raises:
@@ -91,7 +91,7 @@ class Case(CaseRecord):
         *,
         use_cached_parity: bool = True,
     ) -> None:
-        """Prepare environment and data, then check parity.
+        """Prepare the environment and the data of the case, then check its parity with the model's reference.
 
         A `RunFailed`, or a lack of a resource such as memory or disk, is not raised: it becomes the case's failure,
         which ends the case. Does nothing for a case that was refused or has failed.
@@ -133,7 +133,8 @@ class Case(CaseRecord):
 
         Args:
             attempt: Number of the one repeat to take, counted from 1; None for all.
-            deadline: A time on the monotonic clock at which the case fails with a timeout; None for no limit.
+            deadline: A time on the monotonic clock, in seconds, at which the case fails with a timeout; None for no
+                limit.
 
         Raises:
             KeyboardInterrupt: Ctrl-C was pressed; it is recorded as the case's failure, and finished repeats are kept.

@@ -79,7 +79,7 @@ class CaseRecord:
         """Notify the observers of one line of progress.
 
         Args:
-            stage: The stage, such as `environment` or `parity`; see `Hooks.dlperf_stage`.
+            stage: Name of the stage, such as `environment` or `parity`.
             detail: The line; values of secret variables are removed from it.
         """
         self.observers.notify("dlperf_stage", run_id=self.id, stage=stage, detail=remove_secrets(detail))
@@ -96,15 +96,18 @@ class CaseRecord:
                 self.notes.append(f"Notes after the first {MOST_NOTES:,} are left out.")
 
     def fail(self, failure: Failure | None) -> None:
-        """Record a failure of the case, unless the case has one already or `failure` is None."""
+        """Record `failure` as that of the case, unless the case has one already or `failure` is None."""
         self.failure = self.failure or failure
 
     def withdraw_failure(self) -> None:
-        """Remove the recorded failure, if any, so that the case can continue; for a failure that it did not cause."""
+        """Remove the recorded failure, if any, so that the case can continue: for a failure not caused by the case."""
         self.failure = None
 
     def record_store_failure(self, error: StoreError) -> None:
-        """Record that the store failed: as the case's failure, or as a note if the case has failed already."""
+        """Record an error of the store, as the case's failure, or as a note if the case has failed already.
+
+        The failure has the kind `unavailable`.
+        """
         text = str(error) if self.directory is None else str(error).replace(f"{self.directory.path}/", "")
         message = f"The store failed in the middle of the run: {text} What had been written before is kept."
         if self.failure is None:
@@ -146,7 +149,7 @@ class CaseRecord:
             self.directory.write_environment(environment)
 
     def record_parity(self, parity: Parity | ParityRun) -> None:
-        """Record the evidence of parity, or the parity run that the next launch starts before it measures."""
+        """Record the evidence of parity, or a parity run without evidence yet, which the next launch starts first."""
         if isinstance(parity, ParityRun):
             self._parity_run = parity
         else:
@@ -228,7 +231,7 @@ class CaseRecord:
 
 
 def cut_note(text: str) -> str:
-    """Return a note with at most `LONGEST_NOTE` characters; a longer one is cut and ends with an ellipsis."""
+    """Return a text as a note of at most `LONGEST_NOTE` (4000) characters; a longer one is cut and ends with `…`."""
     return text if len(text) <= LONGEST_NOTE else f"{text[: LONGEST_NOTE - 1]}…"
 
 

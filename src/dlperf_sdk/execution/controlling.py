@@ -16,18 +16,25 @@ _INTERRUPTED = 130
 
 @contextmanager
 def controlling(specs: Sequence[RunSpec], registry: Registry) -> Iterator[Callable[[int], None]]:
-    """Return a context in which this process is the controller of some cases; every other process ends in it.
+    """Return a context in which this process is the controller of some cases.
 
-    The context's value is a function for the exit code of this process, which the other processes get as well. If an
-    exception leaves the context, the exit code is that of the exception.
+    If a launcher runs inside of a job of several processes, each of them calls this function. The context is entered
+    only in the controller; in the other processes, the call ends with a `SystemExit`.
+
+    The context's value is a function that sets the exit code (0 to 255) of the job's other processes. If an exception
+    leaves the context, they get the exit code of the exception.
 
     Args:
         specs: The cases.
         registry: The plugins.
 
     Raises:
-        SystemExit, UsageError, LostNode: as `Topology.join_job` does.
-        UnknownName, SpecError, PluginError: there is no such launcher, it does not work, or an option is wrong.
+        SystemExit: this process is not the controller, which has ended; with the controller's exit code.
+        UsageError: the job does not fit the cases, or its processes cannot find each other.
+        LostNode: this process is not the controller, which was not found or was lost.
+        UnknownName: there is no launcher of a given name.
+        SpecError: an option of a launcher has an impossible value.
+        PluginError: a launcher does not work.
     """
     launchers = {spec.topology.launcher: registry.topology(spec.topology.launcher) for spec in specs}
     for name, launcher in launchers.items():

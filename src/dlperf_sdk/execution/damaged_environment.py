@@ -20,14 +20,18 @@ _SYMPTOMS = (
 
 
 def add_repair_advice(failure: Failure, environment: PreparedEnvironment | None) -> Failure:
-    """Return a failure with commands that check and repair the environment, if damaged files may have caused it.
+    """Return a failure that damaged files may have caused with advice at the end of its message, any other unchanged.
 
-    Damaged files are assumed possible if a worker of a managed environment failed at its start with an exception such
-    as SyntaxError or ImportError. Any other failure is returned unchanged.
+    The advice is a sentence with the commands `dlperf env verify NAME` and `dlperf env repair NAME`. Damaged files are
+    possible if a worker of a managed environment failed in the phase `start` with an exception such as SyntaxError or
+    ImportError.
 
     Args:
-        failure: The failure.
+        failure: The failure; it stays unchanged.
         environment: The environment of the workers; None if it is not prepared.
+
+    Returns:
+        A copy of `failure` with a longer message, or `failure` itself.
     """
     if environment is None or environment.kind != MANAGED:
         return failure

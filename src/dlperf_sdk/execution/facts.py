@@ -27,8 +27,8 @@ def facts_of(
         spec: The case.
         plan: The plan; None for a case that was refused, whose facts are the requested fields alone.
         records: The records of all finished repeats.
-        variables: The variables of the environment, with values or hashes, those handed on from the shell included;
-            None if unknown.
+        variables: The environment variables of the workers, with values or hashes, including those that were taken
+            from the shell; None if unknown.
 
     Returns:
         The facts: first the spec's fields in their order, then the options of model, framework and launcher, then

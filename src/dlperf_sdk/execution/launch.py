@@ -21,7 +21,7 @@ from dlperf_sdk.worker.request import Request
 
 
 def bundle_metadata(plan: Plan, parity: Parity | None = None) -> dict[str, Any]:
-    """Return the facts of a case that its bundle holds, from which `replay` makes a result of the stream.
+    """Return the facts of a case that its bundle holds, so that `replay` can make a result from the event stream.
 
     Args:
         plan: The plan of the case.
@@ -35,11 +35,11 @@ def bundle_metadata(plan: Plan, parity: Parity | None = None) -> dict[str, Any]:
 
 
 def make_job(plan: Plan, id: str, bundle: Path, launcher: Topology) -> Job:
-    """Return the job that a launcher gets for a plan.
+    """Return the job, as the launcher's `launch` takes it, that runs the case of a plan.
 
     Args:
         plan: The plan of the case.
-        id: Name of the launch.
+        id: Id of the job: the name of the run, for a parity run with a prefix.
         bundle: Path of the bundle.
         launcher: The launcher.
     """
@@ -72,9 +72,10 @@ def launch(
         plan: The plan of the case.
         request: The request for the nodes.
         registry: The plugins.
-        deadline: A time on the monotonic clock at which the run fails; None for no limit.
+        deadline: A time on the monotonic clock, in seconds, at which the run fails; None for no limit.
         report: Called with a stage (`bundle`, `launch` or `queue`) and one line of progress.
-        parity: A parity run to take first, on the same agents; or the evidence that is known; None for neither.
+        parity: A parity run for the agents to take first; or the evidence of parity that is known already; None for
+            neither.
 
     Raises:
         PluginError: The plugin's files cannot be packed, or the launcher cannot be loaded.

@@ -37,7 +37,7 @@ class PreparedCase:
     """The prepared data, as `Request.data` holds it."""
 
     def request(self, run_id: str, attempt: int | None = None) -> Request:
-        """Return the request for the nodes.
+        """Return the request that tells the nodes to measure the case.
 
         Args:
             run_id: The run's name.
@@ -50,7 +50,7 @@ class PreparedCase:
         return request._replace(first_attempt=attempt, protocol=protocol)
 
     def describe_environment(self) -> Environment:
-        """Return the environment as a result records it: values of secret variables are hashed."""
+        """Return the environment of the workers as a result records it, with hashes in place of secret values."""
         return Environment(
             kind=self.environment.kind,
             python=self.environment.python,
@@ -62,13 +62,13 @@ class PreparedCase:
 
 
 def prepare_case(plan: Plan, environment_from: Environment | None, report: Report) -> PreparedCase:
-    """Prepare a case's data, and then its environment.
+    """Prepare a case's data, and then its environment; return both with the plan.
 
     Args:
         plan: The plan of the case.
         environment_from: The environment of an earlier result, to be rebuilt from its lock; None for the plugin's
             own. It is ignored for a case with a container.
-        report: Called with a stage and a line of progress.
+        report: Called with a stage (`data` or `environment`) and a line of progress.
 
     Raises:
         RunFailed: The environment cannot be had (EnvironmentFailed), or the data cannot be used (Unavailable).
@@ -107,7 +107,7 @@ def check_parity(
         started: the first launch of the case has to include it.
 
     Raises:
-        RunFailed: The parity run failed for a reason that would end the case as well.
+        RunFailed: The parity run failed for a reason that would end the case as well, such as a lost node.
         PluginError: The plugin's files cannot be packed.
     """
     plan = prepared.plan
@@ -127,7 +127,7 @@ def check_parity(
 
 
 def prepare_own_environment(plan: Plan, on_progress: Callable[[str], None]) -> PreparedEnvironment:
-    """Prepare the environment that the case itself requests, even if an earlier result ran in another one.
+    """Prepare and return the environment that a case requests, not that of an earlier result.
 
     Args:
         plan: The plan of the case.
@@ -168,18 +168,19 @@ def _prepare_environment(
 
 
 def prepare_data(plan: Plan, on_progress: Callable[[str], None]) -> Mapping[str, Any]:
-    """Prepare the data here, never inside the window.
+    """Prepare the data of a case on this machine, before its workers start.
 
     Args:
         plan: The plan of the case.
         on_progress: Called with one line of progress at a time.
 
     Returns:
-        The prepared data, as `Request.data` holds it: the `source`, and what its preparation returned.
+        The prepared data, as `Request.data` holds it: `source`, the name of the data source, and the entries that its
+        preparation returned, as JSON values.
 
     Raises:
-        Unavailable: The data in the folder cannot be used, or the prepared data cannot be written. The case was
-            understood, so this is its failure, and does not stop a campaign's other cases.
+        Unavailable: The data in the folder cannot be used, or the prepared data cannot be written. Only this case
+            fails; a campaign's other cases continue.
     """
     try:
         return data.prepare(

@@ -59,13 +59,13 @@ def replay(
     observers: Iterable[Any] = (),
     registry: Registry | None = None,
 ) -> Result:
-    """Store the result of a stream as if its case had been run on this machine, and return it.
+    """Make a result from an event stream as if its case had been run on this machine; store and return it.
 
     Attempts that the store already has, because the controller was lost in the middle, are kept. A failure of the
     run, such as a stream that stops early, is in the result's `failure`.
 
     Args:
-        lines: The lines of the stream; lines that are no event are left out.
+        lines: The lines of the stream, each a JSON object in UTF-8; lines that are no event are left out.
         store: The store, or its folder, in which the run's directory is created or continued.
         observers: Objects with hook implementations.
         registry: The plugins; None for the installed ones.
@@ -284,7 +284,7 @@ def _check_equal(event: Mapping[str, Any], stored: Repeat, run_id: str) -> None:
 def pack(
     spec: RunSpec, path: Path, registry: Registry | None = None
 ) -> tuple[bundle.Bundle, tuple[str, ...]]:
-    """Write a case as one file: a bundle, or what the launcher makes of it for its scheduler.
+    """Write a case as one file: a bundle, or a file for the launcher's scheduler that holds the bundle.
 
     A machine without dlperf can run a bundle: `python FILE run -o OUT`.
 
@@ -294,7 +294,8 @@ def pack(
         registry: The plugins; None for the installed ones.
 
     Returns:
-        The bundle, and the commands with which users submit the launcher's file; no commands for a bundle.
+        The bundle, and the commands with which users submit the file to the scheduler; no commands if the file is the
+        bundle.
 
     Raises:
         UsageError: The case is invalid, its data lies in a folder of this machine, or it names a container; or the
@@ -400,8 +401,8 @@ def attach(
 ) -> Result:
     """Follow a job that another controller submitted, from its beginning to its end; store and return its result.
 
-    The job keeps its stream until the result is in the store: a reader that stops early can attach again. While the
-    job waits, observers get the reason as lines of the stage `queue`.
+    The job keeps its event stream until the result is in the store: after an interruption, this function can be called
+    again. While the job waits, observers get the reason as lines of the stage `queue`.
 
     Args:
         job: The job, as `find_job` returned it.

@@ -97,7 +97,7 @@ def _make_trace_request(request: Request) -> Request:
 
 
 def read_traces(events: Generator[Mapping[str, Any], None, None]) -> dict[int, bytes]:
-    """Return rank → trace, in Chrome's format and compressed with gzip, from the events of an attempt.
+    """Return a dict from rank to trace, in Chrome's format and compressed with gzip, from the events of an attempt.
 
     The events are read to their end or to the first failure, and closed.
 

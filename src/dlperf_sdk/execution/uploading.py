@@ -45,13 +45,16 @@ class Uploader:
 
     @hookimpl
     def dlperf_run_started(self, run_id: str) -> None:
-        """Add the run to the queue. If that fails, issue a warning."""
+        """Add the run `run_id` to the queue of results to upload. If that fails, issue a `RuntimeWarning`."""
         with self._warn():
             self._add_to_queue(run_id)
 
     @hookimpl
     def dlperf_result(self, run_id: str) -> None:
-        """Add the run to the queue, and send the queue. If that fails, issue a warning."""
+        """Upload the result of the run `run_id`, and all others that are still in the queue, to the database.
+
+        If an upload fails, issue a `RuntimeWarning`; the result stays in the queue.
+        """
         with self._warn():
             self._add_to_queue(run_id)  # a case that was refused did not start
             self._send_queue()
@@ -96,7 +99,7 @@ class Uploader:
 
 
 def make_uploaders(url: str | None, store: ResultStore) -> tuple[Uploader, ...]:
-    """Return an observer that uploads to a database; nothing without a URL.
+    """Return a tuple of one observer that uploads the runs' results to a database; an empty tuple without a URL.
 
     Args:
         url: URL of the database; None for no upload.

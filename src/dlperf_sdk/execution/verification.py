@@ -39,7 +39,7 @@ class Row:
 
     @property
     def outcome(self) -> str:
-        """The outcome: `pass`, `fail`, `inconclusive`, `not-applicable`, or `not-run`."""
+        """The outcome of parity: `pass`, `fail`, `inconclusive` or `not-applicable`; `not-run` if nothing was run."""
         return "not-run" if self.parity is None else self.parity.outcome
 
 
@@ -59,13 +59,13 @@ class Verification:
     """One row per framework, in the order in which they were named."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain JSON values; each row also has its `outcome`."""
+        """Return the verification as JSON values, by the names of its fields; each row also has its `outcome`."""
         rows = [{"outcome": row.outcome, **to_plain(row)} for row in self.rows]
         return {**to_plain(self), "rows": rows}
 
 
 def exit_code(verifications: Iterable[Verification]) -> int:
-    """Return the exit code of `dlperf verify`, over the rows of all verifications that are not `not-applicable`.
+    """Return the exit code of `dlperf verify` for some verifications. Rows that are `not-applicable` do not count.
 
     Returns:
         1 if any row failed. Otherwise 3 if no row passed, 0 if all rows passed, and 5 if only some passed.
@@ -90,7 +90,9 @@ def verify(
     on_verified: Callable[[Verification], None] = lambda verification: None,
     **fields: Any,
 ) -> tuple[Verification, ...]:
-    """Run each framework's first steps and compare them with the reference; no earlier evidence is reused.
+    """Run the first steps of models in each framework, and compare them with the models' references.
+
+    No earlier evidence is reused.
 
         verify(["torch", "tensorflow"], "resnet50", topology="1n2d")
 

@@ -15,10 +15,10 @@ HEADROOM = 0.9
 
 
 def process_memory(plan: Plan) -> int | None:
-    """Return the bytes that one process of a case may take.
+    """Return the bytes of memory that one process of a case may take on this machine.
 
-    For `cuda` it is the memory of the smallest GPU of this machine. For `cpu` it is the case's `memory_limit` or, if
-    that is None, the `host_memory` of each process.
+    For `cuda` it is the memory of the smallest GPU. For `cpu` it is the case's `memory_limit` or, if that is None, an
+    equal share of the host's free memory (`host_memory`).
 
     Returns:
         The bytes; None for another kind of device, or if the memory of the GPUs is unknown.
@@ -34,10 +34,11 @@ def process_memory(plan: Plan) -> int | None:
 
 
 def host_memory(processes: int) -> int:
-    """Return the bytes that each of some processes may use on this machine.
+    """Return the bytes of this machine's memory that each of several equal processes may use, at least 1.
 
-    It is the smallest of: a process's share of the free memory, its share of the memory that each control group has
-    left, and the soft limits RLIMIT_AS and RLIMIT_DATA. Only the fraction `HEADROOM` of that memory is shared out.
+    It is the smallest of: the process's share of the free memory, its share of the memory that each control group has
+    left, and the soft limits RLIMIT_AS and RLIMIT_DATA. Only the fraction `HEADROOM` (0.9) of the free or left memory
+    is shared out.
 
     Args:
         processes: Number of processes that run at the same time.

@@ -15,22 +15,23 @@ from dlperf_sdk.errors import DlperfError, Unavailable
 
 
 def directory() -> Path:
-    """Return the cache's folder: `largest` in DLPERF_CACHE_DIR, or else in the user's cache. It need not exist.
+    """Return the cache's directory: `largest` in DLPERF_CACHE_DIR, or else in the user's cache. It need not exist.
 
     Raises:
-        Unavailable: The user has no cache folder.
+        Unavailable: The user has no cache directory.
     """
     return folders.cache() / "largest"
 
 
 def read(key: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the entry of exactly this key, a dict with `key`, `size` and `probes`.
+    """Return the cached result of a search for the largest batch size, if it was made under exactly these conditions.
 
     Args:
         key: The conditions, as `resolve.cache_key` returns them.
 
     Returns:
-        The entry; None if there is none that can be read.
+        A dict with `key` (the conditions), `size` (the largest size that fits, in units of the search) and `probes`
+        (the number of probes that it took); None if there is none that can be read.
     """
     with suppress(DlperfError):
         document = load_document(_path(key))
@@ -43,11 +44,11 @@ def read(key: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def write(key: Mapping[str, Any], size: int, probes: int) -> None:
-    """Write the entry of a key. A failure to write is ignored.
+    """Write the result of a search for the largest batch size to the cache. A failure to write is ignored.
 
     Args:
         key: The conditions, as `resolve.cache_key` returns them.
-        size: The largest size that fits, in units of the search.
+        size: The largest size that fits, in units of the search: `accumulation` samples per device.
         probes: Number of probes that the search took.
     """
     with suppress(OSError, Unavailable):

@@ -76,8 +76,8 @@ def resolve_max_batch(
 ) -> tuple[RunSpec, Failure | None, str]:
     """Find the largest batch size that fits, in the cache or by probes, and return the spec with it.
 
-    The size is a multiple of `accumulation`, at most `MAX_BATCH`, and the largest to within the resolution of
-    `find_max_batch`. A size that probes found is put into the cache.
+    The size is a multiple of `accumulation`, at most `MAX_BATCH` (2^20 samples per device), and the largest to within
+    1/32. A size that probes found is put into the cache.
 
     Args:
         spec: A spec whose batch size is `max`.
@@ -208,7 +208,7 @@ def describe_search(search: SearchResult, step: int) -> str:
 
     Args:
         search: The search.
-        step: Samples per unit of the search.
+        step: Samples per device and unit of the search.
     """
     assert search.size is not None
     sizes = ", ".join(

@@ -44,12 +44,12 @@ class SearchResult:
 
 
 def resolution(size: int) -> int:
-    """Return the resolution of the search near a size: 1 up to `FINE`, and the size over `FINE` beyond."""
+    """Return the resolution of the search near a size, in units of the size: 1 up to `FINE` (32), then size / 32."""
     return max(1, size // FINE)
 
 
 def find_max_batch(probe: Callable[[int], Probe], budget: int | None, maximum: int) -> SearchResult:
-    """Search for the largest size from 1 to `maximum` that fits, to within `resolution`.
+    """Search for the largest size from 1 to `maximum` that fits, exactly up to 32, and to within 1/32 beyond.
 
     - Prediction: peak memory is close to linear in the batch size. A line through the peaks of two sizes that fit
       predicts the size at which the budget is reached. Usually, a probe at that size and one at the next end the

@@ -33,7 +33,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def device_of(requested: str, framework: Framework) -> str:
-    """Return the kind of device that a case uses; resolve `auto`.
+    """Return the kind of device that a case uses: the requested kind or, for `auto`, one that is chosen here.
 
     `auto` is `cuda` if the framework supports it and this machine has an NVIDIA GPU, else `cpu` if the framework
     supports it, else the alphabetically first kind that it supports; `cpu` if it supports none.
@@ -108,7 +108,7 @@ def check_data_source(source: str, model: Model, sources: Iterable[str]) -> None
     """Check that a data source is among the `sources` that can feed the model.
 
     Raises:
-        Unsupported: the source is not among them; the message lists those that are.
+        Unsupported: `source` is not among `sources`; the message lists them.
     """
     if source not in sources:
         raise Unsupported(f"{model.name} cannot be fed from {source!r}; it takes {listed(sources)}.")
@@ -147,9 +147,9 @@ def check_part(spec: RunSpec, framework: Framework) -> None:
         framework: The framework's plugin.
 
     Raises:
-        Unsupported: the plugin does not declare the part; the part is the input, and the data source has none; it
-            is the communication, and no collective synchronizes gradients; or it replaces the strategy or the data
-            source by one that the plugin lacks.
+        Unsupported: the plugin does not declare the part; the part is `input`, and the data source has no input; the
+            part is `communication`, and no collective synchronizes gradients; or the part runs with another strategy
+            or data source than the spec's, which the plugin lacks.
     """
     part, executed = PARTS[spec.part], spec.executed
     if part.name not in framework.capabilities.parts:

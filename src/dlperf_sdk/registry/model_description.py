@@ -30,7 +30,7 @@ class ModelDescription:
 
 
 def describe_model(model: Model, options: Any, global_batch_size: int) -> ModelDescription:
-    """Return the description of a model with these options, for a global batch.
+    """Return the description of a model with the given options and global batch size.
 
     Args:
         model: The model's plugin.

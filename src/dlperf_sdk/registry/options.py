@@ -14,11 +14,11 @@ from dlperf_sdk.spec.values import Scalar
 
 
 def split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
-    """Return the options of a spec for each owner, in the order of the owners.
+    """Return the options of a spec as one instance of `Options` per owner, in the order of the owners.
 
     Args:
         spec: The case.
-        owners: Plugins with an attrs class `Options`: model, framework and topology.
+        owners: Plugins with an attrs class `Options`: model, framework and launcher.
 
     Returns:
         An instance of each owner's `Options`, with defaults for the options that the spec does not set.
@@ -49,9 +49,13 @@ def split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
 
 
 def options_of(owner: Any, spec: RunSpec) -> Any:
-    """Return an instance of one owner's `Options`, with defaults for the options that the spec does not set.
+    """Return an instance of one plugin's `Options`, with defaults for the options that the spec does not set.
 
-    Options of the spec that the owner does not declare are ignored.
+    Options of the spec that the plugin does not declare are ignored.
+
+    Args:
+        owner: A model, framework or launcher plugin with an attrs class `Options`.
+        spec: The case.
 
     Raises:
         SpecError: an option has an impossible value.
@@ -60,7 +64,7 @@ def options_of(owner: Any, spec: RunSpec) -> Any:
 
 
 def format_options(values: Mapping[str, Any]) -> str:
-    """Format options as a user types them: `image_size=64, fused=true`."""
+    """Return options (name → value) as a user types them, separated by commas: `image_size=64, fused=true`."""
     return ", ".join(
         f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in values.items()
     )

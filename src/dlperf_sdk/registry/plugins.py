@@ -111,22 +111,31 @@ class Registry:
         return tuple(sorted(set(installed + extra), key=lambda row: (row.name, row.distribution)))
 
     def listed_rows(self, group: str) -> tuple[Row, ...]:
-        """Return the rows of a group's plugins, sorted by name, without the private ones; nothing is imported."""
+        """Return the rows of a group's plugins, sorted by name; nothing is imported.
+
+        Plugins of private distributions, such as those for tests, are left out. `group` is a key of `GROUPS`.
+        """
         return tuple(row for row in self.rows(group) if not row.is_private)
 
     def names(self, group: str) -> tuple[str, ...]:
-        """Return the distinct names of a group's plugins, sorted, without private ones; nothing is imported."""
+        """Return the distinct names of a group's plugins, sorted; nothing is imported.
+
+        Plugins of private distributions, such as those for tests, are left out. `group` is a key of `GROUPS`.
+        """
         return tuple(sorted({row.name for row in self.listed_rows(group)}))
 
     def has_plugin(self, group: str, name: str) -> bool:
-        """Return True if a plugin of the group has this name, private ones included; nothing is imported."""
+        """Return True if a plugin of the group has this name; nothing is imported.
+
+        Plugins of private distributions, such as those for tests, count. `group` is a key of `GROUPS`.
+        """
         return any(row.name == name for row in self.rows(group))
 
     def load(self, group: str, name: str) -> Any:
         """Return the instance of a plugin.
 
-        The first call imports and instantiates its class; later calls return the same one. An observer may also be
-        another object than a class, and need not have a `name`.
+        The first call imports and instantiates the plugin's class; later calls return the same instance. An observer or
+        a preset need not be a class; any other object is returned as it is. It also needs no `name`.
 
         Args:
             group: A key of `GROUPS`.
@@ -226,10 +235,10 @@ class Registry:
         return cast("Collection", self.load("collections", name))
 
     def database(self, scheme: str) -> DatabaseType:
-        """Return the kind of database whose URLs have this scheme.
+        """Return the plugin for databases whose URLs have the scheme, such as `postgresql`.
 
         Raises:
-            UnknownName: there is no such kind.
+            UnknownName: no plugin has the scheme.
             PluginError: it cannot be loaded, or two distributions register the scheme.
         """
         return cast("DatabaseType", self.load("databases", scheme))
@@ -244,7 +253,7 @@ class Registry:
         return cast("Importer", self.load("importers", name))
 
     def measurers(self) -> tuple[Measurer, ...]:
-        """Return every installed measurer, sorted by name.
+        """Return every installed measurer, loaded, sorted by name, without those of private distributions.
 
         Raises:
             DuplicatePlugin, PluginError: two measurers have the same name, or one cannot be used.
@@ -252,7 +261,10 @@ class Registry:
         return tuple(self.load("measurers", name) for name in self.names("measurers"))
 
     def distribution(self, group: str, name: str) -> str:
-        """Return name and version of the distribution that registers a plugin; `unknown` if none does."""
+        """Return name and version of the distribution that registers a plugin, such as `dlperf-torch 1.0`.
+
+        `unknown` if the group has no plugin of that name. `group` is a key of `GROUPS`.
+        """
         return next((row.distribution for row in self.rows(group) if row.name == name), "unknown")
 
     @contextmanager
@@ -262,7 +274,7 @@ class Registry:
         Args:
             group: The plugin's group.
             name: The plugin's name.
-            action: What the plugin was to do, for the message `… cannot ACTION: …`.
+            action: What the plugin was to do, as a verb with its objects, for the message `… cannot ACTION: …`.
 
         Raises:
             PluginError: in place of any `Exception` or `SystemExit` other than a `DlperfError`, which passes

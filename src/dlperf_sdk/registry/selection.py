@@ -50,7 +50,7 @@ class Selection:
 
 
 def select_plugins(spec: RunSpec, registry: Registry) -> Selection:
-    """Load the plugins of a spec, and check that they can run its case. Nothing is started.
+    """Load the plugins of a spec, check that they can run its case, and return them. Nothing is started.
 
     Args:
         spec: The case.

@@ -22,12 +22,12 @@ from dlperf_sdk.worker.request import resolve
 class DeclaredCapabilities(FrameworkSubject):
     """Tests of what the plugin declares: precisions in each cell of one replica, other values in the plainest case.
 
-    The latter use the first model for which the plugin does not refuse the value. Each test is skipped where its case
-    cannot run: see `FrameworkSubject`.
+    The plainest case has the first model for which the plugin does not refuse the value. Each test is skipped where
+    its case cannot run: see `FrameworkSubject`.
     """
 
     def test_requested_precision_is_in_effect(self, cell: Cell) -> None:
-        """The verdict `precision-effective` passes: the outputs deviate from fp32 within the precision's bounds."""
+        """A run in the cell's precision passes `precision-effective`: outputs deviate from fp32 within its bounds."""
         spec = self.spec_of(cell)
         judgement = verdict(self.require_valid_result(spec), "precision-effective")
         assert judgement.outcome == PASS, advice(
@@ -38,15 +38,15 @@ class DeclaredCapabilities(FrameworkSubject):
         )
 
     def test_requested_compiler_is_in_effect(self, compiler: str) -> None:
-        """The run is valid, and its record has the requested compiler as the observed one."""
+        """A run with the compiler of that name is valid, and its record has this compiler as the observed one."""
         self._check_observed(self.select_accepted_spec(compiler=compiler), "compiler", compiler)
 
     def test_requested_layout_is_in_effect(self, layout: str) -> None:
-        """The run is valid, and its record has the requested layout of images as the observed one."""
+        """A run with the layout `nchw` or `nhwc` is valid, and its record has this layout as the observed one."""
         self._check_observed(self.select_accepted_spec(layout=layout), "layout", layout)
 
     def test_trains_from_data_source(self, source: str) -> None:
-        """The run with the data source is valid, and leaves no process, temporary file or shared memory behind.
+        """A run with the data source of that name is valid, and leaves no process, file or shared memory behind.
 
         Skipped if none of the models takes the source, or if the source needs a module that is not installed.
         """

@@ -34,7 +34,7 @@ SINGLE, PAIR = "1n1d", "1n2d"
 
 @frozen
 class Cell:
-    """One cell of the matrix: a precision, a compiler and a strategy, for the first accepted model of some."""
+    """One cell of the matrix: a precision, a compiler and a strategy, for the first of its models that is accepted."""
 
     models: tuple[str, ...]
     """The models to choose from, in order of preference; the first one that the plugin does not refuse is taken."""
@@ -67,7 +67,7 @@ class Cell:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The cell's fields of `RunSpec`, except the model: precision, compiler, topology, and strategy if any."""
+        """The values for a `RunSpec`, by field: precision, compiler, topology, and strategy if any; no model."""
         placement = (
             {"topology": SINGLE} if self.strategy is None else {"topology": PAIR, "strategy": self.strategy}
         )
@@ -77,8 +77,12 @@ class Cell:
 def list_single_replica_cells(models: tuple[str, ...], capabilities: Capabilities) -> tuple[Cell, ...]:
     """Return the cells of one replica: each model in each precision, then each compiler with each precision.
 
-    The cells with a compiler name all of `models`; there are none if `models` is empty. The default precision comes
-    first.
+    The cells with a compiler name all of `models`, of which the suite takes the first that the plugin accepts; there
+    are none if `models` is empty. The default precision comes first.
+
+    Args:
+        models: Names of the models to test, in order of preference.
+        capabilities: What the framework's plugin declares.
     """
     required = [
         Cell((model,), precision)
@@ -96,8 +100,13 @@ def list_single_replica_cells(models: tuple[str, ...], capabilities: Capabilitie
 def list_pair_cells(models: tuple[str, ...], capabilities: Capabilities) -> tuple[Cell, ...]:
     """Return the cells of two replicas, for each declared strategy that synchronizes gradients.
 
-    First each strategy with each model, then each strategy with each compiler and with each precision but the
-    default. The latter name all of `models`; there are none if `models` is empty.
+    First come each strategy with each model, then each strategy with each compiler and with each precision but the
+    default. Cells with a compiler or a precision name all of `models`, of which the suite takes the first that the
+    plugin accepts; there are none if `models` is empty.
+
+    Args:
+        models: Names of the models to test, in order of preference.
+        capabilities: What the framework's plugin declares.
     """
     strategies = sorted(name for name in capabilities.strategies if STRATEGIES[name].syncs_gradients)
     required = [Cell((model,), strategy=strategy) for strategy in strategies for model in models]

@@ -73,11 +73,11 @@ def check(
         on_check: Called with each outcome. An exception that it raises stops the suite and is raised again.
         only: Words; a test runs if its name, with its parameter in brackets, contains one of them. Empty: all tests
             run.
-        on_start: Called before each test with its name, its number from 1, and the number of tests to run. Exceptions
-            are treated as those of `on_check`.
+        on_start: Called before each test with its name, its number from 1, and the number of tests to run. An exception
+            that it raises stops the suite and is raised again.
         skip: Words; a test is left out if its name contains one of them.
         passed: Names of tests to leave out, each with its parameter in brackets.
-        members: Attributes to set on the subclass of the suite, such as `models` or `batch_size`.
+        members: Attributes of the suite's class to set for this check, such as `models` or `batch_size`.
 
     Returns:
         The outcomes; empty if `passed` leaves out all tests that `only` and `skip` select.
@@ -119,7 +119,11 @@ def check(
 
 
 def get_suite() -> type[Conformance]:
-    """Return the suite to run; for `dlperf_sdk.testing.selected_suite` alone, which pytest imports during `check`."""
+    """Return the class of tests that the running `check` has made; for the module that pytest imports, and only there.
+
+    Raises:
+        IndexError: no check has been started in this process.
+    """
     return _chosen[0]
 
 

@@ -40,7 +40,7 @@ class Conformance:
             node.add_marker(pytest.mark.xfail(reason=f"known gap: {reason}", strict=True))
 
     def axes(self) -> Mapping[str, Sequence[Any]]:
-        """Return the values to try for each parameter of the tests, by the parameter's name.
+        """Return a dict from the name of a parameter of the tests to the values to try for it.
 
         A test that takes a parameter named here runs once per value, and is skipped if there are no values.
         Parameters that are not named here are left to pytest. The base class names none.
@@ -48,18 +48,18 @@ class Conformance:
         return {}
 
     def combinations(self) -> Collection[Any]:
-        """Return the values of `axes` that repeat settings of other values in a new combination.
+        """Return the values of `axes` that only combine settings each of which another value has as well.
 
-        Their tests get the marker `pairwise`: `pytest -m "not pairwise"` leaves them out. The base class returns
-        an empty tuple.
+        Tests with these values get the marker `pairwise`: `pytest -m "not pairwise"` leaves them out. The base class
+        returns an empty tuple.
         """
         return ()
 
     def values_with_source_builds(self) -> Collection[Any]:
         """Return the values of `axes` whose environment has parts that are built from source.
 
-        Their tests get the marker `source_build`: `pytest -m "not source_build"` leaves them out. The base class
-        returns an empty tuple.
+        Tests with these values get the marker `source_build`: `pytest -m "not source_build"` leaves them out. The base
+        class returns an empty tuple.
         """
         return ()
 

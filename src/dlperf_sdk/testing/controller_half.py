@@ -39,7 +39,7 @@ class ControllerHalf(FrameworkSubject):
     def test_plugin_loads(self) -> None:
         """The plugin loads under its name, implements an installed model, and declares the plainest values.
 
-        These are fp32, no compiler, the layout `auto`, and the default data source.
+        The plainest values are fp32, no compiler, the layout `auto`, and the default data source.
         """
         try:
             plugin, models = self.plugin, self.models_to_test()
@@ -75,7 +75,7 @@ class ControllerHalf(FrameworkSubject):
     def test_controller_half_imports_no_framework(self) -> None:
         """The controller half works in a fresh interpreter that cannot import the modules of the plugin's requirements.
 
-        It does not import the worker half either.
+        Nor does the controller half import the worker half.
         """
         cls = type(self.plugin)
         names = list(self._forbidden())
@@ -105,10 +105,9 @@ class ControllerHalf(FrameworkSubject):
         )
 
     def test_requirements_are_valid(self) -> None:
-        """Each environment is an `EnvironmentSpec` with requirements, and allows a Python from 3.7 on.
+        """Each environment of the plugin is an `EnvironmentSpec` with requirements, and allows a Python from 3.7 on.
 
-        Its lock, if any, fits the requirements: it has a version of each required package that the requirement
-        allows.
+        The environment's lock, if any, has each required package in a version that the requirement allows.
         """
         for case, spec in self._environments():
             name = f"environment{case}"
@@ -134,9 +133,9 @@ class ControllerHalf(FrameworkSubject):
             )
 
     def test_declared_names_exist(self) -> None:
-        """In each model's plainest case, the bundle has the files that the plan names.
+        """In each model's plainest case, the bundle has the files of the code that the plugin names.
 
-        These are the files of the runtime, of the trainer, and of the function that lists the processes.
+        That code is the runtime, the trainer, and the function that lists the processes.
         """
         for model in self.models_to_test():
             plan = make_plan(self.spec(model), self.registry)
@@ -152,7 +151,10 @@ class ControllerHalf(FrameworkSubject):
 
     @pytest.mark.parametrize("kind", sorted(VOCABULARY))
     def test_undeclared_values_are_refused(self, kind: str) -> None:
-        """Planning refuses each value that the core knows and the plugin does not declare, with Unsupported."""
+        """Planning raises Unsupported for each value of a kind that the core knows and the plugin does not declare.
+
+        `kind` is a kind of capability, such as `precision`.
+        """
         model = self.models_to_test()[0]
         for value in sorted(VOCABULARY[kind] - _declared(self.plugin.capabilities, kind)):
             refused = self.refusal(self.spec(model, **_requested_fields(kind, value)))
@@ -164,10 +166,10 @@ class ControllerHalf(FrameworkSubject):
 
     @pytest.mark.parametrize("kind", sorted(VOCABULARY))
     def test_declared_values_are_not_always_refused(self, kind: str) -> None:
-        """Each declared value is accepted with at least one device and one model.
+        """Planning accepts each value of a kind that the plugin declares, with at least one device and one model.
 
-        The device need not be on this machine. Skipped if models that the suite does not try might accept a refused
-        value.
+        `kind` is a kind of capability, such as `precision`. The device need not be on this machine. Skipped if models
+        that the suite does not try might accept a refused value.
         """
         plugin, names = self.plugin, self.registry.names("models")
         implemented = {name for name in names if self.registry.trainer(plugin, self.registry.model(name))}
@@ -183,7 +185,7 @@ class ControllerHalf(FrameworkSubject):
             )
 
     def test_refused_values_have_a_reason(self) -> None:
-        """`explain_refusal` returns None, or a string of more than three words.
+        """The plugin's `explain_refusal` returns None, or a string of more than three words.
 
         It is called for each model with each pair of declared values.
         """

@@ -39,7 +39,10 @@ class Ending(Training):
     """
 
     def test_out_of_memory_is_distinguished_from_other_errors(self, model: str) -> None:
-        """`is_out_of_memory` is true for MemoryError, and false for three other errors that the suite makes."""
+        """The runtime's `is_out_of_memory` is true for MemoryError, and false for three other errors of the suite.
+
+        It is called in the plainest case of the model of that name.
+        """
         answers = self._answer(model)["out_of_memory"]
         misjudged = [
             f"{answer} of {error}"
@@ -96,7 +99,7 @@ class Ending(Training):
         check_leftovers(lambda env: self.require_valid_result(self.select_accepted_spec(env=env, **pair)))
 
     def test_killed_rank_is_a_typed_failure(self) -> None:
-        """If rank 1 is killed in the window, the failure has the kind `crashed` and rank 1, and no process is left.
+        """If rank 1 is killed in the window, the run's failure has the kind `crashed` and rank 1; no process is left.
 
         Skipped if no strategy with synchronous replicas, on one node or two, has a second process.
         """

@@ -23,7 +23,10 @@ class Evidence(Training):
     """
 
     def test_deviation_depends_on_weights(self, cell: Cell) -> None:
-        """`deviation` is not a finite number if all weights are NaN; a trainer that raises an error for them passes."""
+        """In the case of the cell, the trainer's `deviation` is not a finite number if all weights are NaN.
+
+        A trainer that raises an error for such weights passes.
+        """
         finite = self._evidence(cell)["finite"]
         assert not finite, advice(
             f"{describe(self.spec_of(cell))}: all weights are NaN, and `deviation` is finite.",
@@ -32,7 +35,10 @@ class Evidence(Training):
         )
 
     def test_observed_settings_are_not_copied_from_request(self, cell: Cell) -> None:
-        """`observed` does not repeat the name of a precision or compiler that does not exist; a refusal passes."""
+        """The trainer's `observed` does not repeat a precision or compiler of the request that does not exist.
+
+        The cell gives the rest of the request. A trainer that raises an exception for the name passes.
+        """
         claims = self._evidence(cell)["claims"]
         repeated = [name for name in ("precision", "compiler") if claims.get(name) == NO_SETTING]
         assert not repeated, advice(
@@ -43,7 +49,10 @@ class Evidence(Training):
         )
 
     def test_unknown_names_are_refused(self, cell: Cell) -> None:
-        """An unknown precision, compiler, layout, strategy or data source raises `Unsupported`, which names it."""
+        """The worker half raises `Unsupported` for an unknown precision, compiler, layout, strategy or data source.
+
+        The message has the unknown name. The cell gives the rest of the request.
+        """
         refusals = self._values_of_cell(cell)["refusals"]
         accepted = {
             name: refusal

@@ -75,11 +75,12 @@ class FrameworkChoice(Conformance):
         return tuple(sorted(known))
 
     def axes(self) -> Mapping[str, Sequence[Any]]:
-        """Return the models, the values that the plugin declares, and the cells of its matrix, by the parameter's name.
+        """Return a dict from the name of a parameter of the tests to the values to try for it.
 
-        The names are `model`, `compiler` (without `none`), `layout` (without `auto`), `source`
-        (data sources without the default), `cell` (one replica), `pair` (two replicas) and `any_cell` (both). All are
-        empty if the plugin cannot be loaded.
+        The parameters are `model`, `compiler` (without `none`), `layout` (without `auto`) and `source` (data sources
+        without the default), whose values are names that the plugin declares; and `cell` (one replica), `pair` (two
+        replicas) and `any_cell` (one and two), whose values are cells. No parameter has a value if the plugin cannot be
+        loaded.
         """
         names = ("model", "compiler", "layout", "source", "cell", "pair", "any_cell")
         try:
@@ -102,7 +103,7 @@ class FrameworkChoice(Conformance):
         }
 
     def combinations(self) -> frozenset[Cell]:
-        """Return the cells that are not in `cells.select_covering`: each of their values occurs in another cell."""
+        """Return the cells whose values all occur in other cells too, so that they add only a combination of values."""
         all_cells = frozenset(self.axes()["any_cell"])
         return all_cells - cells.select_covering(self.axes()["any_cell"])
 
@@ -176,8 +177,8 @@ class FrameworkChoice(Conformance):
     def select_accepted_spec(self, models: Sequence[str] | None = None, **fields: Any) -> RunSpec:
         """Return the short case of the first model for which planning accepts it on this machine.
 
-        Skip the test if planning accepts it for no model, or if this machine lacks a program that builds a part of
-        the environment from source.
+        The test is skipped if planning accepts the case for no model, or if this machine lacks a program that builds a
+        part of the environment from source.
 
         Args:
             models: The names of the models to try, in order; None or empty for those of `models_to_test`.

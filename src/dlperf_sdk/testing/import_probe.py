@@ -20,13 +20,19 @@ class Refuse(importlib.abc.MetaPathFinder):
         self._forbidden = frozenset(forbidden)
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
-        """Raise an ImportError for a module that must not be imported."""
+        """Raise an ImportError if the module `name` must not be imported; else return None, for the next finder.
+
+        `path` and `target` are those of Python's finders, and not used.
+        """
         if name.partition(".")[0] in self._forbidden:
             raise ImportError("the controller half must not import " + name)
 
 
 def main() -> None:
-    """Import the controller half, and call what the core calls.
+    """Import the controller half that standard input names, and call what the core calls.
+
+    Standard input has a JSON object: `path` (for `sys.path`), `forbidden` (names of modules), `plugin` (as
+    `module:attribute`), `environments` (lists of device, strategy and model) and `specs` (fields of run specs).
 
     Raises:
         ImportError: the controller half imports a forbidden module or the worker half.

@@ -23,12 +23,13 @@ PATIENCE = 5.0
 
 
 def check_leftovers(run: Callable[[Mapping[str, str]], object]) -> None:
-    """Call a run, and fail the test if it leaves a process, a file in TMPDIR, or shared memory that no process uses.
+    """Call `run`, and fail the test if it leaves a process, a file in TMPDIR, or shared memory that no process uses.
 
-    If shared memory is left, the run is called a second time, because that memory may belong to another program.
+    If shared memory is left, `run` is called a second time, because that memory may belong to another program.
 
     Args:
-        run: Called with environment variables for all processes of the run. It raises an exception if the run fails.
+        run: Function that runs a case, called with a dict of environment variables (name → value) for all its
+            processes. It raises an exception if the run fails.
 
     Raises:
         AssertionError: something is left; the message lists it.
@@ -63,7 +64,7 @@ def check_leftovers(run: Callable[[Mapping[str, str]], object]) -> None:
 
 
 def list_live_processes(mark: str) -> list[str]:
-    """Return the command lines of all other processes of this machine whose environment has `MARK` set to this value.
+    """Return the command lines of this machine's other processes whose environment variable `MARK` is `mark`.
 
     Processes whose environment cannot be read, such as another user's, are left out. Empty if there are none.
     """

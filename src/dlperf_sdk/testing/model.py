@@ -44,16 +44,18 @@ class ModelConformance(Conformance):
         return self.registry.model(self.model)
 
     def axes(self) -> Mapping[str, list[Mapping[str, Scalar]]]:
-        """Return the parameters of the tests, as parameter → its values. The only parameter is `options`.
+        """Return a dict from the name of a parameter of the tests to the values to try for it.
 
-        Its values are an empty mapping, and `model_options` if that is not empty.
+        The only parameter is `options`. Its values are an empty mapping, which stands for the model's defaults, and
+        `model_options` if that is not empty.
         """
         return {"options": [{}, *([self.model_options] if self.model_options else [])]}
 
     def test_weights_can_be_drawn(self, options: Mapping[str, Scalar]) -> None:
-        """There are parameters, with unique names and no dimension of 0, and the `init` of each gives finite numbers.
+        """With the options, the model has parameters with unique names, no dimension of 0, and finite initial values.
 
-        Parameters larger than `TENSOR_BYTES` are not drawn.
+        Values of parameters larger than `TENSOR_BYTES` (64 MiB) are not drawn. `options` has name → value of the
+        model's options that are not the default.
         """
         manifest = [entry_to_dict(entry) for entry in self.plugin.parameters(self._chosen(options))]
         names = [entry["name"] for entry in manifest]
@@ -72,7 +74,10 @@ class ModelConformance(Conformance):
                 )
 
     def test_batch_can_be_drawn(self, options: Mapping[str, Scalar]) -> None:
-        """Each input can be drawn in its shape and type, and at least one input differs between two shards."""
+        """With the options, each input can be drawn in its shape and type, and an input differs between two shards.
+
+        `options` has name → value of the model's options that are not the default.
+        """
         inputs = [entry_to_dict(entry) for entry in self.plugin.inputs(self._chosen(options))]
         first, second = (canonical.batch(inputs, 2, shard, 0) for shard in (0, 1))
         assert inputs, "the model has no inputs"
@@ -86,7 +91,10 @@ class ModelConformance(Conformance):
             assert str(first[entry["name"]].dtype) == entry["dtype"]
 
     def test_flops_are_positive(self, options: Mapping[str, Scalar]) -> None:
-        """The model has FLOP terms; each has a positive number of multiply-accumulates, and 2 or 3 passes."""
+        """With the options, the model has FLOP terms, each with positive multiply-accumulates, and 2 or 3 passes.
+
+        `options` has name → value of the model's options that are not the default.
+        """
         terms = self.plugin.flops(self._chosen(options))
         assert terms, "the model has no arithmetic: MFU and FLOP/s cannot be computed"
         for term in terms:
@@ -97,7 +105,11 @@ class ModelConformance(Conformance):
             )
 
     def test_optimizer_cites_its_source(self, options: Mapping[str, Scalar]) -> None:
-        """For batches of 1, 32 and 65536 samples, the optimizer has a kind, a positive learning rate and a source."""
+        """With the options, the optimizer has a kind, a positive learning rate and a source.
+
+        Global batch sizes of 1, 32 and 65536 are tried. `options` has name → value of the model's options that are not
+        the default.
+        """
         for batch in (1, 32, 65536):
             optimizer = self.plugin.optimizer(self._chosen(options), batch)
             assert optimizer.kind and optimizer.source, f"{optimizer} has no kind, or no source"

@@ -25,17 +25,17 @@ class Following(FrameworkSubject):
     """
 
     def test_follows_reference(self, cell: Cell) -> None:
-        """One replica, from the canonical weights on the canonical batch, passes parity."""
+        """The cell's case, one replica from the canonical weights on the canonical batch, passes parity."""
         self._check_follows(self.spec_of(cell))
 
     def test_replicas_follow_reference(self, pair: Cell) -> None:
-        """Two replicas pass parity. Replicas that are merely equal could both be wrong in the same way."""
+        """The case of the cell `pair`, with two replicas, passes parity: equal replicas could be equally wrong."""
         self._check_follows(self.spec_of(pair))
 
     def test_follows_other_references(self, model: str) -> None:
-        """One replica in fp32 passes parity with each further case of the model's reference.
+        """One replica of the model in fp32 passes parity with each further case of the model's reference.
 
-        These cases cover what the case of ordinary runs does not, such as first gradients of layers before a gamma of
+        Further cases cover what the case of ordinary runs does not, such as first gradients of layers before a gamma of
         zero. The full-size case is not run here, but by `dlperf verify --case full`. The workers have as many threads
         as in ordinary runs. Skipped if the reference has no further case.
         """

@@ -22,7 +22,10 @@ class Parts(FrameworkSubject):
     """
 
     def test_input_is_taken_alone(self) -> None:
-        """With `part="input"`, all batches of the window have the labels that are due, and no state changes."""
+        """With `part="input"`, each batch of the window has the labels of the data source, and no state changes.
+
+        Skipped if the plugin declares no data source without a folder that gives input.
+        """
         source = next(
             (
                 source.name
@@ -44,7 +47,10 @@ class Parts(FrameworkSubject):
         )
 
     def test_communication_is_exchanged_alone(self) -> None:
-        """With `part="communication"`, buffers of the gradients' size hold the mean over the replicas in the end."""
+        """With `part="communication"`, buffers of the gradients' size hold the replicas' mean after the window.
+
+        Skipped if the plugin declares no strategy that is a collective.
+        """
         strategies = sorted(
             name for name in self.plugin.capabilities.strategies if STRATEGIES[name].is_collective
         )
@@ -58,7 +64,10 @@ class Parts(FrameworkSubject):
         )
 
     def test_compute_exchanges_nothing(self) -> None:
-        """With `part="compute"`, two replicas train on their canonical shards, and end with different parameters."""
+        """With `part="compute"`, two replicas train on their canonical shards, and end with different parameters.
+
+        Skipped if the plugin does not declare the strategy `independent`.
+        """
         if INDEPENDENT not in self.plugin.capabilities.strategies:
             pytest.skip(f"the plugin does not declare the strategy {INDEPENDENT!r}, with which the part runs")
         strategy = min(self.plugin.capabilities.strategies - {INDEPENDENT}, default=INDEPENDENT)

@@ -30,10 +30,10 @@ class PassedChecks:
         """Names of the passed tests in the order of their last record; empty until `read` or `record` is called."""
 
     def read(self) -> bool:
-        """Set `names` to the names that the last check of the plugin stored, and return True.
+        """Set `names` to the tests that the last check of the plugin has passed; return True if that is known.
 
-        Return False, and leave `names` as they are, if there is no readable file, or if it was stored with other
-        arguments.
+        Without a readable file, or with one that a check with other arguments wrote, `names` stays as it is, and the
+        function returns False.
         """
         try:
             document = json.loads(self._path.read_bytes())
@@ -45,9 +45,13 @@ class PassedChecks:
         return True
 
     def record(self, name: str, *, passed: bool) -> None:
-        """Add the test of this name to `names` if it passed, or remove it, and write the file.
+        """Add a test to `names` if it passed, else remove it, and write the file.
 
         An error of the file system is ignored. Its only consequence is that the next check repeats the test.
+
+        Args:
+            name: Name of the test, with its parameter in brackets.
+            passed: True if the test passed.
         """
         self.names = [other for other in self.names if other != name] + [name] * passed
         document = {"arguments": self._arguments, "passed": self.names}

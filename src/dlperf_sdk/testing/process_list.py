@@ -35,7 +35,10 @@ class ProcessList(FrameworkSubject):
     """Tests of the function that lists the processes. They start none."""
 
     def test_nodes_list_their_processes_with_the_addresses_that_they_get(self) -> None:
-        """Each node lists its processes as if it knew all nodes, with each declared device and strategy."""
+        """Each node lists the same processes of its own with the addresses that it gets as with those of all nodes.
+
+        Each declared device and strategy is tried, on three nodes of two devices.
+        """
         capabilities = self.plugin.capabilities
         for device, strategy in product(sorted(capabilities.devices), sorted(capabilities.strategies)):
             for node in range(1, _NODES):

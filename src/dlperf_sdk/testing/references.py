@@ -67,7 +67,10 @@ class Setting:
         return {parameter.name: parameter.decay for parameter in self.model.parameters(self.resolved)}
 
     def numbers(self, replicas: int = 1) -> Mapping[str, Any]:
-        """Return the numbers of the model's optimizer at the global batch size of `replicas` replicas: name → value."""
+        """Return a dict from the name of each number of the model's optimizer, such as `learning_rate`, to its value.
+
+        `replicas` is the number of replicas, which determines the global batch size.
+        """
         return self.model.optimizer(self.resolved, self.batch_size * replicas).numbers
 
     @cached_property
@@ -76,11 +79,11 @@ class Setting:
         return dict(canonical.weights(manifest, self.seed))
 
     def weights(self, dtype: str) -> Arrays:
-        """Return a copy of the canonical weights, converted to the NumPy type `dtype`."""
+        """Return a copy of the canonical weights, as name of the parameter → array of the NumPy type `dtype`."""
         return {name: values.astype(dtype) for name, values in self._canonical_weights.items()}
 
     def batch(self, shard: int, dtype: str) -> Arrays:
-        """Return the canonical batch of a shard, by input.
+        """Return the canonical batch of a shard, as name of the input → array.
 
         Args:
             shard: Index of the shard.
@@ -107,7 +110,12 @@ class Pass:
 
 
 def average_gradients(gradients: Sequence[Arrays], numbers: Mapping[str, Any]) -> Arrays:
-    """Return the mean of the gradients of the replicas, of which there must be at least one; `numbers` is not used."""
+    """Return the mean over the replicas of each gradient, as name of the parameter → array.
+
+    Args:
+        gradients: For each replica, of which there is at least one, name of the parameter → gradient.
+        numbers: Numbers of the optimizer, which are not used.
+    """
     return {name: sum(of_one[name] for of_one in gradients) / len(gradients) for name in gradients[0]}
 
 
@@ -271,7 +279,10 @@ def _round(number: float, digits: int) -> float:
 
 
 def fingerprints(arrays: Arrays) -> dict[str, list[float]]:
-    """Return the fingerprint of each array, by its name, as numbers that are rounded to ten digits."""
+    """Return a dict from the name of each array to its fingerprint: its 2-norm, then projections on random signs.
+
+    The numbers are rounded to ten significant digits.
+    """
     return {
         name: [_round(number, 10) for number in canonical.fingerprint(name, values)]
         for name, values in arrays.items()

@@ -23,7 +23,7 @@ class Replicas(FrameworkSubject):
     """
 
     def test_replicas_are_equal(self, pair: Cell) -> None:
-        """With each declared strategy that synchronizes gradients, both replicas end with the same parameters.
+        """In the case of the cell `pair`, whose strategy synchronizes gradients, replicas end with equal parameters.
 
         With an asynchronous strategy the replicas may differ: the run must only be valid.
         """
@@ -39,10 +39,10 @@ class Replicas(FrameworkSubject):
         )
 
     def test_asynchronous_replicas_exchange_updates(self, pair: Cell) -> None:
-        """With an asynchronous strategy, replica 0 does not have the losses of a replica that trains alone.
+        """If the strategy of the cell `pair` is asynchronous, replica 0 has other losses than one that trains alone.
 
-        With asynchronous updates no single trajectory is correct, but that one is wrong. Skipped with other
-        strategies, and in narrow precisions, whose rounding may hide the other replica's updates.
+        With asynchronous updates no single trajectory is correct, but that of a replica alone is wrong. Skipped with
+        other strategies, and in narrow precisions, whose rounding may hide the other replica's updates.
         """
         spec = self.spec_of(pair)
         if not STRATEGIES[spec.strategy].is_asynchronous:
@@ -62,7 +62,10 @@ class Replicas(FrameworkSubject):
         )
 
     def test_replicas_see_different_samples(self, pair: Cell) -> None:
-        """The losses of the first step differ between the replicas, since each trains on its own canonical shard."""
+        """In the case of the cell `pair`, the replicas have different losses in the first step.
+
+        Each of the two trains on its own canonical shard.
+        """
         spec = self.spec_of(pair)
         first, second = _losses(self.require_valid_result(spec))
         assert first[0] != second[0], advice(
@@ -74,8 +77,8 @@ class Replicas(FrameworkSubject):
     def test_independent_replicas_exchange_nothing(self) -> None:
         """With the strategy `independent`, the replicas end with different parameters.
 
-        It is the control: without it, equal replicas would prove nothing. Skipped if the plugin does not declare the
-        strategy.
+        This test is the control: without it, equal replicas would prove nothing. Skipped if the plugin does not declare
+        the strategy.
         """
         if INDEPENDENT not in self.plugin.capabilities.strategies:
             pytest.skip(f"the plugin does not declare the strategy {INDEPENDENT!r}")

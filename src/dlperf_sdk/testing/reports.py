@@ -24,7 +24,7 @@ class Reports(Training):
     """
 
     def test_framework_version_is_reported(self, model: str) -> None:
-        """`facts` has a `framework_version` that contains a digit."""
+        """The runtime's `facts`, in the plainest case of the model, have a `framework_version` with a digit."""
         version = self._answer(model)["facts"].get("framework_version")
         assert isinstance(version, str) and any(letter.isdigit() for letter in version), advice(
             f"`facts()` gives framework_version {version!r}.",
@@ -33,9 +33,9 @@ class Reports(Training):
         )
 
     def test_peak_memory_is_plausible(self, cell: Cell) -> None:
-        """`peak_memory` is None on a CPU.
+        """In the case of the cell, the runtime's `peak_memory` is None on a CPU.
 
-        Elsewhere it is at least the bytes of float32 parameters and their gradients.
+        On other devices it is at least the bytes of float32 parameters and their gradients.
         """
         spec = self.spec_of(cell)
         peak = self._values_of(spec)[0]["peak_memory"]
@@ -57,7 +57,10 @@ class Reports(Training):
         )
 
     def test_trace_has_a_summary(self, tmp_path: Path) -> None:
-        """The framework's profiler writes a trace with events that `Capabilities.trace` names as work."""
+        """The framework's profiler writes a trace with events that `Capabilities.trace` names as work.
+
+        Skipped if the plugin declares no profiler, or no events of work on the device. `tmp_path` is pytest's.
+        """
         declared, device = self.plugin.capabilities.trace, device_of(self.device, self.plugin)
         if declared is None:
             pytest.skip("the plugin declares no profiler")
@@ -79,15 +82,15 @@ class Reports(Training):
         )
 
     def test_replica_reports_its_device(self, any_cell: Cell) -> None:
-        """Each record of the run names a device for each of its replicas."""
+        """Each record of a run of the cell's case names a device for each of its replicas."""
         for record in self.require_valid_result(self.spec_of(any_cell)).repeats[0].records:
             for replica in record.replicas:
                 assert replica.device, f"replica {replica.index} of rank {record.rank} names no device"
 
     def test_observed_settings_equal_requested(self, cell: Cell) -> None:
-        """`observed` has the requested precision.
+        """In the case of the cell, the trainer's `observed` has the requested precision.
 
-        Where it has compiler, strategy or accumulation, these are as requested.
+        If it has compiler, strategy or accumulation, their values are the requested ones.
         """
         spec = self.spec_of(cell)
         observed = self._values_of(spec)[0]["observed"]

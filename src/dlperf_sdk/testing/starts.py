@@ -68,7 +68,7 @@ def start(
         registry: The plugins.
         program: A key of `dlperf_sdk.worker.programs.PROGRAMS`, such as `answer`.
         deadline: Upper bound in seconds for the deadline of each phase; None leaves the deadlines as they are.
-        on_progress: Gets lines about the data and the managed environment while they are prepared.
+        on_progress: Called with one line of text at a time while the data and the managed environment are prepared.
 
     Raises:
         DlperfError: the case cannot be planned, its data cannot be used, its environment cannot be made, or the workers
@@ -173,8 +173,12 @@ def ask(
 ) -> tuple[Answer, ...]:
     """Start the trainers of a case with the suite's questions, and return their answers in the order of the ranks.
 
-    If a worker fails, one answer with the keys `asked` and `error` is returned in place of all answers. `on_progress`
-    gets lines about the managed environment while it is made.
+    If a worker fails, one answer with the keys `asked` and `error` is returned in place of all answers.
+
+    Args:
+        spec: The case.
+        registry: The plugins.
+        on_progress: Called with one line of text at a time while the data and the managed environment are prepared.
 
     Raises:
         DlperfError: the case cannot be planned, its environment cannot be made, or the workers cannot be started.

@@ -64,9 +64,9 @@ class FrameworkSubject(FrameworkChoice):
         cls._unsupported, cls._cells = {}, set()
 
     def spec_of(self, cell: Cell) -> RunSpec:
-        """Return the case of a cell, with the first of the cell's models for which planning accepts it.
+        """Return the case of a cell, with the first of the cell's models for which planning accepts the case.
 
-        Skip the test if planning accepts it for none of them. The case of a plain cell (`Cell.is_plain`) is returned
+        The test is skipped if planning accepts it for no model. The case of a plain cell (`Cell.is_plain`) is returned
         without planning: a plugin that implements the model must accept it.
         """
         spec = (
@@ -152,7 +152,10 @@ class FrameworkSubject(FrameworkChoice):
         return self._parities[key]
 
     def reference_case(self, spec: RunSpec) -> str:
-        """Return the name of the reference's case to compare a run of `spec` with: `TINY` or `REFERENCE_CASE`."""
+        """Return the name of the case in the model's reference that a run of `spec` is compared with.
+
+        It is `TINY` if the reference has it and `spec` is not the model's plainest case, else `REFERENCE_CASE`.
+        """
         references = self.registry.model(spec.model).references
         has_tiny = references is not None and TINY in load(references).cases
         return TINY if has_tiny and spec != self.spec(spec.model) else REFERENCE_CASE
@@ -185,9 +188,9 @@ class FrameworkSubject(FrameworkChoice):
         return self._answers[key]
 
     def skip_if_unfinished(self, failed: Failure | str | None) -> None:
-        """Skip the test if a failure comes from a gap to be filled in, or from a worker that raised `Unsupported`.
+        """Skip the running test if its failure comes from a gap to be filled in, or from a worker's `Unsupported`.
 
-        Otherwise do nothing.
+        For any other failure, the function returns.
 
         Args:
             failed: The failure, or its traceback; None if nothing failed.
@@ -217,7 +220,7 @@ class FrameworkSubject(FrameworkChoice):
         pytest.skip(f"{missing}; `test_nothing_is_left_to_fill_in` lists what is left")
 
     def require_valid_result(self, spec: RunSpec) -> Result:
-        """Return the result of a case; fail the test if the run or one of its integrity verdicts failed.
+        """Return the result of a case; the test fails if the run or one of its integrity verdicts failed.
 
         Inconclusive verdicts, and verdicts that do not apply, are accepted. Skips the test if this machine cannot run
         the case, if a worker refuses it, or if the plugin still has methods to fill in.

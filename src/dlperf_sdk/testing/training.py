@@ -24,9 +24,9 @@ class Training(FrameworkSubject):
     """
 
     def test_trains(self, cell: Cell) -> None:
-        """The run succeeds, and each integrity verdict that applies passes.
+        """A run of the cell's case succeeds, and none of its integrity verdicts fails.
 
-        Fp32 without a compiler must not be refused.
+        A case in fp32 without a compiler must not be refused.
         """
         spec = self.spec_of(cell)
         status = self.result_of(spec).status if cell.is_plain else None
@@ -38,7 +38,7 @@ class Training(FrameworkSubject):
         self.require_valid_result(spec)
 
     def test_worker_answers(self, cell: Cell) -> None:
-        """All methods of `Runtime` and `Trainer` that the suite calls return without an exception, on every rank."""
+        """In the case of the cell, the methods of `Runtime` and `Trainer` raise no exception, on any rank."""
         spec = self.spec_of(cell)
         failed = self._first_failed(self.answers_of(spec))
         self.skip_if_unfinished(failed)
@@ -49,7 +49,10 @@ class Training(FrameworkSubject):
         )
 
     def test_parameters_match_manifest(self, model: str) -> None:
-        """`parameters` yields the manifest's parameters: same names, order and shapes, as float32 arrays in C order."""
+        """The trainer's `parameters` are those of the model's manifest: names, order and shapes are equal.
+
+        The arrays are float32 in C order. The model's plainest case is used.
+        """
         answer = self.answers_of(self.spec(model))[0]
         manifest = (
             answer.values["manifest"] if "manifest" in answer.values else self._answer(model)["manifest"]
@@ -69,7 +72,7 @@ class Training(FrameworkSubject):
         )
 
     def test_starts_from_canonical_weights(self, cell: Cell) -> None:
-        """Before the first step, each parameter equals its canonical weights exactly."""
+        """In the case of the cell, each parameter equals its canonical weights exactly before the first step."""
         spec = self.spec_of(cell)
         different = self._values_of(spec)[0]["initial"]
         assert not different, advice(
@@ -81,7 +84,7 @@ class Training(FrameworkSubject):
         )
 
     def test_deviation_has_no_side_effects(self, cell: Cell) -> None:
-        """A call of `deviation` leaves the parameters as they were, bit by bit."""
+        """In the case of the cell, a call of the trainer's `deviation` leaves the parameters unchanged, bit by bit."""
         spec = self.spec_of(cell)
         assert self._values_of(spec)[0]["traceless"], advice(
             f"{describe(spec)}: `deviation` changed the parameters.",
@@ -90,7 +93,7 @@ class Training(FrameworkSubject):
         )
 
     def test_every_step_updates(self, cell: Cell) -> None:
-        """Each canonical step changes the parameters and returns the batch size as its number of samples.
+        """In the case of the cell, each canonical step changes the parameters, and its samples are the batch size.
 
         In a precision with a loss scaler, steps need not change the parameters: the scaler may skip them.
         """
@@ -109,11 +112,11 @@ class Training(FrameworkSubject):
         )
 
     def test_loss_handles_stay_valid(self, cell: Cell) -> None:
-        """A loss handle gives the same value when it is read again after more steps.
+        """In the case of the cell, a loss handle gives the same value when it is read again after more steps.
 
-        The losses also match those of another run of the case: the first one within the precision's tolerance, each
-        later one as `is_loss_of` defines. The later tolerance is larger, because in narrow formats training amplifies
-        differences in the order of summation. The losses must differ from step to step.
+        The losses also match those of another run of the case: the first one within the precision's `loss_tolerance`,
+        each later one within the larger `grown_loss_tolerance` (`is_loss_of`), because in narrow formats training
+        amplifies differences in the order of summation. The losses must differ from step to step.
         """
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]
@@ -134,10 +137,10 @@ class Training(FrameworkSubject):
         )
 
     def test_window_continues_first_steps(self, cell: Cell) -> None:
-        """The losses of warm-up and window match those of further steps on the canonical batch.
+        """In the case of the cell, losses of warm-up and window match those of further steps on the canonical batch.
 
-        The data source `synthetic` must therefore yield the complete canonical batch in every step. `is_loss_of`
-        defines when two losses match.
+        The data source `synthetic` must therefore yield the complete canonical batch in every step. Losses match within
+        the precision's tolerances (`is_loss_of`).
         """
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]
@@ -161,9 +164,9 @@ class Training(FrameworkSubject):
         )
 
     def test_dropout_is_in_effect(self, model: str) -> None:
-        """With the option `dropout` at 0.5, the loss of the first step differs from that without dropout.
+        """With the model's option `dropout` at 0.5, the loss of the first step differs from that without dropout.
 
-        The evidence of the precision must pass in both runs. Where dropout acts, and how much it drops, is not
+        The verdict `precision-effective` must not fail in either run. Where dropout acts, and how much it drops, is not
         checked. Skipped for models without the option.
         """
         if not hasattr(self.registry.model(model).Options(), "dropout"):
@@ -194,7 +197,7 @@ class Training(FrameworkSubject):
         return float(result.repeats[0].records[0].replicas[0].canonical_losses[0])
 
     def test_loss_falls(self, cell: Cell) -> None:
-        """The verdict `loss-falls` passes: the loss falls over the steps on the canonical batch."""
+        """In the case of the cell, the verdict `loss-falls` passes: the loss falls over the canonical steps."""
         judgement = verdict(self.require_valid_result(self.spec_of(cell)), "loss-falls")
         assert judgement.outcome == PASS, advice(
             judgement.detail,
@@ -226,8 +229,8 @@ class Training(FrameworkSubject):
 def is_loss_of(step: int, loss: float, losses: list[float], precision: str) -> bool:
     """Return True if a run's loss of a step matches that of the same step in another run of the case.
 
-    It matches within the precision's `loss_tolerance`; or within the larger `grown_loss_tolerance`, if no other step
-    of the other run has a closer loss.
+    It matches within the precision's relative `loss_tolerance`; or within the larger `grown_loss_tolerance`, if no
+    other step of the other run has a closer loss.
 
     Args:
         step: Index of the step in `losses`.

@@ -35,7 +35,7 @@ class WorkerHalf(FrameworkSubject):
     """
 
     def test_worker_half_parses_on_oldest_python(self) -> None:
-        """Each file has the syntax of the oldest Python that the plugin's environments allow.
+        """Each file of the worker half has the syntax of the oldest Python that the plugin's environments allow.
 
         Files that the agent imports, because they define `processes`, have the syntax of Python 3.7. The running
         Python parses the files; `test_worker_half_compiles_on_oldest_installed_python` uses the oldest one.
@@ -55,9 +55,9 @@ class WorkerHalf(FrameworkSubject):
                     ) from error
 
     def test_worker_half_compiles_on_oldest_installed_python(self, tmp_path: Path) -> None:
-        """The oldest Python that the plugin's environments allow compiles each file without a warning.
+        """The oldest Python that the plugin's environments allow compiles each file of the worker half without warning.
 
-        Skipped if this machine has no interpreter of that version.
+        Skipped if this machine has no interpreter of that version. `tmp_path` is pytest's.
         """
         for model in self.models_to_test():
             reached = self._list_imported_files(model)
@@ -79,7 +79,7 @@ class WorkerHalf(FrameworkSubject):
             assert ended.returncode == 0, ended.stderr
 
     def test_worker_half_imports_nothing_of_core(self) -> None:
-        """No file imports a dependency of the core, or a module of `dlperf_sdk` outside `dlperf_sdk.worker`."""
+        """No file of the worker half imports a dependency of the core, or `dlperf_sdk` outside `dlperf_sdk.worker`."""
         for model in self.models_to_test():
             for file, (content, _) in self._list_imported_files(model).items():
                 for name in _list_imported_modules(file, ast.parse(content)):
@@ -96,7 +96,7 @@ class WorkerHalf(FrameworkSubject):
                     )
 
     def test_nothing_is_left_to_fill_in(self) -> None:
-        """No gap of the skeleton of `dlperf new-plugin` is left; a failure lists each one with its file and line."""
+        """No gap that `dlperf new-plugin` leaves for the author remains; a failure lists each with file and line."""
         gaps = {
             f"{file}, line {line}, {name}(): {gap}"
             for model in self.models_to_test()
