@@ -2,8 +2,9 @@
 
     python scripts/browser.py
 
-Looked for, in this order: what the variable DLPERF_BROWSER names, a Chromium or Chrome on the path, Playwright's own.
-Installed: Playwright's own, else, for root on Debian and its kin, the package `chromium`.
+It looks, in this order, for the browser that the variable DLPERF_BROWSER names, a Chromium or Chrome on the path, and
+Playwright's own browser. It installs Playwright's own, else, for root on Debian and its derivatives, the package
+`chromium`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _PATIENCE_MS = "10000"
 def found() -> str | None:
     """Return the path or name of a browser that is installed; None if there is none.
 
-    The variable DLPERF_BROWSER is returned as it is, without a check.
+    The value of the environment variable DLPERF_BROWSER is returned as it is, without a check.
 
     Raises:
         ImportError: Playwright is missing, and there is no other browser.
@@ -54,7 +55,10 @@ def _answers(path: str) -> bool:
 
 
 def install() -> None:
-    """Try to install a browser. Errors of the programs that do it are printed on standard error; none is raised."""
+    """Try to install a browser, with Playwright, else with apt-get.
+
+    Errors of these programs are printed on standard error; none is raised.
+    """
     patient = {**os.environ, "PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT": _PATIENCE_MS}
     own = [sys.executable, "-m", "playwright", "install", "--only-shell", "chromium"]
     subprocess.run(own, stdout=sys.stderr, env=patient, check=False)

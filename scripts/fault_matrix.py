@@ -85,7 +85,7 @@ def record(arguments: list[str]) -> int:
 
 
 def document() -> str:
-    """Return the text of the page, as Markdown.
+    """Return the text of the page docs/explanation/fault-matrix.md, from the stored outcomes.
 
     Raises:
         KeyError: The file of outcomes lacks a fault.

@@ -107,7 +107,7 @@ PARTS = (
 
 
 def document() -> str:
-    """Return the text of the page, as Markdown."""
+    """Return the text of the page docs/explanation/faults.md, from the table of planted faults."""
     parts = [_part(*part) for part in PARTS]
     return HEAD + f"{len(faults.ALL)} faults.\n\n" + "\n".join(parts) + TAIL
 

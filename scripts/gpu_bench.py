@@ -1,4 +1,4 @@
-"""Where the checks of `gpu_check.py` run: cases in the sizes of a device, and what a check says of them."""
+"""The place where the checks of `gpu_check.py` run: cases in the sizes of a device, and the outcomes of checks."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class Bench:
     out: Path
 
     def run(self, model: str, **fields: Any) -> Result:
-        """Run a case of a model in this device's size, and return its result.
+        """Run a case of a model with torch, in the size for this device, and return its result.
 
-        It is put into both stores: with its logs into `raw`, and without the names of hosts and users into `results`. A
-        failed case has a failure in its result.
+        The result is written to both stores: with its logs to `raw`, and without the names of hosts and users to
+        `results`. A failed case has a failure in its result.
 
         Args:
             model: Name of the model, a key of `SIZES[device]`.

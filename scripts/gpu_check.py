@@ -43,7 +43,7 @@ class OutOfTime(Exception):
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Return a context that ends its block after a number of seconds, as Ctrl-C would, with all its processes.
+    """Return a context that ends its block after a number of seconds, with all its processes, as after Ctrl-C.
 
     Raises:
         OutOfTime: The block was ended.
@@ -69,12 +69,15 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def carried_out(check: Check, bench: Bench, left: float) -> Outcome:
-    """Return the outcome of a check; an exception of it is the outcome `fail`.
+    """Run a check, and return its outcome.
+
+    If the check raises an exception, the outcome is `fail`. It is `inconclusive` if the check takes longer than it may,
+    or is not begun for want of time.
 
     Args:
         check: The check.
-        bench: Where it runs.
-        left: Seconds that are left for everything. With less than a fourth of the check's own time, it is not begun.
+        bench: The place where it runs.
+        left: Seconds that are left for all checks. With less than a fourth of the check's own time, it is not begun.
     """
     if left < min(check.seconds, LONGEST) / 4:
         return Outcome(INCONCLUSIVE, f"Not begun: of the time for everything {left:.0f} s were left.")
@@ -89,9 +92,10 @@ def carried_out(check: Check, bench: Bench, left: float) -> Outcome:
 
 
 def table(folder: Path) -> str:
-    """Return all checks that have been carried out as a Markdown table, in the order of `CHECKS`.
+    """Return a Markdown table of the checks whose outcomes are in a folder, in the order of `CHECKS`.
 
-    `folder` is the folder of the outcomes.
+    Args:
+        folder: The folder of the option `-o`; its `checks/` has a JSON file for each outcome.
     """
     rows = ["| check | outcome | what was seen |", "|---|---|---|"]
     for check in CHECKS:
@@ -110,8 +114,8 @@ def _chosen_checks(only: Sequence[str]) -> list[Check]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the checks, and return the exit code.
 
-    It is 0 if something passed and nothing failed, 1 if something failed, 3 if nothing could be judged. The folder of
-    `-o` is written as the module describes.
+    It is 0 if a check passed and none failed, 1 if a check failed, 3 if none passed or failed. The folder of `-o` gets
+    `checks/`, `results/`, `raw/` and `checks.md`.
 
     Args:
         arguments: Words of the command line without the program's name; None: those of this process.

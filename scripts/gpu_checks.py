@@ -75,8 +75,8 @@ def parity(model: str, fields: Mapping[str, Any], bench: Bench) -> Outcome:
 
     Args:
         model: Name of the model.
-        fields: Fields of its case.
-        bench: Where the check runs.
+        fields: Fields of the case's run spec, such as `precision`.
+        bench: The place where the check runs.
 
     Returns:
         The outcome; not-applicable if the case is unsupported here.
@@ -112,10 +112,10 @@ def clocks(bench: Bench) -> Outcome:
 
 
 def clocks_agree(clock: str, step_times: Sequence[float], window: float, result: str) -> Outcome:
-    """Return the outcome of a comparison of steps with their window.
+    """Return `pass` if the sum of the steps' times is close to the length of their window, else `fail`.
 
     Args:
-        clock: Name of the clock that timed the steps; not-applicable unless it is `event`.
+        clock: Name of the clock that timed the steps; unless it is `event`, the outcome is not-applicable.
         step_times: Seconds of each step.
         window: Seconds of the synchronized window.
         result: Name of the result.
@@ -149,7 +149,7 @@ def sensors_agree(actual: Sequence[nvidia_smi.Agreement], lines: int, result: st
     """Return the outcome of a comparison with nvidia-smi: pass only if each quantity is known to both and close.
 
     Args:
-        actual: The comparisons.
+        actual: The comparison of each quantity.
         lines: Number of lines that nvidia-smi printed.
         result: Name of the result.
     """
@@ -204,12 +204,12 @@ class Killer:
 
     @hookimpl
     def dlperf_worker_started(self, pid: int) -> None:
-        """Note the worker that will be ended."""
+        """Note the process id of the worker that started last, which will be ended."""
         self.pid = pid
 
     @hookimpl
     def dlperf_step_progress(self, phase: str) -> None:
-        """End the worker at the first report of the phase `measure`."""
+        """End the noted worker with SIGKILL if `phase` is `measure`, once."""
         if phase == "measure" and not self.killed and self.pid is not None:
             self.killed = True
             os.kill(self.pid, signal.SIGKILL)
@@ -261,9 +261,13 @@ def largest(bench: Bench) -> Outcome:
 
 
 def largest_found(ok: bool, note: str) -> str:
-    """Return the outcome of a search for the largest batch: `fail` if its run failed, else `pass` or `inconclusive`.
+    """Return the outcome of a search for the largest batch: `fail`, `pass` or `inconclusive`.
 
-    `ok` is True if the run with the batch size that was found succeeded; `note` is the result's note on the search.
+    It is `inconclusive` if the search was not finished.
+
+    Args:
+        ok: True if the run with the batch size that was found succeeded; else the outcome is `fail`.
+        note: The result's note on the search; empty without one.
     """
     if not ok:
         return FAIL
@@ -298,11 +302,13 @@ def overhead(bench: Bench) -> Outcome:
 
 
 def overhead_small(rows: Sequence[Mapping[str, Any]], message: Mapping[str, Any]) -> Outcome:
-    """Return the outcome of a measurement of the overhead, by the interval of the ratio to the bare loop.
+    """Return `pass` if the interval of the loop's time, relative to the bare loop, is within 1 ± `OVERHEAD`.
+
+    The outcome is `fail` if the interval is outside of these limits, and `inconclusive` if it contains one of them.
 
     Args:
         rows: Rows of `gpu_overhead.py`: the loop against the bare loop, then the bare loop against itself.
-        message: What `gpu_overhead.py` printed, the figures of the outcome.
+        message: The JSON object that `gpu_overhead.py` printed; it becomes the figures of the outcome.
     """
     ratio, noise = rows[0]["ratio"], rows[1]["ratio"]
     low, high = ratio["interval"]
@@ -319,7 +325,7 @@ def overhead_small(rows: Sequence[Mapping[str, Any]], message: Mapping[str, Any]
 
 
 def failed(result: Result) -> Outcome:
-    """Return the outcome `fail` for a run that should have succeeded."""
+    """Return the outcome `fail` for the result of a run that should have succeeded, with the message of its failure."""
     return Outcome(FAIL, f"The run ended as {result.status!r}: {_why(result)}", results=(result.id,))
 
 

@@ -84,7 +84,7 @@ def _batch_size_for(device: str, size: int, precision: str, step: float) -> int:
 
 
 def main() -> int:
-    """Measure, print one JSON object, and return 0."""
+    """Measure the overhead as the command line says, print one JSON object, and return 0."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -25,7 +25,7 @@ Fields = dict[str, Any]
 
 
 def suite_of(framework: str) -> FrameworkConformance:
-    """Return the plugin with the small cases of its conformance suite, on a CPU.
+    """Return a conformance suite of a framework's plugin on a CPU, which makes and runs small cases of the plugin.
 
     `framework` is the name of an installed plugin.
     """
@@ -35,7 +35,11 @@ def suite_of(framework: str) -> FrameworkConformance:
 
 
 def fields_of(suite: FrameworkConformance) -> Iterator[Fields]:
-    """Yield the fields of each case that the plugin declares: model, and what differs from the plainest."""
+    """Yield the fields of each case to run with a plugin: name → value for `model` and for each field with a choice.
+
+    Args:
+        suite: The suite of the plugin, whose declared values are used.
+    """
     can = suite.plugin.capabilities
     compilers = sorted(can.compilers - {NONE})
     dropout: Fields = {"options": {"dropout": 0.1}}
@@ -67,7 +71,10 @@ def fields_of(suite: FrameworkConformance) -> Iterator[Fields]:
 
 
 def key_of(line: Fields) -> str:
-    """Return what identifies a case in the output: its fields as sorted JSON, without those of its outcome."""
+    """Return a text that identifies a case in the output: its fields as sorted JSON, without those of its outcome.
+
+    `line` has the fields of the case, and may have those of its outcome.
+    """
     known = {
         name: value
         for name, value in line.items()
@@ -82,7 +89,7 @@ def table(lines: Sequence[dict[str, Any]]) -> Iterator[str]:
     The reasons of inconclusive runs are counted; each run that failed is a line of JSON.
 
     Args:
-        lines: Lines of the output.
+        lines: Lines of the output, as `honest_runs.run_case` returns them.
     """
     runs = [line for line in lines if "outcome" in line]
     yield "| framework | runs | pass | inconclusive | fail |"

@@ -34,16 +34,16 @@ AT_ONCE = 3
 
 
 def run_case(framework: str, fields: Fields, deadline: float) -> dict[str, Any] | None:
-    """Run one case; return its line of the output, or None if it is too late to begin.
+    """Run one case, and return its line of the output; None if it is too late to begin.
 
     Args:
         framework: Name of the plugin.
-        fields: Fields of the case; `model` and what differs from the plainest.
-        deadline: Time on the monotonic clock after which nothing begins.
+        fields: Fields of the case: `model` and those that are not the default.
+        deadline: Time on the monotonic clock, in seconds, after which no case begins.
 
     Returns:
-        The fields, `framework`, `status` (`refused` if the plugin refuses the case), and as far as they apply
-            `seconds`, `outcome` and `detail` of `window-verified`, and `failed`, the other failed checks.
+        The fields, `framework`, `status` (`refused` if the plugin refuses the case) and, as far as they apply,
+        `seconds`, `outcome` and `detail` of `window-verified`, and `failed`, a list of the failed integrity checks.
     """
     if time.monotonic() > deadline:
         return None

@@ -39,13 +39,14 @@ GRACE = 30
 
 
 def series_of(framework: str, seeds: int) -> Iterator[dict[str, tuple[Fields, Plan]]]:
-    """Yield the cases of each series with their plans: those of one replica that the plugin accepts.
+    """Yield each series of cases of one replica that the plugin accepts, as name → fields and plan of the case.
 
-    A series has one precision and compiler; the longest comes first. Compiled cases have one seed.
+    All cases of a series have the same precision and compiler. The longest series comes first. Compiled cases have one
+    seed.
 
     Args:
         framework: Name of the plugin.
-        seeds: Number of seeds of each case.
+        seeds: Number of seeds of each case that is not compiled.
     """
     suite, registry = suite_of(framework), Registry()
     every: dict[tuple[str, str], dict[str, tuple[Fields, Plan]]] = defaultdict(dict)
@@ -63,15 +64,16 @@ def series_of(framework: str, seeds: int) -> Iterator[dict[str, tuple[Fields, Pl
 def run_series(
     framework: str, cases: Mapping[str, tuple[Fields, Plan]], deadline: float
 ) -> list[dict[str, Any]]:
-    """Run the cases in one process of the framework's environment; return their lines of the output.
+    """Run the cases of a series in one process of the framework's environment; return a line of the output for each.
 
-    The process does not begin after the deadline, and is ended `GRACE` seconds after it. A case without a record is
-    reported on standard error and has no line.
+    A line has the case's fields, `framework`, `status`, and `outcome` and `detail` of `window-verified`. A case without
+    a record is reported on standard error and has no line.
 
     Args:
         framework: Name of the plugin.
-        cases: The cases of a series, as `series_of` yields them; at least one.
-        deadline: Time on the monotonic clock.
+        cases: The cases, as `series_of` yields them; at least one.
+        deadline: Time on the monotonic clock, in seconds. The process does not begin after it, and is ended `GRACE`
+            (30) seconds after it.
 
     Raises:
         EnvironmentFailed: The environment cannot be created.

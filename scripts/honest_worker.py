@@ -11,7 +11,10 @@ from pathlib import Path
 
 
 def main(folder: Path) -> None:
-    """Run the requests in `requests.json` of a folder, and write a folder with a record for each."""
+    """Run the requests in `requests.json` of a folder one after the other, and write `NAME/record.json` for each.
+
+    The file has a JSON object: name → request.
+    """
     from dlperf_sdk.worker import trainer
     from dlperf_sdk.worker.network import free_ports
     from dlperf_sdk.worker.processes import TRAINER, Cluster, Node

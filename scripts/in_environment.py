@@ -34,10 +34,10 @@ else:
 
 
 def beside(python: str, packages: list[str], alone: list[str]) -> Path:
-    """Return the folder that holds these packages for an interpreter; install them if it is not complete.
+    """Return the folder that has the given packages for an interpreter; install them if the folder is not complete.
 
     Args:
-        python: The interpreter.
+        python: Path of the interpreter.
         packages: Requirement specifiers, installed with their dependencies.
         alone: Requirement specifiers, installed without their dependencies.
 

@@ -59,11 +59,11 @@ class Line(NamedTuple):
 
 
 def parsed(time: float, line: str) -> Line | None:
-    """Return the values of a line of `--format=csv,noheader,nounits`; None if it is none, such as an error message.
+    """Return the values in a line that nvidia-smi prints; None for a line without values, such as an error message.
 
     Args:
-        time: Time at which the line was read, on the monotonic clock.
-        line: The line.
+        time: Time at which the line was read, on the monotonic clock, in seconds.
+        line: The line, in the format `csv,noheader,nounits`: the GPU's UUID, then the values of `QUANTITIES`.
     """
     uuid, *cells = [cell.strip() for cell in line.split(",")]
     if not uuid.startswith("GPU-") or len(cells) != len(QUANTITIES):
@@ -79,7 +79,7 @@ def parsed(time: float, line: str) -> Line | None:
 
 @contextmanager
 def watching() -> Iterator[list[Line]]:
-    """Return a context whose value is a list, to which lines of nvidia-smi about all GPUs are appended until its end.
+    """Return a context whose value is a list. Lines of nvidia-smi about all GPUs are appended to it until the end.
 
     Raises:
         OSError: There is no nvidia-smi.
@@ -119,9 +119,9 @@ class Agreement(NamedTuple):
 
 
 def agreements(repeat: Repeat, lines: Iterable[Line]) -> list[Agreement]:
-    """Return the means over the window on both sides, for each device of each process of a repeat, by quantity.
+    """Compare the means over a repeat's window by the samplers and by nvidia-smi, for each device and quantity.
 
-    Nothing is started or read from the device.
+    The order is that of the records, their replicas, and `QUANTITIES`, after which energy follows.
 
     Args:
         repeat: The repeat, with the series of the samplers.

@@ -69,7 +69,7 @@ class Row(NamedTuple):
         return " | ".join(self.label.split(", ", self.columns - 1))
 
     def line(self) -> str:
-        """Run the simulation, and return the row as Markdown; fractions become percentages."""
+        """Run the simulation, and return the row as a line of Markdown; fractions become percentages."""
         cells = [
             cell if isinstance(cell, str) else f"{100 * cell:.1f} %"
             for cell in self.simulate(Random(self.label))
@@ -129,7 +129,9 @@ def _steady_state_rates(
 
 
 def every(period: int, height: float) -> Callable[[Random], Shape]:
-    """Return a function of a generator that returns a shape: slow steps at a fixed distance, from a random first one.
+    """Return a function that makes the shape of a case with slow steps at a fixed distance, from a random first one.
+
+    The function takes a random generator. A shape is a function from the index of a step to an addend of its time.
 
     Args:
         period: Number of steps from one slow step to the next.
@@ -160,7 +162,7 @@ def _real_steps(source: Random, steps: int) -> list[float]:
 
 
 def fixed(shape: Shape) -> Callable[[Random], Shape]:
-    """Return a function that returns this shape, which all cases so share."""
+    """Return a function that takes a random generator, ignores it, and returns `shape`: all cases have that shape."""
     return lambda _: shape
 
 
@@ -172,8 +174,8 @@ def steady(label: str, make_shape: Callable[[Random], Shape], **settings: object
     """Return a row of steady-state rates.
 
     Args:
-        label: Its first cell.
-        make_shape: Function of a generator that returns a case's shape: step → addend of its time.
+        label: The first cell of the row, and the seed of its simulation.
+        make_shape: Function that takes a random generator and returns a case's shape: step → addend of its time.
         settings: Further arguments of `_steady_state_rates`.
     """
     return Row(label, partial(_steady_state_rates, make_shape=make_shape, **settings))
@@ -371,7 +373,7 @@ def _simulated_case(source: Random, repeats: int, noise: float, speed: float) ->
 
 
 def paired(old: Case, new: Case, test: RankTest) -> Pairing:
-    """Return two simulated cases with their test, as the gate takes them."""
+    """Return the pairing of the simulated cases `old` and `new` with their test, as `decide_cases` takes it."""
     return Pairing("simulated", old, new, test, "simulated")
 
 
@@ -627,7 +629,7 @@ CHANGES = Table(
 
 
 def normal(source: Random) -> float:
-    """Return a standard normal number."""
+    """Return a random number of the standard normal distribution, drawn from `source`."""
     return source.gauss(0, 1)
 
 
@@ -719,7 +721,7 @@ confidence, a simulated rate of 5 % is accurate to ±3.0 percentage points with 
 
 
 def page() -> str:
-    """Return the whole page; this takes some minutes."""
+    """Run all simulations, which takes some minutes, and return the whole page as Markdown."""
     return "\n\n".join([INTRODUCTION, *(table.markdown() for table in TABLES)]) + "\n"
 
 

@@ -21,7 +21,10 @@ MARK = "<!-- What follows is written by scripts/parity_document.py. -->"
 
 
 def documents() -> dict[Path, list[Model]]:
-    """Return each document and its models: the installed ones with references, of dlperf-sdk and of `plugins/`."""
+    """Return a dict from the path of each document to the models that it describes.
+
+    Installed models with references are described, if the references are in `src/` or `plugins/` of this checkout.
+    """
     actual: dict[Path, list[Model]] = {}
     for model in map(Registry().model, Registry().names("models")):
         if model.references is None or not model.references.is_relative_to(ROOT):
@@ -35,7 +38,7 @@ def documents() -> dict[Path, list[Model]]:
 
 
 def tables(models: list[Model]) -> str:
-    """Return all tables of these models, which have references, as Markdown.
+    """Return the tables of cases, tolerances and known mistakes of models that have references, as Markdown.
 
     Raises:
         DocumentError: A reference cannot be read.
@@ -122,7 +125,7 @@ def _hidden(reference: Reference) -> str:
 
 
 def main() -> None:
-    """Replace the part below the mark of each document, and write the files."""
+    """Replace the part below the mark of each document by the tables, and write the files."""
     for path, models in documents().items():
         written = path.read_text(encoding="utf-8").partition(MARK)[0]
         path.write_text(f"{written}{MARK}\n\n{tables(models)}", encoding="utf-8")

@@ -55,7 +55,10 @@ _PROTOCOL = (
 
 
 def published() -> list[Block]:
-    """Return the collections, and the disagreements of each."""
+    """Return the content of the page published.md below its introduction.
+
+    It has a table of all collections of published figures, then the disagreements of each collection.
+    """
     collections = [collection() for collection in COLLECTIONS]
     return [
         Heading("Collections"),

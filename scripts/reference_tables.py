@@ -70,7 +70,11 @@ PAGES = {"run-settings": _setting_tables, "schemas": _schema_tables, "verdicts":
 
 
 def fill_in(text: str, tables: str) -> str:
-    """Return the text of a page with the tables, Markdown, between its two marks.
+    """Return the text of a page with new tables between its two marks.
+
+    Args:
+        text: The text of the page.
+        tables: The tables, as Markdown.
 
     Raises:
         ValueError: the page lacks a mark.

@@ -37,7 +37,7 @@ MARGIN = 24
 
 
 def opened(browser: Browser, report: Path, sight: str) -> Page:
-    """Return a page of a browser that shows a report with all its plots drawn.
+    """Open a report in a new page of a browser, and return the page once all plots are drawn.
 
     Args:
         browser: The browser.
@@ -64,7 +64,9 @@ def kept(path: Path) -> None:
 
 
 def main(runs: list[str]) -> int:
-    """Write the pictures, and return the exit code: 0, or that of `dlperf report` if it fails.
+    """Write the pictures of docs/reference/report and docs/images, and return the exit code.
+
+    It is 0, or that of `dlperf report` if a report fails.
 
     Args:
         runs: Directories of the runs of the pictures called `campaign`; empty to leave these pictures out.

@@ -64,6 +64,7 @@ class Document(NamedTuple):
 
     @property
     def id(self) -> str:
+        """The `$id` of the schema: a URN with the name and the first number of the version."""
         return f"urn:dlperf-sdk:schema:{self.name}:{self.version.split('.')[0]}"
 
 
@@ -166,7 +167,7 @@ class Generator:
         self.definitions: dict[str, dict[str, Any]] = {}
 
     def generate(self) -> dict[str, Any]:
-        """Return the schema, as JSON values.
+        """Return the JSON schema of the kind of document, as JSON values.
 
         Raises:
             SystemExit: A field has no docstring, or is a number without bounds; the message names it.
@@ -292,9 +293,9 @@ class Generator:
 
 
 def merged(schema: Mapping[str, Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a new schema with further keywords, its description first.
+    """Return a new schema with the keywords of `schema` and of `keywords`, which take precedence; description first.
 
-    If a keyword stands for all that follows from a type, such as `type` or `$ref`, the schema is dropped.
+    If `keywords` has `type`, `anyOf` or `$ref`, which replace all that follows from a type, `schema` is ignored.
     """
     schema = {**schema, **keywords} if not _STANDALONE & keywords.keys() else dict(keywords)
     return {**({"description": schema["description"]} if "description" in schema else {}), **schema}
@@ -309,9 +310,9 @@ def _has_bounds(schema: Mapping[str, Any]) -> bool:
 
 
 def union(schemas: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the schema of values that one of these schemas, at least one, allows.
+    """Return the schema of the values that at least one of the given schemas allows.
 
-    It is one schema with several types if that says it all, else `anyOf`.
+    It is one schema with several types if that is equivalent, else `anyOf`. `schemas` is not empty.
     """
     if len(schemas) == 1:
         return schemas[0]
@@ -330,7 +331,7 @@ def union(schemas: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write the schemas that changed, each in one step: tests may be reading them."""
+    """Write the files of the schemas that changed. Each is replaced in one step, since tests may be reading it."""
     for document in DOCUMENTS:
         text = json.dumps(Generator(document).generate(), indent=2, ensure_ascii=False) + "\n"
         path = FOLDER / f"{document.name}.schema.json"

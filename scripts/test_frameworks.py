@@ -61,13 +61,15 @@ def _prepare_builds(framework: str) -> None:
 
 
 def test(framework: str, markers: str, with_builds: bool) -> None:
-    """Run the plugin's tests, each in its environment; of those in the controller's, the ones with the markers.
+    """Run the tests of a framework's plugin: some in the framework's environment, some in this interpreter.
 
-    If tests fail, the process exits with pytest's exit code.
+    The tests in `CONTROLLER_TESTS`, which import no framework, run in this interpreter. If tests fail, the process
+    exits with pytest's exit code.
 
     Args:
         framework: Name of the plugin.
-        markers: Expression of markers for conformance tests, as pytest takes it; empty for all.
+        markers: Expression of markers that selects tests of `CONTROLLER_TESTS`, as pytest's `-m` takes it; empty for
+            all.
         with_builds: True to create environments with parts built from source first; False to leave out their tests.
     """
     plugin = f"plugins/dlperf-{framework}"

@@ -89,19 +89,19 @@ class Network:
         self.p, self.v, self.heads = p, variant, heads
 
     def linear(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """Return the linear layer with this name in the manifest, applied to the last axis of x."""
+        """Return the output of a linear layer: x (…, inputs) → (…, outputs). `name` is its name in the manifest."""
         product = self.v.product(lambda a, b: a @ b.T, x, self.p[f"{name}.weight"])
         return self.v.stored(product + self.p[f"{name}.bias"])
 
     def norm(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """Return the layer norm with this name in the manifest, applied to the last axis of x."""
+        """Return the layer norm of x over its last axis, in the shape of x. `name` is its name in the manifest."""
         mean = x.mean(-1, keepdim=True)
         variance = ((x - mean) ** 2).mean(-1, keepdim=True)
         scale, shift = self.p[f"{name}.weight"], self.p[f"{name}.bias"]
         return self.v.stored((x - mean) / (variance + self.v.epsilon).sqrt() * scale + shift)
 
     def gelu(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the GELU of each element of x."""
+        """Return the GELU of each element of x, in the shape of x."""
         if self.v.tanh_gelu:
             return self.v.stored(x / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
         return self.v.stored(x / 2 * (1 + torch.erf(x / math.sqrt(2))))
@@ -109,8 +109,8 @@ class Network:
     def attention(self, at: str, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Return self-attention before its projection: x (B, S, H), mask (B, S) → (B, S, H).
 
-        There are B sequences of S tokens with H features. `at` is the block's name in the manifest; the mask is 0 for
-        padding.
+        There are B sequences of S tokens with H features. `at` is the block's name in the manifest, such as
+        `encoder.0.attention`; the mask is 0 for padding.
         """
         split = (self.linear(f"{at}.{part}", x) for part in ("query", "key", "value"))
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in split)
@@ -137,7 +137,7 @@ class Network:
         """Return the loss of a batch, a scalar: masked language model, plus next sentence.
 
         Args:
-            batch: The model's inputs by name.
+            batch: Name of each input of the model → tensor.
             layers: Number of layers of the encoder.
         """
         p, ids = self.p, batch["input_ids"]
@@ -167,13 +167,13 @@ def negative_log_likelihood(logits: torch.Tensor, truth: torch.Tensor) -> torch.
 def forward(
     p: Tensors, batches: list[Tensors], setting: Setting, v: Variant
 ) -> list[tuple[torch.Tensor, Tensors]]:
-    """Return for each replica its loss and an empty dict, since there are no running means.
+    """Return for each replica its loss, a scalar, and an empty dict, since there are no running means.
 
     Args:
-        p: Parameters by the manifest's names.
-        batches: The replicas' batches.
+        p: Name in the manifest → parameter.
+        batches: For each replica, name of the input → tensor.
         setting: The case.
-        v: What is computed.
+        v: Variant of the computation.
     """
     options = setting.resolved
     network = Network(p, v, options.heads)
@@ -181,12 +181,12 @@ def forward(
 
 
 def clipped(g: Tensors, most: float, v: Variant) -> Tensors:
-    """Return g · min(1, most / ‖g‖), by name.
+    """Return the clipped gradients g · min(1, most / ‖g‖), as name of the parameter → gradient.
 
     Args:
-        g: Gradients by the parameters' names.
+        g: Name of the parameter → gradient.
         most: Largest norm.
-        v: What is computed; with `clip` at `tensor`, each gradient has its own norm, else all together.
+        v: Variant of the computation. If its `clip` is `tensor`, each gradient has its own norm, else all have one.
     """
     if v.clip == "tensor":
         return {name: value * min(1.0, most / float(value.norm() or 1)) for name, value in g.items()}
@@ -195,11 +195,11 @@ def clipped(g: Tensors, most: float, v: Variant) -> Tensors:
 
 
 def meet(gradients: list[Tensors], v: Variant, setting: Setting) -> Tensors:
-    """Return the gradients that each replica updates with: the means over the replicas, by name.
+    """Return the gradients that each replica updates with, the means over the replicas: name of the parameter → mean.
 
     Args:
-        gradients: The replicas' gradients, by name; at least one.
-        v: What is computed.
+        gradients: For each replica, of which there is at least one, name of the parameter → gradient.
+        v: Variant of the computation.
         setting: The case.
     """
     if v.meet == "first":
@@ -212,15 +212,15 @@ def meet(gradients: list[Tensors], v: Variant, setting: Setting) -> Tensors:
 def update(
     p: Tensors, g: Tensors, state: dict[str, Tensors], step: int, setting: Setting, v: Variant
 ) -> None:
-    """Clip by the global norm, then update with Adam and decoupled weight decay.
+    """Clip gradients by their global norm, then update parameters with Adam and decoupled weight decay.
 
     Args:
-        p: Parameters, changed in place.
-        g: Gradients by the parameters' names.
-        state: Parameter → its moments `m` and `v`, changed in place; empty at first.
+        p: Name → parameter, changed in place.
+        g: Name of the parameter → gradient.
+        state: Name of the parameter → its moments `m` and `v`, changed in place; empty at first.
         step: Number of the step, counted from 1.
         setting: The case.
-        v: What is computed.
+        v: Variant of the computation.
     """
     numbers = setting.numbers()
     rate, beta1, beta2 = numbers["learning_rate"], numbers["beta1"], numbers["beta2"]

@@ -54,40 +54,46 @@ def rounded(x: torch.Tensor, bits: int) -> torch.Tensor:
 
 
 class Operand(torch.autograd.Function):
-    """Rounded on its way in; its gradient comes out as it is."""
+    """An operand of a product, which is rounded in the forward pass; its gradient is not."""
 
     @staticmethod
     def forward(context: Any, x: torch.Tensor, rounding: Storage) -> torch.Tensor:
+        """Return x after the function `rounding`."""
         return rounding(x)
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        """Return the gradient unchanged, and None for `rounding`."""
         return gradient, None
 
 
 class Outcome(torch.autograd.Function):
-    """A product's result; its gradient is an operand of the backward pass, and rounded."""
+    """The result of a product, whose gradient is rounded, since it is an operand of the backward pass."""
 
     @staticmethod
     def forward(context: Any, x: torch.Tensor, rounding: Storage, narrow: bool) -> torch.Tensor:
+        """Return x after the function `rounding` if `narrow` is True, else a copy of x."""
         context.rounding = rounding
         return rounding(x) if narrow else x.clone()
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        """Return the gradient after the forward pass's `rounding`, and None for the other arguments."""
         return context.rounding(gradient), None, None
 
 
 class Scaled(torch.autograd.Function):
-    """A loss; the backward pass starts from it times the loss scale."""
+    """A loss whose gradients are multiplied by the loss scale."""
 
     @staticmethod
     def forward(context: Any, loss: torch.Tensor, scale: float) -> torch.Tensor:
+        """Return a copy of the loss, which is not scaled."""
         context.scale = scale
         return loss.clone()
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        """Return the gradient times the forward pass's `scale`, and None for `scale`."""
         return gradient * context.scale, None
 
 
@@ -119,7 +125,10 @@ def _with_narrow_weights(forward: Forward, stored: Storage, wide: Collection[str
 
 
 def unscaled(meet: Meet, scale: float) -> Meet:
-    """Return a function that divides the replicas' gradients by the loss scale, and then lets them meet."""
+    """Return a function that divides the replicas' gradients by the loss scale `scale`, and passes them to `meet`.
+
+    The function takes and returns what `meet` does: it returns the gradients that each replica updates with.
+    """
 
     def meet_unscaled(gradients: list[Tensors], variant: Any, setting: Setting) -> Tensors:
         plain = [{name: value / scale for name, value in of_one.items()} for of_one in gradients]
@@ -169,11 +178,11 @@ def main(script_path: str, case: str) -> None:
 
 
 def whole(ours: dict[str, list[float]], theirs: dict[str, list[float]]) -> float:
-    """Return the relative distance of all arrays, taken as one, from their fingerprints.
+    """Return an estimate of the distance of all arrays, taken as one vector, from others, relative to those.
 
     Args:
-        ours: Array's name → its fingerprint (`dlperf_sdk.testing.references.fingerprints`).
-        theirs: The fingerprints that they are compared with.
+        ours: Name of an array → its fingerprint: its 2-norm, then eight projections.
+        theirs: Name of an array → fingerprint of the array that it is compared with; all are among `ours`.
     """
     squares = sum(
         sum((a - b) ** 2 for a, b in zip(ours[name][1:], right[1:], strict=True)) / 8

@@ -84,15 +84,15 @@ CASES = {
 def padded(x: torch.Tensor, kernel: int, stride: int, value: float, v: Variant) -> torch.Tensor:
     """Return x with its last two axes padded by half the kernel on all sides.
 
-    With `same_padding` and a stride above 1, the padding is as little as gives ⌈size / stride⌉, with the odd one
-    behind.
+    If `v.same_padding` is True and the stride above 1, the padding is the smallest that gives ⌈size / stride⌉ outputs;
+    an odd pixel is added behind.
 
     Args:
         x: Images (…, H, W) of equal height and width.
-        kernel: Height and width of the kernel.
-        stride: Its stride.
+        kernel: Height and width of the kernel, in pixels.
+        stride: Stride of the kernel.
         value: Value of the padding.
-        v: What is computed.
+        v: Variant of the computation.
     """
     if not (v.same_padding and stride > 1 and kernel > 1):
         return functional.pad(x, [kernel // 2] * 4, value=value)
@@ -118,16 +118,16 @@ class Network:
         self.means: list[Tensors] = [{} for _ in range(replicas)]
 
     def convolution(self, name: str, x: torch.Tensor, stride: int = 1) -> torch.Tensor:
-        """Return the convolution with this name in the manifest, applied to x, (B, C, H, W), with a stride."""
+        """Return a convolution of x, (B, C, H, W), with padding and a stride. `name` is its name in the manifest."""
         weight = self.p[f"{name}.weight"]
         x = padded(x, weight.shape[-1], stride, 0.0, self.v)
         return self.v.product(lambda a, b: functional.conv2d(a, b, stride=stride), x, weight)
 
     def norm(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """Return batch norm of x, (replicas, B, C, H, W), and note the running means.
+        """Return batch norm of x, (replicas, B, C, H, W), in the shape of x, and store the running means in `means`.
 
-        Statistics are those of each replica, but with `synchronized` those over all. `name` is the layer's in the
-        manifest.
+        Each replica has its own statistics, unless the variant's `synchronized` is True. `name` is the layer's name in
+        the manifest.
         """
         over = (0, 1, 3, 4) if self.v.synchronized else (1, 3, 4)
         mean = x.mean(over, keepdim=True)
@@ -143,10 +143,10 @@ class Network:
         return self.v.stored((x - mean) / (variance + self.v.epsilon).sqrt() * scale + shift)
 
     def layer(self, conv: str, norm: str, x: torch.Tensor, stride: int = 1) -> torch.Tensor:
-        """Return convolution and batch norm of x, (replicas, B, C, H, W).
+        """Return convolution and then batch norm of x, (replicas, B, C, H, W).
 
-        The replicas are folded into the batch for the former. `conv` and `norm` are the names of the layers in the
-        manifest, and `stride` is the convolution's.
+        For the convolution, the replicas are folded into the batch. `conv` and `norm` are the names of the layers in
+        the manifest, and `stride` is the convolution's.
         """
         y = self.convolution(conv, x.flatten(0, 1), stride)
         return self.norm(norm, y.unflatten(0, x.shape[:2]))
@@ -180,13 +180,13 @@ class Network:
 def forward(
     p: Tensors, batches: list[Tensors], setting: Setting, v: Variant
 ) -> list[tuple[torch.Tensor, Tensors]]:
-    """Return for each replica its loss and its running means, by name.
+    """Return for each replica its loss, a scalar, and its running means after the step, as name → tensor.
 
     Args:
-        p: Parameters by the manifest's names.
-        batches: The replicas' batches, of equal size.
+        p: Name in the manifest → parameter.
+        batches: For each replica, name of the input → tensor; all of equal size.
         setting: Not used.
-        v: What is computed.
+        v: Variant of the computation.
     """
     network = Network(p, v, len(batches))
     logits = network.logits(torch.stack([batch["image"] for batch in batches]))
@@ -202,7 +202,7 @@ def loss(logits: torch.Tensor, labels: torch.Tensor, v: Variant) -> torch.Tensor
     Args:
         logits: (B, classes).
         labels: Indices of the classes, (B,).
-        v: What is computed.
+        v: Variant of the computation.
     """
     negative_log = torch.logsumexp(logits, 1, keepdim=True) - logits
     smoothing = 0.1 if v.smoothing else 0.0
@@ -211,13 +211,13 @@ def loss(logits: torch.Tensor, labels: torch.Tensor, v: Variant) -> torch.Tensor
 
 
 def meet(gradients: list[Tensors], v: Variant, setting: Setting) -> Tensors:
-    """Return the gradients that each replica updates with: the means over the replicas, by name.
+    """Return the gradients that each replica updates with, the means over the replicas: name of the parameter → mean.
 
-    Synchronized batch norm's gradients meet in the same way.
+    Synchronized batch norm makes no difference here.
 
     Args:
-        gradients: The replicas' gradients, by name; at least one.
-        v: What is computed.
+        gradients: For each replica, of which there is at least one, name of the parameter → gradient.
+        v: Variant of the computation.
         setting: Not used.
     """
     if v.meet == "first":
@@ -229,15 +229,15 @@ def meet(gradients: list[Tensors], v: Variant, setting: Setting) -> Tensors:
 def update(
     p: Tensors, g: Tensors, state: dict[str, Tensors], step: int, setting: Setting, v: Variant
 ) -> None:
-    """Update with SGD: g ← g + w·θ; v ← momentum·v + g; θ ← θ - rate·v.
+    """Update parameters with SGD: g ← g + w·θ; v ← momentum·v + g; θ ← θ - rate·v.
 
     Args:
-        p: Parameters, changed in place.
-        g: Gradients by the parameters' names.
-        state: Parameter → its velocity `v`, changed in place; empty at first.
+        p: Name → parameter, changed in place.
+        g: Name of the parameter → gradient.
+        state: Name of the parameter → its velocity `v`, changed in place; empty at first.
         step: Not used.
         setting: The case.
-        v: What is computed.
+        v: Variant of the computation.
     """
     numbers = setting.numbers()
     rate, decay = numbers["learning_rate"], numbers["weight_decay"]

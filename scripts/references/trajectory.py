@@ -33,7 +33,7 @@ Product = Callable[..., torch.Tensor]
 
 
 def exact(function: Product, *operands: torch.Tensor) -> torch.Tensor:
-    """Return the function of the operands, in the arithmetic that these have."""
+    """Return `function` of the operands, computed in the number format that the operands have."""
     return function(*operands)
 
 
@@ -57,14 +57,16 @@ Meet = Callable[[list[Tensors], Any, Setting], Tensors]
 def implementation(
     setting: Setting, forward: Forward, meet: Meet, update: Update, variant: Any
 ) -> Implementation:
-    """Return a variant of a network and an optimizer; its gradients come from torch.autograd.
+    """Return the functions of a training step, as `train` takes them, of one variant of a network and optimizer.
+
+    The gradients come from torch.autograd.
 
     Args:
         setting: The case.
-        forward: The forward pass.
-        meet: The synchronization of gradients.
-        update: The optimizer.
-        variant: What is computed, an argument of the three functions.
+        forward: The forward pass, a `Forward`.
+        meet: The synchronization of gradients, a `Meet`.
+        update: The optimizer, an `Update`.
+        variant: The variant of the computation, which the three functions get as an argument.
     """
 
     def gradients(weights: Arrays, batches: Sequence[Arrays], options: Any) -> list[Pass]:
@@ -100,7 +102,7 @@ def implementation(
 
 
 def tensors(arrays: Arrays) -> Tensors:
-    """Return tensors that share their memory with the arrays."""
+    """Return a dict from the name of each array to a tensor that shares its memory."""
     return {name: torch.from_numpy(values) for name, values in arrays.items()}
 
 
@@ -115,10 +117,10 @@ def main(
     chosen: Sequence[str],
     heavy: Sequence[str] = (),
 ) -> None:
-    """Compute the chosen cases, and put them into the model's document of references.
+    """Compute the chosen cases of a model's reference, and put them into the file of the reference.
 
-    Its tolerances are kept: they are written by hand, one for each precision, from what `precisions.py` measures.
-    Progress is printed on standard error.
+    The tolerances in the file are kept: they are written by hand, one for each precision, from the output of
+    `precisions.py`. Progress is printed on standard error.
 
     Args:
         model: Name of the model.
