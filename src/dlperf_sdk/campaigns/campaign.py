@@ -155,7 +155,7 @@ class Campaign:
 
     @property
     def decisions(self) -> int:
-        """Number of times that an entry of `exclude` or `overrides` is applied to a case."""
+        """Number of times that an entry of `exclude` or `overrides` is applied to a case, in total over all cases."""
         in_blocks = sum(block.matrix.decisions for block in self.blocks)
         return in_blocks + self.size * (len(self.exclude) + len(self.overrides))
 

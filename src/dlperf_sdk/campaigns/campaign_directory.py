@@ -79,7 +79,7 @@ class CampaignDirectory:
             yield
 
     def set_aside(self, id: str, attempt: int | None = None) -> Path:
-        """Move a run, or one attempt of it, to a new folder in `set-aside`, and return the new path.
+        """Move a run, or one attempt of it, to a new directory in `set-aside`, and return the new path.
 
         The campaign no longer takes the moved files into account. None of them is deleted.
 

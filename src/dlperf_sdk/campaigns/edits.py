@@ -51,8 +51,8 @@ def describe_edits(directory: CampaignDirectory) -> list[str]:
 def differences(before: Sequence[RunSpec], now: Sequence[RunSpec]) -> list[str]:
     """Return sentences on the cases that were edited, removed and added between the specs `before` and `now`.
 
-    The edited ones come first, then the removed and the added ones. The result is empty if the specs are equal, in
-    whatever order. A sentence names at most `MAX_LISTED` cases.
+    Edited cases come first, then removed, then added ones. The list is empty if the specs are equal, in whatever order.
+    A sentence names at most `MAX_LISTED` (5) cases, and the number of the others.
     """
     old, new = _index_by_text(before), _index_by_text(now)
     removed = [spec for text, spec in old.items() if text not in new]

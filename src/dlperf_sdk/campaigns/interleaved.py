@@ -53,7 +53,7 @@ def baseline_cases(candidates: Sequence[RunSpec], baseline: str | Mapping[str, A
         candidates: The cases of the candidate.
         baseline: What is different in the baseline. A mapping: fields to change in each case. A string: a spec
             file, a campaign file or a preset with as many cases; the path of an interpreter or of an environment's
-            folder; or the name of a managed environment.
+            directory; or the name of a managed environment.
 
     Raises:
         UsageError: the baseline does not fit the candidates, its file is invalid, or its path does not exist.
@@ -135,7 +135,7 @@ def finished_pairs(directory: CampaignDirectory, unfinished: list[str]) -> Itera
 
     Args:
         directory: The directory of an interleaved campaign.
-        unfinished: List to which the label of the candidate of each other pair is appended.
+        unfinished: List to which the candidate's label is appended for each pair that is not concluded on both sides.
 
     Raises:
         StoreError, DocumentError: a result cannot be read.

@@ -168,7 +168,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Return True if a process holds the exclusive lock of this file now; False if the file cannot be opened."""
+    """Return True if a process holds the exclusive lock of the file `path` now; False if it cannot be opened."""
     try:
         # Opening a named pipe would wait for its writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -195,5 +195,5 @@ def read_holder(path: Path) -> str:
 
 
 def find_last(entries: list[dict[str, Any]], event: str) -> Mapping[str, Any] | None:
-    """Return the last entry of the kind `event`; None if there is none."""
+    """Return the last of a journal's entries that has the kind `event`; None if there is none."""
     return next((entry for entry in reversed(entries) if entry["event"] == event), None)

@@ -145,7 +145,7 @@ class Matrix:
 
     @property
     def decisions(self) -> int:
-        """Number of times that an entry of `exclude` or `overrides` is applied to a case."""
+        """Number of times that an entry of `exclude` or `overrides` is applied to a case, in total over all cases."""
         return self.size * (len(self.exclude) + len(self.overrides))
 
     def __len__(self) -> int:

@@ -75,7 +75,7 @@ class Session:
         return {id: progress.finished for id, progress in self.cases.items() if progress.status is None}
 
     def seconds_left(self, limit: float = math.inf) -> float:
-        """Return the seconds until the session's time limit, never negative, and at most `limit`."""
+        """Return the seconds until the session's time limit, from 0 to `limit`; `limit` if the session has none."""
         return min(limit, max(0.0, self.deadline - time.monotonic()))
 
     def is_over(self) -> bool:

@@ -60,8 +60,8 @@ class Case(CaseRecord):
 
         Args:
             spec: The case.
-            store: The store, or its folder, in which the directory is created; None to store nothing.
-            observers: Objects with hook implementations.
+            store: The store, or its directory, in which that of the run is created; None to store nothing.
+            observers: The observers of the case.
             registry: The plugins.
             run_id: The run's name; None for a new one.
             started_at: The start of a case that was begun before, in UTC and ISO 8601; None for now.

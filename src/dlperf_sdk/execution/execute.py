@@ -21,7 +21,7 @@ def execute(case: Case, steps: Iterable[Callable[[], None]]) -> Result:
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed. All processes have ended, and the result is in the store.
-        SpecError: A requested variable has only a hash as its value.
+        SpecError: An environment variable of the spec has only a hash as its value.
         PluginError: A plugin does not work.
         InvalidRecord: The result breaks its own schema, and was not written.
     """

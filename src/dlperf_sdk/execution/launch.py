@@ -81,7 +81,7 @@ def launch(
         PluginError: The plugin's files cannot be packed, or the launcher cannot be loaded.
         TimedOut: The deadline has passed.
         Unavailable: The launcher cannot place the job.
-        OSError: The bundle cannot be written to the folder for temporary files.
+        OSError: The bundle cannot be written to the directory for temporary files.
     """
     topology = plan.spec.topology
     parity_request, evidence = (parity.request, None) if isinstance(parity, ParityRun) else (None, parity)

@@ -71,9 +71,10 @@ def prepare_case(plan: Plan, environment_from: Environment | None, report: Repor
         report: Called with a stage (`data` or `environment`) and a line of progress.
 
     Raises:
-        RunFailed: The environment cannot be had (EnvironmentFailed), or the data cannot be used (Unavailable).
+        RunFailed: There is no usable environment, and none can be made (EnvironmentFailed), or the data cannot be used
+            (Unavailable).
         DocumentError: The lock of the earlier environment is malformed.
-        SpecError: A requested variable has only a hash as its value.
+        SpecError: An environment variable of the spec has only a hash as its value.
         PluginError: The plugin's specification of its environment is invalid.
     """
     variables = list_requested_variables(plan.spec)
@@ -95,7 +96,7 @@ def check_parity(
     """Return the evidence of parity, from the cache or from a parity run.
 
     Args:
-        run_id: The case's run.
+        run_id: Name of the case's run.
         prepared: The prepared case.
         reference_case: Name of the case in the model's reference.
         registry: The plugins.
@@ -135,7 +136,7 @@ def prepare_own_environment(plan: Plan, on_progress: Callable[[str], None]) -> P
 
     Raises:
         EnvironmentFailed: There is no usable environment, and none can be made.
-        SpecError: A requested variable has only a hash as its value.
+        SpecError: An environment variable of the spec has only a hash as its value.
         PluginError: The plugin's specification of its environment is invalid.
     """
     spec = plan.spec

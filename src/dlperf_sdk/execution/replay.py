@@ -66,7 +66,7 @@ def replay(
 
     Args:
         lines: The lines of the stream, each a JSON object in UTF-8; lines that are no event are left out.
-        store: The store, or its folder, in which the run's directory is created or continued.
+        store: The store, or its directory, in which the run's directory is created or continued.
         observers: Objects with hook implementations.
         registry: The plugins; None for the installed ones.
 
@@ -406,7 +406,7 @@ def attach(
 
     Args:
         job: The job, as `find_job` returned it.
-        store: The store, or its folder, in which the run's directory is created or continued.
+        store: The store, or its directory, in which the run's directory is created or continued.
         observers: Objects with hook implementations.
         registry: The plugins; None for the installed ones.
 

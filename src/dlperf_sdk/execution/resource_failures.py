@@ -13,7 +13,7 @@ from dlperf_sdk.worker.exhaustion import describe_exhaustion
 def resource_failure(error: BaseException) -> Failure | None:
     """Return the failure for an exception that shows that a resource of this machine ran out; None for any other.
 
-    Such resources are memory, disk, file descriptors, processes, and a usable folder for temporary files. The
+    Such resources are memory, disk, file descriptors, processes, and a usable directory for temporary files. The
     failure has the kind `unavailable`.
     """
     message = describe_exhaustion(error, "The controller")

@@ -27,7 +27,7 @@ OnProgress = Callable[[str], None]
 
 @frozen
 class Row:
-    """The outcome of one framework."""
+    """The outcome of parity for one framework."""
 
     framework: str
     parity: Parity | None

@@ -48,7 +48,7 @@ def begin_case(
 
     Args:
         spec: A spec whose batch size is `max`.
-        store: The store, or its folder, in which the case's directory is created; None to store nothing.
+        store: The store, or its directory, in which the case's directory is created; None to store nothing.
         observers: The observers; they are notified of each probe, too.
         registry: The plugins.
 
@@ -83,8 +83,8 @@ def resolve_max_batch(
         spec: A spec whose batch size is `max`.
         observers: Notified with one line of progress per probe, in the stage `batch-size`.
         registry: The plugins.
-        run_id: The run that the search is for, after which the probes' jobs are named; None for new names.
-        deadline: A time on the monotonic clock at which the search fails with a timeout.
+        run_id: Name of the run that the search is for, after which the probes' jobs are named; None for new names.
+        deadline: A time on the monotonic clock, in seconds, at which the search fails with a timeout.
 
     Returns:
         The spec with the size; a failure, or None if a size was found; and a sentence on the search for the notes.
@@ -162,16 +162,16 @@ def _probe(
 
 
 def cache_key(plan: Plan, limit: int | None) -> dict[str, Any]:
-    """Return all conditions that the largest batch size depends on, by name, as JSON values.
+    """Return a dict of all conditions that the largest batch size depends on: name → JSON value.
 
-    Variables, which may be secrets, are in it as a digest.
+    Environment variables, which may be secrets, are in it as a digest.
 
     Args:
         plan: The plan of the case with any batch size.
         limit: The bytes that one process may take; None if unknown.
 
     Raises:
-        SpecError: A requested variable has only a hash as its value.
+        SpecError: An environment variable of the spec has only a hash as its value.
     """
     spec = plan.spec
     recorded = redact_variables(list_requested_variables(spec), plan.secrets)

@@ -31,7 +31,7 @@ class Probe:
 
 @frozen
 class SearchResult:
-    """The outcome of a search."""
+    """The outcome of a search for the largest size that fits."""
 
     size: int | None
     """The largest size that fitted, and fitted again at the end; None if 1 did not fit."""
@@ -61,7 +61,7 @@ def find_max_batch(probe: Callable[[int], Probe], budget: int | None, maximum: i
     - Confirmation: near the limit, the same size may fit once and not again. Therefore the result is tried once more at
       the end, and lowered until it fits again. The size 1 is not tried again.
 
-    The search stops after `MAX_PROBES` probes, not counting the confirmation.
+    The search stops after `MAX_PROBES` (24) probes, not counting the confirmation.
 
     Args:
         probe: Called with a size; tries it and returns the outcome. Its exceptions pass unchanged.

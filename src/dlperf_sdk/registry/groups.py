@@ -27,7 +27,7 @@ class Group:
 
     @property
     def entry_points(self) -> str:
-        """Name of the entry-point group."""
+        """Name of the entry-point group, such as `dlperf_sdk.frameworks`."""
         return f"dlperf_sdk.{self.name}"
 
     def interface(self) -> type[Any]:

@@ -199,7 +199,7 @@ class Registry:
         return manager.driver
 
     def framework(self, name: str) -> Framework:
-        """Return the framework with that name.
+        """Return the loaded plugin of the framework named `name`.
 
         Raises:
             UnknownName: there is no such framework.
@@ -208,7 +208,7 @@ class Registry:
         return cast("Framework", self.load("frameworks", name))
 
     def model(self, name: str) -> Model:
-        """Return the model with that name.
+        """Return the loaded plugin of the model named `name`.
 
         Raises:
             UnknownName: there is no such model.
@@ -217,7 +217,7 @@ class Registry:
         return cast("Model", self.load("models", name))
 
     def topology(self, name: str) -> Topology:
-        """Return the launcher with that name.
+        """Return the loaded plugin of the launcher named `name`.
 
         Raises:
             UnknownName: there is no such launcher.
@@ -226,7 +226,7 @@ class Registry:
         return cast("Topology", self.load("topologies", name))
 
     def collection(self, name: str) -> Collection:
-        """Return the collection of published figures with that name.
+        """Return the loaded collection of published figures named `name`.
 
         Raises:
             UnknownName: there is no such collection.
@@ -244,7 +244,7 @@ class Registry:
         return cast("DatabaseType", self.load("databases", scheme))
 
     def importer(self, name: str) -> Importer:
-        """Return the importer with that name.
+        """Return the loaded importer of logs named `name`.
 
         Raises:
             UnknownName: there is no such importer.

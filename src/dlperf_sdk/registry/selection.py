@@ -52,6 +52,8 @@ class Selection:
 def select_plugins(spec: RunSpec, registry: Registry) -> Selection:
     """Load the plugins of a spec, check that they can run its case, and return them. Nothing is started.
 
+    The returned selection also has the plugins' answers for the case, such as the trainer and the environment.
+
     Args:
         spec: The case.
         registry: The plugins.

@@ -23,7 +23,7 @@ def attempt_outcome(event: Mapping[str, Any]) -> Repeat | Failure:
             `failure` (an object; None without one), and the lists `records`, `series` and `exits`.
 
     Raises:
-        DocumentError: the event's failure is not an object, or a field of it has an impossible value.
+        DocumentError: the event's failure is not an object, or a field of it breaks the schema `result`.
         KeyError: the event has no `failure`, or the failure has no `kind` or `message`.
     """
     if event["failure"] is not None:
@@ -67,7 +67,7 @@ def failure_from(plain: Mapping[str, Any]) -> Failure:
             be missing or None, `phase`, `node` (index), `rank`, `type` (class of the exception) and `traceback`.
 
     Raises:
-        DocumentError: the failure is not an object, or a field has an impossible value.
+        DocumentError: the failure is not an object, or a field of it breaks the schema `result`.
         KeyError: `kind` or `message` is missing.
     """
     if not isinstance(plain, Mapping):

@@ -214,7 +214,7 @@ def parity_from_dict(plain: Any) -> Parity:
     """Return the parity evidence from its JSON values, as `to_plain` gives them for a `Parity`.
 
     Raises:
-        DocumentError: the document breaks the definition `parity` of the schema `result`.
+        DocumentError: `plain` breaks the definition `parity` of the schema `result`.
     """
     schema.check("result", plain, "parity")
     return _converter().structure(plain, Parity)

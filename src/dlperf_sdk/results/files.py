@@ -18,7 +18,7 @@ def explain_os_errors(path: Path, option: str = "--output") -> Iterator[None]:
     """Return a context in which an `OSError` becomes a `StoreError` that names `path` and gives advice.
 
     Args:
-        path: What is being written.
+        path: Path of the file or directory that is written in the context.
         option: The command-line option with which the user chooses another place; the advice names it.
 
     Raises:

@@ -70,7 +70,7 @@ def complete_records(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict
 
     Args:
         repeats: The finished repeats; may be empty.
-        expected: What the records are checked against.
+        expected: The planned values that the records are checked against.
 
     Raises:
         UnknownName: the core does not know the part of a step.

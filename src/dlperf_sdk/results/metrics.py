@@ -13,7 +13,7 @@ from dlperf_sdk.worker import estimate
 
 
 def measured_of(spec: RunSpec, workload: Workload, device: str, repeats: tuple[Repeat, ...]) -> Measured:
-    """Return the value that measurers compute the metrics of a case from.
+    """Return the `Measured` of a case: the repeats and the numbers from which measurers compute metrics.
 
     Args:
         spec: The case, with a number as batch size.
@@ -77,10 +77,10 @@ def data_wait_fraction(repeat: Repeat) -> float:
 
 
 def input_rate(repeat: Repeat, batch_size: int) -> float | None:
-    """Return the samples per second that the queueing threads of all trainers can make together.
+    """Return the samples per second that the threads which queue batches for all trainers can make together.
 
-    The time in which a thread waits for room in its queue does not count. None if a trainer has no such thread, or its
-    threads spent no time on batches inside the window.
+    The time in which a thread waits for room in its queue does not count. None if a trainer has no queue of batches, or
+    no time was spent on its batches inside the window.
 
     Args:
         repeat: The finished repeat.
@@ -97,7 +97,7 @@ def input_rate(repeat: Repeat, batch_size: int) -> float | None:
 def queue_depth(repeat: Repeat) -> float | None:
     """Return the mean number of batches in a queue after one was put in, for the trainer with the smallest mean.
 
-    None if a trainer has no such queue, or queued no batch inside the window.
+    None if a trainer has no queue of batches, or if no batch was put into its queue inside the window.
 
     Raises:
         ValueError: the repeat has no records.

@@ -46,7 +46,7 @@ def recover(path: Path) -> Recovered:
     them.
 
     Raises:
-        StoreError: the folder of the attempts exists, and its entries cannot be listed.
+        StoreError: the directory `attempts` exists, and its entries cannot be listed.
     """
     spec, attempts, unreadable = None, [], []
     folder = path / "attempts"
@@ -67,7 +67,7 @@ def recover(path: Path) -> Recovered:
 
 
 def repeat(path: Path, number: int) -> Repeat:
-    """Read a finished attempt of a run as a repeat.
+    """Read a finished attempt of a run, and return it as a repeat.
 
     Args:
         path: The run's directory.

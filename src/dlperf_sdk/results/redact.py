@@ -75,7 +75,7 @@ def redact_result(result: Result, hosts: Iterable[str] = (), users: Iterable[str
 
 
 def redact_text(text: str, hosts: Iterable[str], users: Iterable[str]) -> str:
-    """Return a text without the names of these hosts and users, names of home directories, and credentials in URLs.
+    """Return a text without the names of given hosts and users, names of home directories, and credentials in URLs.
 
     Hosts are replaced by `host-1`, …, users by `user`, `user-2`, …, home directories by `user`. A name is kept if it
     is also a word of the schemas, such as `cpu`, or if it is a single character, a number or `root`.

@@ -263,11 +263,11 @@ class Result:
         return error.exit_code
 
     def metric(self, name: str) -> Metric | None:
-        """Return the metric with that name; None if it was not measured."""
+        """Return the metric named `name`, such as `throughput`; None if it was not measured."""
         return next((metric for metric in self.metrics if metric.name == name), None)
 
     def verdict(self, name: str) -> Verdict | None:
-        """Return the verdict with that name; None if there is none."""
+        """Return the verdict of the check named `name`, such as `spread`; None if there is none."""
         return next((verdict for verdict in self.verdicts if verdict.name == name), None)
 
     def raise_for_status(self) -> Result:

@@ -49,7 +49,7 @@ class RunDirectory:
 
     Args:
         store: The store's directory, which must exist when something is written.
-        run_id: Name of the run: at most 128 ASCII letters, digits, `.`, `-` and `_`.
+        run_id: Name of the run: at most 128 ASCII letters, digits, `.`, `-` and `_`, a letter or digit first.
     """
 
     def __init__(self, store: Path, run_id: str) -> None:
@@ -74,7 +74,7 @@ class RunDirectory:
         self._write_json((), "plan.json", plan)
 
     def write_environment(self, environment: Environment) -> None:
-        """Write `environment.json`, and the exact versions of its packages to `lock.txt`, in requirements format.
+        """Write an environment to `environment.json`, and its package versions to `lock.txt` in requirements format.
 
         Raises:
             StoreError: a file cannot be written.

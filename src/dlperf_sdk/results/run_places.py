@@ -43,7 +43,7 @@ def _campaigns_below(place: Path) -> list[Path]:
 
 
 def campaign_error(directory: Path) -> StoreError:
-    """Return the error for a campaign's directory that was given as a directory of runs; it names that of its runs."""
+    """Return an error which says that `directory` is that of a campaign, and names the directory of the runs."""
     runs = runs_in(directory)
     return StoreError(f"{directory} is the directory of a campaign. Its runs are in {runs}: give that path.")
 

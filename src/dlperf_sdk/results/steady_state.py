@@ -58,12 +58,12 @@ class Deviation:
 
     @property
     def is_small(self) -> bool:
-        """True if the deviation is below `LIMIT` even at the far end of its interval, at `CONFIDENCE`."""
+        """True if the deviation is at most `LIMIT` (1 %) even at the far end of its interval, at `CONFIDENCE`."""
         return abs(self.value) + self.bound <= LIMIT
 
     @property
     def is_large(self) -> bool:
-        """True if the deviation is above `LIMIT` even at the near end of its interval, at `FAIL_CONFIDENCE`."""
+        """True if the deviation is above `LIMIT` (1 %) even at the near end of its interval, at `FAIL_CONFIDENCE`."""
         return abs(self.value) - self.fail_bound > LIMIT
 
 

@@ -78,7 +78,7 @@ class Tables(ABC):
 
     @abstractmethod
     def columns(self, table: str) -> dict[str, str]:
-        """Return name → SQL type of the columns of a table, in the table's order; empty if there is no such table."""
+        """Return name → SQL type of the columns of the table named `table`, in its order; empty if there is none."""
 
     def create(self) -> None:
         """Create all tables and their indexes. None of them may exist."""
@@ -187,7 +187,7 @@ def read_answer(cursor: Any, largest: float) -> Answer:
         largest: Maximum memory of the rows in bytes.
 
     Raises:
-        UsageError: the query selects nothing, or more than `largest`.
+        UsageError: the query is no SELECT, or selects more than `largest` bytes.
     """
     if cursor.description is None:
         raise UsageError("The query selects nothing; write, for example, SELECT * FROM results.")

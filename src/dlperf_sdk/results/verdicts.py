@@ -132,7 +132,7 @@ def judge(
 
     Args:
         repeats: The finished repeats, at least one, each with records.
-        expected: What the records are checked against.
+        expected: The planned values that the records are checked against.
         parity: Evidence of the parity run; without it, there is no verdict `parity`.
 
     Raises:
@@ -153,7 +153,7 @@ def integrity_of(repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdi
 
     Args:
         repeats: The finished repeats, at least one.
-        expected: What the records are checked against.
+        expected: The planned values that the records are checked against.
 
     Raises:
         UnknownName: the core does not know the precision, the strategy or the part of a step.

@@ -91,7 +91,10 @@ def conclude(failures: Sequence[str], doubts: Iterable[str], checked: str) -> Ve
 
 
 def locate_replicas(repeats: Sequence[Repeat]) -> Iterator[tuple[str, Record, Replica]]:
-    """Yield each replica of all repeats as location, record and replica; the location is `(repeat 1, replica 0)`."""
+    """Yield (location, record, replica) for each replica of all repeats.
+
+    A location is a text such as `(repeat 1, replica 0)`.
+    """
     for repeat in repeats:
         for record in repeat.records:
             for replica in record.replicas:

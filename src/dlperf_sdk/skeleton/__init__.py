@@ -48,15 +48,16 @@ class Skeleton:
 
 
 def write(name: str, directory: Path) -> Skeleton:
-    """Write the skeleton of a framework's plugin into a new folder `dlperf-NAME`.
+    """Write the skeleton of a framework's plugin into a new directory `dlperf-NAME`.
 
     Args:
         name: Name of the framework, as users will type it.
-        directory: The folder to make the new folder in; it is made if it does not exist.
+        directory: The directory in which the new one is made; it is made if it does not exist.
 
     Raises:
         SpecError: the name is malformed, or an installed plugin of any group has it.
-        UsageError: the folder exists already, or something cannot be written; in the latter case, a part may remain.
+        UsageError: the new directory exists already, or something cannot be written; in the latter case, a part may
+            remain.
     """
     package = "dlperf_" + name.replace("-", "_")
     if not _NAME.fullmatch(name) or package == _RESERVED_PACKAGE:

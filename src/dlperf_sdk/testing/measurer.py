@@ -57,7 +57,7 @@ class MeasurerConformance(Conformance):
         return loaded
 
     def test_measurement_is_pure(self) -> None:
-        """Two calls of `summarize` return the same metrics, and leave the measured data unchanged."""
+        """Two calls of the measurer's `summarize` return the same metrics, and leave the measured data unchanged."""
         measured = self._measure()
         before = copy.deepcopy(measured)
         first, second = self.plugin.summarize(measured), self.plugin.summarize(measured)
@@ -69,7 +69,10 @@ class MeasurerConformance(Conformance):
         assert before == measured, "the plugin changed the records"
 
     def test_metrics_are_valid(self) -> None:
-        """Each metric has a unique name, a unit, a finite value, and either no values of repeats or one per repeat."""
+        """Each metric that `summarize` returns has a unique name, a unit and a finite value.
+
+        It has either no values of repeats, or one for each repeat.
+        """
         measured = self._measure()
         metrics = self.plugin.summarize(measured)
         for metric in metrics:
@@ -84,7 +87,7 @@ class MeasurerConformance(Conformance):
         assert len(set(names)) == len(names), f"two metrics share a name: {names}"
 
     def test_unmeasured_metrics_are_absent(self) -> None:
-        """For a case without repeats, `summarize` returns an empty tuple."""
+        """For a case without repeats, the measurer's `summarize` returns an empty tuple."""
         empty = attrs.evolve(self._measure(), repeats=())
         metrics = self.plugin.summarize(empty)
         assert metrics == (), advice(
@@ -94,7 +97,7 @@ class MeasurerConformance(Conformance):
         )
 
     def test_few_repeats_have_no_interval(self) -> None:
-        """For a case of two repeats, no metric has an interval: intervals need six repeats."""
+        """For a case of two repeats, no metric that `summarize` returns has an interval: intervals need six repeats."""
         for metric in self.plugin.summarize(self._measure()):
             assert metric.low is None and metric.high is None, advice(
                 f"{metric.name} has an interval from {metric.low} to {metric.high} of two repeats.",

@@ -148,7 +148,7 @@ class Trajectory:
 def train(
     setting: Setting, shards: Sequence[int], implementation: Implementation, dtype: str = "float64"
 ) -> Trajectory:
-    """Train one replica per shard together, for `STEPS` steps from the canonical weights; return their trajectory.
+    """Train one replica per shard together, for `STEPS` (4) steps from the canonical weights; return the trajectory.
 
     Args:
         setting: Configuration of the model.
@@ -182,7 +182,10 @@ def make_case(
     has_pair: bool = True,
     on_progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
-    """Return a case of a reference as JSON values.
+    """Compute a case of a reference, and return it as JSON values, as the schema `reference` describes it.
+
+    It has the options, batch size, seed and number of steps; the deviation of float32 (`noise`); the correct
+    trajectories of one replica (`alone`) and of two (`pair`); and those of the mistakes.
 
     Args:
         setting: Configuration of the model.

@@ -59,7 +59,8 @@ class Reports(Training):
     def test_trace_has_a_summary(self, tmp_path: Path) -> None:
         """The framework's profiler writes a trace with events that `Capabilities.trace` names as work.
 
-        Skipped if the plugin declares no profiler, or no events of work on the device. `tmp_path` is pytest's.
+        The plainest case of the first model is traced. Skipped if the plugin declares no profiler, or no events of work
+        on the device. `tmp_path` is a directory for temporary files, which pytest provides.
         """
         declared, device = self.plugin.capabilities.trace, device_of(self.device, self.plugin)
         if declared is None:

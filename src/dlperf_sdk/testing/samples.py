@@ -15,12 +15,12 @@ _TEXT = (
 
 
 def write_images(folder: Path) -> None:
-    """Write `IMAGES` copies of one JPEG of 96 × 64 pixels (width × height) to each of `CLASSES` class folders.
+    """Write `IMAGES` (8) copies of one JPEG of 96 × 64 pixels (width × height) for each of `CLASSES` (3) classes.
 
-    The class folders `n00`, `n01`, … are made in `folder`, which must exist.
+    The directories of the classes, `n00`, `n01` and `n02`, are made in `folder`, which must exist.
 
     Raises:
-        FileExistsError: a class folder exists already.
+        FileExistsError: the directory of a class exists already.
     """
     content = Path(__file__).with_name("sample.jpg").read_bytes()
     for label in range(CLASSES):
@@ -31,7 +31,7 @@ def write_images(folder: Path) -> None:
 
 
 def write_sentences(folder: Path) -> None:
-    """Write a text of 80 paragraphs, of three to nine sentences each, to `text.txt` in an existing folder.
+    """Write a text of 80 paragraphs, of three to nine sentences each, to `text.txt` in an existing directory.
 
     The text is the same in every call. An existing file is overwritten.
     """

@@ -116,7 +116,7 @@ def check_case(
     Args:
         case: The case, begun and not yet prepared; it is measured and concluded here.
         plan: The plan of the case.
-        reference_case: The case of the model's reference for parity.
+        reference_case: Name of the case in the model's reference that parity compares with.
 
     Returns:
         The result; the answers in the order of the ranks; and the parity. If the case failed, the answers are empty

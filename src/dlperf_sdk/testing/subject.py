@@ -250,7 +250,7 @@ def _key(spec: RunSpec) -> str:
 
 
 def verdict(result: Result, name: str) -> Verdict:
-    """Return the verdict of a result by name.
+    """Return the verdict of a result that has the name `name`, such as `loss-falls`.
 
     Raises:
         StopIteration: the result has no such verdict.

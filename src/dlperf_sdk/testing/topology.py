@@ -76,7 +76,7 @@ class TopologyConformance(Conformance):
         )
 
     def test_commands_are_pure(self) -> None:
-        """Two calls of `commands` return the same non-empty commands, which name the job's ID or its bundle.
+        """Two calls of the launcher's `commands` return the same non-empty commands, with the job's ID or its bundle.
 
         Each word of a command is a string. The test does not check that `commands` starts nothing.
         """
@@ -93,7 +93,7 @@ class TopologyConformance(Conformance):
         )
 
     def test_refusals_are_sentences(self) -> None:
-        """For a case on 999,999 nodes, `unavailable_reason` returns None or a string of more than three words."""
+        """For 999,999 nodes, the launcher's `unavailable_reason` is None or a string of more than three words."""
         reason = self.plugin.unavailable_reason(999_999, 8, "cpu")
         assert reason is None or len(reason.split()) > 3, reason
 
@@ -114,7 +114,7 @@ class TopologyConformance(Conformance):
         )
 
     def test_failed_start_is_reported(self) -> None:
-        """With a broken bundle, `launch` raises Unavailable or LostNode, or its stream ends without a success."""
+        """With a broken bundle, the launcher's `launch` raises Unavailable or LostNode, or reports no success."""
         with TemporaryDirectory() as folder:
             broken = Path(folder) / "broken.pyz"
             with zipfile.ZipFile(broken, "w") as archive:
@@ -131,15 +131,15 @@ class TopologyConformance(Conformance):
         assert all(event["failure"] is not None for event in ended), ended
 
     def test_attaching_to_an_unknown_job_fails(self) -> None:
-        """`attach` raises Unavailable for a job that does not exist."""
+        """The launcher's `attach` raises Unavailable for a job that does not exist."""
         with pytest.raises(Unavailable):
             self.plugin.attach(f"conformance-{uuid.uuid4().hex[:8]}")
 
     def test_orphaned_job_is_canceled(self) -> None:
-        """`cancel_orphaned_jobs` finds a job by its ID and cancels it within 60 s, and finds none under another ID.
+        """The launcher's `cancel_orphaned_jobs` cancels a job with a given ID within 60 s, and none with another ID.
 
-        A campaign calls it when it is resumed after its controller was killed. Skipped if the launcher has no queue
-        here.
+        A campaign calls this method when it is resumed after its controller was killed. Skipped if the launcher has no
+        queue on this machine.
         """
         if not self.plugin.has_queue():
             pytest.skip("the launcher has no queue here: its agents end with their controller")

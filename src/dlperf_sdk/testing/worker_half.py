@@ -57,7 +57,8 @@ class WorkerHalf(FrameworkSubject):
     def test_worker_half_compiles_on_oldest_installed_python(self, tmp_path: Path) -> None:
         """The oldest Python that the plugin's environments allow compiles each file of the worker half without warning.
 
-        Skipped if this machine has no interpreter of that version. `tmp_path` is pytest's.
+        Skipped if this machine has no interpreter of that version. `tmp_path` is a directory for temporary files, which
+        pytest provides.
         """
         for model in self.models_to_test():
             reached = self._list_imported_files(model)
