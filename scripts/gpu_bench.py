@@ -44,8 +44,8 @@ class Bench:
 
     Args:
         device: Kind of the device, `cuda` or `cpu`.
-        python: The workers' interpreter; None for the one that runs this.
-        out: Folder of the outcomes; the stores `raw` and `results` in it are created if needed.
+        python: Path of the workers' interpreter; None for the one that runs this process.
+        out: Directory of the outcomes; the stores `raw` and `results` in it are created if needed.
     """
 
     device: str

@@ -1,15 +1,15 @@
-"""Proves, on a machine with an NVIDIA GPU, what cannot be proven on any other; in one go, in about ten minutes.
+"""Check, on a machine with an NVIDIA GPU, what can be checked on no other machine, in about ten minutes.
 
     python scripts/gpu_check.py --python PATH -o gpu
 
-PATH is an interpreter that has torch, NumPy, Pillow and attrs; without it, it is the one that runs this. How a machine
-without any network is prepared, docs/how-to/gpu/README.md says. In the folder of `-o` there will be `checks/`, a JSON
-file for each check; `results/`, the results that they were made from, in the project's own format, without the names of
-hosts and people; `checks.md`, the table; and `raw/`, logs and all, which is not for others.
+PATH is an interpreter that has torch, NumPy, Pillow and attrs; the default is the one that runs this program.
+docs/how-to/gpu/README.md explains how to prepare a machine without a network. The directory of `-o` gets `checks/`, a
+JSON file for each check; `results/`, the results that the checks are based on, in the project's own format, without the
+names of hosts and users; `checks.md`, the table; and `raw/`, the results with logs and names, which is not for others.
 
-Every check has an outcome (pass, fail, inconclusive, not-applicable), a sentence, and a time that it may take. One
-that fails does not stop the others. `--only WORD` takes those with that word in their name, and may be given several
-times: several commands that write to the same folder add up. `--device cpu` rehearses all of it with tiny models.
+Every check has an outcome (pass, fail, inconclusive, not-applicable), a sentence, and a time limit. A check that fails
+does not stop the others. `--only WORD` selects the checks with that word in their name, and may be given several times.
+Several commands may write to the same directory. `--device cpu` rehearses all checks with tiny models.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ def carried_out(check: Check, bench: Bench, left: float) -> Outcome:
 
 
 def table(folder: Path) -> str:
-    """Return a Markdown table of the checks whose outcomes are in a folder, in the order of `CHECKS`.
+    """Return a Markdown table of the checks whose outcomes are in a directory, in the order of `CHECKS`.
 
     Args:
-        folder: The folder of the option `-o`; its `checks/` has a JSON file for each outcome.
+        folder: The directory of the option `-o`; its `checks/` has a JSON file for each outcome.
     """
     rows = ["| check | outcome | what was seen |", "|---|---|---|"]
     for check in CHECKS:
@@ -114,8 +114,8 @@ def _chosen_checks(only: Sequence[str]) -> list[Check]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the checks, and return the exit code.
 
-    It is 0 if a check passed and none failed, 1 if a check failed, 3 if none passed or failed. The folder of `-o` gets
-    `checks/`, `results/`, `raw/` and `checks.md`.
+    It is 0 if a check passed and none failed, 1 if a check failed, 3 if none passed or failed. The directory of `-o`
+    gets `checks/`, `results/`, `raw/` and `checks.md`.
 
     Args:
         arguments: Words of the command line without the program's name; None: those of this process.

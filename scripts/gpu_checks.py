@@ -1,4 +1,4 @@
-"""The checks of `gpu_check.py`: each looks at one thing, and says in a sentence what it saw."""
+"""The checks of `gpu_check.py`: each checks one property, and states in a sentence what it found."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Check:
     """One check of a property of the machine or of a run.
 
     Args:
-        name: Its name.
-        seconds: Its time limit.
-        look: Function that carries it out and returns the outcome.
+        name: Name of the check.
+        seconds: Time limit of the check, in seconds.
+        look: Function that runs the check on a bench and returns the outcome.
     """
 
     name: str
@@ -114,6 +114,8 @@ def clocks(bench: Bench) -> Outcome:
 def clocks_agree(clock: str, step_times: Sequence[float], window: float, result: str) -> Outcome:
     """Return `pass` if the sum of the steps' times is close to the length of their window, else `fail`.
 
+    They may differ by 0.2 % of the window and 1 ms.
+
     Args:
         clock: Name of the clock that timed the steps; unless it is `event`, the outcome is not-applicable.
         step_times: Seconds of each step.
@@ -146,7 +148,9 @@ def sensors(bench: Bench) -> Outcome:
 
 
 def sensors_agree(actual: Sequence[nvidia_smi.Agreement], lines: int, result: str) -> Outcome:
-    """Return the outcome of a comparison with nvidia-smi: pass only if each quantity is known to both and close.
+    """Return the outcome of a comparison of the samplers with nvidia-smi.
+
+    It is `fail` if a quantity differs too far, `inconclusive` if one of the two does not know a quantity, else `pass`.
 
     Args:
         actual: The comparison of each quantity.
@@ -275,7 +279,7 @@ def largest_found(ok: bool, note: str) -> str:
 
 
 def overhead(bench: Bench) -> Outcome:
-    """Check that the measuring loop changes the time of a step of about 80 ms by no more than `OVERHEAD`."""
+    """Check that the measuring loop changes the time of a step of about 80 ms by at most `OVERHEAD` (0.2 %)."""
     sources = [ROOT / "src", ROOT / "plugins" / "dlperf-torch" / "src"]
     actual = [*map(str, sources), *filter(None, [os.environ.get("PYTHONPATH")])]
     command = [
@@ -302,7 +306,7 @@ def overhead(bench: Bench) -> Outcome:
 
 
 def overhead_small(rows: Sequence[Mapping[str, Any]], message: Mapping[str, Any]) -> Outcome:
-    """Return `pass` if the interval of the loop's time, relative to the bare loop, is within 1 ± `OVERHEAD`.
+    """Return `pass` if the interval of the loop's time, relative to the bare loop, is within 1 ± `OVERHEAD` (0.002).
 
     The outcome is `fail` if the interval is outside of these limits, and `inconclusive` if it contains one of them.
 

@@ -1,11 +1,11 @@
-"""What the measuring loop costs around a training step of a given length, on a given kind of device.
+"""Measure what the measuring loop costs around a training step of a given length, on a given kind of device.
 
     PYTHONPATH=src:plugins/dlperf-torch/src PYTHON scripts/gpu_overhead.py --device cuda
 
 The method is that of `benchmarks/overhead.py`: one trainer, one batch, the worker's loop and a bare `for` loop in
 turns, the device synchronized once in each timed window, and the bare loop against itself beside it. Here the batch
-size is chosen so that a step takes about `--step` seconds. Prints one JSON object. Runs in an interpreter that has
-torch, NumPy and attrs; `gpu_check.py` starts it there.
+size is chosen so that a step takes about `--step` seconds. The program prints one JSON object. It runs in an
+interpreter that has torch, NumPy and attrs; `gpu_check.py` starts it there.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _seconds_per_step(runtime: Runtime, trainer: Trainer, steps: int = TIMED) ->
 
 
 def started(device: str, size: int, batch_size: int, precision: str) -> tuple[Runtime, Trainer]:
-    """Return runtime and trainer of ResNet-50, started in this process without agents.
+    """Return the runtime of torch and a trainer of ResNet-50, started in this process without agents.
 
     Args:
         device: Kind of the device, `cpu` or `cuda`.

@@ -34,7 +34,7 @@ else:
 
 
 def beside(python: str, packages: list[str], alone: list[str]) -> Path:
-    """Return the folder that has the given packages for an interpreter; install them if the folder is not complete.
+    """Return the directory with the given packages for an interpreter; install them if it is not complete.
 
     Args:
         python: Path of the interpreter.

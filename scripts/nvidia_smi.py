@@ -1,6 +1,6 @@
-"""What `nvidia-smi` says of a GPU while a case runs on it, held against what dlperf-sdk read through NVML.
+"""Compare the output of `nvidia-smi` about a GPU, while a case runs on it, with what dlperf-sdk reads through NVML.
 
-The two ask one driver by different ways: a wrong unit, a wrong device or a wrong window would show here.
+Both get their numbers from one driver, in different ways: a wrong unit, a wrong device or a wrong window would show.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INTERVAL = 200
 
 
 class Quantity(NamedTuple):
-    """Something that both tell."""
+    """A quantity that both nvidia-smi and the samplers of dlperf-sdk report."""
 
     name: str
     """As a sampler calls it, and in its unit."""
@@ -49,7 +49,7 @@ ENERGY = 0.05
 
 
 class Line(NamedTuple):
-    """One line of nvidia-smi."""
+    """The values in one line of nvidia-smi's output, which is about one GPU."""
 
     time: float
     """When it was read, on the monotonic clock."""
@@ -106,7 +106,7 @@ def watching() -> Iterator[list[Line]]:
 
 
 class Agreement(NamedTuple):
-    """One quantity of one device in one window."""
+    """Comparison of one quantity of one device, as mean over one window, by the samplers and by nvidia-smi."""
 
     name: str
     device: str

@@ -54,7 +54,7 @@ def opened(browser: Browser, report: Path, sight: str) -> Page:
 
 
 def kept(path: Path) -> None:
-    """Reduce the colors of the picture in a file to a palette, in place, and print the file's size."""
+    """Reduce the picture in a file to a palette of `COLORS` (256) colors, in place, and print the file's size."""
     with Image.open(path) as picture:
         reduced = picture.convert("RGB").quantize(
             COLORS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE

@@ -19,7 +19,7 @@ from dlperf_sdk.models.bert_base import BertBase
 
 @dataclass(frozen=True)
 class Variant:
-    """What is computed; the defaults are right."""
+    """Variant of the computation. The defaults are correct; any other value is a mistake or a narrower format."""
 
     tanh_gelu: bool = False
     epsilon: float = 1e-12
@@ -77,11 +77,11 @@ CASES = {
 
 
 class Network:
-    """One pass over the parameters.
+    """The forward pass of BERT with given parameters.
 
     Args:
-        p: Parameters by the manifest's names.
-        variant: What is computed.
+        p: Name in the manifest → parameter.
+        variant: Variant of the computation.
         heads: Number of attention heads.
     """
 

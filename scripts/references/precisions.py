@@ -41,7 +41,7 @@ def _in_float16(x: torch.Tensor) -> torch.Tensor:
 
 
 def rounded(x: torch.Tensor, bits: int) -> torch.Tensor:
-    """Return a float32 tensor rounded to a number of stored bits of significand, ties to even.
+    """Return the float32 tensor x rounded to `bits` stored bits of significand, ties to even; the result is float32.
 
     The exponent keeps its range. With 23 bits, the result is x itself. `bits` is from 0 to 23.
     """
@@ -138,7 +138,9 @@ def unscaled(meet: Meet, scale: float) -> Meet:
 
 
 def main(script_path: str, case: str) -> None:
-    """Print how far each precision is from float64 on one case of a model's script.
+    """Print, for each precision, how far losses, updates and running means are from float64, as relative distances.
+
+    They are those of one case of a model's script, with one replica.
 
     Args:
         script_path: Path of the script, such as `scripts/references/bert_base.py`.

@@ -18,7 +18,7 @@ from dlperf_sdk.models.resnet50 import ResNet50
 
 @dataclass(frozen=True)
 class Variant:
-    """What is computed; the defaults are right."""
+    """Variant of the computation. The defaults are correct; any other value is a mistake or a narrower format."""
 
     stride_first: bool = False
     same_padding: bool = False
@@ -102,11 +102,11 @@ def padded(x: torch.Tensor, kernel: int, stride: int, value: float, v: Variant) 
 
 
 class Network:
-    """One pass: the parameters, and the running means that batch norm leaves, per replica.
+    """The forward pass of ResNet-50 with given parameters, for all replicas at once.
 
     Args:
-        p: Parameters by the manifest's names.
-        variant: What is computed.
+        p: Name in the manifest → parameter.
+        variant: Variant of the computation.
         replicas: Number of replicas.
 
     Attributes:

@@ -124,10 +124,10 @@ def main(
 
     Args:
         model: Name of the model.
-        cases: Name → case.
-        forward: The forward pass.
-        meet: The synchronization of gradients.
-        update: The optimizer.
+        cases: Name of each case → its setting.
+        forward: The forward pass, a `Forward`.
+        meet: The synchronization of gradients, a `Meet`.
+        update: The optimizer, an `Update`.
         right: The correct variant.
         mistakes: Known mistake → the topologies in which it can be made, and its variant.
         chosen: Names of cases, or `none`; empty for all.
