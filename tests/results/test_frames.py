@@ -10,6 +10,7 @@ from result_samples import a_result
 
 from dlperf_sdk import to_arrow, to_pandas, to_polars
 from dlperf_sdk.errors import UnknownName, UsageError
+from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.results import table
 
 MEASURED = a_result(repeats=(repeat(1), repeat(2)))
@@ -54,6 +55,13 @@ def test_a_row_per_step_has_its_duration(convert):
     assert [(row["repeat"], row["rank"], row["step"], row["seconds"]) for row in rows] == expected
     losses = [replica.losses[0] for replica in records[0][1].replicas]
     assert rows[0]["loss"] == pytest.approx(math.fsum(losses) / len(losses))
+
+
+@pytest.mark.parametrize("per", ["repeat", "step"])
+def test_a_repeat_after_a_failed_attempt_keeps_its_number(per):
+    two = Metric("throughput", "img/s", 203.0, None, None, (200.0, 206.0), "samples over the slowest window")
+    result = a_result(metrics=(two,), repeats=(repeat(1), repeat(3)))
+    assert {row["repeat"] for row in as_rows(to_arrow([result], per=per))} == {1, 3}
 
 
 @pytest.mark.parametrize("per", ["result", "repeat", "step"])

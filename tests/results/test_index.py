@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from record_samples import repeat
 from result_samples import a_result
 
 from dlperf_sdk.errors import StoreError, UsageError
@@ -107,6 +108,12 @@ def test_a_campaign_without_results_is_to_be_resumed(store):
         query(ResultStore(store.directory / "runs"), "select throughput from results")
     for directory in (store.directory, store.directory / "runs"):
         assert f"`dlperf campaign resume {store.directory}`" in explain_absence(directory)
+
+
+def test_a_repeat_after_a_failed_attempt_keeps_its_number(store):
+    two = Metric("throughput", "img/s", 203.0, None, None, (200.0, 206.0), "samples over the slowest window")
+    put(store, "a", metrics=(two,), repeats=(repeat(1), repeat(3)))
+    assert query(store, "select repeat, value from repeats order by 1").rows == ((1, 200.0), (3, 206.0))
 
 
 def test_results_repeats_and_verdicts_can_be_queried(store):

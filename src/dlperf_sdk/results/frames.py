@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dlperf_sdk.errors import UnknownName, UsageError
 from dlperf_sdk.results import table
+from dlperf_sdk.results.stored_repeats import numbers_of
 from dlperf_sdk.results.table import COLUMNS, Row, TableColumn
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ Per = Literal["result", "repeat", "step"]
 CASE = COLUMNS[: [column.name for column in COLUMNS].index("estimator")]
 """Columns that identify a row's case, in the tables of repeats and steps."""
 
-REPEAT = TableColumn("repeat", int, "Number of the repeat, counted from 1.")
+REPEAT = TableColumn("repeat", int, "Number of the repeat: that of its attempt, counted from 1.")
 STEP_COLUMNS = (
     *CASE,
     REPEAT,
@@ -159,8 +160,9 @@ def _repeat_rows(results: Sequence[Result]) -> tuple[Sequence[TableColumn], list
     rows = []
     for result, case in zip(results, _case_rows(results), strict=True):
         metrics = {metric.name: metric for metric in result.metrics if metric.repeats}
-        for index in range(max((len(metric.repeats) for metric in metrics.values()), default=0)):
-            row: Row = {**case, REPEAT.name: index + 1}
+        count = max((len(metric.repeats) for metric in metrics.values()), default=0)
+        for index, number in enumerate(numbers_of(result.repeats, count)):
+            row: Row = {**case, REPEAT.name: number}
             for name, (value, unit) in titles.items():
                 metric = metrics.get(name)
                 has_value = metric is not None and index < len(metric.repeats)
@@ -178,7 +180,7 @@ def _step_rows(results: Sequence[Result]) -> tuple[Sequence[TableColumn], list[R
 
 
 def _steps(result: Result) -> Iterator[Row]:
-    for number, repeat in enumerate(result.repeats, 1):
+    for repeat in result.repeats:
         for record in repeat.records:
             losses = [replica.losses for replica in record.replicas]
             for step, (seconds, data_wait) in enumerate(
@@ -186,7 +188,7 @@ def _steps(result: Result) -> Iterator[Row]:
             ):
                 values = [series[step] for series in losses]
                 yield {
-                    REPEAT.name: number,
+                    REPEAT.name: repeat.attempt,
                     "rank": record.rank,
                     "step": step,
                     "seconds": float(seconds),

@@ -150,9 +150,10 @@ def _updated_index(store: ResultStore) -> sqlite3.Connection:
             if index is not None:
                 index.close()
             if path is None or attempt or "locked" in str(error):
-                raise StoreError(
-                    f"The index {path} cannot be used: {error}. Remove it, and try again."
-                ) from error
+                index_name, remedy = (
+                    ("in memory", "") if path is None else (path, " Remove it, and try again.")
+                )
+                raise StoreError(f"The index {index_name} cannot be used: {error}.{remedy}") from error
             path.unlink(missing_ok=True)  # damaged: it is built again
     raise AssertionError
 

@@ -60,3 +60,12 @@ def attempts_of(repeats: Sequence[Repeat]) -> tuple[int, ...]:
     if isinstance(repeats, StoredRepeats):
         return repeats.attempts
     return tuple(repeat.attempt for repeat in repeats)
+
+
+def numbers_of(repeats: Sequence[Repeat], count: int) -> Sequence[int]:
+    """Return the numbers of the repeats that a metric's `count` values are from: those of their attempts.
+
+    Values without repeats, as of an imported log, are numbered from 1.
+    """
+    attempts = attempts_of(repeats)
+    return attempts if len(attempts) == count else range(1, count + 1)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from dlperf_sdk.errors import UsageError
 from dlperf_sdk.interfaces.database import Answer
 from dlperf_sdk.results.result import Result
+from dlperf_sdk.results.stored_repeats import numbers_of
 from dlperf_sdk.results.table import COLUMNS, TableColumn, cell, columns, rows
 
 VERSION = 3
@@ -28,7 +29,7 @@ TABLES: dict[str, tuple[TableColumn, ...]] = {
     "results": COLUMNS,
     "repeats": (
         _ID,
-        TableColumn("repeat", int, "Number of the repeat, counted from 1."),
+        TableColumn("repeat", int, "Number of the repeat: that of its attempt, counted from 1."),
         TableColumn("metric", str, "Name of the metric."),
         TableColumn("value", float, "Value in the repeat."),
         TableColumn("unit", str, "Its unit."),
@@ -130,7 +131,10 @@ class Tables(ABC):
             (id, repeat, cell(str, metric.name), cell(float, value), cell(str, metric.unit))
             for id, result in results.items()
             for metric in result.metrics
-            for repeat, value in enumerate(metric.repeats or (), 1)
+            if metric.repeats
+            for repeat, value in zip(
+                numbers_of(result.repeats, len(metric.repeats)), metric.repeats, strict=True
+            )
         ]
         self.insert_rows("repeats", [column.name for column in TABLES["repeats"]], repeats)
         verdicts = [

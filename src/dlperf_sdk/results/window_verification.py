@@ -105,7 +105,7 @@ def _state_failures(repeats: Sequence[Repeat], expected: Expected) -> Iterator[s
     for location, record, replica in locate_replicas(repeats):
         if not _excuse(replica, record):
             for kind, changes in replica.changes.items():
-                if _should_change(kind, changes, replica):
+                if _is_unchanged(kind, changes, replica):
                     first = (*changes.unchanged, *changes.zeros)[0]
                     yield (
                         f"{changes.unchanged_count} of {changes.tensors} {kind.replace('-', ' ')} did not change in "
@@ -136,7 +136,7 @@ def unexpected_labels(replica: Replica) -> Iterator[str]:
         )
 
 
-def _should_change(kind: str, changes: TensorChanges, replica: Replica) -> bool:
+def _is_unchanged(kind: str, changes: TensorChanges, replica: Replica) -> bool:
     """Return True if tensors of this kind did not change although training steps change them.
 
     Single ones may stay: a gamma near 1 whose update is below its last bit, while the optimizer's moments show it; and
@@ -333,7 +333,7 @@ def _missing(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str]:
         excuse = _excuse(replica, record)
         for kind, changes in replica.changes.items():
             of_all = f"of {changes.tensors} {kind.replace('-', ' ')}"
-            if excuse and _should_change(kind, changes, replica):
+            if excuse and _is_unchanged(kind, changes, replica):
                 yield f"{excuse}: {changes.unchanged_count} {of_all} did not change {location}"
             elif changes.zeros:
                 yield f"{len(changes.zeros)} {of_all} are zero at both edges, {changes.zeros[0]} for one {location}"
