@@ -302,14 +302,13 @@ def resume(
 
     Args:
         directory: The campaign's directory.
-        retry: Kinds of failure (`out-of-memory`, `crashed`, …), or `failed` for all. Concluded cases that failed
-            with them are measured again, and keep their finished repeats.
-        allow: Names of settings that decide which code is executed, and that are accepted: the container,
-            environment variables, and flags of launchers. Any other such setting of a case is refused.
+        retry: Kinds of failure (`out-of-memory`, `crashed`, …), or `failed` for all. Concluded cases whose failure is
+            of such a kind are measured again, and keep their finished repeats.
+        allow: Names of settings that decide which code is executed, and that are accepted: the container, environment
+            variables, and flags of launchers. Any other such setting of a case is refused.
         observers: Objects with hook implementations, which are called for every case.
         registry: The plugins; None: those that are installed.
-        watch: Function that receives every entry of the journal, a dictionary of JSON values, once it is on the
-            disk.
+        watch: Function that receives every entry of the journal, a dictionary of JSON values, once it is on the disk.
 
     Returns:
         The outcome, with the progress of each case.
@@ -318,8 +317,8 @@ def resume(
         SpecError: a setting of a case decides which code is executed and is not in `allow`, or this shell lacks the
             value of a variable whose hash is in a case.
         UnknownName: there is no such kind of failure, or a name in the campaign does not exist.
-        StoreError: there is no campaign in the directory, another controller runs it, what an earlier controller
-            left cannot be ended, or the directory cannot be written. Nothing was started.
+        StoreError: there is no campaign in the directory, another controller runs it, what an earlier controller left
+            cannot be ended, or the directory cannot be written. Nothing was started.
         DocumentError: the campaign's `campaign.json` cannot be read.
         UsageError: this process belongs to a job that does not fit the cases.
         PluginError: a plugin that is needed, or a given observer, does not work.

@@ -66,12 +66,14 @@ def cache() -> Path:
 
 
 def private_cache(name: str) -> Path | None:
-    """Return a folder of the cache, and create it if it is missing; None if it cannot be created, or is not private.
-
-    It must belong to this user and not be writable by others: whoever could write there could forge its content.
+    """Return a folder of the cache for data that others must not write, and create it if it is missing.
 
     Args:
-        name: The folder's name.
+        name: The folder's name inside the cache.
+
+    Returns:
+        The folder's path. None if it cannot be created, belongs to another user, or is writable by others: whoever
+        could write there could forge its content.
     """
     try:
         folder = cache() / name
@@ -83,11 +85,11 @@ def private_cache(name: str) -> Path | None:
 
 
 def is_own(status: os.stat_result, kind: Any) -> bool:
-    """Return True if a file is of a kind, belongs to this user, and is not writable by group or others.
+    """Return True if a file is of a given kind, belongs to this user, and is not writable by group or others.
 
     Args:
         status: The file's status.
-        kind: A function of `stat`, such as `stat.S_ISREG`.
+        kind: A function that tests the mode of a file for a kind, such as `stat.S_ISREG`.
     """
     return bool(kind(status.st_mode)) and status.st_uid == os.getuid() and not status.st_mode & 0o022
 

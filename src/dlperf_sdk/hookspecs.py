@@ -149,7 +149,7 @@ _HOOKS = tuple(name for name in vars(Hooks) if name.startswith("dlperf_"))
 
 
 def listeners(observers: Iterable[Any] = ()) -> dict[str, pluggy.PluginManager]:
-    """Return a plugin manager for each given and each installed observer, under the observer's name in messages.
+    """Return a plugin manager for each given and each installed observer: the observer's name in messages → manager.
 
     Each observer has its own manager: pluggy hashes and compares the objects of one manager, and an observer may be
     any object. An installed observer that cannot be used is left out, and a `RuntimeWarning` names it.
@@ -217,7 +217,7 @@ class Observers:
 
     @classmethod
     def load(cls, observers: Iterable[Any] = ()) -> Observers:
-        """Return the given observers, and those that are installed.
+        """Return an instance with the given observers and those that are installed.
 
         An installed observer that cannot be used is left out, and a `RuntimeWarning` names it.
 

@@ -42,14 +42,15 @@ class Locked(Exception):
 
 @contextmanager
 def hold_lock(path: Path, *, shared: bool, waiting: Callable[[], None] | None) -> Iterator[int]:
-    """Hold a lock on a file while the context lasts; the value is the descriptor that holds it.
+    """Hold a lock on a file while the context lasts; the value of the context is the descriptor that holds the lock.
 
     The file is created if it does not exist, and stays afterwards.
 
     Args:
         path: The file.
         shared: True if other processes may hold a shared lock at the same time.
-        waiting: Called before waiting for another holder; None to raise instead of waiting.
+        waiting: Function without arguments that is called before this process waits for another holder; None to raise
+            instead of waiting.
 
     Raises:
         Locked: another process holds the lock, and `waiting` is None.

@@ -40,7 +40,7 @@ def list_file_errors(
 
 @contextmanager
 def gather_errors(errors: list[str]) -> Iterator[None]:
-    """Return a context in which a `CampaignError` is suppressed, and its lines are appended to `errors`.
+    """Return a context that suppresses a `CampaignError`, and appends the lines of its message to `errors`.
 
     So the caller can continue and collect all mistakes of a file. Other exceptions are not suppressed.
     """

@@ -51,12 +51,16 @@ def text(pattern: str, expected: str) -> Schema:
 
 
 def keywords_of_type(annotated: Any) -> dict[str, Any]:
-    """Return a copy of the JSON Schema keywords that the first `Schema` attached to a type with `Annotated` has.
+    """Return the JSON Schema keywords that `Annotated` and `Schema` attach to a type, as a new dictionary.
 
-    They are keyword → value, without those that follow from the type itself.
+    The keywords that follow from the type itself, such as its `type`, are not included. Of several `Schema`, the first
+    counts.
+
+    Args:
+        annotated: The annotated type, such as `Annotated[int, Schema(minimum=0)]`.
 
     Raises:
-        StopIteration: the type has none.
+        StopIteration: no `Schema` is attached to the type.
     """
     return next(
         dict(annotation.keywords) for annotation in get_args(annotated)[1:] if isinstance(annotation, Schema)

@@ -41,9 +41,9 @@ def replace_control_characters(text: str) -> str:
 
 
 def significant_decimals(size: float) -> int:
-    """Return the number of decimals with which readers see a number: four significant digits, or three below 1.
+    """Return the number of decimals that show a number with four significant digits, or with three if it is below 1.
 
-    It is at most 11, and 0 for 0, for a number that is not finite, and for one from 1000.
+    The result is at most 11. It is 0 for a number of at least 1000, for 0, and for a number that is not finite.
 
     Args:
         size: Absolute value of the number.

@@ -126,7 +126,8 @@ def unpack_gzip(data: bytes, limit: int, source: str) -> bytes:
 def check_memory(data: bytes, source: str) -> None:
     """Check, before a JSON document is parsed, that it does not need too much memory.
 
-    Counted are the bytes, the text that they are decoded to, and the values, of which one may contain all the text.
+    The estimate counts the bytes, the text that they are decoded to, and the parsed values, one of which may contain
+    all of the text.
 
     Args:
         data: The document's text.

@@ -198,7 +198,9 @@ def _load_deciding_validator(name: str, part: str) -> jsonschema_rs.Draft202012V
 
 @cache
 def load_explaining_validator(name: str, part: str = "") -> Draft202012Validator:
-    """Return the validator that lists the errors of a document, a hundred times slower than `is_valid`.
+    """Return a validator that lists the errors of a document; it is a hundred times slower than `is_valid`.
+
+    Later calls return the same validator.
 
     Args:
         name: Name of the schema, one of `NAMES`.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def find_unknown_keys(error: ValidationError) -> list[str]:
-    """Return the keys of an object that its schema does not have, in the object's order.
+    """Return the keys that an object has and its schema does not, in the object's order.
 
     Empty if the error is about something other than unknown keys.
     """
@@ -26,7 +26,7 @@ def find_unknown_keys(error: ValidationError) -> list[str]:
 
 
 def find_misnamed_keys(error: ValidationError) -> list[str]:
-    """Return the key whose name breaks the schema's pattern, in a list; empty if the error is not about a name."""
+    """Return a list with the key whose name breaks the schema's pattern; empty if the error is not about a name."""
     return [str(error.instance)] if "propertyNames" in list(error.absolute_schema_path)[-2:] else []
 
 

@@ -22,7 +22,8 @@ _ODD = re.compile(r"NaN|-?Infinity|-?[0-9]{1000,}")
 def lines_of(text: str, suffix: str) -> Mapping[Place, int]:
     """Return place → line, counted from 1, of the keys and list items of a document.
 
-    In TOML, keys and items inside an inline value are left out. The document itself, whose place is empty, has no line.
+    A place is a tuple of the keys and indexes that lead to a value from the top of the document. The document itself,
+    whose place is empty, has no line. In TOML, keys and items inside an inline value are left out.
 
     Args:
         text: The document, which has been parsed without errors.
@@ -36,9 +37,13 @@ def lines_of(text: str, suffix: str) -> Mapping[Place, int]:
 
 
 def line_of(lines: Mapping[Place, int], place: Place) -> int:
-    """Return the line of the key at `place`, or of the nearest enclosing key; 1 if none is known.
+    """Return the line, counted from 1, of a key or list item of a document.
 
-    `lines` has the lines of the document's keys, as `lines_of` returns them.
+    If its line is unknown, return that of the nearest enclosing key or item; 1 if there is none.
+
+    Args:
+        lines: Place → line of the document's keys and items, as `lines_of` returns them.
+        place: The keys and indexes that lead to it from the top of the document.
     """
     for length in range(len(place), 0, -1):
         if place[:length] in lines:
@@ -47,18 +52,20 @@ def line_of(lines: Mapping[Place, int], place: Place) -> int:
 
 
 def location(path: Path | str, lines: Mapping[Place, int], place: Place) -> str:
-    """Return `FILE:LINE` of a place in a document.
+    """Return `FILE:LINE` of a key or list item of a document.
+
+    If its line is unknown, use that of the nearest enclosing key or item; 1 if there is none.
 
     Args:
         path: The file.
-        lines: The lines of its keys, as `lines_of` returns them.
-        place: The place; if it is not known, the nearest enclosing one is used.
+        lines: Place → line of the file's keys and items, as `lines_of` returns them.
+        place: The keys and indexes that lead to it from the top of the document.
     """
     return f"{path}:{line_of(lines, place)}"
 
 
 def find_repeated_key(text: str) -> tuple[str, int]:
-    """Return the first key of a JSON text that its object already has, and the key's line.
+    """Return the first key of a JSON text that its object already has, and the key's line, counted from 1.
 
     Raises:
         ValueError: there is no such key.
@@ -82,7 +89,7 @@ def find_repeated_key(text: str) -> tuple[str, int]:
 
 
 def line_of_invalid_number(text: str) -> int:
-    """Return the line of the first invalid number in a JSON text; 1 without one.
+    """Return the line, counted from 1, of the first invalid number in a JSON text; 1 without one.
 
     A number is invalid if it is NaN, infinite, or has at least a thousand digits.
     """

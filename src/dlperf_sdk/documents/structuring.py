@@ -31,7 +31,7 @@ def structure(document: Mapping[str, Any], cls: type[T]) -> T:
 
 @cache
 def converter() -> Converter:
-    """Return the converter behind `structure`. It is shared: copy it to add hooks."""
+    """Return the cattrs converter that `structure` uses. All callers share it: copy it to add hooks."""
     from cattrs import Converter
 
     result = Converter(detailed_validation=False)

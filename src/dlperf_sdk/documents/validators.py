@@ -22,11 +22,11 @@ Schema = dict[str, Any]
 def deciding_validator(root: Schema, schemas: Iterable[Schema]) -> jsonschema_rs.Draft202012Validator:
     """Return a fast validator, which decides whether plain data is valid and does not list errors.
 
-    It does not check the range of floats, which plain data never leaves.
+    It does not check that floats are within the range of a double, because those of plain data always are.
 
     Args:
         root: The schema.
-        schemas: The schemas that it may refer to by `$id`.
+        schemas: The schemas that `root` may refer to by `$id`.
     """
     import jsonschema_rs
 
@@ -52,7 +52,7 @@ def explaining_validator(root: Schema, schemas: Iterable[Schema]) -> Draft202012
 
     Args:
         root: The schema.
-        schemas: The schemas that it may refer to by `$id`.
+        schemas: The schemas that `root` may refer to by `$id`.
     """
     from jsonschema import Draft202012Validator, validators
     from referencing import Registry

@@ -32,12 +32,14 @@ class PlainLoader(yaml.SafeLoader):
         self._depth = self._nodes = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Return the node of one value, after a check. PyYAML calls it for every node, before any value is constructed.
+        """Check the next value of the document, and return its node. PyYAML calls this before any value is constructed.
 
-        `parent` and `index`, the node's place, are passed on to PyYAML's own method.
+        Args:
+            parent: The node that contains the value; passed on to PyYAML's own method.
+            index: The place of the value in `parent`; passed on to PyYAML's own method.
 
         Raises:
-            ComposerError: the node has an anchor, an alias or a tag; or the document has too many nodes or too
+            ComposerError: the value has an anchor or a tag, or is an alias; or the document has too many nodes or too
                 many levels.
         """
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]

@@ -24,12 +24,11 @@ LONGEST_CELL = 32767
 def to_csv(results: Sequence[Result]) -> str:
     """Return the table of results as CSV (RFC 4180): a header, then a line per result. A cell that is None is empty.
 
-    A text that a spreadsheet would take for a formula gets an apostrophe in front, and so does a text that begins
-    with an apostrophe; `read_csv` removes it. Formulas begin with = + - @, also full-width or after white space. The
-    same applies to text after a semicolon, a tab or a line feed in a cell: some spreadsheets split lines there. A cell
-    has at most `LONGEST_CELL` characters; a longer one is cut and ends with an ellipsis. Unprintable characters are
-    replaced, as on a terminal.
-    Numbers are written so that they read back exactly; those that are not finite are nan, inf and -inf.
+    A text that a spreadsheet would take for a formula gets an apostrophe in front, and so does a text that begins with
+    an apostrophe; `read_csv` removes it. Formulas begin with = + - @, also full-width or after white space. The same
+    applies to text after a semicolon, a tab or a line feed in a cell: some spreadsheets split lines there. A cell has
+    at most `LONGEST_CELL` characters; a longer one is cut and ends with an ellipsis. `�` replaces unprintable
+    characters. Numbers are written so that they read back exactly; those that are not finite are nan, inf and -inf.
     """
     return csv_text([column.name for column in columns(results)], (row.values() for row in rows(results)))
 
@@ -67,7 +66,9 @@ def _escape(text: str) -> str:
 
 
 def read_csv(text: str) -> list[Row]:
-    """Return the rows of a table that `to_csv` wrote: for each, the name of a column → its value.
+    """Return the rows of a table that `to_csv` wrote, in order: for each row, name of a column → its value.
+
+    A value is a text, a number or a boolean, as its column requires; it is None for an empty cell.
 
     Raises:
         DocumentError: the text is not such a table; the message names the line.

@@ -77,13 +77,13 @@ def upload(store: ResultStore, database: ResultDatabase, run_ids: Iterable[str] 
     """Upload the results that a database lacks, or has in an earlier version.
 
     Args:
-        store: The results.
+        store: The store whose results are uploaded.
         database: The database.
-        run_ids: Names of the runs; None for all. Those without a result are left out.
+        run_ids: Names of the runs to upload; None for all. Runs without a result are left out.
 
     Returns:
-        The results that were sent, and those that cannot be uploaded with the reasons. Results that the database
-        already has are in neither.
+        The names of the results that were sent, and the name and reason of each that cannot be uploaded. Results that
+        the database already has are in neither.
 
     Raises:
         StoreError: the directory or the database cannot be used. What was sent before is in the database.

@@ -75,14 +75,14 @@ def import_logs(
 ) -> tuple[Result, ...]:
     """Return a result for each case in the logs.
 
-    Logs with the same facts are the repeats of one result, in their order. Nothing is stored.
+    Logs that state the same facts become the repeats of one result, in the order of `paths`. Nothing is stored.
 
     Args:
         importer: Name of an installed importer.
         paths: The logs, at least one.
-        stated: Facts that the logs do not state, or state wrongly, under the names of a run spec's fields (`precision`,
-            `data`, …) and of published figures' (`hardware`, `clip_norm`, …); None: none. `warmup` and `steps` choose
-            another window, if the importer has one.
+        stated: Facts that the logs do not state, or state wrongly, under the names of a run spec's fields
+            (`precision`, `data`, …) and of published figures' (`hardware`, `clip_norm`, …); None: none. `warmup` and
+            `steps` choose another window, if the importer has one.
         registry: The plugins; None: those that are installed.
 
     Returns:

@@ -30,11 +30,12 @@ _OPTIMIZER = (
 
 
 def to_mllog(results: Sequence[Result]) -> str:
-    """Return the events of all results, a line each, with the result's id as `namespace`.
+    """Return results as MLPerf's log lines: one `:::MLLOG {…}` per event, with the result's id as `namespace`.
 
     `time_ms` is in milliseconds since 1970, UTC. It is the start of the run in events about the request, and the end
     of the run in events about measurements. `metadata.lineno` is the number of the line in the returned text, from 1.
-    Numbers that are not finite are the texts `nan`, `inf` and `-inf`. The records of results in the store are read.
+    Numbers that are not finite are the texts `nan`, `inf` and `-inf`. The records of results in a store are read from
+    it.
 
     Raises:
         UsageError: the start or end of a result is not a date.

@@ -10,7 +10,9 @@ from dlperf_sdk.results.result import Result
 
 
 def to_parquet(results: Sequence[Result]) -> bytes:
-    """Return the table of results as a Parquet file: texts, 64-bit numbers, booleans and nulls.
+    """Return the table of results as the content of a Parquet file: a row per result, in order.
+
+    The columns hold texts, 64-bit numbers, booleans and nulls.
 
     Raises:
         UsageError: pyarrow cannot be imported, or a whole number does not fit into 64 bits.

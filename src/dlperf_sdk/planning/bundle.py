@@ -57,11 +57,12 @@ class Bundle:
 
 
 def contents(request: Request, packages: Iterable[str] = ()) -> dict[str, bytes]:
-    """Return the files of a bundle by name, without the secret and the bytecode.
+    """Return the files of a bundle as path in the archive → content, without the agents' secret and the bytecode.
 
     Args:
-        request: The request.
-        packages: Top-level packages to include in addition to those that the request refers to.
+        request: The request for the nodes, which the file `request.json` holds.
+        packages: Names of top-level packages to include in addition to those of the runtime, the trainer, the process
+            function and the samplers that the request names.
 
     Raises:
         PluginError: A package is not installed as Python files.
@@ -107,16 +108,17 @@ def build(
 ) -> Bundle:
     """Write the bundle of a request: a zip archive that only its owner can read, since it holds the agents' secret.
 
-    Bytecode for this Python lies beside the sources, so that processes on a node need not compile them. Another
-    Python ignores it.
+    Bytecode for this Python lies beside the sources, so that processes on a node need not compile them. Another Python
+    ignores it.
 
     Args:
-        request: The request.
-        path: The file, which is replaced if it exists.
-        packages: Top-level packages to include in addition to those that the request refers to.
-        case: Facts of the case (`launch.bundle_metadata`), from which `replay` makes a result of the stream; None to
-            leave them out.
-        parity: The request of a parity run that comes first, on the same agents; None without one.
+        request: The request for the nodes, which the file `request.json` holds.
+        path: The file to write, which is replaced if it exists.
+        packages: Names of top-level packages to include in addition to those of the runtime, the trainer, the process
+            function and the samplers that the request names.
+        case: JSON values about the case, as `dlperf_sdk.execution.launch.bundle_metadata` returns them. `replay` needs
+            them to make a result of the agents' event stream. None: the bundle has no such file.
+        parity: The request of a parity run that the agents do first; None: no parity run.
 
     Raises:
         PluginError: A package is not installed as Python files.

@@ -89,9 +89,10 @@ class Plan:
 
         Args:
             run_id: The run's name.
-            command: The command of the workers' interpreter.
-            variables: Environment variables of the workers by name; None hands on the value on the node.
-            data: The prepared data: `source` and what its preparation returned.
+            command: The words of the command that starts the workers' interpreter.
+            variables: Name of each environment variable of the workers → value; None stands for its value on the node.
+            data: The prepared data as JSON values, as `dlperf_sdk.data.prepare` returns them: the name of the data
+                source as `source`, and what its preparation returned.
         """
         spec = self.spec.executed
         topology, precision = spec.topology, PRECISIONS[spec.precision]
@@ -106,9 +107,10 @@ class Plan:
         return Request(**{name: to_plain(values[name]) for name in Request._fields if name in values})
 
     def placeholder_processes(self) -> list[Process]:
-        """Return the processes of the case with placeholders for addresses and ports, as `--dry-run` shows them.
+        """Return all processes of the case, with placeholders for addresses and ports, as `--dry-run` shows them.
 
-        This calls the framework plugin's function, which may raise anything.
+        The framework plugin's processes come first, in its order; then come the senders of batches, if the data source
+        has them. This calls the plugin's function that lists the processes, which may raise anything.
         """
         topology = self.spec.topology
         nodes = nodes_from(topology.nodes, topology.devices_per_node, {})
@@ -118,8 +120,10 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain JSON values, for display and for the store.
 
-        The manifests of parameters and inputs are left out; `processes` holds the placeholder processes. This calls
-        the framework plugin's function that lists them, which may raise anything.
+        The keys are the names of the plan's fields, without `secrets`, `batch_sender`, `parameters`, `inputs` and
+        `required_programs`. `environment` has the keys `python`, `requirements` and `programs`; `processes` has the
+        fields of each process, with placeholders for addresses and ports. This calls the framework plugin's function
+        that lists the processes, which may raise anything.
         """
         return {
             "spec": self.spec.to_dict(),

@@ -14,9 +14,14 @@ from dlperf_sdk.spec.secret_values import conceal, reveal
 
 
 def secret_names(spec: RunSpec, registry: Registry) -> tuple[str, ...]:
-    """Return the sorted names of a spec's variables whose values are secrets.
+    """Return the sorted names of the environment variables in a spec whose values are secrets.
 
-    A plugin that cannot be loaded declares no tuning variables, so more names are secret.
+    A value is a secret unless its variable is known to tune only threads, memory, logging or transport. If the
+    framework's plugin cannot be loaded, the variables that it would declare count as secret, too.
+
+    Args:
+        spec: The case.
+        registry: The plugins.
     """
     if not spec.env:
         return ()
@@ -25,9 +30,14 @@ def secret_names(spec: RunSpec, registry: Registry) -> tuple[str, ...]:
 
 
 def conceal_secrets(spec: RunSpec, registry: Registry) -> tuple[RunSpec, tuple[str, ...]]:
-    """Return the spec with a hash in place of each secret value, and the sorted names of the secret variables.
+    """Return a copy of a spec with a hash in place of each secret value, and the sorted names of the secret variables.
 
-    A variable without a value, which is handed on from the shell, stays as it is.
+    A value is a secret unless its variable is known to tune only threads, memory, logging or transport. A variable
+    without a value, which is handed on from the shell, stays as it is. This process remembers the concealed values.
+
+    Args:
+        spec: The case, whose field `env` has the variables.
+        registry: The plugins.
     """
     secrets = secret_names(spec, registry)
     values = ((name, spec.env[name]) for name in secrets)
@@ -36,21 +46,24 @@ def conceal_secrets(spec: RunSpec, registry: Registry) -> tuple[RunSpec, tuple[s
 
 
 def list_requested_variables(spec: RunSpec) -> dict[str, str]:
-    """Return the requested variables with their values, as the workers get them.
+    """Return name → value of the environment variables that a spec sets for its workers.
 
-    Variables that are handed on from this shell have its value, and are absent if it has none.
+    A hash is replaced by the secret value. A variable that is handed on from this shell has its value here, and is
+    absent if it has none.
 
     Raises:
-        SpecError: Only the hash of a value is known.
+        SpecError: A value is recorded as a hash, and neither this process nor this shell has the value.
     """
     return reveal(spec.env, os.environ)
 
 
 def redact_variables(variables: Mapping[str, str | None], secrets: Collection[str]) -> dict[str, str]:
-    """Return the variables as documents hold them: without those that are None, and secrets as a salted hash.
+    """Return name → value of environment variables as documents hold them: with a salted hash in place of each secret.
+
+    Variables whose value is None are left out.
 
     Args:
-        variables: Values by name.
+        variables: Name → value.
         secrets: Names of the variables whose values are secrets.
     """
     return {

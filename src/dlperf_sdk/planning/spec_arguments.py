@@ -24,19 +24,21 @@ def spec_from(
     keywords: Iterable[str] = (),
     registry: Registry | None = None,
 ) -> RunSpec:
-    """Return the run spec that the arguments of `run` describe.
+    """Return the run spec that the arguments of `dlperf_sdk.run` describe.
 
     Args:
         spec: A framework's name, if `model` is given; or a complete spec: a `RunSpec`, a mapping, or the path of a
             JSON, TOML or YAML file.
         model: The model's name; None with a complete spec.
-        fields: Fields of `RunSpec`, in place of those in `spec`; None: none.
+        fields: Name of a field of `RunSpec` → value, in place of that in `spec`; None: none.
         keywords: Names of the caller's other arguments, for suggestions if a field is misspelt.
-        registry: The plugins; None: those that are installed.
+        registry: The plugins, which declare the options; None: those that are installed.
 
     Raises:
-        UnknownName: there is no field of a given name, or a field has a value that is none of its fixed names.
-        SpecError: a field has an impossible value, or a file has one that decides what is executed or read.
+        UnknownName: `fields` has a name that is not a field of `RunSpec`, or a field has a value that is none of its
+            fixed names.
+        SpecError: a field has an impossible value, or a spec file sets something that decides what is executed or
+            read.
         DocumentError: the spec's file or mapping cannot be read as a spec.
         UsageError: `model` is given together with a complete spec.
     """
@@ -67,6 +69,6 @@ def _option_hint(name: str, value: Any, plugins: Iterable[Any], registry: Regist
 
 
 def keyword_only_names(function: Callable[..., Any]) -> list[str]:
-    """Return the names of a function's keyword-only parameters."""
+    """Return the names of a function's keyword-only parameters, in the order of its signature."""
     parameters = inspect.signature(function).parameters.values()
     return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]

@@ -95,21 +95,23 @@ class Restricted:
 def load_spec(
     path: Path, fields: Mapping[str, Any] | None = None, registry: Registry | None = None
 ) -> RunSpec:
-    """Read a spec file: JSON, TOML, or YAML in its safe subset.
+    """Read a run spec from a file: JSON, TOML, or YAML in its safe subset.
 
-    A relative data folder is relative to the file's folder.
+    A relative data folder in the file is relative to the file's directory.
 
     Args:
         path: The file.
-        fields: Fields of `RunSpec` that replace those of the file. They come from the user, and may set anything.
-        registry: The plugins that declare the options; None for the installed ones.
+        fields: Name of a field of `RunSpec` → value that replaces the file's. These values come from the user, so they
+            may decide what is executed or read. None: no field is replaced.
+        registry: The plugins, which declare the options that decide what is executed or read; None: those that are
+            installed.
 
     Raises:
-        DocumentError: The file cannot be read or parsed, or breaks the schema: each mistake has a line of the
-            message, which begins with FILE:LINE.
-        SpecError: A field has an impossible value, names a data folder outside the file's directory, or decides
-            what is executed or read.
-        UnknownName: A field has a value that is none of its fixed names.
+        DocumentError: The file cannot be read or parsed, or it does not follow the schema `run-spec`. In the latter
+            case, the message has a line that begins with FILE:LINE for each mistake.
+        SpecError: A field has an impossible value. It is also raised if the file sets a field, variable or option that
+            decides what is executed or read, or names a data folder outside the file's directory.
+        UnknownName: A field has a value that is none of its fixed names, such as an unknown protocol.
     """
     from dlperf_sdk.documents import diagnostics, source_positions
 
@@ -137,19 +139,21 @@ def load_spec(
 def check_allowed(
     cases: Iterable[Mapping[str, Any]], source: str, allow: Collection[str], registry: Registry
 ) -> None:
-    """Check that each setting that decides what is executed or read has been allowed by the user.
+    """Check that the user has allowed each setting of some cases that decides what is executed or read.
 
-    The settings come from a result or a campaign directory. A data folder is not checked: it is read, but the data
-    made from it stays with this user. The field `lock` lists distributions to install, so it must be allowed.
+    The cases come from a result or a campaign directory. A data folder needs no permission: it is read, but the data
+    made from it stays with this user. The field `lock`, a list of distributions to install, needs permission.
 
     Args:
-        cases: The run specs, as plain values.
+        cases: The fields of each case's run spec as JSON values. `framework` is required if `env` is set; `framework`
+            and `model` are required if `options` is set.
         source: The subject of the error message's first sentence, such as a file's name.
-        allow: Names of settings that the user has allowed.
-        registry: The plugins that declare the options.
+        allow: Names of the settings that the user has allowed: of a field, an option or a variable.
+        registry: The plugins, which declare the options that decide what is executed or read.
 
     Raises:
-        SpecError: A setting decides what is executed or read, and is not allowed.
+        SpecError: A setting decides what is executed or read, and is not in `allow`; or a case has options, and its
+            topology is malformed.
     """
     look_up = declaration_lookup(registry)
     refused = {
@@ -172,7 +176,11 @@ def check_allowed(
 def declaration_lookup(registry: Registry) -> LookUp:
     """Return a function that looks up a plugin's declarations, and loads each plugin once.
 
-    A plugin that cannot be loaded has empty declarations: its case is refused when it is planned.
+    The function takes a group of plugins (`frameworks`, `models` or `topologies`) and a plugin's name, and returns the
+    plugin's `Declarations`. They are empty for a plugin that cannot be loaded: its case is refused when it is planned.
+
+    Args:
+        registry: The plugins.
     """
 
     @cache
@@ -192,21 +200,23 @@ def tunes_only(name: str, tuning_variables: Collection[str]) -> bool:
     """Return True if an environment variable is known to tune only threads, memory, logging or transport.
 
     Args:
-        name: The variable.
-        tuning_variables: Variables that the framework's plugin declares, in addition to those in `TUNING`.
+        name: Name of the variable.
+        tuning_variables: Names of such variables that the framework's plugin declares, in addition to the names that
+            match the pattern `TUNING`.
     """
     return name in tuning_variables or TUNING.fullmatch(name) is not None
 
 
 def list_restricted_settings(case: Mapping[str, Any], look_up: LookUp) -> Iterator[Restricted]:
-    """Yield the settings of a case that decide what is executed or read.
+    """Yield the settings of a case that decide what is executed or read: fields, variables, `lock`, then options.
 
-    Among them are the field `lock`, and every variable that is not known to tune only. The data folder is not:
-    `resolve_data` checks it.
+    Every variable is one of them unless it is known to tune only threads, memory, logging or transport. The data
+    folder is never one of them: `resolve_data` checks it.
 
     Args:
-        case: The fields of a run spec, as plain values; `framework` and `model` are required.
-        look_up: The result of `declaration_lookup`.
+        case: The fields of a run spec as JSON values. `framework` is required if `env` is set; `framework` and `model`
+            are required if `options` is set.
+        look_up: Function that returns a plugin's declarations, from `declaration_lookup`.
 
     Raises:
         SpecError: The case has options, and its topology is malformed.
@@ -251,9 +261,10 @@ def _declared_options(case: Mapping[str, Any], look_up: LookUp) -> dict[str, Map
 
 
 def resolve_data(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """Return the fields of a run spec with their data folder as an absolute path.
+    """Return the fields of a run spec, with the folder in `data` as an absolute path without links.
 
-    A malformed or missing `data` stays as it is.
+    A relative folder is relative to the directory of the file that has the fields. If `data` is missing, malformed or
+    has no folder, it stays as it is.
 
     Args:
         fields: The fields, which are not changed.

@@ -27,7 +27,13 @@ PRINT_INTERVAL = 10.0
 
 
 def describe_activity(advance: Advance) -> str:
-    """Return the phase, the current step and the throughput so far, as text; unknown parts are left out."""
+    """Return the activity of a run as text, such as `measuring, step 40 of 100, about 312.5 img/s`.
+
+    The step and the throughput are left out where they are not known.
+
+    Args:
+        advance: The progress of the run.
+    """
     parts = [TITLES.get(advance.phase, advance.phase)]
     if advance.steps:
         parts.append(f"step {min(advance.step, advance.steps):,} of {advance.steps:,}")
@@ -162,11 +168,11 @@ class Lines:
     def show_step(self, before: str) -> None:
         """Print the current phase and its progress.
 
-        A phase is printed when it begins, and warm-up and measurement every ten seconds while they last.
-        Nothing is printed for the phases `ready`, `verify`, `teardown` and `done`.
+        A phase is printed when it begins, and warm-up and measurement every ten seconds while they last. Nothing is
+        printed for the phases `ready`, `verify`, `teardown` and `done`. A run must have started.
 
         Args:
-            before: The phase that was reported before.
+            before: The phase in the report before the current one.
         """
         advance = self.advance
         assert advance is not None
@@ -182,7 +188,10 @@ class Lines:
         self.print(f"repeat {advance.attempt} of {advance.repeats}: {status}")
 
     def describe_activity(self) -> str:
-        """Return the phase, the current step and the throughput so far, as text. A run must have started."""
+        """Return the activity of the run as text, such as `measuring, step 40 of 100, about 312.5 img/s`.
+
+        The step and the throughput are left out where they are not known. A run must have started.
+        """
         assert self.advance is not None
         return describe_activity(self.advance)
 
@@ -249,13 +258,13 @@ class LiveDisplay(Lines):
         self._live.stop()
 
     def show_stage(self, stage: str, detail: str) -> None:
-        """Print the stage as a permanent line if it is a note or the display is verbose.
+        """Print a stage outside the repeats as a permanent line if it is a note or the display is verbose.
 
-        The live part shows any other.
+        Otherwise nothing is printed: the live part shows the stage.
 
         Args:
-            stage: The stage.
-            detail: The line.
+            stage: The stage, such as `environment` or `note`.
+            detail: The line, for people.
         """
         if stage == "note" or self.verbose:
             super().show_stage(stage, detail)
@@ -263,11 +272,15 @@ class LiveDisplay(Lines):
     def show_step(self, before: str) -> None:
         """Do nothing: the live part shows the step.
 
-        `before` is the phase that was reported before.
+        `before`, the phase in the report before the current one, is not used.
         """
 
     def render(self) -> RenderableType:
-        """Return the live part: the stage, or the repeat and its phase with a progress bar for known steps."""
+        """Return the live part for Rich: the current repeat or, before the first and between repeats, the stage.
+
+        A repeat is shown with its phase, and with a progress bar and the time left if the phase has a known number of
+        steps.
+        """
         advance = self.advance
         if advance is None or not advance.attempt or len(advance.durations) >= advance.attempt:
             return self._line(Text(replace_control_characters(self.stage) or "preparing", "dim"))
@@ -291,7 +304,7 @@ class LiveDisplay(Lines):
 
 
 def display(console: Console, *, live: bool, verbose: bool = False, redact: bool = False) -> Lines:
-    """Return the display for a console.
+    """Return the display of a run's progress on a console, which is an observer and a context manager.
 
     Args:
         console: The console.

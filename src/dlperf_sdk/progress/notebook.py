@@ -30,16 +30,16 @@ class NotebookDisplay(Lines):
         self._cell: Any = None
 
     def print(self, text: str, style: str = "") -> None:
-        """Add a permanent line to the cell; `style` is not used."""
+        """Add the permanent line `text` to the cell, and draw the cell again; `style` is not used."""
         self._lines.append(text)
         self._draw()
 
     def show_stage(self, stage: str, detail: str) -> None:
-        """Add a note as a permanent line; show any other stage in the part that is redrawn.
+        """Show a stage outside the repeats: a note as a permanent line, any other in the part that is redrawn.
 
         Args:
-            stage: The stage.
-            detail: The line.
+            stage: The stage, such as `environment` or `note`.
+            detail: The line, for people.
         """
         if stage == "note":
             super().show_stage(stage, detail)
@@ -47,15 +47,15 @@ class NotebookDisplay(Lines):
             self._draw()
 
     def show_step(self, before: str) -> None:
-        """Update the cell, if `DRAW_INTERVAL` has passed since the last time.
+        """Draw the cell again, if `DRAW_INTERVAL` has passed since the last time.
 
-        `before` is the phase that was reported before.
+        `before`, the phase in the report before the current one, is not used.
         """
         if self.clock() - self._drawn_at >= DRAW_INTERVAL:
             self._draw()
 
     def html(self) -> str:
-        """Return the current state as HTML: the permanent lines, and the current activity."""
+        """Return the content of the cell as HTML: the permanent lines, and the current repeat or stage."""
         advance = self.advance
         rows = [escape(replace_control_characters(line)) for line in self._lines]
         if advance is not None and advance.attempt > len(advance.durations):

@@ -46,7 +46,7 @@ class Course:
 
 
 def course_of(plan: Any) -> Course:
-    """Return the numbers of a plan that its progress depends on.
+    """Return the facts of a plan by which its progress is computed: steps, repeats, global batch size and unit.
 
     Args:
         plan: A `dlperf_sdk.planning.plan.Plan`.
@@ -118,12 +118,12 @@ class Advance:
         self._enter("start", now)
 
     def record_step(self, phase: str, step: int, now: float) -> None:
-        """Record a worker's report.
+        """Record a report of a worker on its progress. If its phase is new, the phase begins at the time `now`.
 
         Args:
             phase: The phase of the worker.
             step: Number of steps that are done in this phase.
-            now: The time on the caller's clock.
+            now: The time on the caller's clock, in seconds.
         """
         if phase != self.phase:
             self._enter(phase, now)
@@ -180,20 +180,21 @@ class Advance:
 
     @property
     def throughput(self) -> float | None:
-        """Samples per second in the current phase, from the reports so far: an estimate, not a measurement.
+        """Samples per second over all devices in the current phase, from the reports so far: an estimate.
 
-        None if not known.
+        None if the pace of the phase is not known.
         """
         return None if self.pace is None else self.pace * self.course.global_batch_size
 
     def seconds_left(self, now: float) -> float | None:
-        """Estimate the seconds until the smallest number of repeats is done; in a later repeat, until that one ends.
+        """Estimate the seconds until the protocol's smallest number of repeats is done.
 
-        Until the first repeat has a known pace, its duration is taken from the parity run, which starts the same
-        workers. Later repeats are estimated from the earlier ones, phase by phase.
+        In a repeat beyond that number, estimate the seconds until this repeat ends. Until the first repeat has a known
+        pace, its duration is taken from the parity run, which starts the same workers. Later repeats are estimated
+        from the earlier ones, phase by phase.
 
         Args:
-            now: The time on the caller's clock.
+            now: The time on the caller's clock, in seconds.
 
         Returns:
             The seconds, more than 0. None if they cannot be estimated yet, if the smallest number of repeats is done

@@ -107,7 +107,7 @@ class Caller:
 
     @hookimpl
     def dlperf_repeat_ended(self, throughput: float | None) -> None:
-        """Call the function for the end of a repeat, with the stage `done`.
+        """Call the function for the end of a repeat; `Progress.stage` is `done`.
 
         Args:
             throughput: Samples per second over all devices; None if the repeat failed.
@@ -134,10 +134,11 @@ class Caller:
 
 @contextmanager
 def watching(progress: ProgressOption) -> Iterator[list[Any]]:
-    """Provide the observers that show the progress of a run, as a list, while the context lasts.
+    """Provide a list of the observers that show the progress of a run, while the context lasts.
 
     Args:
-        progress: The option; see `ProgressOption`.
+        progress: `"auto"`: a live display on a terminal or in a notebook, and nothing elsewhere. False: nothing. True:
+            a live display or, elsewhere, lines on standard error. A function: it is called with each `Progress`.
 
     Raises:
         UsageError: The option has none of the possible values.

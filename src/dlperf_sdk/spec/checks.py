@@ -67,7 +67,7 @@ def _items(attribute: Any, value: Any, names: re.Pattern[str], subject: str) -> 
     additionalProperties=False,
 )
 def deadlines(_: Any, attribute: Any, value: Any) -> None:
-    """Validate a mapping from phases, which are those of `PHASES`, to seconds.
+    """Validate a mapping from phases (`start`, `compile`, `warmup`, `step`, `teardown`) to seconds.
 
     `attribute` is the attrs field, named in the message about a value that is not a mapping; `value` is the value to
     check.

@@ -39,7 +39,10 @@ def state_bounds(**keywords: Any) -> Callable[[Validator], Validator]:
 
 
 def keywords_of(validator: Any) -> Mapping[str, Any]:
-    """Return keyword → value of the JSON Schema that `state_bounds` attached to a validator; empty without any."""
+    """Return keyword → value of the JSON Schema keywords that `state_bounds` attached to a validator.
+
+    The result is empty if none are attached.
+    """
     keywords: Mapping[str, Any] = getattr(validator, "keywords", {})
     return keywords
 
@@ -50,7 +53,11 @@ containers; `reads` marks files."""
 
 
 def has_effect(metadata: Mapping[str, Any]) -> bool:
-    """Return True if a field's metadata declares that its value decides what is executed or read (`EFFECTS`)."""
+    """Return True if a field's value decides what is executed or read.
+
+    Args:
+        metadata: The attrs metadata of the field, where the key `executes` or `reads` says so.
+    """
     return any(metadata.get(effect) for effect in EFFECTS)
 
 
@@ -71,7 +78,7 @@ def _field(
 
 
 def workload(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
-    """Return an attrs field that must match for two results to be compared.
+    """Return an attrs field with the role `workload`: it must match for two results to be compared.
 
     Args:
         help: Description of the field for users.
@@ -84,35 +91,39 @@ def workload(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
 
 
 def factor(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
-    """Return an attrs field that is a column of a comparison.
+    """Return an attrs field with the role `factor`: a comparison may be about it, and reports show it as a column.
 
     Args:
         help: Description of the field for users.
-        default: The default, as for `workload`.
-        attributes: Further attributes of the field, as for `workload`.
+        default: The default; a dictionary, such as `{}`, stands for a new empty dictionary per instance. Without a
+            default, the field is required.
+        attributes: `validator` and `converter` of the attrs field; the marks of `EFFECTS`, such as `executes=True`;
+            and `flag`, the flag of the command line if it is not the field's name.
     """
     return _field("factor", help, default, **attributes)
 
 
 def context(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
-    """Return an attrs field that is a footnote of a comparison.
+    """Return an attrs field with the role `context`: it may differ in a comparison, and reports show it in a footnote.
 
     Args:
         help: Description of the field for users.
-        default: The default, as for `workload`.
-        attributes: Further attributes of the field, as for `workload`.
+        default: The default; a dictionary, such as `{}`, stands for a new empty dictionary per instance. Without a
+            default, the field is required.
+        attributes: `validator` and `converter` of the attrs field; the marks of `EFFECTS`, such as `executes=True`;
+            and `flag`, the flag of the command line if it is not the field's name.
     """
     return _field("context", help, default, **attributes)
 
 
 @state_bounds(**keywords_of_type(Name))
 def check_name(_: Any, attribute: Any, value: Any) -> None:
-    """Validate a name that matches the pattern `NAME`.
+    """Validate a name: lower-case letters, digits, `.`, `_` and `-`, with a letter or digit first.
 
     `attribute` is the attrs field, which messages name; `value` is the value to check.
 
     Raises:
-        SpecError: the value is not text, or does not match.
+        SpecError: the value is not text, or is not such a name.
     """
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise SpecError(
@@ -122,7 +133,7 @@ def check_name(_: Any, attribute: Any, value: Any) -> None:
 
 
 def whole_number(minimum: int, maximum: int) -> Validator:
-    """Return a validator of a whole number from `minimum` to `maximum`, both included.
+    """Return a validator for attrs fields that accepts a whole number from `minimum` to `maximum`, both included.
 
     The validator raises a `SpecError` for any other value, booleans included.
     """
@@ -138,9 +149,9 @@ def whole_number(minimum: int, maximum: int) -> Validator:
 
 
 def number(*, upper: float = math.inf) -> Validator:
-    """Return a validator of a finite number that is at least 0 and less than `upper`; by default, without a bound.
+    """Return a validator for attrs fields that accepts a finite number of at least 0 and less than `upper`.
 
-    The validator raises a `SpecError` for any other value, booleans included.
+    By default there is no upper bound. The validator raises a `SpecError` for any other value, booleans included.
     """
     limits = "0 or more" + ("" if upper == math.inf else f", and less than {upper:g}")
 

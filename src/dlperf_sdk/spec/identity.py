@@ -22,9 +22,10 @@ def identity(spec: RunSpec) -> str:
 
 
 def window(spec: RunSpec) -> str:
-    """Return a phrase that identifies a repeat's window: the number of its steps, and of those before it.
+    """Return a phrase that identifies a repeat's window, such as `100 measured steps after 25 others`.
 
-    The throughputs of different windows are not compared, because first steps are slower than later ones.
+    The other steps are the canonical and the warm-up steps. The throughputs of different windows are not compared,
+    because first steps are slower than later ones.
     """
     protocol = spec.resolved_protocol()
     before = protocol.canonical_steps + protocol.warmup
@@ -32,5 +33,9 @@ def window(spec: RunSpec) -> str:
 
 
 def case_key(spec: RunSpec) -> str:
-    """Return a key of 12 hexadecimal digits, which is equal for runs of the same case with the same window."""
+    """Return a key of 12 hexadecimal digits, which is equal for runs of the same case with the same window.
+
+    Specs have the same key if their workload, factors and data source are equal, and so are the numbers of their
+    measured steps and of the steps before these.
+    """
     return hashlib.sha256(f"{identity(spec)} {window(spec)}".encode()).hexdigest()[:12]

@@ -26,7 +26,7 @@ class Part:
 
     @property
     def is_whole(self) -> bool:
-        """True for the whole training step."""
+        """True if a step of the part takes the next batch, exchanges gradients and trains: it is the whole step."""
         return self.reads_input and self.exchanges_gradients and self.trains
 
     @property
@@ -35,7 +35,11 @@ class Part:
         return f"A step {self.step}."
 
     def explain_not_applicable(self, check: str) -> str:
-        """Return the sentence of a verdict that does not apply to this part; `check` is the name of the verdict."""
+        """Return the sentence that explains why a verdict does not apply to this part, which does not train.
+
+        Args:
+            check: Name of the verdict, such as `loss-falls`.
+        """
         return f"The part {self.name} does not train, so there is nothing that {check} could check."
 
 

@@ -226,7 +226,7 @@ class RunSpec:
 
     @property
     def global_batch_size(self) -> int:
-        """Samples per optimization step over all devices. Not a number while `wants_max_batch` is True."""
+        """Samples per optimization step over all devices; a meaningless text while the batch size is `max`."""
         return self.batch_size * self.topology.devices
 
     @property
@@ -245,10 +245,11 @@ class RunSpec:
 
     @property
     def executed(self) -> RunSpec:
-        """The case that the workers run: this one, without what its part of a step leaves out.
+        """The spec that the workers run: without the input and exchange that the measured part of a step leaves out.
 
-        A part that trains without input trains on the canonical batch, and one that trains without exchange has the
-        strategy `independent`. Plugins therefore need nothing of their own for `training` and `compute`.
+        The parts `training` and `compute` train on the canonical batch, so they have the default data source.
+        `compute` has the strategy `independent` as well. Plugins therefore need nothing of their own for these two.
+        For any other part it is this spec.
         """
         part, changes = PARTS[self.part], dict[str, Any]()
         if part.trains and not part.reads_input:

@@ -23,7 +23,7 @@ class StatedProtocol:
 
     @classmethod
     def from_protocol(cls, protocol: Protocol) -> StatedProtocol:
-        """Return the numbers of a protocol, all of which are known."""
+        """Return a stated protocol with the steps and repeats of `protocol`, all of which are known."""
         return cls(protocol.warmup, protocol.steps, protocol.repeats)
 
     @property
@@ -45,14 +45,14 @@ class StatedProtocol:
 
     @property
     def unstated(self) -> tuple[str, ...]:
-        """Those of the names `warm-up steps`, `measured steps` and `repeats` whose numbers the source does not state.
+        """The names of the numbers that the source does not state; empty if it states all.
 
-        They are in this order; empty if all numbers are stated.
+        They are those of `warm-up steps`, `measured steps` and `repeats`, in this order.
         """
         return tuple(name for name, number in self._numbers().items() if number is None)
 
     def differences(self, other: StatedProtocol) -> dict[str, tuple[int, int]]:
-        """Return the numbers that both protocols state and that differ: name → own number and the other's.
+        """Return the numbers that this and another protocol both state and that differ: name → (own, the other's).
 
         The names are `warm-up steps`, `measured steps` and `repeats`. Empty if no number differs.
         """
