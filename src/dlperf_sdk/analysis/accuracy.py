@@ -46,10 +46,11 @@ class Accuracy:
 
     @classmethod
     def from_outcomes(cls, outcomes: Sequence[tuple[float, bool]]) -> Accuracy:
-        """Return the quality of predictions, of which there must be at least one.
+        """Return the quality of predictions.
 
         Args:
-            outcomes: For each prediction its error, and True if its interval contains the published throughput.
+            outcomes: For each prediction, at least one: the relative error of its throughput as a fraction, and True
+                if its interval contains the published throughput.
         """
         errors = sorted(abs(error) for error, _ in outcomes)
         large = [is_covered for error, is_covered in outcomes if abs(error) > LARGE_ERROR]
@@ -58,20 +59,21 @@ class Accuracy:
 
     @property
     def meets_goal(self) -> bool:
-        """True if the errors allow a point forecast."""
+        """True if the errors allow a point forecast: at most 4 % in the median and 8 % at the 90th percentile."""
         return self.median_error <= MAX_MEDIAN_ERROR and self.ninetieth_error <= MAX_NINETIETH_ERROR
 
 
 @lru_cache(maxsize=32)
 def validate(examples: tuple[Example, ...]) -> Accuracy | None:
-    """Predict each release with a model that is learned from the other releases.
+    """Predict the series of each release with a model that is learned from the other releases.
 
     Args:
-        examples: Examples of one depth.
+        examples: Examples of published series that all have the same depth: equal numbers of nodes or devices before
+            and after. Equal examples give the same object again.
 
     Returns:
-        The quality of these predictions; None if there are no examples, or if the other releases of any release
-        have fewer than `MIN_EXAMPLES` examples.
+        The quality of these predictions; None if there are no examples, or if for some release the others have fewer
+        than `MIN_EXAMPLES` examples.
     """
     outcomes = []
     for release in sorted({example.release for example in examples}):

@@ -127,7 +127,8 @@ class Case:
     def identifying_facts(self) -> set[str]:
         """Return the names of the facts that identify the measurement.
 
-        These are the workload, the factors, and those in `IDENTIFYING_CONTEXT`.
+        These are the facts of the workload, the factors, and the facts in `IDENTIFYING_CONTEXT`, such as the
+        framework's version.
         """
         return {name for name, role in self.roles.items() if role != "context" or name in IDENTIFYING_CONTEXT}
 
@@ -167,7 +168,7 @@ def key(value: Any) -> str:
 def differing_facts(group: Iterable[Case]) -> set[str]:
     """Return the names of the facts in which the cases of a group differ.
 
-    A fact that only some of the cases state is one of them.
+    A fact that only some of the cases state counts as a difference.
     """
     group = tuple(group)
     names = {name for case in group for name in case.facts}

@@ -32,8 +32,8 @@ def find_change_points(values: Sequence[float], *, penalty: float | None = None)
 
     Args:
         values: The values, in the order of the series.
-        penalty: Cost of a change, in units of the rank statistic; a higher cost leads to fewer changes. The default
-            leads to a change in about 5 % of the series that have none.
+        penalty: Cost of a change, in units of the rank statistic; a higher cost leads to fewer changes. None: a cost
+            that leads to a change in about 5 % of the series that have none.
     """
     count = len(values)
     if penalty is None:

@@ -59,7 +59,11 @@ class NodeHealth:
 
     @property
     def outcome(self) -> str:
-        """The outcome in a word or two: `failed`, `slow`, `differs`, …, `inconclusive`, `fast` or `ok`."""
+        """The outcome of the node in a word, or in two if both its speed and its parameters are conspicuous.
+
+        It is `failed` if the run failed. Else it names what was found: `slow`, or of the parameters `differs`, `tied`,
+        `unstable` or `invalid`. Else it is `inconclusive`, `fast` or `ok`.
+        """
         if self.failure:
             return "failed"
         parts = [part.outcome for part in (self.speed, self.numerics) if part is not None]
@@ -70,7 +74,7 @@ class NodeHealth:
 
     @property
     def details(self) -> tuple[str, ...]:
-        """Reasons for the outcome, as sentences."""
+        """Reasons for the outcome, as sentences: why the run failed, or what was found; empty without any finding."""
         parts = (self.speed, self.numerics)
         return (
             *([self.failure] if self.failure else []),
@@ -160,11 +164,12 @@ def examine_fleet(
     minimum_effect: float = 0.03,
     level: float = 0.05,
 ) -> Fleet:
-    """Find the nodes that are slow, and those that compute differently.
+    """Find the nodes that are slow, and those that compute differently from nodes with equal devices.
 
     Args:
         results: Results of one case on single nodes; of several for a node, the newest counts.
-        failures: Name of a node without a result → the reason; None: none. A node that has a result is ignored.
+        failures: Name of a node without a result → the reason; None: there are no such nodes. A node that has a result
+            is ignored here.
         minimum_effect: The smallest slowdown that counts, as a fraction above 0 and below 1.
         level: The probability of a false alarm on any node, above 0 and below 0.5.
 
@@ -172,8 +177,8 @@ def examine_fleet(
         The health of every node, also of those whose runs failed.
 
     Raises:
-        AnalysisError: `level` or `minimum_effect` is out of range; there is no node; or a result has several nodes,
-            no name of its node, or another case than the others.
+        AnalysisError: `level` or `minimum_effect` is out of range; there is no node; or a result has several nodes, no
+            name of its node, or another case than the others.
     """
     if not 0 < level < 0.5 or not 0 < minimum_effect < 1:
         raise AnalysisError(

@@ -55,18 +55,17 @@ def gate(
 ) -> Gate:
     """Decide for each case of two sets of results from separate runs whether it became slower.
 
-    A regression is a case that is slower by at least `minimum_effect` in the Hodges-Lehmann ratio, and whose
-    one-sided exact rank-sum test, adjusted by Holm's procedure for all cases compared, is significant at `level`. A
-    case is not slower if a one-sided test at `level` shows that its ratio is above 1 - `minimum_effect`. It is
-    unchanged if a second one shows that the ratio is also below 1 + `minimum_effect`.
+    A regression is a case that is slower by at least `minimum_effect` in the Hodges-Lehmann ratio, and whose one-sided
+    exact rank-sum test, adjusted by Holm's procedure for all cases compared, is significant at `level`. A case is not
+    slower if a one-sided test at `level` shows that its ratio is above 1 - `minimum_effect`. It is unchanged if a
+    second one shows that the ratio is also below 1 + `minimum_effect`.
 
-    The units of the test are the medians of runs, if each side has enough runs for a significant test. Only runs
-    with the versions and settings of the side's newest run count. Otherwise the units are the repeats of the newest
-    run.
+    The units of the test are the medians of runs, if each side has enough runs for a significant test. Only runs with
+    the versions and settings of the side's newest run count. Otherwise the units are the repeats of the newest run.
 
     Args:
         baseline: The results before the change; several runs of a case are allowed, copies of a run count once.
-        candidate: The results after the change, likewise.
+        candidate: The results after the change; several runs of a case are allowed, copies of a run count once.
         minimum_effect: The smallest slowdown that counts, as a fraction from 0 to below 1.
         level: The probability of a false alarm in any case, above 0 and below 0.5.
         expect_missing: Names of cases that may be missing on a side, with `*` for any text. Any other missing case
@@ -74,12 +73,12 @@ def gate(
         unreadable: Reasons why results of either side could not be read; they make the gate incomplete.
 
     Returns:
-        A decision for each case of either side, also for those that cannot be compared. The cases of both sides
-        come first, in the order of the baseline, then those of the baseline only and those of the candidate only.
+        A decision for each case of either side, also for those that cannot be compared. The cases of both sides come
+        first, in the order of the baseline, then those of the baseline only and those of the candidate only.
 
     Raises:
         AnalysisError: `level` or `minimum_effect` is out of range, or a side has no results.
-        UnknownName: no case has a name in `expect_missing`.
+        UnknownName: a name in `expect_missing` matches no case.
     """
     _check_limits(minimum_effect, level)
     before, after = _newest_first(baseline), _newest_first(candidate)
@@ -104,8 +103,8 @@ def gate_interleaved(
 ) -> Gate:
     """Decide for each case of an interleaved run whether the candidate is slower.
 
-    The n-th repeats of both sides ran one after the other, in random order. A regression is a case that is slower by at
-    least `minimum_effect` in the Hodges-Lehmann ratio of its pairs, and whose one-sided exact signed-rank test,
+    The n-th repeats of both sides ran one after the other, in random order. A regression is a case that is slower by
+    at least `minimum_effect` in the Hodges-Lehmann ratio of its pairs, and whose one-sided exact signed-rank test,
     adjusted by Holm's procedure for all cases compared, is significant at `level`. A case is not slower if a one-sided
     test at `level` shows that its ratio is above 1 - `minimum_effect`. It is unchanged if a second one shows that the
     ratio is also below 1 + `minimum_effect`.
@@ -114,8 +113,8 @@ def gate_interleaved(
         pairs: For each case the result of the baseline and that of the candidate, with equal numbers of repeats.
         minimum_effect: The smallest slowdown that counts, as a fraction from 0 to below 1.
         level: The probability of a false alarm in any case, above 0 and below 0.5.
-        expect_missing: Names of cases that may be missing, with `*` for any text. Any other missing case makes the gate
-            incomplete.
+        expect_missing: Names of cases that may be missing, with `*` for any text. Any other missing case makes the
+            gate incomplete.
         unfinished: Names of cases whose pairs are not all measured yet; each becomes a decision `unfinished`.
 
     Returns:
@@ -123,7 +122,7 @@ def gate_interleaved(
 
     Raises:
         AnalysisError: `level` or `minimum_effect` is out of range, or there are no pairs.
-        UnknownName: no case has a name in `expect_missing`.
+        UnknownName: a name in `expect_missing` matches no case.
     """
     _check_limits(minimum_effect, level)
     matched = {str(number): _match_pairs(*pair) for number, pair in enumerate(pairs)}

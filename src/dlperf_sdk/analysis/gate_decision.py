@@ -65,7 +65,7 @@ class Pairing:
 def decide_cases(
     pairings: Mapping[str, Pairing], *, minimum_effect: float, level: float
 ) -> dict[str, Decision]:
-    """Return the decision on each case, under the keys of `pairings` and in their order.
+    """Return the decision on each case of a gate: key of `pairings` → decision, in their order.
 
     The p-values of all cases are adjusted together.
 

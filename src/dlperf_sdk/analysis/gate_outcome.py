@@ -76,7 +76,7 @@ class Gate:
 
     @property
     def missing(self) -> tuple[Decision, ...]:
-        """Decisions on the cases that lack a number, without those that are missing as expected."""
+        """Decisions on the cases that lack a throughput on a side, without those that were expected to be missing."""
         return tuple(
             decision
             for decision in self.decisions
@@ -112,8 +112,9 @@ class Gate:
     def describe_coverage(self) -> str:
         """Return a sentence about the number of cases that were compared, and about those that were not.
 
-        It counts broken, mended and refused cases and unreadable results. Of the missing cases it names the first
-        five.
+        It counts the cases that only the baseline can run (`broken`), that only the candidate can run (`mended`), and
+        that are not comparable (`refused`), and the unreadable results. It names the first five missing cases, and the
+        first five of those that were expected to be missing.
         """
         parts = [f"{self.compared} of {len(self.decisions)} cases compared"]
         for outcome in (BROKEN, MENDED, REFUSED):

@@ -35,7 +35,7 @@ class Growth:
     """Number of examples that the model was learned from."""
 
     def next(self, measured: float) -> float:
-        """Return the growth of the natural logarithm of the step time with the next doubling.
+        """Return the growth of the natural logarithm of the step time with the next doubling of nodes or devices.
 
         Args:
             measured: The growth per doubling between the two largest measured topologies; a negative one counts as 0.
@@ -60,19 +60,19 @@ class Example:
 
     @property
     def doublings(self) -> float:
-        """Number of doublings from `last` to `target`."""
+        """Number of doublings from the number of units `last` to the number `target`; not always a whole number."""
         return math.log2(self.target / self.last)
 
 
 @lru_cache(maxsize=32)
 def learn(examples: tuple[Example, ...]) -> Growth:
-    """Fit a model of the growth by least absolute errors, or assume no further growth.
+    """Fit a model of the growth of the step time by least absolute errors, or assume no further growth.
 
     Each release is predicted by a model that is fitted to the other releases. No further growth is assumed if that
     assumption predicts the releases better. The width of the interval comes from the errors of these predictions.
 
     Args:
-        examples: What to learn from, of any releases. Equal examples give the same object again.
+        examples: The examples to learn from, of any releases. Equal examples give the same object again.
 
     Returns:
         The model, with the errors that its intervals need.
@@ -133,8 +133,12 @@ def ninetieth_percentile(values: Iterable[float]) -> float:
 
 
 def estimate_uncertainty(measured: float) -> float:
-    """Return the scale of the error of a predicted growth: 1 % plus 0.3 times the last measured growth.
+    """Return the scale of the error of a predicted growth: 0.01 plus 0.3 times the last measured growth.
 
-    It increases with the measured growth, because that growth may continue or end. A negative growth counts as 0.
+    Both are growths of the natural logarithm of the step time per doubling. The scale increases with the measured
+    growth, because that growth may continue or end. A negative growth counts as 0.
+
+    Args:
+        measured: The growth between the two largest measured topologies.
     """
     return 0.01 + 0.3 * max(measured, 0.0)

@@ -125,7 +125,7 @@ class History:
 
     @property
     def has_too_few_runs(self) -> bool:
-        """True if there is no change, and the valid runs are too few to show one."""
+        """True if the history has no change, and its valid runs are too few for a change to be found."""
         return not self.changes and len(self.valid) < MIN_VALUES
 
     @property
@@ -137,13 +137,13 @@ class History:
 def load_histories(store: Store, order: str = TIME) -> tuple[History, ...]:
     """Return the histories of all cases in a store, sorted by name.
 
-    A case has one history for each hardware, unit and estimator of its runs. A history has no runs if none of them
-    has the label of `order`.
+    A case has one history for each hardware, unit and estimator of its runs. If `order` is a label that none of these
+    runs has, the history has no runs.
 
     Args:
-        store: The results.
-        order: Order of the runs: `time`; one of `VERSIONS`; or the name of a label, whose values are in the order
-            of their first runs. Runs without the version or label are left out.
+        store: The store with the results.
+        order: Order of the runs: `time`; one of `VERSIONS`; or the name of a label, whose values are in the order of
+            their first runs. Runs without the version or label are left out.
 
     Returns:
         The histories; empty if the store has no results and `order` is no label.
@@ -151,7 +151,7 @@ def load_histories(store: Store, order: str = TIME) -> tuple[History, ...]:
     Raises:
         StoreError: the store cannot be read.
         UsageError: the store takes too long to answer.
-        UnknownName: `order` is none of these, and no run has such a label.
+        UnknownName: `order` is neither `time` nor one of `VERSIONS`, and no run has such a label.
         KeyboardInterrupt: a signal ended the query.
     """
     answer = store.query("SELECT * FROM results")

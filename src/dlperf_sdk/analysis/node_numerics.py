@@ -48,10 +48,13 @@ class Trajectory:
 
 
 def compare_numerics(repeats: Mapping[str, Sequence[Trajectory]]) -> dict[str, Numerics]:
-    """Return the numerics of each node, under the names of `repeats`.
+    """Compare the digests of the final parameters of nodes with equal devices: name of each node → its numerics.
+
+    The most common digest counts as right. Nothing is decided if a repeat has no digest, if there is only one node, or
+    if the repeats do not show that the case is deterministic.
 
     Args:
-        repeats: Name of a node → its repeats, at least one, on equal devices.
+        repeats: Name of a node → its repeats, at least one. All nodes have equal devices and ran the same case.
     """
     digests = {name: {repeat.digest for repeat in some} for name, some in repeats.items()}
     if any("" in some for some in digests.values()):

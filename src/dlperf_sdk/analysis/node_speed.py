@@ -43,10 +43,12 @@ class Speed:
 def compare_speeds(
     throughputs: Mapping[str, float], *, minimum_effect: float, level: float, steps: int | None = None
 ) -> dict[str, Speed]:
-    """Return the speed of each node, under the names of `throughputs`.
+    """Compare the throughputs of nodes with equal devices: name of each node → its speed.
+
+    A node is compared with the mean of the others, without outliers.
 
     Args:
-        throughputs: Name of a node → its median throughput, above 0, on equal devices.
+        throughputs: Name of a node → its median throughput, above 0. All nodes have equal devices.
         minimum_effect: The smallest slowdown that counts, as a fraction above 0 and below 1.
         level: The probability of a false alarm on any node, above 0 and below 0.5.
         steps: Measured steps of a repeat, from which the length of longer repeats is suggested; None if not known.
@@ -72,9 +74,9 @@ def required_nodes(deviation: float, minimum_effect: float, level: float) -> int
     """Return the number of nodes with which all are called alike in 80 % of fleets without a slow node.
 
     Args:
-        deviation: Standard deviation of the logarithms of the nodes' throughputs.
+        deviation: Standard deviation of the natural logarithms of the nodes' throughputs.
         minimum_effect: The smallest slowdown that counts, as a fraction above 0.
-        level: The probability of calling all alike although one is slower by the minimum effect.
+        level: The probability of calling all nodes alike although one is slower by the minimum effect.
 
     Returns:
         The number; None if even 1,000 nodes are too few, because the nodes vary too much.

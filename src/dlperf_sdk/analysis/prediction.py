@@ -65,7 +65,10 @@ class Prediction:
 
     @property
     def throughput(self) -> float | None:
-        """Point forecast: samples of all devices per second. None unless predictions of this depth meet the goal."""
+        """Point forecast in samples of all devices per second.
+
+        None unless predictions of the same depth on published series meet the goal of `Accuracy.meets_goal`.
+        """
         return self.center if self.accuracy is not None and self.accuracy.meets_goal else None
 
     @property

@@ -23,14 +23,14 @@ exceeds it."""
 
 
 def measurement_notes(before: Case, last: Case, growth: float) -> Iterator[str]:
-    """Yield a sentence on each doubt in the two largest measured topologies.
+    """Yield a sentence on each doubt in the two largest measured topologies, from which a prediction starts.
 
     Doubts are a step that becomes implausibly shorter, a single repeat, and repeats with a large spread.
 
     Args:
         before: The case with the second largest topology.
         last: The case with the largest topology.
-        growth: Growth of the logarithm of the step time per doubling between them.
+        growth: Growth of the natural logarithm of the step time per doubling between them.
     """
     if growth < -MOST_GAIN:
         yield (
@@ -54,9 +54,10 @@ def missing_forecast_note(accuracy: Accuracy | None, last: int, to_measure: int,
     """Return sentences on why a prediction has an interval only, and on which measurement would help.
 
     Args:
-        accuracy: The quality of predictions of this depth; None if it is not validated.
+        accuracy: The quality of predictions on published series with the numbers `last` and `target`; None if there
+            are too few such series.
         last: Largest measured number of nodes, or of devices if the target is one node.
-        to_measure: The number of nodes or devices to measure.
+        to_measure: The number of nodes or devices that the sentences advise to measure.
         target: The predicted topology.
     """
     if target.nodes > 1:
@@ -82,10 +83,12 @@ def missing_forecast_note(accuracy: Accuracy | None, last: int, to_measure: int,
 
 
 def one_doubling_note(doublings: float) -> str:
-    """Return a sentence on a growth that is taken from series of one doubling.
+    """Return a sentence that says that the growth comes from published series of one doubling.
+
+    If there is more than one doubling to the predicted topology, the sentence says how much wider the interval is.
 
     Args:
-        doublings: Number of doublings to the predicted topology.
+        doublings: Number of doublings from the largest measured to the predicted topology.
     """
     widening = f", and the interval is {doublings:.1f} times as wide" if doublings > 1 else ""
     return f"The growth is that of one doubling of published series{widening}."

@@ -64,16 +64,17 @@ class RankTest(ABC):
     @cached_property
     @abstractmethod
     def probabilities(self) -> Sequence[float]:
-        """P(U <= u) for u = 0, 1, 2, …, where U is the number of ratios on one side of the true ratio."""
+        """P(U <= u) at the indexes u = 0, 1, 2, …, where U is the number of ratios on one side of the true ratio."""
 
     def p(self, alternative: Alternative = "two-sided", ratio: float = 1.0) -> float:
         """Return the exact p-value of the hypothesis that the candidate is `ratio` times as fast as the baseline.
 
-        Ratios that are equal to `ratio` count against a difference. This keeps the level, and makes the test
-        agree with the interval of `shift`.
+        Ratios that are equal to `ratio` count against a difference. This keeps the level, and makes the test agree
+        with the interval of `shift`.
 
         Args:
-            alternative: `less`: the candidate is slower than that; `greater`: it is faster; `two-sided`: either.
+            alternative: The alternative to the hypothesis. `less`: the candidate is slower than `ratio` times the
+                baseline; `greater`: it is faster; `two-sided`: either.
             ratio: The tested ratio of throughputs.
         """
         not_greater, not_less = (
@@ -143,7 +144,7 @@ class RankSum(RankTest):
 
     @cached_property
     def probabilities(self) -> Sequence[float]:
-        """P(U <= u), where U is the number of pairs on one side."""
+        """P(U <= u) at the indexes u = 0, 1, 2, …, where U is the number of ratios on one side of the true ratio."""
         return _pair_count_distribution(*sorted((len(self.candidate), len(self.baseline))))
 
     def units_to_detect(self, effect: float, level: float, power: float = 0.8, *, longer: int = 1) -> int:
@@ -197,7 +198,7 @@ class SignedRank(RankTest):
 
     @cached_property
     def probabilities(self) -> Sequence[float]:
-        """P(T <= t), where T is the sum of the ranks of one sign."""
+        """P(T <= t) at the indexes t = 0, 1, 2, …, where T is the sum of the ranks of one sign."""
         return _rank_total_distribution(len(self.of_pairs))
 
     def units_to_detect(self, effect: float, level: float, power: float = 0.8, *, longer: int = 1) -> int:
@@ -232,16 +233,17 @@ def mann_whitney_p(
     Args:
         a: The first sample, at least one value.
         b: The second sample, at least one value.
-        alternative: `less`: `a` is smaller than that; `greater`: it is larger; `two-sided`: either.
+        alternative: The alternative to the hypothesis. `less`: `a` is smaller than `ratio` times `b`; `greater`: it is
+            larger; `two-sided`: either.
         ratio: The tested ratio.
     """
     return RankSum(a, b).p(alternative, ratio)
 
 
 def hodges_lehmann_shift(a: Sequence[float], b: Sequence[float], level: float = LEVEL) -> Shift:
-    """Estimate the ratio of `a` to `b`, two samples of at least one value each.
+    """Estimate the ratio of `a` to `b`, two samples of at least one positive value each.
 
-    The interval holds all ratios that the two-sided test at `level` does not reject; its ends are None if the
+    The interval holds all ratios that the two-sided rank-sum test at `level` does not reject; its ends are None if the
     samples are too small to reject any.
     """
     return RankSum(a, b).shift(level)

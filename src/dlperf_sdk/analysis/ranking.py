@@ -48,7 +48,9 @@ class Ranking:
 
     @property
     def comparison(self) -> Comparison:
-        """Comparison of the fastest case with the second. Its `reasons` name a different estimator or layout.
+        """Comparison of the fastest case with the second fastest one.
+
+        It is made even if the two differ in a fact such as the estimator or the layout, which its `reasons` then name.
 
         Raises:
             IndexError: there is only one entry.
@@ -59,8 +61,12 @@ class Ranking:
 def rankings(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Ranking, ...]:
     """Return a ranking for each group of comparable cases of at least two frameworks.
 
-    If all cases have the same framework, its implementations are ranked instead. The rankings with most devices
-    come first, among these the rankings with most entries. The result is empty if nothing can be ranked.
+    The cases of a group have equal workload, precision, topology, data and hardware. If all cases have the same
+    framework, its implementations are ranked instead. The rankings with most devices come first, among these the
+    rankings with most entries. The result is empty if nothing can be ranked.
+
+    Args:
+        sources: The results, published figures or cases, in any order.
 
     Raises:
         AnalysisError: a source has no valid throughput.
@@ -69,9 +75,14 @@ def rankings(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Rankin
 
 
 def unrivaled(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Ranking, ...]:
-    """Return what `rankings` leaves out: the groups with one framework, each as a ranking with a single entry.
+    """Return a ranking with a single entry for each group of comparable cases that has one framework only.
 
-    The result is empty if nothing can be ranked because all cases have the same framework and implementation.
+    These are the groups that `rankings` leaves out. If all cases have the same framework, they are the groups with one
+    implementation only. The rankings with most devices come first. The result is empty if all cases have the same
+    framework and implementation.
+
+    Args:
+        sources: The results, published figures or cases, in any order.
 
     Raises:
         AnalysisError: a source has no valid throughput.

@@ -61,7 +61,7 @@ def speedup(
         The speedup; without a value if the candidates have no baseline or several.
 
     Raises:
-        UnknownName: `scaling` is something else.
+        UnknownName: `scaling` is neither `weak` nor `strong`.
         AnalysisError: a source has no valid throughput.
         SpecError: the text of the baseline's topology is malformed.
     """
@@ -96,10 +96,11 @@ def efficiency(
     scaling: Scaling = "weak",
     baseline: str = "1n1d",
 ) -> Scaled:
-    """Divide the speedup by the ratio of the numbers of devices, the case's to the baseline's: 1 is ideal.
+    """Divide the speedup of a case by the ratio of its number of devices to the baseline's: 1 is ideal.
 
-    Weak scaling keeps the batch size per device, strong scaling the global batch size. A single device may use no
-    strategy: it is the baseline of every strategy.
+    The speedup is the throughput of the case divided by that of the same case on the baseline's topology. Weak scaling
+    keeps the batch size per device, strong scaling the global batch size. A single device may use no strategy: it is
+    the baseline of every strategy.
 
     Args:
         case: The case whose throughput is divided.

@@ -45,7 +45,7 @@ def group_by_series(ungrouped: Iterable[Case]) -> list[dict[TopologySpec, Case]]
 
 
 def require_one_series(all_cases: Sequence[Case]) -> dict[TopologySpec, Case]:
-    """Return the cases of one series by topology.
+    """Return the cases of one series as topology → case, after a check that they form one series.
 
     Args:
         all_cases: The cases, in any order.
@@ -67,10 +67,14 @@ def require_one_series(all_cases: Sequence[Case]) -> dict[TopologySpec, Case]:
 
 
 def cases_by_units(series: Mapping[TopologySpec, Case], target_topology: TopologySpec) -> dict[int, Case]:
-    """Return the cases of a series that the target topology can be compared with, by their number of units.
+    """Return the cases of a series that a target topology can be compared with: number of units → case.
 
-    If the target is one node, these are the cases of one node, by number of devices. Otherwise they are the cases with
-    as many devices per node as the target, by number of nodes.
+    If the target is one node, the units are devices, and these are the cases of one node. Otherwise the units are
+    nodes, and these are the cases with as many devices per node as the target.
+
+    Args:
+        series: Topology → case.
+        target_topology: The target.
     """
     if target_topology.nodes == 1:
         return {topology.devices_per_node: case for topology, case in series.items() if topology.nodes == 1}
@@ -82,12 +86,12 @@ def cases_by_units(series: Mapping[TopologySpec, Case], target_topology: Topolog
 
 
 def growth_per_doubling(steps: Mapping[int, float], before: int, after: int) -> float:
-    """Return by how much the logarithm of the step time grows with each doubling of the units.
+    """Return by how much the natural logarithm of the step time grows with each doubling of the units.
 
     Args:
-        steps: Step time by number of units.
-        before: The smaller number of units.
-        after: The larger number of units.
+        steps: Number of units (nodes or devices) → step time, in any unit of time.
+        before: The smaller number of units, a key of `steps`.
+        after: The larger number of units, a key of `steps`.
     """
     return math.log(steps[after] / steps[before]) / math.log2(after / before)
 
@@ -95,9 +99,7 @@ def growth_per_doubling(steps: Mapping[int, float], before: int, after: int) -> 
 def find_examples(
     reference: Iterable[Case | Result | PublishedFigure], *, over_nodes: bool
 ) -> Iterator[Example]:
-    """Yield an example for each combination of three topologies of a series. Units are nodes, or devices of one node.
-
-    The numbers of units ascend within an example.
+    """Yield an example of growth for each three topologies of a series, in ascending order of their numbers of units.
 
     Args:
         reference: The measured or published cases. They are grouped into series.

@@ -56,7 +56,7 @@ class CampaignLines:
         self.count()
 
     def count(self) -> None:
-        """Read the journal, and update the labels, repeats and conclusions of all cases.
+        """Read the journal, and update the labels, numbers of repeats and conclusions of all cases in the display.
 
         Raises:
             StoreError: the journal cannot be read.
@@ -75,16 +75,22 @@ class CampaignLines:
         return None
 
     def print(self, text: str, style: str = "") -> None:
-        """Print a permanent line in a style of Rich, with control characters replaced."""
+        """Print a permanent line, with control characters replaced.
+
+        Args:
+            text: The line.
+            style: A style of Rich; empty for none.
+        """
         self.console.print(
             Text(replace_control_characters(text), style), soft_wrap=not self.console.is_terminal
         )
 
     def apply(self, entry: Mapping[str, Any]) -> None:
-        """Update the display by an entry of the journal, and print the lines that belong to it.
+        """Update the display by an entry of the campaign's journal, and print the lines that belong to the entry.
 
         Args:
-            entry: The entry, with the estimated seconds to the end of the campaign under `left` if they are known.
+            entry: The entry as JSON values. The key `left`, if there is one, has the estimated seconds to the end of
+                the campaign.
 
         Raises:
             StoreError: the entry begins a session, and the journal cannot be read.
@@ -147,10 +153,11 @@ class CampaignLines:
         return f"; about {duration(self.left)} left" if self.left else ""
 
     def enter(self, current: str, activity: str) -> None:
-        """Set what is being measured and the current activity.
+        """Set what is being measured, and the current activity.
 
         Args:
-            current: What is being measured, such as a case and its repeat. If it is new, its time starts to count.
+            current: What is being measured, such as a case and its repeat. If it is new, the display starts to count
+                its time.
             activity: The activity, as a phrase.
         """
         if current != self.current:
@@ -159,12 +166,23 @@ class CampaignLines:
 
     @hookimpl
     def dlperf_run_started(self, run_id: str, plan: Any) -> None:
-        """Record the phases of the run, by which progress is estimated."""
+        """Record the steps and repeats of a run, by which its progress is estimated.
+
+        Args:
+            run_id: Identifier of the run.
+            plan: The planned case.
+        """
         self.courses[run_id] = course_of(plan)
 
     @hookimpl
     def dlperf_stage(self, run_id: str, stage: str, detail: str) -> None:
-        """Show a stage outside the repeats as the activity. The stages `batch-size` and `queue` also print a line."""
+        """Show a stage outside the repeats as the activity. The stages `batch-size` and `queue` also print a line.
+
+        Args:
+            run_id: Identifier of the run.
+            stage: The stage, such as `environment` or `parity`.
+            detail: The line of progress, for people.
+        """
         activity = f"{stage}: {detail}"
         if self.advance is None:
             self.enter(self.cases.get(run_id, self.current), activity)
@@ -174,7 +192,13 @@ class CampaignLines:
     @hookimpl
     def dlperf_step_progress(self, node: int, phase: str, step: int) -> None:
         # Synchronous workers advance together: the first node represents all.
-        """Show the phase and the step of node 0's first worker."""
+        """Show the phase and the step of node 0's first worker. Reports of other nodes are ignored.
+
+        Args:
+            node: Index of the node, counted from 0.
+            phase: Current phase; `measure` is the window.
+            step: Number of finished steps in the phase.
+        """
         if node == 0 and self.advance is not None:
             self.advance.record_step(phase, step, time.monotonic())
             self.activity = describe_activity(self.advance)
@@ -202,7 +226,7 @@ class CampaignDrawn(CampaignLines):
         self._live.stop()
 
     def render(self) -> RenderableType:
-        """Return the live display: a bar and counts for the whole campaign, the current case and its activity.
+        """Return the live display for Rich: a bar and counts for the whole campaign, the current case and its activity.
 
         No line wraps.
         """

@@ -192,7 +192,9 @@ def print_schema(*, common: Common = AS_USUAL) -> int:
 
 
 def show_plan(campaign: Campaign, all: bool, common: Common, measured: Path | None = None) -> int:
-    """Print what `campaign plan` prints, and return the exit code, which is 0.
+    """Print the cases, skipped cases and estimated duration of a campaign, and return the exit code, which is 0.
+
+    With `--json`, this is one JSON object. It is the output of `dlperf campaign plan`.
 
     Args:
         campaign: The campaign.
@@ -274,7 +276,8 @@ def run_shown(
     Args:
         directory: The campaign.
         quiet: True to show no progress.
-        retry: Kinds of failure, or `failed` for all: concluded cases that failed with them are measured again.
+        retry: Kinds of failure, or `failed` for all. Concluded cases whose failure is of such a kind are measured
+            again.
         observers: Observers besides the installed ones.
 
     Raises:
@@ -309,7 +312,7 @@ def run_shown(
 def present(outcome: Outcome, common: Common) -> int:
     """Print the results and the state of a campaign, and return the exit code.
 
-    It is 0 if all cases finished and are valid, 1 if an integrity verdict failed, 4 if all cases failed, else 5.
+    The code is 0 if all cases finished and are valid, 1 if an integrity verdict failed, 4 if all cases failed, else 5.
 
     Args:
         outcome: Outcome of the campaign's session.

@@ -18,7 +18,8 @@ def spec_of(case: str, model: str | None, flags: dict[str, Any]) -> RunSpec:
     Args:
         case: A framework's name, or the path of a spec file.
         model: A model's name; None with a spec file.
-        flags: Values of the flags that `add_case_flags` adds, by field; None: not given.
+        flags: Name of a field of `RunSpec` → value of its flag; None: not given. A repeated flag, such as `--set` for
+            `options`, has a list of its entries as typed.
 
     Raises:
         UsageError: the arguments describe no case, or a flag has several values; also any subclass.

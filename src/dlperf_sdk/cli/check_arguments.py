@@ -29,12 +29,13 @@ FRAMEWORK, MODEL = "numpy", "linear"
 
 
 def members(group: str, name: str, values: Mapping[str, Any], registry: Registry) -> dict[str, Any]:
-    """Return the attributes (name → value) to set on the conformance suite's subclass for a plugin.
+    """Return name → value of the attributes to set on the subclass of the conformance suite that tests a plugin.
 
     Args:
-        group: Group of the plugin.
+        group: Group of the plugin, such as `frameworks`.
         name: Name of the plugin.
-        values: Name of each option of `check` that was given → its value; those of `--set` as a mapping of texts.
+        values: Name of each option of `dlperf check` that was given → its value; for `options`, name → value as typed
+            after `--set`.
         registry: The plugins.
 
     Raises:

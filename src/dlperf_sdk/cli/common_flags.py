@@ -78,10 +78,14 @@ UPLOAD = Annotated[
 
 
 def convert_whole_number(_: Any, tokens: Sequence[Token]) -> int:
-    """Return the int of a flag's text. It is a converter for cyclopts, whose own one would round 2.5 to 2.
+    """Return the whole number that is the value of a flag. It is a converter for cyclopts, which would round 2.5 to 2.
+
+    Args:
+        _: The type of the flag, which is not used.
+        tokens: The words that cyclopts has parsed for the flag; the first one has the value.
 
     Raises:
-        ValueError: the text is not digits with an optional sign.
+        ValueError: the value is not digits with an optional sign.
     """
     if not INTEGER.fullmatch(tokens[0].value):
         raise ValueError(f"{tokens[0].value!r} is not a whole number")

@@ -34,7 +34,10 @@ _WORDS: dict[str, Scalar] = {"true": True, "false": False, "null": None}
 
 
 def parse_scalar(text: str) -> Scalar:
-    """Return the value of a text: an int, a float, True, False or None (`null`), else the text itself."""
+    """Return the value that a text stands for: an int, a float, True (`true`), False (`false`) or None (`null`).
+
+    Any other text is returned unchanged.
+    """
     if text in _WORDS:
         return _WORDS[text]
     if INTEGER.fullmatch(text):
@@ -112,10 +115,10 @@ REPEATED = tuple(_MAPPINGS)
 
 
 def parse_entries(field: str, texts: Sequence[str]) -> dict[str, Any]:
-    """Return the mapping from the entries of a repeated flag, such as `--env NAME=VALUE`.
+    """Return the entries of a repeated flag, such as `--env NAME=VALUE`, as name → value.
 
     Args:
-        field: Field of the spec, one of `REPEATED`.
+        field: Name of the field of `RunSpec` that the flag sets, one of `REPEATED`.
         texts: The entries as typed.
 
     Raises:
@@ -132,18 +135,25 @@ def parse_entries(field: str, texts: Sequence[str]) -> dict[str, Any]:
 
 
 def option_values(written: Mapping[str, str], *owners: Any) -> dict[str, Scalar]:
-    """Return the values of `--set`: unchanged if an owner declares the option as text, else by `parse_scalar`.
+    """Return the options that `--set` gives as name → value.
+
+    If an owner declares the option with a text as its default, the value stays as typed. Otherwise `true`, `false`,
+    `null` and numbers become the values that they stand for.
 
     Args:
         written: Name of an option → its value as typed. It is not checked that an owner has the option.
-        owners: Plugins with `Options`.
+        owners: The plugins whose class `Options` declares the options.
     """
     texts = text_options(*owners)
     return {name: value if name in texts else parse_scalar(value) for name, value in written.items()}
 
 
 def text_options(*owners: Any) -> set[str]:
-    """Return the names of the options whose default is a text in any of these plugins."""
+    """Return the names of the options whose default is a text in any of some plugins.
+
+    Args:
+        owners: The plugins, each with a class `Options`.
+    """
     return {
         field.name
         for owner in owners
@@ -153,11 +163,11 @@ def text_options(*owners: Any) -> set[str]:
 
 
 def collect_fields(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of `RunSpec` that are given by flags.
+    """Return the fields of `RunSpec` that flags give: name → value.
 
     Args:
-        flags: Field → value of its flag; None: not given. Entries of repeated flags become mappings; values of
-            options stay as typed.
+        flags: Name of a field → value of its flag; None: not given. The entries of a repeated flag, a list of texts,
+            become a mapping; the values of options stay as typed.
 
     Raises:
         SpecError: an entry of a repeated flag is malformed, or two have the same name.
@@ -170,9 +180,9 @@ def collect_fields(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def add_case_flags(function: Callable[..., int]) -> Callable[..., int]:
-    """Return a command with a flag for each field of `RunSpec`, in place of its `**flags`. It decorates commands.
+    """Return a command with a flag for each field of `RunSpec` in place of its `**flags`; a decorator.
 
-    Framework and model, which are positional, get no flag.
+    Framework and model, which are positional, get no flag. The command gets None for a flag that is not given.
     """
     signature = inspect.signature(function)
     common_flags = [

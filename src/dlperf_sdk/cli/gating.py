@@ -199,10 +199,10 @@ def _check_distinct_runs(before: list[Result], after: list[Result]) -> None:
 
 
 def fraction(text: str, flag: str) -> float:
-    """Return `2%` or `0.02` as a fraction.
+    """Return the fraction that a text such as `2%` or `0.02` stands for.
 
     Args:
-        text: The text.
+        text: The text that the user typed.
         flag: Name of the flag, for the message.
 
     Raises:

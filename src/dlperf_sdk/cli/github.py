@@ -49,7 +49,7 @@ _LARGEST_SUMMARY = 1_000_000
 
 @contextmanager
 def commands_stopped() -> Iterator[None]:
-    """Return a context in which printed lines are no workflow commands.
+    """Return a context in which GitHub Actions takes no printed line for a workflow command.
 
     Raises:
         UsageError: standard output cannot be written.
@@ -63,15 +63,21 @@ def commands_stopped() -> Iterator[None]:
 
 
 def annotation(level: Level, title: str, text: str) -> str:
-    """Return the workflow command that annotates the run with a title and a text, as a line."""
+    """Return the workflow command that annotates the run with a title and a text: one line, with its line feed.
+
+    Args:
+        level: `error`, `warning` or `notice`.
+        title: The title.
+        text: The text.
+    """
     return f"::{level} title={_escape_property(title)}::{_escape(text)}\n"
 
 
 def annotations_of(gate: Gate) -> str:
-    """Return an annotation for the gate, and one for each case that failed, is missing or could not be decided.
+    """Return the workflow commands that annotate a run with a gate: one line for the gate, and one per noteworthy case.
 
-    There is a line per annotation, and at most nine cases of each level are annotated. Cases that are missing as
-    expected are left out.
+    Cases are noteworthy if they failed, are not comparable, are missing or could not be decided. At most nine cases of
+    each level are annotated. Cases that are missing as expected are left out.
     """
     heading = next(block for block in blocks_of(gate) if isinstance(block, Heading))
     lines = [

@@ -67,11 +67,11 @@ def group_named(name: str) -> str:
 
 
 def load_error(registry: Registry, group: str, name: str) -> str | None:
-    """Return the reason why a plugin cannot be used; None if it can.
+    """Load a plugin, and return the reason why it cannot be used; None if it can.
 
     Args:
         registry: The plugins.
-        group: Group of the plugin.
+        group: Group of the plugin, such as `frameworks`.
         name: Name of the plugin.
 
     Raises:

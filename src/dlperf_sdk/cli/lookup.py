@@ -29,12 +29,12 @@ class Matches:
 
 
 def find(selection: tuple[str, ...], directory: Path) -> Matches:
-    """Return the results and unfinished runs that some words name. Nothing is raised for what cannot be found or read.
+    """Return the results and unfinished runs that some words name, with messages on what cannot be found or read.
 
-    The runs of one campaign are in the order of its plan, also if their names are given in another.
+    The runs of one campaign are in the order of its plan, even if their names are given in another.
 
     Args:
-        selection: Names of runs in `directory`, or paths of result files, runs, stores or campaigns.
+        selection: The words: names of runs in `directory`, or paths of result files, runs, stores or campaigns.
         directory: The store in which names are looked up.
 
     Raises:

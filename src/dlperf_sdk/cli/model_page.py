@@ -38,7 +38,10 @@ def page_of(model: Model) -> str:
 
 
 def manifest_of(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
-    """Return a dictionary for each parameter, with `name`, `shape`, `init` and `decay`, as in the worker's request."""
+    """Return a dictionary for each parameter of a model, in order, with the keys `name`, `shape`, `init` and `decay`.
+
+    The values are JSON values, as in the worker's request.
+    """
     return [entry_to_dict(parameter) for parameter in parameters]
 
 

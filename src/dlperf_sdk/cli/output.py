@@ -54,7 +54,10 @@ def write_file(file: Path, data: bytes, common: Common) -> None:
 
 
 def say_uploaded(uploaders: Iterable[Uploader]) -> None:
-    """Report on standard error how many results were uploaded, and to which database."""
+    """Report on standard error how many results each uploader sent, and to which database.
+
+    Nothing is reported for an uploader that sent none.
+    """
     for uploader in uploaders:
         if uploader.sent:
             say(f"Uploaded to {uploader.database.location}: {format_count(len(uploader.sent), 'result')}")

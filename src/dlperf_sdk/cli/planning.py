@@ -45,8 +45,8 @@ class Outline:
     def to_dict(self) -> dict[str, Any]:
         """Return the outline as JSON values.
 
-        The keys are those of the plan, and `parity`, `folder`, `commands`, `script` and `files` (the `name` and
-        `bytes` of each file).
+        The keys are those of `Plan.to_dict`, and `parity`, `folder`, `commands` (a list of words each), `script` and
+        `files` (the `name` and `bytes` of each file).
         """
         return {
             **self.plan.to_dict(),
@@ -189,7 +189,7 @@ class Outline:
 
 
 def outline(plan: Plan) -> Outline:
-    """Return the outline of a plan. Nothing is started or written.
+    """Return the outline of a plan: the commands and files of its launch. Nothing is started or written.
 
     Raises:
         PluginError: a package of the bundle or a plugin of the plan cannot be used.

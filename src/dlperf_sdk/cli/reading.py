@@ -138,7 +138,10 @@ def _format_finding(problems: tuple[str, ...], error: str | None) -> Cell:
 
 
 def kind_of(document: Mapping[str, Any]) -> str:
-    """Return the name of the schema that knows the largest number of a document's keys.
+    """Return the name of the schema that a document seems to follow: the one that knows most of its keys.
+
+    Args:
+        document: The document as JSON values.
 
     Raises:
         DocumentError: No schema knows more than half of the keys.

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 
 
 def make_redactor(folders: Iterable[Path]) -> Callable[[str], str]:
-    """Return a function that redacts a message.
+    """Return a function that takes a message, and returns it redacted.
 
-    It removes the given folders from the beginning of paths, and replaces this machine's and this user's names,
-    names of home directories and credentials in URLs.
+    It removes the given folders from the beginning of paths. It replaces the names of this machine and this user,
+    names of home directories, and credentials in URLs.
+
+    Args:
+        folders: The folders, absolute or relative.
     """
     from dlperf_sdk.results.redact import redact_text
 
@@ -49,7 +52,8 @@ def redact_local(result: Result) -> Result:
 def write_redacted(matches: Matches, selection: Iterable[str], output: Path) -> Callable[[str], str]:
     """Redact the results and error messages of a lookup in place; return a function that redacts further messages.
 
-    The directory of each result becomes None. Messages lose the folders of the store and of the selection.
+    Nothing is written to disk. The directory of each result becomes None. Messages lose the folders of the store and
+    of the selection.
 
     Args:
         matches: The lookup, which is changed.

@@ -198,7 +198,7 @@ def run_case(measure: Any, output_options: OutputOptions, common: Common) -> int
     is 130.
 
     Args:
-        measure: Function that takes a store and a list of observers, and returns a `Result`.
+        measure: Function that measures the case: it takes a store and a list of observers, and returns a `Result`.
         output_options: Options about display and directory.
         common: Options of every command.
 

@@ -174,9 +174,11 @@ def _disarm_commands(text: str) -> str:
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a paragraph to standard error, in a style of Rich, without credentials in URLs.
+    """Print a paragraph to standard error, without credentials in URLs. Errors in writing are ignored.
 
-    Errors in writing are ignored.
+    Args:
+        text: The paragraph; control characters in it are replaced.
+        style: A style of Rich; empty for none.
     """
     from dlperf_sdk.cli.consoles import error_console
     from dlperf_sdk.documents.json_values import replace_control_characters
@@ -190,16 +192,16 @@ def say(text: str, style: str = "") -> None:
 
 
 def complain(error: BaseException, common: Common, exit_code: int) -> int:
-    """Report an error on standard error, and return the exit code.
+    """Report an error on standard error, and return the given exit code.
 
-    With `--json`, an object with the error is written to standard output as well; with `--debug`, the traceback
-    to standard error. Errors in writing are ignored. A message about a file keeps its lines, any other becomes
-    one paragraph.
+    With `--json`, an object with the error is written to standard output as well; with `--debug`, the traceback to
+    standard error. Errors in writing are ignored. A message about a file keeps its lines, any other becomes one
+    paragraph.
 
     Args:
         error: The error.
         common: Options of every command.
-        exit_code: The exit code.
+        exit_code: The exit code, which the object with the error contains.
     """
     if common.debug:
         with suppress(OSError):

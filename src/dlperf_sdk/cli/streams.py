@@ -26,14 +26,14 @@ def open_missing_streams() -> None:
 
 
 def replace_unprintable() -> None:
-    """Set the standard streams to write `?` for characters that their encoding does not have, instead of failing."""
+    """Set standard output and error to write `?` for a character that their encoding lacks, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
 
 
 def flush() -> None:
-    """Flush the standard streams.
+    """Flush standard output and standard error.
 
     A stream that cannot be written is muted, so that Python's own flush does not fail.
     """
@@ -45,7 +45,7 @@ def flush() -> None:
 
 
 def mute(stream: IO[str]) -> None:
-    """Send the rest of a stream to nowhere: what Python flushes at its end must not fail again."""
+    """Send the further output of a stream to `/dev/null`, so that the flush at Python's end does not fail again."""
     with suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())

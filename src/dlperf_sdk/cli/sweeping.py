@@ -28,10 +28,10 @@ def has_several(case: str, model: str | None, flags: dict[str, Any]) -> bool:
     Args:
         case: A framework's name, several separated by commas, or the path of a spec file.
         model: A model's name, or several separated by commas; None with a spec file.
-        flags: Field → value of its flag; None: not given.
+        flags: Name of a field of `RunSpec` → value of its flag, a `Sweep` for several; None: not given.
 
     Raises:
-        UsageError: an option has a comma, and the arguments describe no case.
+        UsageError: an option has a comma, and the arguments describe no case; also any subclass.
         PluginError: a plugin whose options are set cannot be used.
     """
     if (model is not None and "," in case + model) or any(
@@ -50,7 +50,7 @@ def make_sweep(case: str, model: str | None, flags: dict[str, Any], *, trace: bo
     Args:
         case: A framework's name, several separated by commas, or the path of a spec file.
         model: A model's name, or several separated by commas; None with a spec file.
-        flags: Field → value of its flag; None: not given.
+        flags: Name of a field of `RunSpec` → value of its flag, a `Sweep` for several; None: not given.
         trace: True for an extra attempt of every case under its framework's profiler.
 
     Raises:

@@ -69,10 +69,11 @@ def try_(
 
 
 def list_problems(answers: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each problem that the worker's answers show.
+    """Yield a sentence for each problem that the answers of a worker show.
 
     Args:
-        answers: Name of a question → the answer, see `dlperf_sdk.worker.conformance`.
+        answers: Name of a question → the answer, as `dlperf_sdk.worker.conformance` gives them: for example `losses`,
+            the losses of each step.
     """
     different = answers.get("initial")
     if different:
@@ -108,10 +109,10 @@ def explain_failure(question: str, traceback: str) -> str:
 
 
 def page(answers: Mapping[str, Any], problems: list[str]) -> list[Block]:
-    """Return the answers as labelled lines, then the problems; without any, the commands to use next.
+    """Return the answers of a worker as labelled lines, then the problems; without any, the commands to use next.
 
     Args:
-        answers: Name of a question → the answer.
+        answers: Name of a question → the answer, as `dlperf_sdk.worker.conformance` gives them.
         problems: The sentences of `list_problems`.
     """
     blocks: list[Block] = [Labels(tuple(_lines(answers)))]
