@@ -19,10 +19,10 @@ EXPLANATION = (
 
 
 def tables(results: Iterable[Result]) -> list[Table]:
-    """Return a table for each case whose parts were measured, in the order of their first runs; empty without any.
+    """Return a table for each case whose step was measured in parts, in the order of first runs; empty without any.
 
-    A row has a part's time per step, its interval, its share of the step, and its time when measured alone. A case
-    needs the part `compute`, and `training` or `whole`. Results without a valid throughput are left out.
+    A row has the time of a part per step, its interval, its share of the step, and its time when measured alone. A
+    case needs the part `compute`, and `training` or `whole`. Results without a valid throughput are left out.
     """
     return [_table(attribution) for attribution in attribute(results)]
 

@@ -29,7 +29,13 @@ ABSENT = Cell("–", "quiet")
 
 
 def interval_cell(low: float | None, high: float | None, write: Callable[[float, float], str]) -> Cell:
-    """Return the cell of an interval, as `write` formats its two ends; `ABSENT` if an end is None."""
+    """Return the cell of an interval; `ABSENT`, the cell of a missing value, if an end is None.
+
+    Args:
+        low: Lower end.
+        high: Upper end.
+        write: Function that takes both ends, and returns the text of the cell.
+    """
     return ABSENT if low is None or high is None else Cell(write(low, high))
 
 
@@ -94,7 +100,7 @@ class Table:
     """Title above the table; empty without one."""
 
     def select(self, indexes: Sequence[int]) -> Table:
-        """Return a table with the columns at these indexes, in the order of the indexes.
+        """Return a table with only the columns at these indexes, in the order of the indexes.
 
         Raises:
             IndexError: there is no such column.

@@ -34,9 +34,10 @@ def page(collection: Collection) -> list[Block]:
 
 
 def deviation_blocks(collection: Collection) -> tuple[Paragraph, ...]:
-    """Return a paragraph on the figures that break the prescribed protocol, with their number for each way.
+    """Return a paragraph on the figures of a collection that break the protocol that its source prescribes.
 
-    The result is that one paragraph, or empty if no figure breaks the protocol.
+    The paragraph says in which ways they break it, with the number of figures for each way. The tuple is empty if no
+    figure breaks the protocol.
     """
     deviations = [disagreement for disagreement in collection.disagreements() if disagreement.figures]
     if not deviations:
@@ -54,10 +55,11 @@ def deviation_blocks(collection: Collection) -> tuple[Paragraph, ...]:
 
 
 def disagreement_block(collection: Collection) -> Paragraph | Table:
-    """Return a table of the printed cells that differ, or a sentence that all agree.
+    """Return a table of the printed cells of a source that disagree with its figures, or a sentence that all agree.
 
-    The cells are sorted by relative difference, the largest first; cells without one wrong number come last. If no cell
-    is wrong, a paragraph states how many were checked.
+    A printed cell is a value that the source prints, and that can be computed from the figures. The table is sorted by
+    relative difference, the largest first; cells without one wrong number come last. The sentence states how many
+    cells were checked.
     """
     cells = group_cells(collection.disagreements())
     checked = format_count(collection.count_printed_cells(), "printed cell")
@@ -95,7 +97,7 @@ def tabulate_causes(cells: Sequence[Sequence[Disagreement]]) -> Table:
     """Return a table of the causes of disagreements with the number of cells, the most frequent first.
 
     Args:
-        cells: The disagreements of each cell, from `group_cells`.
+        cells: For each printed cell that disagrees with the figures, its disagreements, as `group_cells` returns them.
     """
     counts = Counter((_kind(members), _describe_cause(members)) for members in cells)
     rows = tuple((str(count), kind, cause) for (kind, cause), count in counts.most_common())
@@ -132,7 +134,7 @@ def count_disagreements(cells: Sequence[Sequence[Disagreement]]) -> str:
     The text is such as `3 numbers and 1 label`, and empty if there are no such cells.
 
     Args:
-        cells: The disagreements of each cell, from `group_cells`.
+        cells: For each printed cell that disagrees with the figures, its disagreements, as `group_cells` returns them.
     """
     kinds = Counter(map(_kind, cells))
     return " and ".join(format_count(kinds[kind], kind) for kind in (_NUMBER, _LABEL) if kinds[kind])
@@ -141,17 +143,20 @@ def count_disagreements(cells: Sequence[Sequence[Disagreement]]) -> str:
 def describe_rounding(cells: Sequence[Sequence[Disagreement]]) -> str:
     """Return how many cells differ in the last digit only, such as `; 4 more differ in the last digit`.
 
-    `cells` has the disagreements of each cell, from `group_cells`. The text is empty if there are no such cells.
+    The text is empty if there are no such cells.
+
+    Args:
+        cells: For each printed cell that disagrees with the figures, its disagreements, as `group_cells` returns them.
     """
     rounded = Counter(map(_kind, cells))[_ROUNDING]
     return f"; {rounded} more {'differs' if rounded == 1 else 'differ'} in the last digit" if rounded else ""
 
 
 def group_cells(disagreements: Sequence[Disagreement]) -> list[list[Disagreement]]:
-    """Return a list of disagreements for each printed cell, which may be wrong for several reasons.
+    """Return the disagreements of each printed cell of a source, which may be wrong for several reasons.
 
-    Cells are in descending order of their largest relative difference, and the disagreements of a cell are in the same
-    order. Those without a difference come last. Figures that break the protocol are left out.
+    Cells are in descending order of their largest relative difference, and so are the disagreements of a cell.
+    Disagreements without a difference come last. Figures that break the prescribed protocol are left out.
     """
     cells: dict[tuple[str, int, str], list[Disagreement]] = {}
     for disagreement in disagreements:
@@ -167,11 +172,12 @@ def _descending(disagreement: Disagreement) -> float:
 
 
 def to_csv(collection: Collection) -> str:
-    """Return the figures as CSV: a header, then a line per figure with its fields, options, source and footnotes.
+    """Return the figures of a collection as CSV: a header, then a line per figure in order.
 
-    A cell is empty if the source does not state the value. The values of a figure's repeats share one cell, separated
-    by spaces; so do its footnotes. `spread` is the standard deviation between repeats over their median, empty with
-    fewer than two. `protocol_check` is the outcome of a comparison with the prescribed protocol, empty without one.
+    A line has the figure's fields, options, repeats, source and footnotes. A cell is empty if the source does not
+    state the value. The values of a figure's repeats share one cell, separated by spaces; so do its footnotes.
+    `spread` is the standard deviation between repeats over their median, empty with fewer than two. `protocol_check`
+    is the outcome of a comparison with the prescribed protocol, empty without one.
     """
     options = list(OPTION_ROLES)
     fields = [name for name in FIELDS if name not in ("source", "repeats", "footnotes")]
@@ -210,10 +216,11 @@ def to_dict(collection: Collection) -> dict[str, Any]:
     """Return the collection as JSON values.
 
     Returns:
-        Four lists of objects: `figures` (from `PublishedFigure.to_dict`), `disagreements` (the fields of
-        `Disagreement`), `rankings` (from `leads.ranking_values`) and `protocols`. The latter has an object per figure,
-        in their order, with the outcome of the check as `check` and the differences from the prescribed protocol as
-        the text `difference`; it is empty if the source prescribes no protocol.
+        Four lists of objects. `figures` has each figure as the schema `published` describes it. `disagreements` has
+        the fields of each `Disagreement`. `rankings` has each ranking with its facts, entries, ratio and reservations,
+        as `leads.ranking_values` returns it. `protocols` has an object per figure, in their order, with the outcome of
+        the check of its protocol as `check` and the differences from the prescribed protocol as the text `difference`;
+        it is empty if the source prescribes no protocol.
     """
     prescribed = collection.prescribed
     return {

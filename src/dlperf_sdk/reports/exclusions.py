@@ -39,10 +39,10 @@ def format_excluded(ranking: Ranking, shown_elsewhere: Collection[Case] = ()) ->
 
 
 def name_faster(ranking: Ranking) -> str:
-    """Return the fastest case of all that a ranking leaves out, with the reason, if it is faster than the first.
+    """Return the fastest case that a ranking leaves out, with the reason, if it is faster than the ranking's first.
 
-    The text is such as `tensorflow (clip norm not stated)`. Cases of another precision or hardware, which have their
-    own row, are left out. Empty if no other case is faster.
+    The text is such as `tensorflow (clip norm not stated)`. Cases of another precision or hardware, which have a
+    ranking of their own, are not considered. The text is empty if no other case is faster.
     """
     groups = [group for group in ranking.excluded if not _has_own_row(name for name, _ in group.differences)]
     # The groups are in the order of their fastest cases.

@@ -64,7 +64,7 @@ def fastest_table(rankings: Sequence[Ranking]) -> Table:
 
 
 def release(case: Case) -> tuple[str, str, str]:
-    """Return the framework, the model and the framework's version of a case.
+    """Return the framework, the model and the framework's version of a case, in this order.
 
     The version is without its local part, as in `2.4.1` for `2.4.1+cpu`, and empty if the case does not state it.
     """
@@ -73,7 +73,7 @@ def release(case: Case) -> tuple[str, str, str]:
 
 
 def older_releases(all_cases: Iterable[Case]) -> set[tuple[str, str, str]]:
-    """Return the releases that are older than another of the same framework and model, among those of some cases.
+    """Return the releases of some cases that are older than another of the same framework and model among them.
 
     A release is (framework, model, version), as `release` returns it. Versions are compared by the numbers in them.
     """
@@ -91,7 +91,7 @@ def _numbers(version: str) -> list[int]:
 def list_unmeasured(ranking: Ranking, rankings: Iterable[Ranking]) -> list[str]:
     """Return the frameworks that a ranking lacks, and that rankings of other topologies have; empty without any.
 
-    They are in the order of first occurrence. If implementations are ranked, they are returned instead of frameworks.
+    They are in the order of first occurrence. If implementations are ranked, implementations are returned instead.
 
     Args:
         ranking: The ranking.
@@ -112,10 +112,10 @@ def _facts_but_topology(ranking: Ranking) -> dict[str, str]:
 
 
 def describe_shared_facts(ranking: Ranking, rankings: Iterable[Ranking]) -> str:
-    """Return the facts that all cases of a ranking share and that distinguish it from its model's other rankings.
+    """Return the facts that distinguish a ranking from the other rankings of its model, such as `no clipping`.
 
-    The result is text. Topology, model, batch size and precision are left out. It is empty if the rankings differ in
-    no other fact.
+    All cases of a ranking share these facts. Topology, model, batch size and precision are left out. The text is empty
+    if the rankings differ in no other fact.
 
     Args:
         ranking: The ranking.

@@ -41,7 +41,7 @@ def fleet_page(fleet: Fleet) -> list[Block]:
 
 
 def summarize(fleet: Fleet) -> Cell:
-    """Return the verdict on a fleet in a few words with its tone, as the fleet's exit code states it."""
+    """Return the verdict on a fleet in a few words with its tone: the meaning of the fleet's exit code."""
     return Cell(*_VERDICTS[fleet.exit_code])
 
 
@@ -58,7 +58,7 @@ def describe_coverage(fleet: Fleet) -> str:
 
 
 def describe_method(fleet: Fleet) -> str:
-    """Return the sentences on what is compared, and on the error rates for the fleet's effect and level."""
+    """Return sentences on what is compared between nodes, and on the error rates for the fleet's effect and level."""
     effect, level = f"{100 * fleet.minimum_effect:g} %", f"{100 * fleet.level:g} %"
     return (
         f"Nodes are compared with those that have equal devices. A slow node is slower by {effect} or more and an "
@@ -70,7 +70,7 @@ def describe_method(fleet: Fleet) -> str:
 
 
 def list_limits(fleet: Fleet) -> list[str]:
-    """Return a sentence for each reason why a part of the comparison says less than it should; empty without any.
+    """Return a sentence for each reason why the comparison of nodes is incomplete; empty without any.
 
     The reasons are that parameters were not compared, or that nodes failed while others are flagged.
     """
@@ -85,12 +85,13 @@ def list_limits(fleet: Fleet) -> list[str]:
 
 
 def nodes_table(fleet: Fleet, nodes: list[NodeHealth], notes: list[str]) -> Table:
-    """Return a table with a row per node: throughput, change, parameters, outcome and devices.
+    """Return a table with a row per node: name, throughput, change, parameters, outcome and devices.
 
     Args:
         fleet: The fleet.
         nodes: The nodes to list, in this order.
-        notes: List to which the explanations that it lacks are appended; the table refers to them by number.
+        notes: Explanations of findings so far. Those of these nodes that are not in this list are appended to it; the
+            outcomes in the table refer to them by their numbers, counted from 1.
     """
     values = [node.throughput for node in nodes if node.throughput is not None]
     scale = common_scale(values or [1.0], fleet.unit)

@@ -90,7 +90,7 @@ def overview(histories: Sequence[History]) -> list[Block]:
 
 
 def list_summary(history: History) -> tuple[tuple[str, Cell | str], ...]:
-    """Return pairs of a label and a text: the hardware, the numbers and range of runs, the newest run, and the key.
+    """Return pairs of a label and a text or cell: hardware, number and range of the runs, newest run, and key.
 
     The history must have at least one run.
     """
@@ -125,9 +125,10 @@ def _summarize_changes(history: History) -> Cell:
 
 
 def format_last_change(history: History) -> Cell:
-    """Format the last change of a history as `format_change`; without one, as `no change` or `too few runs (4 of 9)`.
+    """Format the last change of a history with its day (UTC) as a cell: `−3.1 % on 2026-03-14`.
 
-    In `4 of 9`, the first number is that of valid runs, the second the minimum that can show a change.
+    Without a change, the cell is `no change` or `too few runs (4 of 9)`: the first number is that of valid runs, the
+    second the minimum that can show a change.
     """
     if history.changes:
         return format_change(history.changes[-1])
@@ -137,7 +138,7 @@ def format_last_change(history: History) -> Cell:
 
 
 def format_change(change: Change) -> Cell:
-    """Format a change's size, and the day (UTC) of the first run after it: `−3.1 % on 2026-03-14`.
+    """Format a change's size, and the day (UTC) of the first run after it, as a cell: `−3.1 % on 2026-03-14`.
 
     The tone is `bad` for a slowdown, and `good` for a speedup.
     """
@@ -145,7 +146,7 @@ def format_change(change: Change) -> Cell:
 
 
 def format_newest(history: History) -> Cell:
-    """Format the throughput of the newest run with its unit; if that run is not valid, return its problem.
+    """Return a cell with the throughput of the newest run and its unit or, if the run is not valid, with its problem.
 
     The history must have at least one run.
     """
@@ -171,9 +172,10 @@ def describe_order(history: History) -> str:
 
 
 def levels_table(history: History) -> Table:
-    """Return a table with a row per level: its first and last run, its throughput, and the change at its start.
+    """Return a table with a row per level of a history, in order.
 
-    The history must have at least one valid run, and so one level.
+    A row has the position of the level's first and last run, the number of runs, the throughput, the change at the
+    start of the level, and what differs there. The history must have at least one valid run, and so one level.
     """
     scale = common_scale([level.throughput for level in history.levels], history.unit)
     columns = (
@@ -204,7 +206,10 @@ def levels_table(history: History) -> Table:
 
 
 def runs_table(history: History, runs: Sequence[Run]) -> Table:
-    """Return a table with a row for each of some runs of a history, failed ones included, in the given order."""
+    """Return a table with a row for each of some runs of a history, failed ones included, in the given order.
+
+    A row has the start, the throughput or the problem, the interval, the versions, the labels and the name of the run.
+    """
     values = [run.throughput for run in runs if run.throughput is not None]
     scale = common_scale(values or [1.0], history.unit)
     columns = (

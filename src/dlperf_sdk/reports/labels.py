@@ -43,17 +43,22 @@ def case_title(spec: RunSpec) -> str:
 
 
 def batch_size(spec: RunSpec, devices: int = 1) -> str:
-    """Format the number of samples of a step on `devices` devices, such as `1,024`; by default, of one device.
+    """Format the number of samples that some devices train on in a step, such as `1,024`.
 
-    It is `max` if the maximum batch size was requested and not found.
+    The text is `max` if the maximum batch size was requested and not found.
+
+    Args:
+        spec: The case, with its batch size per device.
+        devices: Number of devices.
     """
     return str(spec.batch_size) if spec.wants_max_batch else f"{spec.batch_size * devices:,}"
 
 
 def outcome(result: Result, contradicted: Sequence[str]) -> Cell:
-    """Return the outcome of a case in a few words, as `describe_outcome` does, with its tone.
+    """Return the outcome of a case in a few words with its tone, such as `ok` or `failed validation: loss-falls`.
 
-    The tone is `good` for `ok`, `bad` for a failure or a failed validation, and `doubt` for anything else.
+    The tone is `good` for `ok`, `bad` for a failure or a failed validation, and `doubt` for anything else, such as
+    `ok, with warnings: steady-state`.
 
     Args:
         result: The result. Its records are not read.

@@ -45,10 +45,11 @@ _VALUES = re.compile(r" \([^)]*\)$")
 
 
 def lead(ranking: Ranking) -> Cell:
-    """Return the ratio of the fastest case to the second, with its interval and the second's name, as a cell.
+    """Return a cell with the ratio of a ranking's fastest case to the second: `1.29× (1.25 – 1.33) jax`.
 
-    A ratio without an interval begins with `≈` and has the tone `quiet`. One with an interval has the tone `doubt` if
-    it has a reservation, else `plain`. The reservations follow the name.
+    The name of the second and the reservations follow the ratio and its interval. A ratio without an interval begins
+    with `≈` and has the tone `quiet`. One with an interval has the tone `doubt` if it has a reservation, else `plain`.
+    The ranking must have at least two entries.
     """
     compared = ranking.comparison
     second = f"{ranking.entries[1].facts.get(ranking.factor)}{describe_compiler(ranking, ranking.entries[1])}"
@@ -62,7 +63,8 @@ def lead(ranking: Ranking) -> Cell:
 def ranking_reservations(ranking: Ranking) -> list[str]:
     """Return what makes the lead of a ranking uncertain, such as `compiler differs (none, xla)`; empty without any.
 
-    The first is `not significant` if the test of the lead is not significant.
+    The first is `not significant` if the test of the lead is not significant. The ranking must have at least two
+    entries.
     """
     compared = ranking.comparison
     insignificant = [NOT_SIGNIFICANT] if compared.significant is False else []
@@ -72,13 +74,13 @@ def ranking_reservations(ranking: Ranking) -> list[str]:
 def list_reservations(compared: Comparison, unstated: Iterable[str] = ()) -> list[str]:
     """Return what makes a comparison of two ranked cases uncertain, such as `compiler differs (none, xla)`.
 
-    These are the differences in reserved facts, in the compiler and in the protocol, such facts that only one side
-    states, the numbers of the protocol that a source does not state, and what is unverified in a result. Empty without
-    any.
+    Reservations are differences in a fact of `RESERVED_FACTS`, in the compiler or in the protocol; such a fact that
+    only one side states; a number of the protocol that a source does not state; and what is unverified in a result.
+    The list is empty without any.
 
     Args:
         compared: The comparison.
-        unstated: Facts that neither side states, though other cases of the model do.
+        unstated: Names of facts that neither side states, though other cases of the model do; each is a reservation.
     """
     differences = [f"{format_name(name)} {STATED_BY_NEITHER}" for name in unstated]
     compilers = [factor for factor in compared.factors if factor.startswith("compiler: ")]
@@ -128,9 +130,13 @@ def _format_difference(difference: str) -> str:
 
 
 def describe_compiler(ranking: Ranking, case: Case) -> str:
-    """Return ` with xla` for a case of a ranking that was compiled, if the first two differ in the compiler.
+    """Return ` with xla` for a case that was compiled by xla, if the first two of its ranking differ in the compiler.
 
     Otherwise the text is empty.
+
+    Args:
+        ranking: The ranking.
+        case: A case of the ranking.
     """
     compilers = [key(entry.facts.get("compiler")) for entry in ranking.entries[:2]]
     compiler = case.facts.get("compiler")
@@ -150,11 +156,11 @@ def count_intervals(rankings: Sequence[Ranking]) -> str:
 
 
 def explain_colors(table: Table, rankings: Sequence[Ranking]) -> str:
-    """Return how many leads have an interval, and the meaning of the colors that a table of rankings uses.
+    """Return sentences on how many leads have an interval, and on the meaning of the colors in a table of rankings.
 
     Args:
-        table: The table of the rankings, whose cells with a lead have `×`.
-        rankings: The rankings.
+        table: The table of the rankings, whose cells with a lead have `×`. Only the colors that it uses are explained.
+        rankings: The rankings in the table.
     """
     tones = {cell.tone for row in table.rows for cell in row if "×" in cell.text}
     sentences = [f"{count_intervals(rankings)}."]
@@ -166,7 +172,7 @@ def explain_colors(table: Table, rankings: Sequence[Ranking]) -> str:
 
 
 def explain_terms(texts: Iterable[str]) -> str:
-    """Return the meaning of the terms that texts on rankings use; empty if they use none."""
+    """Return the meaning of the terms in texts on rankings, such as `compiler differs`; empty if they have none."""
     text = "\n".join(texts)
     terms = [f"{term}: {meaning}" for term, meaning in _TERMS.items() if term in text]
     return " ".join(f"{term[0].upper()}{term[1:]}." for term in terms)

@@ -22,11 +22,12 @@ def summary_table(figures: Iterable[PublishedFigure], prescribed: Protocol | Non
     """Return a table of what was measured: topologies, batch sizes, protocol, and how the protocol deviates.
 
     A row has the figures of one framework, version, implementation, model, precision and protocol, in the order of
-    first occurrence. If a protocol is prescribed, the figures that deviate come first and those that follow it last.
+    first occurrence. If a protocol is prescribed, the figures that deviate from it come first and those that follow it
+    last.
 
     Args:
         figures: The figures.
-        prescribed: The protocol that the source prescribes; None: no column compares with it.
+        prescribed: The protocol that the source prescribes; None: the table has no comparison with one.
     """
     groups: dict[tuple[str, ...], list[PublishedFigure]] = {}
     for figure in figures:
@@ -84,7 +85,10 @@ def sort_topologies(topologies: Iterable[TopologySpec]) -> list[TopologySpec]:
 
 
 def describe_check(stated: StatedProtocol, prescribed: Protocol) -> tuple[Cell, str]:
-    """Return the outcome of a protocol's check, and its differences and missing numbers as text; empty without any.
+    """Return the outcome of a comparison with the prescribed protocol, and the differences as text.
+
+    The text names the numbers that differ and those that are not stated, such as `10 warm-up steps instead of 20`. It
+    is empty if the protocol is as prescribed.
 
     Args:
         stated: The protocol of a figure, as far as its source states it.
@@ -101,12 +105,15 @@ def describe_check(stated: StatedProtocol, prescribed: Protocol) -> tuple[Cell, 
 def describe_protocols(
     figures: Sequence[PublishedFigure], prescribed: Protocol, disagreements: Sequence[Disagreement]
 ) -> str:
-    """Return how many figures follow the prescribed protocol, deviate from it and how, and do not state it in full.
+    """Return sentences on the prescribed protocol, and on how many figures follow it.
+
+    They also state how many figures break it, in which ways, and how many do not state their protocol in full.
 
     Args:
         figures: The figures.
         prescribed: The protocol that the source prescribes.
-        disagreements: The disagreements of the source; those of the protocol have a count of figures.
+        disagreements: The disagreements of the source. Those with a number of figures say in which ways figures break
+            the protocol.
     """
     outcomes = Counter(figure.protocol.check(prescribed) for figure in figures)
     ways = Counter[str]()

@@ -27,9 +27,9 @@ def explain_missing(case: Case) -> str:
 
 
 def spread(repeats: Sequence[float]) -> float | None:
-    """Return the standard deviation between repeats as a fraction of their median; None with fewer than two.
+    """Return the standard deviation between repeats as a fraction of their median; None with fewer than two repeats.
 
-    `repeats` are positive throughputs.
+    `repeats` are the repeats' throughputs, which are positive.
     """
     return standard_deviation(repeats) / median(repeats) if len(repeats) > 1 else None
 

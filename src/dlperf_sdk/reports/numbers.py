@@ -56,13 +56,13 @@ class Scale:
         return f"{value / self.divisor:,.{self.decimals}f}"
 
     def format_alone(self, value: float) -> str:
-        """Format a value with the decimals that its own size requires, instead of the scale's, without its unit."""
+        """Format a value in the scale's unit, with the decimals that its own size requires; the unit is left out."""
         return f"{value / self.divisor:,.{significant_decimals(abs(value) / self.divisor)}f}"
 
     def format_interval_alone(self, low: float, high: float) -> str:
-        """Format both ends of an interval as `low – high`, each with the decimals that its own size requires.
+        """Format both ends of an interval in the scale's unit, as `low – high`; the unit is left out.
 
-        The unit is left out.
+        Each end has the decimals that its own size requires.
         """
         return f"{self.format_alone(low)} – {self.format_alone(high)}"
 
@@ -76,9 +76,10 @@ class Scale:
 
 
 def scale(value: float, unit: str) -> Scale:
-    """Return the scale of a value: four significant digits, or three below 1; whole counts without decimals.
+    """Return the unit and the number of decimals that suit a value, as a `Scale`.
 
-    A percentage has at most four decimals.
+    The value then has four significant digits, or three below 1. A whole number of steps, or without a unit, has no
+    decimals; a percentage has at most four.
 
     Args:
         value: The value in `unit`.
@@ -98,13 +99,13 @@ def scale(value: float, unit: str) -> Scale:
 
 
 def common_scale(values: Sequence[float], unit: str) -> Scale:
-    """Return the scale of several values under one heading.
+    """Return the scale of several values that are shown together, such as those of a column.
 
     It has the unit that suits the largest value, and the decimals that the smallest needs, at most four.
 
     Args:
         values: At least one value in `unit`.
-        unit: The unit without a prefix.
+        unit: The unit without a prefix: `s`, `B`, `img/s`, ….
 
     Raises:
         ValueError: there is no value.
@@ -151,7 +152,7 @@ def format_count(count: int, noun: str) -> str:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Format ascending numbers, with consecutive ones joined: `0-3, 7`."""
+    """Format whole numbers, which are given in ascending order, with consecutive ones joined: `0-3, 7`."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and number == parts[-1][-1] + 1:

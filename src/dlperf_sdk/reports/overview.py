@@ -26,15 +26,15 @@ RESERVATIONS = "reservations"
 def overview(rankings: Sequence[Ranking], unrivaled: Sequence[Ranking]) -> tuple[Table, Notes]:
     """Return a table with a row per workload and precision and a column per topology, and its notes.
 
-    A cell has two lines: the fastest framework with its throughput, and its lead over the second, with the number of
-    its note. A lead with an interval is the interval. A note names the reservations, an older release, the frameworks
-    that were measured elsewhere in the row and not there, and faster cases that are not comparable. Where one framework
-    was measured, the cell has no lead. Rows with a lead come first in their model and precision. The columns are in
-    ascending order of devices.
+    A cell has two lines. The first has the fastest framework with its throughput; the second has its lead over the
+    second framework, as an interval if it has one, with the number of the cell's note. Where one framework was
+    measured, the cell has no lead. A note names the reservations, an older release, the frameworks that were measured
+    elsewhere in the row and not there, and faster cases that are not comparable. Rows with a lead come first in their
+    model and precision. The columns are in ascending order of devices.
 
     Args:
         rankings: The rankings, each with a batch size among its facts.
-        unrivaled: The groups of the same cases with one framework, from `unrivaled`.
+        unrivaled: The groups of the same cases with one framework only, from `analysis.ranking.unrivaled`.
     """
     notes, numbers = number_notes(rankings)
     rows: dict[tuple[str, ...], dict[str, Cell]] = {}
@@ -84,9 +84,10 @@ def overview(rankings: Sequence[Ranking], unrivaled: Sequence[Ranking]) -> tuple
 
 
 def number_notes(rankings: Sequence[Ranking]) -> tuple[tuple[str, ...], dict[int, int]]:
-    """Return the notes of `overview`, and `id` of a ranking → number of its note, counted from 1, if it has one.
+    """Return notes on what restricts the leads of rankings, and `id` of each ranking with a note → the note's number.
 
-    Rankings with the same note share it; the notes are in the order of the rankings.
+    A note names reservations, an older release, frameworks that were not measured, and faster cases that are not
+    comparable. Notes are numbered from 1, in the order of the rankings; rankings with the same note share it.
     """
     old = older_releases(case for ranking in rankings for case in ranking.cases)
     notes: dict[str, int] = {}

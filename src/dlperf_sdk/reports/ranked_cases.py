@@ -9,7 +9,7 @@ from dlperf_sdk.analysis.ranking import Ranking
 
 
 def list_settings(ranking: Ranking, compared: Sequence[Case]) -> list[tuple[str, str]]:
-    """Return the strategy and the loader that cases of a ranking share, as (name of the fact, value).
+    """Return the strategy and the facts of the loader that some cases of a ranking share, as (name of the fact, value).
 
     A fact is left out if the cases differ in it or do not state it, or if each of their frameworks was measured with
     only one value of it.
@@ -33,10 +33,10 @@ def list_settings(ranking: Ranking, compared: Sequence[Case]) -> list[tuple[str,
 
 
 def describe_implementation(case: Case, rankings: Iterable[Ranking]) -> str:
-    """Return the implementation of a case in parentheses, with a leading space.
+    """Return the implementation of a case in parentheses with a leading space: ` (tensorpack)`; may be empty.
 
-    It is empty if the framework's name has it. It is also empty if a framework has several implementations, or an
-    implementation several frameworks: then the implementation does not follow from the framework.
+    It is empty if the framework's name contains it. It is also empty unless each framework in the rankings has one
+    implementation, and each implementation one framework.
 
     Args:
         case: A case of the rankings.

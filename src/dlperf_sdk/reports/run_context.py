@@ -19,10 +19,10 @@ _ENVIRONMENTS = {
 
 
 def list_run_context(result: Result, directory: Path | None) -> tuple[tuple[str, Cell | str], ...]:
-    """Return pairs of a label and a text.
+    """Return pairs of a label and a text or cell on the context of a result.
 
-    The pairs are about the environment, its variables, the machines, facts of the workers, settings that differ
-    from the requested ones, notes, and the time of the run. Secret values are not shown.
+    The pairs are about the environment, its variables, the machines, facts of the workers, settings that differ from
+    the requested ones, notes, and the time of the run. Secret values are not shown.
 
     Args:
         result: The result.
@@ -90,11 +90,10 @@ def _differs(requested: Any, observed: Any) -> bool:
 
 
 def context_of(result: Result) -> list[tuple[str, str]]:
-    """Return name and value of facts that the workers reported, such as versions, threads and transport, as text.
+    """Return (name, value) of the facts that the workers of a result reported, such as versions, threads and transport.
 
-    They are in the order of the result's facts; empty without any.
-
-    Fields of the run spec, other roles than context, and values of more than 40 characters are left out.
+    Values are texts. The facts are in the result's order; the list is empty without any. Fields of the run spec, facts
+    of other roles than context, and values of more than 40 characters are left out.
     """
     fields = set(result.spec.to_dict())
     parts = []
@@ -111,12 +110,12 @@ def context_of(result: Result) -> list[tuple[str, str]]:
 
 
 def hardware(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return pairs of label and description, one for each group of equal nodes: `Nodes 0-3` → a line about the machine.
+    """Return (label, description) of each group of equal nodes, such as `Nodes 0-3` and a line about the machine.
 
-    A single node has the label `Hardware`. Facts that a description lacks are left out.
+    A single node has the label `Hardware`. What is unknown of a machine is left out of its line.
 
     Args:
-        nodes: The description of each node, by node index.
+        nodes: For each node, in the order of node indexes, the facts that its agent found: `host`, `cpu`, `gpus`, ….
     """
     kinds: dict[str, list[int]] = {}
     for number, facts in enumerate(nodes):

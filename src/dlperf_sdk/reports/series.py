@@ -71,8 +71,8 @@ class Workload:
 def merge(ungrouped: Iterable[Case]) -> list[Merged]:
     """Return the cases, with all runs of the same case merged into one, in the order of first occurrence.
 
-    Runs are of the same case if all their identifying facts agree. Of several runs, the name and the facts are those of
-    the first.
+    Runs are of the same case if all their identifying facts agree. Several runs become a case with the name and the
+    facts of the first run, and the median of the runs as its throughput.
     """
     groups: dict[tuple[str, ...], list[Case]] = {}
     for case in ungrouped:
@@ -109,7 +109,7 @@ def workloads(merged: Sequence[Merged]) -> list[Workload]:
 
 
 def strong_workloads(merged: Sequence[Merged]) -> list[Workload]:
-    """Return the merged cases grouped for strong scaling: equal workload and global batch size.
+    """Return the merged cases grouped for strong scaling: each group has equal workload, unit and global batch size.
 
     The batch size per device may differ within a group, and is not among its `facts`. Groups with most cases come
     first.
@@ -162,10 +162,14 @@ def _identity(case: Case, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def format_fact(name: str, value: Any) -> str:
-    """Format a fact, whose value is not None, for a label.
+    """Format a fact for a label, such as `amp-bf16`, `(tensorpack)`, `dynamic loss scale` or `batch size 32`.
 
     A text stands alone, an implementation in parentheses, a loss scale before its name, a data source's details in
     parentheses behind its name, and any other value behind the fact's name.
+
+    Args:
+        name: Name of the fact.
+        value: Its value, which is not None.
     """
     if name == "implementation":
         return f"({value})"
@@ -182,7 +186,7 @@ def format_fact(name: str, value: Any) -> str:
 
 
 def format_stated(name: str, value: Any) -> str:
-    """Format a fact for a label as `format_fact` does; one that the source does not state as `clip norm not stated`.
+    """Format a fact for a label, such as `batch size 32`; one that the source does not state as `clip norm not stated`.
 
     Args:
         name: Name of the fact.
@@ -194,8 +198,8 @@ def format_stated(name: str, value: Any) -> str:
 def labels(cases: Sequence[Case], excluded: Sequence[str] = ()) -> list[str]:
     """Return a label for each case, in their order: framework, precision, and few other facts that distinguish them.
 
-    Two cases have the same label only if all their identifying facts agree, apart from those in `excluded` and
-    those that one of them does not state.
+    Two cases have the same label only if all their identifying facts agree, apart from those in `excluded` and those
+    that one of the two does not state.
 
     Args:
         cases: The cases.

@@ -13,12 +13,12 @@ _LEAST_SPAN = 0.05
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """Return a line of block characters whose heights show the values; empty without values.
+    """Return a line of block characters, from `▁` to `█`, whose heights show the values; empty without values.
 
     Args:
         values: Positive numbers.
-        width: Maximum number of characters, at least one. If there are more values, each character shows the median
-            of some.
+        width: Maximum number of characters, at least one. If there are more values, each character shows the median of
+            several successive ones.
     """
     if not values:
         return ""
@@ -39,7 +39,7 @@ def mark_positions(positions: Sequence[int], count: int, width: int) -> str:
     Args:
         positions: Indexes of the values to mark.
         count: Number of values of the sparkline.
-        width: The sparkline's `width`.
+        width: The `width` that `sparkline` was given.
     """
     bins = min(width, count)
     edges = [round(count * place / bins) for place in range(bins + 1)] if bins else []

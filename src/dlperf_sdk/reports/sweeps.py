@@ -32,7 +32,10 @@ class Sweep:
         return self.runs[0].case
 
     def value(self, run: Merged) -> float:
-        """Return the size of a run of the sweep."""
+        """Return the size of a case in the sweep, such as its batch size.
+
+        `run` is one of `runs`.
+        """
         return size_of(run.case, self.factor)
 
 
@@ -43,9 +46,10 @@ def size_of(case: Case, name: str) -> float:
 
 
 def sweeps(merged: Sequence[Merged]) -> list[Sweep]:
-    """Return the sweeps among merged cases that have at least two sizes, those with most sizes first.
+    """Return the sweeps among merged cases: cases that differ in one size only and have at least two values of it.
 
-    A case may be in a sweep of each size in `SWEPT` that it states as a positive number. Empty without any sweep.
+    Sweeps with most values come first. A case may be in a sweep of each size in `SWEPT` that it states as a positive
+    number. Empty without any sweep.
     """
     result = []
     for factor in SWEPT:

@@ -107,7 +107,7 @@ class _Fitted:
 
 
 def minimum_width(block: Table) -> int:
-    """Return the minimum width of a table in characters, the gaps between its columns included.
+    """Return the smallest width in characters in which a table is readable, the gaps between its columns included.
 
     In a narrower table, numbers would be cut short, or text would be broken every few letters.
     """

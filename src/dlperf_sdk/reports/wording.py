@@ -24,15 +24,17 @@ def format_value(fact: str, value: str) -> str:
 
     Args:
         fact: Name of the fact.
-        value: The value as text.
+        value: The value as text, such as `0.0`.
     """
     return _VALUES.get(fact, {}).get(value, value)
 
 
 def list_details(observed: Mapping[str, object]) -> str:
-    """List what was observed of a data source besides its name, as `queue size 2, samples per replica 8`.
+    """Return the observed details of a data source as `queue size 2, samples per replica 8`; empty without any.
 
-    `observed` is name → value, with the source's name as `source`. The names are sorted. Empty without other names.
+    Args:
+        observed: Name → value, including the name of the data source as `source`, which is left out. The details are
+            sorted by name.
     """
     words = {True: "yes", False: "no"}
     return ", ".join(
@@ -48,9 +50,13 @@ def format_name(fact: str) -> str:
 
 
 def describe_strategy(name: str, printed_names: Mapping[str, str]) -> str:
-    """Return a strategy's name in the source with its own name in parentheses: `replicated (all_reduce)`.
+    """Return the name that a published source has for a strategy, then ours in parentheses: `replicated (all_reduce)`.
 
-    It is the own name alone if `printed_names` (own name → name in the source) does not have it.
+    Without a name of the source, it is our name alone.
+
+    Args:
+        name: Name of the strategy in dlperf-sdk.
+        printed_names: Name of a strategy in dlperf-sdk → the name that the source has for it.
     """
     return f"{printed_names[name]} ({name})" if name in printed_names else name
 

@@ -43,14 +43,14 @@ def report_on_results(
 
 
 def report_on_prediction(cases: Sequence[Case], topology: TopologySpec, reference: Sequence[Case]) -> str:
-    """Return measured series, and predictions of their throughput on a topology, as an HTML document.
+    """Return measured series, and predictions of their throughput on a larger topology, as an HTML document.
 
     A series from which the topology cannot be predicted has no prediction.
 
     Args:
-        cases: The measured cases.
+        cases: The measured cases, which are grouped into series.
         topology: The topology to predict.
-        reference: Published series from which the growth is learned; without any, nothing is predicted.
+        reference: Published cases from which the growth is learned; without any, nothing is predicted.
 
     Raises:
         UsageError: the extra `report` is not installed.
@@ -103,7 +103,9 @@ def blocks_of_results(
     published: Collection | None = None,
     reference: Sequence[Case] = (),
 ) -> list[Block]:
-    """Return the content of `report_on_results` as blocks, in the order of the page; no extra is needed.
+    """Return the report on results as blocks, with the content and in the order of the HTML page.
+
+    It does not need the extra `report`.
 
     Args:
         results: The results, at least one.
@@ -120,9 +122,9 @@ def blocks_of_results(
 
 
 def blocks_of_collection(published: Collection) -> list[Block]:
-    """Return the content of `report_on_collection` as blocks, in the order of the page; no extra is needed.
+    """Return the report on a collection as blocks, with the content and in the order of the HTML page.
 
-    The collection must have at least one figure.
+    It does not need the extra `report`. The collection must have at least one figure.
     """
     from dlperf_sdk.reports.html import as_blocks, collection
 

@@ -13,7 +13,7 @@ from dlperf_sdk.reports.html.page import Abreast, Choice, Folded, Item, Page, Pl
 def blocks_of(page: Page) -> list[Block]:
     """Return the whole content of a page as blocks, in the order of the page.
 
-    A plot becomes the table of its numbers, if it has one, and its description; plots are not drawn.
+    In place of a plot there are its description and, if it has one, the table of its numbers.
     """
     blocks: list[Block] = [Heading(page.title)]
     if page.lede:

@@ -24,7 +24,8 @@ def dots(rows: Rows, title: str) -> dict[str, Any]:
     """Return the Vega-Lite document of a plot with a dot per row, on an axis that starts at zero.
 
     Args:
-        rows: Rows with `label`, `series` and `value`, and, with an interval, `low` and `high`. `shown` and
+        rows: A row per case, with `label` (the name of the case), `series` (which sets the color) and `value` (the
+            number, in the unit of the axis). A row with an interval has its ends as `low` and `high`. `shown` and
             `interval` are texts for the tooltip. The plot has the labels in the order of the rows.
         title: Title of the axis.
     """
@@ -43,13 +44,14 @@ def dots(rows: Rows, title: str) -> dict[str, Any]:
 
 
 def boxes(rows: Rows, title: str) -> dict[str, Any]:
-    """Return the Vega-Lite document of a plot with a distribution per row.
+    """Return the Vega-Lite document of a plot with a box per row, on an axis that starts at zero.
 
-    A line goes from `p1` to `p99`, a box from `p25` to `p75`, and a mark is at `p50`.
+    A line goes from the 1st to the 99th percentile, a box from the 25th to the 75th, and a mark is at the median.
 
     Args:
-        rows: Rows with `label` and the percentiles `p1`, `p25`, `p50`, `p75` and `p99`; `shown` is a text for the
-            tooltip.
+        rows: A row per distribution, with `label` (its name) and the percentiles `p1`, `p25`, `p50`, `p75` and `p99`,
+            in the unit of the axis; `shown` is a text for the tooltip. The plot has the labels in the order of the
+            rows.
         title: Title of the axis.
     """
     import altair as alt
@@ -79,15 +81,16 @@ _RATIO_TICKS = (
 
 
 def ratios(rows: Rows, summaries: Rows) -> dict[str, Any]:
-    """Return the Vega-Lite document of paired ratios on a logarithmic axis.
+    """Return the Vega-Lite document of paired ratios of throughputs on a logarithmic axis, a line per effect.
 
     A ring stands for each pair, a diamond for the median of the pairs.
 
     Args:
-        rows: A row per pair with `label` (of its effect) and `ratio`. For the tooltip: `held`, the settings that
-            both cases of the pair share, and `shown`, the ratio as text.
-        summaries: A row per effect with `label` and `value`, and, with an interval, `low` and `high`. For the
-            tooltip: `shown` and `interval`, the median and its interval as text.
+        rows: A row per pair with `label` (the name of its effect) and `ratio`. For the tooltip: `held`, the settings
+            that both cases of the pair share, and `shown`, the ratio as text.
+        summaries: A row per effect with `label` (its name) and `value` (the median), and, with an interval, `low` and
+            `high`. For the tooltip: `shown` and `interval`, the median and its interval as text. The plot has the
+            effects in this order.
     """
     import altair as alt
 

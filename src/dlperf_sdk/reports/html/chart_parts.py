@@ -30,8 +30,8 @@ def lines_of(base: altair.Chart, y: altair.Y, rows: Rows) -> list[altair.Chart]:
 
     Args:
         base: Chart that encodes the horizontal axis.
-        y: The vertical axis.
-        rows: All rows of the plot, from which series and tooltips are taken.
+        y: Encoding of the vertical axis.
+        rows: All rows of the plot, from which the names of the series and the fields of tooltips are taken.
     """
     import altair as alt
 
@@ -55,8 +55,11 @@ def forecast_layers(base: altair.Chart, rows: Rows) -> list[altair.Chart]:
 
     Args:
         base: Chart that encodes the horizontal axis.
-        rows: All rows of the plot; predictions have `forecast_low` and `forecast_high`, and `forecast` if there is a
-            point forecast. The result is empty if no row is a prediction.
+        rows: All rows of the plot. Those of predictions have the ends of the interval as `forecast_low` and
+            `forecast_high`, and the point forecast, if there is one, as `forecast`.
+
+    Returns:
+        The layers, the lowest first; empty if no row is of a prediction.
     """
     import altair as alt
 
@@ -81,7 +84,7 @@ def forecast_layers(base: altair.Chart, rows: Rows) -> list[altair.Chart]:
 
 
 def interval_bars(base: altair.Chart, rows: Rows, color: Any) -> list[altair.Chart]:
-    """Return a layer of pale horizontal bars from `low` to `high`; an empty list if no row has an interval.
+    """Return a layer of pale horizontal bars from `low` to `high` of each row; an empty list if no row has them.
 
     Args:
         base: Chart that encodes the vertical axis.
@@ -97,12 +100,12 @@ def interval_bars(base: altair.Chart, rows: Rows, color: Any) -> list[altair.Cha
 
 
 def have_intervals(rows: Rows) -> bool:
-    """Return True if any row has an interval, that is a field `low`."""
+    """Return True if any row has an interval, which means a field `low`."""
     return any("low" in row for row in rows)
 
 
 def devices_axis(rows: Rows) -> altair.X:
-    """Return the horizontal, logarithmic axis of the rows' `devices`; there must be at least one row."""
+    """Return a horizontal, logarithmic axis of the field `devices` of the rows; there must be at least one row."""
     return sizes_axis(rows, "devices", "devices")
 
 
@@ -128,7 +131,7 @@ def sizes_axis(rows: Rows, field: str, title: str) -> altair.X:
 
 
 def label_axis(rows: Rows) -> altair.Y:
-    """Return the vertical axis of the rows' `label`, each label once, in the order of the rows."""
+    """Return a vertical axis of the field `label` of the rows, each label once, in the order of the rows."""
     import altair as alt
 
     # Each label once, in the order of the rows.
@@ -137,21 +140,21 @@ def label_axis(rows: Rows) -> altair.Y:
 
 
 def color_of(rows: Rows) -> altair.Color:
-    """Return the encoding of the color by the rows' `series`. The page's `Palette` determines the colors."""
+    """Return the encoding of the color by the field `series` of the rows. The page's `Palette` sets the colors."""
     import altair as alt
 
     return alt.Color("series:N", scale=alt.Scale(domain=series_names(rows)), legend=None)
 
 
 def shape_of(rows: Rows) -> altair.Shape:
-    """Return the encoding of the symbol by the rows' `series`. The page's `Palette` determines the symbols."""
+    """Return the encoding of the symbol by the field `series` of the rows. The page's `Palette` sets the symbols."""
     import altair as alt
 
     return alt.Shape("series:N", scale=alt.Scale(domain=series_names(rows)), legend=None)
 
 
 def tooltip_of(rows: Rows, **named: str) -> list[altair.Tooltip]:
-    """Return tooltips for fields, in the order of the arguments; fields that no row has are left out.
+    """Return tooltips for fields of the rows, in the order of the arguments; fields that no row has are left out.
 
     Args:
         rows: The rows.
@@ -174,7 +177,8 @@ def height_of(rows: Rows) -> int:
 def finished_chart(layers: Sequence[altair.Chart], height: int, rows: Rows) -> dict[str, Any]:
     """Return layers as a Vega-Lite document that is as wide as the page.
 
-    The document has the data once, for all layers, as `data.values`. Texts in it are as `embed.text` returns them.
+    The document has the data once, for all layers, as `data.values`. Control characters in its texts are replaced, and
+    texts of more than 300 characters are cut.
 
     Args:
         layers: The layers, the lowest first.

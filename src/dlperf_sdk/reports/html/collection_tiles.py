@@ -37,7 +37,7 @@ def tiles(collection: Collection, ranked: Sequence[Ranking]) -> tuple[Tile, ...]
 
     Args:
         collection: The collection, with at least one figure.
-        ranked: The rankings of its figures.
+        ranked: The rankings of its figures; may be empty.
     """
     return (
         *(fastest_tiles(ranked, 3) or _tiles_without_ranking(cases(collection.figures))),
@@ -47,7 +47,11 @@ def tiles(collection: Collection, ranked: Sequence[Ranking]) -> tuple[Tile, ...]
 
 
 def describe_extent(measured: Sequence[Case]) -> str:
-    """Return sentences on the largest topology and on the largest batch size of each model of at least one case."""
+    """Return sentences on the largest topology of all cases, and on the largest batch size of each model.
+
+    Args:
+        measured: The cases, at least one.
+    """
     largest = sort_topologies(case.topology for case in measured)[-1]
     batches: dict[str, int] = {}
     for case in measured:

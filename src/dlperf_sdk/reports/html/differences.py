@@ -45,12 +45,14 @@ _TONES: dict[str, Tone] = {
 def section(workloads: Sequence[Workload], estimates: Sequence[Effect] = ()) -> Section:
     """Return the section on differences between cases; it has no items if the cases do not differ.
 
-    One table has the facts whose values are never ranked together. Another has the differences between cases of one
-    workload on the same topology, each with the number of pairs; of each workload, at most 300 pairs are compared.
+    One table has the facts whose values are never ranked together, such as the precision. Another has the differences
+    between cases of one workload on the same topology, each with the number of pairs; of each workload, at most 300
+    pairs are compared.
 
     Args:
-        workloads: The workloads.
-        estimates: Effects that the report estimates: a difference between their levels is compared there.
+        workloads: The workloads with their cases.
+        estimates: Effects that the report estimates. A difference between the two levels of such an effect counts as
+            compared there.
     """
     items = [
         item

@@ -51,13 +51,13 @@ _GROUP_ROWS = 10
 
 
 def tabulate_answers(named: Sequence[tuple[str, Effect]], title: str = "") -> Table:
-    """Return a table with the answer for each effect in a row, in their order.
+    """Return a table with a row per effect, in the given order: the answer to whether the setting makes cases faster.
 
-    A row has the ratio, its interval if any effect has one, the evidence, and what all pairs share. Columns without
-    content are left out.
+    A row has the ratio, its interval if any effect has one, the evidence, and the facts that all pairs share. Columns
+    without content are left out.
 
     Args:
-        named: Names and effects.
+        named: The effects, each with its name in front.
         title: Title of the table; empty for none.
     """
     has_intervals = any(estimate.low is not None for _, estimate in named)
@@ -88,14 +88,14 @@ def tabulate_answers(named: Sequence[tuple[str, Effect]], title: str = "") -> Ta
 def tabulate_by_topology(
     named: Sequence[tuple[str, Effect]], printed_names: Mapping[str, str]
 ) -> tuple[Sortable, ...]:
-    """Return a table of the ratios on each topology: a row for each case that an effect has pairs of.
+    """Return a sortable table of the ratios on each topology, with a row for each case that an effect has pairs of.
 
     All pairs of a row have the same batch size. Effects with a single pair are left out, and so are those of batch
-    sizes, which have sweeps. Without any effect the result is empty, else it is that one table.
+    sizes. The tuple has that one table; it is empty without such effects.
 
     Args:
-        named: Names and effects.
-        printed_names: Strategy → the source's own name for it.
+        named: The effects, each with its name in front.
+        printed_names: Name of a strategy → the name that the published source has for it.
     """
     parts = [
         (name, group, places)
@@ -188,7 +188,7 @@ def tabulate_pairs(named: Sequence[tuple[str, Effect]]) -> Folded:
     It has the first `MOST_PAIRS` pairs, without the columns in which they do not differ.
 
     Args:
-        named: Names and effects, at least one.
+        named: The effects, at least one, each with its name in front.
     """
     rows = []
     for name, estimate in named:
@@ -225,10 +225,13 @@ def _shared_value(pair: Pair, name: str) -> Any:
 
 
 def tabulate_medians(named: Sequence[tuple[str, Effect]]) -> Table:
-    """Return a table of the numbers behind the plot: a row per effect, in the order of the names and effects `named`.
+    """Return a table of the numbers behind the plot of effects, with a row per effect in the given order.
 
-    A row has the factor, the numbers of pairs and of unpaired cases, the median ratio, its interval, the lowest and the
-    highest ratio, and the significance.
+    A row has the factor, the numbers of pairs and of unpaired cases, the median ratio, its interval, the lowest and
+    the highest ratio, and the significance.
+
+    Args:
+        named: The effects, each with its name in front.
     """
     rows = [
         (

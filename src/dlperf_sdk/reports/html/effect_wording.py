@@ -23,14 +23,14 @@ _SHOWN = ("precision", "batch_size", "clip_norm", "hardware", "topology", "data"
 
 
 def name_effects(estimates: Sequence[Effect], printed_names: Mapping[str, str]) -> list[str]:
-    """Return a name for each effect: its two levels, its models, and the confounded facts.
+    """Return a name for each effect, in their order: its two levels, its models, and the confounded facts.
 
-    The models are left out if the effect has all models that occur in the list. An effect of more than two models is
-    named after their unit. The names are in the order of the effects.
+    The models are left out if the effect has all models that occur in any of the effects. An effect of more than two
+    models has the unit of its throughputs, such as `img/s`, in their place.
 
     Args:
         estimates: The effects.
-        printed_names: Strategy → the source's own name for it.
+        printed_names: Name of a strategy → the name that the published source has for it.
     """
     bare = [" ÷ ".join(_level_names(estimate, printed_names)) for estimate in estimates]
     models = {pair.a.facts.get("model") for estimate in estimates for pair in estimate.pairs}
@@ -47,10 +47,12 @@ def name_effects(estimates: Sequence[Effect], printed_names: Mapping[str, str]) 
 
 
 def add_only_frameworks(named: Sequence[tuple[str, Effect]]) -> list[tuple[str, Effect]]:
-    """Return names and effects, with `, tensorflow only` in the name of one that has one framework of several.
+    """Return effects with their names, to which `, tensorflow only` is added if all pairs are of one framework.
+
+    Nothing is added if all effects together have a single framework.
 
     Args:
-        named: All effects of a report with their names.
+        named: All effects of a report, each with its name in front.
     """
     frameworks = {name for _, estimate in named if estimate.unit == "framework" for name in estimate.units}
     return [
@@ -83,7 +85,7 @@ def _models(estimate: Effect) -> str:
 
 
 def describe_ratio(estimate: Effect) -> str:
-    """Return the median ratio and, if there are several pairs, their extremes: `1.29×; pairs 1.10× to 1.41×`."""
+    """Return the median ratio of an effect and, of several pairs, the extremes: `1.29×; pairs 1.10× to 1.41×`."""
     ratios = [pair.ratio for pair in estimate.pairs]
     low, high = format_ends(min(ratios), max(ratios))
     extent = f"; pairs {low}× to {high}×" if len(ratios) > 1 else ""
@@ -91,11 +93,11 @@ def describe_ratio(estimate: Effect) -> str:
 
 
 def describe_evidence(estimate: Effect, has_intervals: bool) -> Cell:
-    """Return what an effect rests on: frameworks or models, pairs and, on request, the significance.
+    """Return a cell with the evidence of an effect: its frameworks or models, its pairs, and perhaps its significance.
 
     Args:
         estimate: The effect.
-        has_intervals: True if any effect of the table has an interval, so that the cell states the significance.
+        has_intervals: True if any effect of the table has an interval. The cell then states the significance, too.
     """
     significance = describe_significance(estimate)
     ratios = [pair.ratio for pair in estimate.pairs]
@@ -167,9 +169,9 @@ def _describe_batches(*sides: set[int]) -> str:
 
 
 def describe_shared_facts(estimate: Effect) -> str:
-    """Return the facts that are equal in all pairs and differ among the cases, as text; empty without any.
+    """Return the facts that are equal in all pairs of an effect and differ among its cases, as text; empty without any.
 
-    Considered are precision, batch size, clipping, hardware, topology and data source.
+    Only precision, batch size, clipping, hardware, topology and data source are considered.
     """
     shared = _find_shared(estimate)
     return ", ".join(format_fact(name, shared[name]) for name in _SHOWN if shared.get(name) is not None)
@@ -185,7 +187,10 @@ def _find_shared(estimate: Effect) -> dict[str, Any]:
 
 
 def describe_effect(estimate: Effect) -> str:
-    """Return the ratio, its interval and its test in one sentence; without an interval, the reason for that."""
+    """Return a sentence with the ratio of an effect, its interval and its test.
+
+    Without an interval, the sentence says that the frameworks, models, pairs or repeats are too few for one.
+    """
     levels = [format_fact(estimate.factor, level) for level in estimate.levels]
     if len(estimate.pairs) > 1:
         units_text = f" over {_units_of(estimate)}" if len(estimate.units) > 1 else ""
@@ -219,7 +224,7 @@ def _describe_units(estimate: Effect) -> str:
 
 
 def describe_significance(estimate: Effect) -> Cell:
-    """Return whether the effect is significant, with its p-value, or that there are too few units for an interval.
+    """Return a cell that says whether an effect is significant, or that it has too few units for an interval.
 
     The cell is such as `significant, p = 0.031` or `too few frameworks for an interval`.
     """

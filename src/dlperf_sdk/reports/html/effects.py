@@ -52,14 +52,15 @@ MOST_CASES = 2000
 
 
 def estimate_effects(cases: Sequence[Case], factors: Sequence[str] = ()) -> tuple[Effect, ...]:
-    """Return the effects of factors, adjusted for their number; none with more than `MOST_CASES` cases.
+    """Return the effects of factors, with intervals and p-values adjusted for the number of effects.
 
-    A level is compared with the factor's default, or with the most frequent level if no case has the default; of two
-    numbers, the larger is divided by the smaller. Levels without a pair of cases that differ in nothing else have no
-    effect. The effects are ordered by unit, then by factor.
+    A level of a factor is compared with the factor's default, or with the most frequent level if no case has the
+    default; of two numbers, the larger is divided by the smaller. Levels without a pair of cases that differ in
+    nothing else have no effect. The effects are ordered by the unit of the throughput, then by factor. There are none
+    with more than `MOST_CASES` cases.
 
     Args:
-        cases: The merged cases.
+        cases: The cases of a report, in which the runs of each case are merged into one.
         factors: Names of the factors, in the order of the effects; empty: all facts that identify a case, without the
             topology, and without facts of the workload other than batch size and clipping.
     """
@@ -78,9 +79,9 @@ def section(
     It has no items if there is no effect. With more than `MOST_CASES` cases it only says that there are too many.
 
     Args:
-        cases: The merged cases.
+        cases: The cases of the report, in which the runs of each case are merged into one.
         estimates: Their effects, from `estimate_effects`.
-        printed_names: Strategy → the source's own name for it.
+        printed_names: Name of a strategy → the name that the published source has for it.
     """
     title = "Effects"
     if len(cases) > MOST_CASES:

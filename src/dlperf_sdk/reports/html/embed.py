@@ -26,7 +26,7 @@ _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&'\u2028\u2029"}
 
 
 def text(value: str, longest: int = LONGEST) -> str:
-    """Return a text for the page, with control characters replaced. It is not escaped for HTML.
+    """Return a text for the page: with control characters replaced, and cut if it is long. It is not escaped for HTML.
 
     A text of more than `longest` characters is cut there; `…` and its original length follow.
     """

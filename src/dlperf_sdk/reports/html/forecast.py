@@ -26,12 +26,13 @@ class Forecast:
     prediction: Prediction
 
     def rows(self, scale: Scale) -> list[dict[str, Any]]:
-        """Return two rows for `line_charts.scaling`: the last measured point, and the predicted interval.
+        """Return two rows for the plot `line_charts.scaling`: the last measured point, and the predicted interval.
 
-        Both have `forecast` if the prediction has a point forecast, and `line` is False.
+        Both have `series`, `devices`, `forecast_low`, `forecast_high`, and `line`, which is False; if the prediction
+        has a point forecast, they have `forecast`. The second row has `topology` and texts for the tooltip as well.
 
         Args:
-            scale: Scale of the plot's throughputs, in whose unit the values are.
+            scale: Scale of the plot's throughputs. The values are in its unit.
         """
         prediction, throughput = self.prediction, self.prediction.throughput
         start = self.last.throughput / scale.divisor
@@ -62,13 +63,13 @@ class Forecast:
 def forecasts(
     series: Sequence[Series], reference: Sequence[Case], topology: TopologySpec | None
 ) -> list[Forecast]:
-    """Return a prediction for each series that allows one, in their order; empty without a reference.
+    """Return a prediction for each series that allows one, in their order; empty if `reference` is empty.
 
     Args:
         series: The measured series.
         reference: Published cases from which the growth is learned.
-        topology: The topology to predict; None: twice the nodes of the series' largest topology, or twice the
-            devices of a single node.
+        topology: The topology to predict; None: twice the nodes of the series' largest topology, or twice the devices
+            of a single node.
     """
     if not reference:
         return []

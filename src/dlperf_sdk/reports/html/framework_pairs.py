@@ -29,14 +29,16 @@ def section(
     rankings: Sequence[Ranking],
     printed_names: Mapping[str, str] = MappingProxyType({}),
 ) -> Section:
-    """Return the section with a row per pair, at most 2000 pairs of rankings, and how the throughputs are estimated.
+    """Return the section with a row for each pair of comparable implementations, or variants of a model.
 
-    It has no items if it would have no more pairs than there are rankings.
+    It has at most 2000 pairs from rankings, then pairs of variants in one framework, and a paragraph on the ways in
+    which throughputs are estimated. It has no items unless there are more pairs from rankings than rankings: else it
+    would repeat these.
 
     Args:
         cases: All cases of the report.
         rankings: Their rankings.
-        printed_names: Strategy → the source's own name for it.
+        printed_names: Name of a strategy → the name that the published source has for it.
     """
     pairs = [(ranking, pair) for ranking in rankings for pair in _pairs(ranking)]
     if len(pairs) <= len(rankings):

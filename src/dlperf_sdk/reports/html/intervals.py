@@ -16,11 +16,11 @@ _PAGE_ROWS = 30
 
 
 def section(merged: Sequence[Merged], rankings: Sequence[Ranking]) -> Section:
-    """Return the folded section: the cases with and without an interval, the leads without one, and the rules.
+    """Return the folded section on intervals: which cases have one, why others and leads have none, and the rules.
 
     Args:
-        merged: The merged cases, whose throughputs the report has.
-        rankings: The rankings, whose leads the report has.
+        merged: The cases of the report, with the runs of each case merged.
+        rankings: The rankings of the report, whose leads have intervals.
     """
     with_interval = sum(run.low is not None for run in merged)
     with_repeats = sum(len(run.case.repeats) > 1 for run in merged)

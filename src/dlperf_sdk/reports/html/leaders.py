@@ -20,8 +20,9 @@ def section(rankings: Sequence[Ranking], unrivaled: Sequence[Ranking]) -> Sectio
     With more than ten rankings it begins with an overview of all topologies.
 
     Args:
-        rankings: The rankings.
-        unrivaled: The groups of the same cases with one framework, which are in the overview as well.
+        rankings: The rankings of the report's cases.
+        unrivaled: The groups of these cases with one framework only, from `analysis.ranking.unrivaled`, for the
+            overview.
     """
     if not rankings:
         return Section(TITLE, ())

@@ -25,11 +25,12 @@ def scaling(rows: Rows, unit: str) -> dict[str, Any]:
     """Return the Vega-Lite document of throughput over devices, both logarithmic. Thin lines are perfect scaling.
 
     Args:
-        rows: Rows, at least one, with `series`, `devices`, `topology`, `value`, and `line`, which is True where the
-            line goes through the point; optionally `low` and `high`, and `ideal`, the value of perfect scaling. Rows
-            of a prediction have `forecast_low` and `forecast_high` instead of `value`, and optionally `forecast`.
-            `shown` and `interval` are texts for the tooltip.
-        unit: Unit of the throughputs.
+        rows: Rows, at least one, with `series` (its name), `devices` (their number), `topology` (a text), `value` (the
+            throughput), and `line`, which is True where the line goes through the point. A row may have the interval
+            as `low` and `high`, and the throughput of perfect scaling as `ideal`. A row of a prediction has
+            `forecast_low` and `forecast_high` instead of `value`, and `forecast` if there is a point forecast. `shown`
+            and `interval` are texts for the tooltip.
+        unit: Unit of the throughputs, for the title of the axis.
     """
     import altair as alt
 
@@ -61,8 +62,9 @@ def efficiency(rows: Rows) -> dict[str, Any]:
     """Return the Vega-Lite document of scaling efficiency over devices, with a thin line at 100 %.
 
     Args:
-        rows: Rows as in `scaling`, without intervals, perfect scaling and predictions; `value` is the efficiency in
-            percent.
+        rows: Rows, at least one, with `series` (its name), `devices` (their number), `topology` (a text), `value` (the
+            efficiency in percent), and `line`, which is True where the line goes through the point. `shown` and
+            `interval` are texts for the tooltip, of which a row may lack either.
     """
     import altair as alt
 
@@ -78,7 +80,9 @@ def speedup(rows: Rows) -> dict[str, Any]:
     """Return the Vega-Lite document of speedup over devices, both logarithmic. A thin line is perfect scaling.
 
     Args:
-        rows: Rows as in `scaling`, without intervals, perfect scaling and predictions; `value` is the speedup.
+        rows: Rows, at least one, with `series` (its name), `devices` (their number), `topology` (a text), `value` (the
+            speedup), and `line`, which is True where the line goes through the point. `shown` and `interval` are texts
+            for the tooltip, of which a row may lack either.
     """
     import altair as alt
 
@@ -101,8 +105,9 @@ def curves(rows: Rows, x_title: str, y_title: str) -> dict[str, Any]:
     """Return the Vega-Lite document of a line per series over a size on a logarithmic axis.
 
     Args:
-        rows: Rows, at least one, with `series`, `at` (the size), `value` and `line` (True where the line goes through
-            the point); optionally `low` and `high`. `shown` and `interval` are texts for the tooltip.
+        rows: Rows, at least one, with `series` (its name), `at` (the size, a positive number), `value` (the quantity
+            on the vertical axis) and `line` (True where the line goes through the point). A row may have the interval
+            as `low` and `high`. `shown` and `interval` are texts for the tooltip.
         x_title: Title of the horizontal axis.
         y_title: Title of the vertical axis.
     """

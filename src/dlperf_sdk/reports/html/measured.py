@@ -105,14 +105,14 @@ def page(
 
 
 def prediction_page(cases: Sequence[Case], topology: TopologySpec, reference: Sequence[Case]) -> Page:
-    """Return the report on predictions of one topology.
+    """Return the report on predictions of one topology, with the measured series that they start from.
 
     A series from which the topology cannot be predicted has no prediction.
 
     Args:
-        cases: The measured cases.
+        cases: The measured cases, which are grouped into series.
         topology: The topology to predict.
-        reference: Published series from which the growth is learned; without any, nothing is predicted.
+        reference: Published cases from which the growth is learned; without any, nothing is predicted.
     """
     return Page(
         title=f"Prediction for {topology}",

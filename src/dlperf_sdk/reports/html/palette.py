@@ -87,7 +87,7 @@ class Palette:
 
     @classmethod
     def of_plots(cls, specs: Iterable[Mapping[str, Any]]) -> Palette:
-        """Return the palette of a page with these Vega-Lite documents, which are in the order of the plots.
+        """Return the palette of a page whose plots are these Vega-Lite documents, in this order.
 
         The order in which the frameworks occur determines their colors and symbols. The documents are not changed.
         """
@@ -175,5 +175,8 @@ def _names(spec: Mapping[str, Any]) -> list[str]:
 
 
 def series_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the names of the rows' `series`, each once, in the order of the rows, as `embed.text` shortens them."""
+    """Return the values of the field `series` of the rows, each once, in the order of the rows.
+
+    Control characters in them are replaced, and names of more than 300 characters are cut.
+    """
     return list(dict.fromkeys(text(row["series"]) for row in rows))

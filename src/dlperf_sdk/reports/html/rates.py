@@ -16,10 +16,13 @@ MAX_WORKLOADS = 40
 
 
 def section(workloads: Sequence[Workload]) -> Section:
-    """Return the throughput section, with plots of the first `MAX_WORKLOADS` workloads.
+    """Return the section on throughput, with plots of the first `MAX_WORKLOADS` workloads.
 
-    Several workloads are shown one at a time; a paragraph counts those that are not plotted. Without workloads, the
+    Of several workloads, one is shown at a time; a paragraph counts those that are not plotted. Without workloads, the
     section has no items.
+
+    Args:
+        workloads: The workloads with their cases.
     """
     plots = [(workload.title, _plots(workload)) for workload in workloads[:MAX_WORKLOADS]]
     lede = (
@@ -30,11 +33,11 @@ def section(workloads: Sequence[Workload]) -> Section:
 
 
 def choose_workload(parts: Sequence[tuple[str, tuple[Item, ...]]], count: int) -> tuple[Item, ...]:
-    """Return the items of the workload if there is one, else a `Choice` that shows the items of one at a time.
+    """Return the items to show for several workloads: those of a single one, or a `Choice` that shows one at a time.
 
     Args:
-        parts: Title and items of each plotted workload; without any, no items are returned for them.
-        count: Number of all workloads; a paragraph states by how many it exceeds `MAX_WORKLOADS`.
+        parts: Title and items of each plotted workload; may be empty.
+        count: Number of all workloads. If it exceeds `MAX_WORKLOADS`, a paragraph at the end states by how many.
     """
     items: list[Item] = list(parts[0][1]) if len(parts) == 1 else []
     if len(parts) > 1:

@@ -33,12 +33,13 @@ _KINDS = (Abreast, Choice, Folded, Heading, Labels, Notes, Paragraph, Plot, Sort
 def document(page: Page, plot_library: str = "") -> str:
     """Return a page as an HTML document, in which all texts are escaped.
 
-    The script of Vega is included only if the page has a plot. Long texts are cut as by `embed.text`.
+    The script of Vega is included only if the page has a plot. Running text of more than 2000 characters is cut, and
+    so are cells and names of more than 300.
 
     Args:
         page: The page.
-        plot_library: Relative address of a file with `plot_script`; the page then requests this file, and nothing else.
-            By default the script is in the page, which makes no requests.
+        plot_library: Relative address of a file with the script that `plot_script` returns; the page then requests
+            this file, and nothing else. By default the script is in the page, which makes no requests.
 
     Raises:
         ModuleNotFoundError: the extra `report` is not installed; `require` explains that.

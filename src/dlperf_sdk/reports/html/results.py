@@ -58,7 +58,7 @@ def results_table(
 
     Args:
         results: The results.
-        outcomes: The outcome of each result, in the same order.
+        outcomes: The outcome of each result, from `labels.outcome`, in the same order.
         omitted: A sentence for each result that is in no plot of throughputs, which says why.
     """
     measured = [(name, title) for name, title in _COLUMNS if any(result.metric(name) for result in results)]
@@ -149,7 +149,7 @@ def list_details(results: Sequence[Result], outcomes: Sequence[Cell]) -> Section
 
     Args:
         results: The results.
-        outcomes: The outcome of each result, in the same order.
+        outcomes: The outcome of each result, from `labels.outcome`, in the same order.
     """
     title = "Every result in full"
     if len(results) > DETAILED:

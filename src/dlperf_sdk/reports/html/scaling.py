@@ -35,9 +35,10 @@ def section(
     It has no items without such a workload.
 
     Args:
-        workloads: The workloads.
+        workloads: The workloads with their cases.
         reference: Published cases from which a larger topology is predicted; empty: no prediction.
-        topology: The topology to predict; None: the next larger one of each series.
+        topology: The topology to predict; None: for each series, twice the nodes of its largest topology, or twice the
+            devices of a single node.
     """
     lede = (
         "The batch per device is constant (weak scaling). Thin lines show perfect scaling. Speedup and efficiency are "
@@ -60,8 +61,8 @@ def strong(workloads: Sequence[Workload], weak: Sequence[Workload]) -> Section:
     section has no items if no series is left.
 
     Args:
-        workloads: The `strong_workloads` of the cases.
-        weak: The `workloads` of the same cases.
+        workloads: The cases of the report, grouped by global batch size: the result of `series.strong_workloads`.
+        weak: The same cases, grouped by batch size per device: the result of `series.workloads`.
     """
     shown_elsewhere = {
         id(point.merged) for workload in weak for series in series_of(workload) for point in series.points

@@ -62,11 +62,14 @@ class Row:
 
 
 def rows_of(workloads: Sequence[tuple[Workload, Sequence[Series]]], limits: Mapping[int, str]) -> list[Row]:
-    """Return a row for each series with at least two efficiencies, sorted by `Row.order`.
+    """Return a row for each series with at least two efficiencies.
+
+    Series with most devices come first, among these those with the lowest efficiency.
 
     Args:
         workloads: Workloads with their series, from `series_of`.
-        limits: Result of `find_loader_limits` for all series.
+        limits: `id` of each series that its data loader limits → the faster case as text, from `find_loader_limits`
+            for all series.
     """
     curves = [curve for _, series in workloads for curve in series]
     names = _names_without_workload(curves)

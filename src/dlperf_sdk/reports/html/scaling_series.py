@@ -40,11 +40,11 @@ class Series:
 def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
     """Return the series of a workload that have at least two numbers of devices.
 
-    Series with most devices come first, among these the fastest. A single device without a strategy belongs to
-    the series of every strategy.
+    Series with most devices come first, among these the fastest. A single device without a strategy belongs to the
+    series of every strategy.
 
     Args:
-        workload: The workload.
+        workload: The workload with its cases.
         kind: `weak`: the batch size per device is equal in a series; `strong`: it may differ.
     """
     varying = {"topology", "strategy"} if kind == "weak" else {"topology", "strategy", "batch_size"}
@@ -68,7 +68,7 @@ def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
 
 
 def find_loader_limits(curves: Sequence[Series]) -> dict[int, str]:
-    """Return the `id` of each series that its loader limits → the case with another loader, as text.
+    """Find the series that are limited by their data loader: `id` of the series → the faster case, as text.
 
     The loader limits a series if the same case is more than 5 % faster with another loader, at an equal or smaller
     batch size and perhaps with other loss scaling: neither is a reason to be faster. The series are compared on their

@@ -24,12 +24,13 @@ def summary_items(
     """Return a table of the lowest and highest efficiencies of each model and precision, and one of every series.
 
     Both have the steepest drop of the efficiency between two topologies, in percentage points per doubling of the
-    devices. Series with fewer than two efficiencies are left out. A series that its loader limits is not ranked: a
-    sentence has the rule and lists these. The result is empty with fewer than two series.
+    devices. Series with fewer than two efficiencies are left out. A series that its data loader limits is in the
+    second table only, and a paragraph lists these series. The tuple is empty with fewer than two series.
 
     Args:
         workloads: Workloads with their series, from `series_of`.
-        limits: Result of `find_loader_limits` for all series.
+        limits: `id` of each series that its data loader limits → the faster case as text, from `find_loader_limits`
+            for all series.
     """
     rows = rows_of(workloads, limits)
     if len(rows) < 2:

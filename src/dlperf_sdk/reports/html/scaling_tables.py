@@ -18,9 +18,9 @@ def numbers_table(
     The footnotes are the reasons why points have no speedup, then the notes of the predictions, each once.
 
     Args:
-        series: The series.
-        scale: Scale of the throughputs.
-        predicted: Predictions of larger topologies.
+        series: The measured series.
+        scale: Scale of the throughputs, in whose unit the table has them.
+        predicted: Predictions of larger topologies; may be empty.
     """
     reasons: list[str] = []
     rows: list[tuple[Cell | str, ...]] = []
@@ -68,7 +68,9 @@ def numbers_table(
 
 
 def describe(series: Sequence[Series], drawn: Sequence[Series], unit: str) -> str:
-    """Return two sentences on the drawn lines and on the highest throughput of all.
+    """Return two sentences on a scaling plot: its number of lines and devices, and the highest throughput.
+
+    The throughput is the highest of all series, drawn or not.
 
     Args:
         series: All series, at least one.
@@ -97,14 +99,14 @@ def describe_efficiency(
 ) -> str:
     """Return sentences on the best and worst efficiency on the largest topology that two series share.
 
-    A topology counts if it has several devices, and at least two series that their loaders do not limit. A series that
-    its loader limits is not ranked: its efficiency is that of the loader. Without such a topology, only the meaning of
+    A topology counts if it has several devices, and at least two series that their data loaders do not limit. A
+    limited series is not ranked: its efficiency is that of the loader. Without such a topology, only the meaning of
     the numbers is stated.
 
     Args:
         series: All series.
         drawn: The series that the plot draws.
-        limits: Ids of the series that their loader limits.
+        limits: `id` of each series that its data loader limits.
     """
     by_topology: dict[tuple[int, int], list[tuple[float, Series]]] = {}
     for curve in series:

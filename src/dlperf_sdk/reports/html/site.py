@@ -45,11 +45,11 @@ def write_site(
 ) -> Site:
     """Write the site on a store's results to a directory, and return its size.
 
-    Written are `index.html`, `cases/KEY.html`, `runs/RUN.html` and the script of the plots, beside the file `MARKER`. A
-    run that cannot be loaded or redacted has no report.
+    The files are `index.html`, `cases/KEY.html` for each case, `runs/RUN.html` for each reported run, the script of
+    the plots, and `MARKER`. A run that cannot be loaded or redacted has no report.
 
     Args:
-        store: The results.
+        store: The store with the results.
         output: The directory: new, empty, or with an earlier site. Pages of the earlier site that do not belong to the
             new one are removed.
         reports: Number of the newest runs of each case that get a report. The runs on both sides of a change get one,

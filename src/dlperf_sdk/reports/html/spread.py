@@ -37,7 +37,7 @@ class Value:
 
 
 def plots(values: Sequence[Value], name: str, unit: str, title: str, at_most: int) -> list[Plot]:
-    """Return plots of the values, the largest first in each.
+    """Return plots of a number per case, with the largest value first in each.
 
     More than `MAX_VALUES` values are divided by facet, and a facet that is still larger into pages. Values that are
     alone in their facet share one plot.
@@ -45,7 +45,7 @@ def plots(values: Sequence[Value], name: str, unit: str, title: str, at_most: in
     Args:
         values: The values, at least one.
         name: Name of the quantity, for the axis.
-        unit: Unit of the values, without a prefix.
+        unit: Unit of the values, without a prefix such as `G`.
         title: Title of the plots; facet and page are appended.
         at_most: Maximum number of plots; values beyond are not plotted.
     """
@@ -96,11 +96,13 @@ def _plot(values: Sequence[Value], name: str, unit: str, title: str) -> Plot:
 
 
 def distributions(groups: dict[str, list[float]], scale: Scale, axis: str, title: str) -> Plot:
-    """Return a plot with a box per group, in their order; of more than `MAX_VALUES` groups, the largest.
+    """Return a plot with a box per group of step values, in the order of the groups.
+
+    Of more than `MAX_VALUES` groups, only those with the most values are drawn, in descending order of this number.
 
     Args:
-        groups: Name of each group → the values of its steps, at least one.
-        scale: Scale of the values, which are in its original unit.
+        groups: Name of each group → its values, one per step, at least one; in the scale's original unit, such as s.
+        scale: Scale that converts the values to the unit of the axis, such as ms, and formats them.
         axis: Title of the axis.
         title: Title of the plot.
     """

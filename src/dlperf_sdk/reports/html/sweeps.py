@@ -29,11 +29,11 @@ MEMORY = "peak-device-memory"
 def sections(merged: Sequence[Merged], memory: Mapping[str, Metric] | None = None) -> list[Section]:
     """Return the sections on sweeps: one per model if two to four models have sweeps, else one for all models.
 
-    A section has the best batch sizes and, for each swept size, topology and precision, a plot of throughput and
-    one of memory. If no model has sweeps, the section has no items.
+    A section has the best batch sizes and, for each swept size, topology and precision, a plot of throughput and one
+    of memory. If no model has sweeps, there is one section without items.
 
     Args:
-        merged: The merged cases.
+        merged: The cases of the report, with the runs of each case merged.
         memory: Id of a result → its peak device memory; None: no plots of memory.
     """
     all_sweeps = sweeps(merged)
@@ -132,7 +132,7 @@ def _best(cases: Sequence[Case]) -> str:
 
 
 def memory_of(results: Iterable[Result]) -> dict[str, Metric]:
-    """Return id → peak device memory of the results that have this metric."""
+    """Return the metric `peak-device-memory` of the results that have it: id of the result → metric."""
     return {result.id: metric for result in results if (metric := result.metric(MEMORY))}
 
 
