@@ -38,7 +38,7 @@ def home(environ: Mapping[str, str]) -> Path | None:
     """Return the user's home directory; None if there is none, or if its path is not absolute.
 
     Args:
-        environ: Environment variables. HOME is used if it is set, else the system's entry for this user.
+        environ: Environment variables. HOME is used if it is set and not empty, else the system's entry for this user.
     """
     directory = Path(environ.get("HOME") or expand_home("~"))
     return directory if directory.is_absolute() else None

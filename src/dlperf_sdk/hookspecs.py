@@ -230,11 +230,11 @@ class Observers:
         return cls(listeners(observers))
 
     def forward(self, run_id: str, event: Mapping[str, Any]) -> None:
-        """Notify the observers of an agent's event. An event of a kind that has no hook is ignored.
+        """Notify the observers of an event that an agent sent. An event of a kind that has no hook is ignored.
 
         Args:
-            run_id: The run.
-            event: The event, with its kind under `event`.
+            run_id: Identifier of the run.
+            event: The event as JSON values, with its kind under `event`.
 
         Raises:
             KeyError: the event lacks its kind, or a field that its hook needs.

@@ -56,22 +56,22 @@ class Attribution:
 
 
 def attribute(results: Iterable[Result]) -> list[Attribution]:
-    """Divide the steps of all cases whose parts were measured.
+    """Divide the time of a step into computation, communication and input, for each case whose parts were measured.
 
-    The runs of one case differ in nothing but the part of a step that they measured. They have the same hosts and
-    the same version of the framework. Parts without input may have been measured with another data source. Of
-    several runs of a part, the latest with the case's data source counts, or else the latest. A case needs the part
-    `compute`, and `training` or `whole`; results without a valid throughput are left out.
+    The runs of one case differ in nothing but the part of a step that they measured. They have the same hosts and the
+    same version of the framework. Parts without input may have been measured with another data source. Of several runs
+    of a part, the latest with the case's data source counts, or else the latest. A case needs the part `compute`, and
+    `training` or `whole`; results without a valid throughput are left out.
 
-    Without input, `whole` and `training` are the same step, and so are `training` and `compute` on one device. One
-    of them serves for both.
+    Without input, `whole` and `training` are the same step, and so are `training` and `compute` on one device. One of
+    them serves for both.
 
     Args:
         results: Results of any cases, in any order.
 
     Returns:
-        An attribution for each case, in the order of the start of the case's first valid run; empty if no case has
-        the parts.
+        An attribution for each case, in the order of the start of the case's first valid run; empty if no case has the
+        parts.
     """
     specs: dict[str, tuple[RunSpec, str]] = {}
     runs: dict[str, dict[str, Case]] = {}

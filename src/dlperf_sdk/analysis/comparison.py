@@ -60,9 +60,9 @@ def compare(
 ) -> Comparison:
     """Compare two measurements of the same workload.
 
-    They must agree in the unit, the workload (model, batch size, clipping, …) and the facts of `ESSENTIAL_FACTS`,
-    except for the facts named in `factors`. Between two frameworks, the framework's version and a layout that both
-    frameworks chose are not counted as differences of their own.
+    They must agree in the unit, the workload (model, batch size, clipping, …) and the facts of `ESSENTIAL_FACTS` (data
+    source, estimator, layout, loss scale, …), except for the facts named in `factors`. Between two frameworks, the
+    framework's version and a layout that both frameworks chose are not counted as differences of their own.
 
     Args:
         a: The measurement whose throughput is divided.
@@ -74,7 +74,7 @@ def compare(
         The ratio of `a` to `b`, its test if both have repeats, and the differences between them.
 
     Raises:
-        NotComparable: the measurements differ in something else, and `footnoted` is False.
+        NotComparable: the measurements differ in a fact in which they must agree, and `footnoted` is False.
         UnknownName: `factors` names a fact that neither side has.
         AnalysisError: a side has no valid throughput.
     """

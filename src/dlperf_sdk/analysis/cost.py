@@ -54,7 +54,7 @@ class Price:
             raise AnalysisError("A price is of a device or of a node for an hour: give one of the two.")
 
     def total_per_hour(self, case: Case) -> float:
-        """Return the price of an hour of all devices of a case, in `currency`."""
+        """Return the price of an hour of all devices, or all nodes, of a case, in `currency`."""
         if self.per_device_hour is not None:
             return self.per_device_hour * case.topology.devices
         return (self.per_node_hour or 0.0) * case.topology.nodes

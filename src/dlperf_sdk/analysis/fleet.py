@@ -51,7 +51,7 @@ class NodeHealth:
 
     @property
     def is_inconclusive(self) -> bool:
-        """True if the node's speed or numerics could not be decided."""
+        """True if the measurements do not decide whether the node is slow, or whether it computes differently."""
         return any(
             part is not None and part.outcome == node_speed.INCONCLUSIVE
             for part in (self.speed, self.numerics)

@@ -21,12 +21,11 @@ _MOST_OUTLIERS = 50
 
 
 def find_outliers(values: Sequence[float], level: float) -> tuple[int, ...]:
-    """Return the indexes of the outliers in both directions, the most extreme first.
+    """Return the indexes of the outliers in both directions, the most extreme first; empty without any.
 
-    At most a third of the values, and at most 50, are outliers.
-
-    Without an outlier in a normal sample, the probability of any is at most about `level`. It is higher if the values
-    have heavier tails than the normal distribution.
+    At most a third of the values, and at most 50, are outliers. In a normal sample without an outlier, the probability
+    that any value is called one is at most about `level`. It is higher if the values have heavier tails than the
+    normal distribution.
 
     Args:
         values: The values, in any order. Fewer than `MIN_VALUES` have no outlier.

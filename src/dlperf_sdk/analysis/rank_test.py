@@ -88,9 +88,10 @@ class RankTest(ABC):
         return min(1.0, 2 * self.probabilities[min(not_greater, not_less)])
 
     def shift(self, level: float = LEVEL) -> Shift:
-        """Estimate the ratio, with the interval of all ratios that the two-sided test does not reject.
+        """Estimate the ratio of the candidate's throughput to the baseline's, with an interval.
 
-        With too few units to reject any ratio, the interval's limits are None.
+        The interval holds all ratios that the two-sided test does not reject. With too few units to reject any ratio,
+        its ends are None.
 
         Args:
             level: Two-sided level of the test, above 0 and below 1; the interval has the confidence 1 - `level`.
@@ -105,9 +106,9 @@ class RankTest(ABC):
     def units_to_detect(self, effect: float, level: float, power: float = 0.8, *, longer: int = 1) -> int:
         """Estimate the number of units with which the one-sided test at `level` detects a slowdown of `effect`.
 
-        The noise is that of the units measured so far. The estimate comes from few units and is meant for
-        planning only. For units that are `longer`, it assumes that steps vary independently of each other, and units
-        for no other reason.
+        Units are the repeats or runs of a side, or pairs. The noise is that of the units measured so far. The estimate
+        comes from few units and is meant for planning only. For units that are `longer`, it assumes that steps vary
+        independently of each other, and units for no other reason.
 
         Source: normal-theory sizes over the tests' asymptotic relative efficiency of 3 / π (Hollander, Wolfe and
         Chicken, sections 3.11 and 4.5).
@@ -150,8 +151,8 @@ class RankSum(RankTest):
     def units_to_detect(self, effect: float, level: float, power: float = 0.8, *, longer: int = 1) -> int:
         """Estimate the number of units per side with which the test at `level` detects a slowdown of `effect`.
 
-        The test is one-sided. With a single unit on each side there is no noise to estimate: the result is the number
-        that the level requires.
+        Units are the repeats or runs of a side. The test is one-sided. With a single unit on each side there is no
+        noise to estimate: the result is the number that the level requires.
 
         Args:
             effect: The slowdown as a fraction, above 0 and below 1.

@@ -128,11 +128,11 @@ class CampaignLines:
                 )
 
     def show_end(self, case: str, entry: Mapping[str, Any]) -> None:
-        """Print the end of an attempt, and its notes.
+        """Print the end of an attempt: its throughput or the kind of its failure, its duration, and its notes.
 
         Args:
             case: Label of the case.
-            entry: The journal's entry `attempt-ended`.
+            entry: The journal's entry `attempt-ended`, as JSON values.
         """
         self.advance = None
         seconds = duration(entry["seconds"]) if entry.get("seconds") else ""

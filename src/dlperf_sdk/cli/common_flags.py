@@ -80,9 +80,8 @@ UPLOAD = Annotated[
 def convert_whole_number(_: Any, tokens: Sequence[Token]) -> int:
     """Return the whole number that is the value of a flag. It is a converter for cyclopts, which would round 2.5 to 2.
 
-    Args:
-        _: The type of the flag, which is not used.
-        tokens: The words that cyclopts has parsed for the flag; the first one has the value.
+    `tokens` are the words that cyclopts has parsed for the flag; the first one has the value. The other argument, the
+    type of the flag, is not used.
 
     Raises:
         ValueError: the value is not digits with an optional sign.

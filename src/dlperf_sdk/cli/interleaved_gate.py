@@ -24,8 +24,9 @@ def measuring_interleaved(
 ) -> Iterator[tuple[CampaignDirectory, Callable[[int], None]]]:
     """Measure the cases of a spec or campaign file and their baselines in one campaign.
 
-    The context's value is the campaign's directory, and a function for the exit code of this process. In the context,
-    this process is the controller of the cases, as in `execution.controlling.controlling`.
+    The value of the context is the campaign's directory, and a function that sets the exit code of this process. If
+    the process belongs to a job, its other processes end with this code as well, and this process is the controller in
+    the context.
 
     Args:
         source: A spec file, a campaign file or a preset with the candidate's cases.
@@ -35,8 +36,8 @@ def measuring_interleaved(
         quiet: True to show no progress.
 
     Raises:
-        UsageError: a side is invalid, the two are not comparable, or the directory cannot be used; also
-            any subclass. Nothing was started.
+        UsageError: a side is invalid, the two are not comparable, or the directory cannot be used; also any subclass.
+            Nothing was started.
         PluginError: a plugin that is needed does not work.
         Unavailable: the directory could no longer be written.
         KeyboardInterrupt: the user pressed Ctrl-C; the message says how to continue.

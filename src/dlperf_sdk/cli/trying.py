@@ -94,10 +94,10 @@ def list_problems(answers: Mapping[str, Any]) -> Iterator[str]:
 
 
 def explain_failure(question: str, traceback: str) -> str:
-    """Return a sentence on an exception of a worker: the question, the exception, and the line of the plugin.
+    """Return a sentence on an exception of a worker: the question, the place in the plugin, and the exception.
 
     Args:
-        question: Name of the question that failed, or `anything` if the worker failed before the first.
+        question: Name of the question to the worker that failed, or `anything` if the worker failed before the first.
         traceback: The worker's traceback or log.
     """
     subject = "Starting the runtime or building the trainer" if question == "anything" else f"`{question}`"

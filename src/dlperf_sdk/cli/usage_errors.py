@@ -37,7 +37,10 @@ _ADVICE: dict[tuple[str, ...], str] = {
 
 
 def explain_usage_error(error: CycloptsError) -> UsageError:
-    """Return an error of cyclopts as a `UsageError` that says what is wrong and what to write instead."""
+    """Return a `UsageError` for an error of cyclopts: its message says what is wrong and what to write instead.
+
+    For an unknown command it is an `UnknownName`, which suggests similar commands.
+    """
     command = " ".join(("dlperf", *(error.command_chain or ())))
     help = f"See `{command} --help`."
     if isinstance(error, UnknownCommandError) and error.app is not None:

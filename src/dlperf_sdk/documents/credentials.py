@@ -38,9 +38,10 @@ def name_url(url: str) -> str:
 
 
 def hide_credentials(text: str) -> str:
-    """Return a text in which `…` replaces the credentials in URLs, and their parameters.
+    """Return a text in which `…` replaces the credentials in URLs, and the parameters after `?`.
 
-    Credentials are a user with a password, and a password that no host follows. A user without a password is kept.
+    Credentials are a user with a password, and a text after `USER:` that is no port, as in a URL without its host. A
+    user without a password is kept.
     """
     for pattern, replacement in _HIDDEN:
         text = pattern.sub(replacement, text)

@@ -18,7 +18,7 @@ _SCALARS = {str, int, float, bool, type(None)}
 
 
 def structure(document: Mapping[str, Any], cls: type[T]) -> T:
-    """Return a document as a value of an attrs class, which shares nothing mutable with the document.
+    """Return an instance of an attrs class with the values of a document. It shares nothing mutable with the document.
 
     Keys that the class has no field for, such as the version, are ignored.
 

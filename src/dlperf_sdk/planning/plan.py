@@ -150,7 +150,7 @@ class Plan:
 
 
 def make_plan(spec: RunSpec, registry: Registry) -> Plan:
-    """Join a spec with its plugins to a plan. Nothing is started.
+    """Return the plan of a case: its spec joined with the plugins that the spec names. Nothing is started.
 
     Args:
         spec: The case.
@@ -160,7 +160,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         UnknownName: There is no plugin, option or capability of a name in the spec.
         SpecError: The settings contradict each other or the plugins, the batch size is still `max`, a data source
             lacks its folder, or a variable is one that the framework's plugin sets.
-        PluginError: A plugin does not work.
+        PluginError: A plugin cannot be loaded, or its code raises an exception.
         Unsupported: The plugins cannot do what the spec requests.
         Unavailable: This machine or the launcher cannot run the case.
     """

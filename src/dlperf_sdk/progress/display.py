@@ -103,7 +103,7 @@ class Lines:
 
     @hookimpl
     def dlperf_stage(self, stage: str, detail: str) -> None:
-        """Show a line of progress of a stage outside the repeats, and record the stage's time.
+        """Show a line of progress of a stage outside the repeats, and record the time for estimates of the time left.
 
         Args:
             stage: The stage, such as `environment` or `parity`.

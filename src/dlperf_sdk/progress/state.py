@@ -99,7 +99,7 @@ class Advance:
 
         Args:
             stage: The stage, such as `parity`.
-            now: The time on the caller's clock.
+            now: The time on the caller's clock, in seconds.
         """
         if stage == "parity" and self._parity_started_at is None:
             self._parity_started_at = now
@@ -107,11 +107,11 @@ class Advance:
             self.parity = now - self._parity_started_at
 
     def start_repeat(self, attempt: int, now: float) -> None:
-        """Record the start of a repeat.
+        """Record the start of a repeat, which begins with the phase `start`.
 
         Args:
             attempt: Number of the repeat, counted from 1.
-            now: The time on the caller's clock.
+            now: The time on the caller's clock, in seconds.
         """
         self.attempt, self.started_at = attempt, now
         self._entered = {}
@@ -138,8 +138,8 @@ class Advance:
         """Record the end of the current repeat.
 
         Args:
-            throughput: The throughput in samples per second; None if the repeat failed.
-            now: The time on the caller's clock.
+            throughput: Samples per second over all devices; None if the repeat failed.
+            now: The time on the caller's clock, in seconds.
         """
         self.durations.append(now - self.started_at)
         for phase, entered in self._entered.items():
@@ -171,7 +171,7 @@ class Advance:
     def pace(self) -> float | None:
         """Steps per second in the current phase, from the first to the last report.
 
-        None for a phase other than `warmup` and `measure`, and until the reports are `SURE` seconds apart.
+        None for a phase other than `warmup` and `measure`, and until these two reports are `SURE` seconds apart.
         """
         if self.phase not in STEPPED or self._first is None or self._last is None:
             return None

@@ -20,9 +20,10 @@ from dlperf_sdk.reports.numbers import format_count
 
 
 def page(collection: Collection) -> list[Block]:
-    """Return the report on a collection: its description, the source's tables, and the disagreements in them.
+    """Return the report on a collection as blocks: its description, the source's tables, and its disagreements.
 
-    The disagreements are those with the prescribed protocol, then those of printed cells.
+    Disagreements are first figures that break the protocol that the source prescribes, then printed values that the
+    figures do not give.
     """
     return [
         Heading(collection.title, Cell(format_count(len(collection.figures), "figure"), "quiet")),

@@ -16,7 +16,7 @@ _MAX_EXCLUDED = 6
 
 
 def format_excluded(ranking: Ranking, shown_elsewhere: Collection[Case] = ()) -> str:
-    """Return the cases that are not comparable with a ranking, in groups with the facts in which they differ, as text.
+    """Return the cases that are not comparable with a ranking as text, in groups with the facts in which they differ.
 
     Of a group in another precision or on other hardware, only the fastest case is named. A group in a precision of
     another number format is left out. So is a group that differs in precision or hardware and in a further fact. At

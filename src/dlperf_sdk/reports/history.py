@@ -56,7 +56,7 @@ def history_page(history: History) -> list[Block]:
 
 
 def overview(histories: Sequence[History]) -> list[Block]:
-    """Return a table with a row per history, and a paragraph on how to see a single one.
+    """Return a table with a row per history, and a paragraph on how to see the history of a single case.
 
     Each history must have at least one run. The hardware has a column if the histories differ in it.
     """

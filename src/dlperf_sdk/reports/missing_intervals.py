@@ -35,9 +35,10 @@ def spread(repeats: Sequence[float]) -> float | None:
 
 
 def tabulate_missing(cases: Sequence[Case]) -> Table:
-    """Return a table of the cases with and without an interval, counted by framework, implementation and reason.
+    """Return a table with the number of cases that have an interval, and of those that lack one, by reason.
 
-    The rows are sorted by framework, version and implementation; columns without content are left out.
+    The cases are counted by framework, version, implementation and reason. The rows are sorted by framework, version
+    and implementation; columns without content are left out.
     """
     names = ("framework", "framework_version", "implementation")
     counts = Counter(

@@ -114,8 +114,8 @@ def _values(group: Group, swept: str) -> list[Any]:
 def group_by_workload(results: Sequence[Result]) -> list[Group]:
     """Return the results grouped by workload, in the order of first occurrence.
 
-    A case that was refused before it had a plan has fewer facts. It belongs to the first workload that agrees
-    with these facts and has a result with the same requested options; else it is a separate group.
+    The result of a case that was refused before it had a plan has fewer facts. It belongs to the first workload that
+    agrees with these facts and has a result with the same requested options; else it is a separate group.
     """
     by_key: dict[str, Group] = {}
     refused = []

@@ -92,7 +92,10 @@ def _merge_runs(runs: Sequence[Case]) -> Merged:
 
 
 def workloads(merged: Sequence[Merged]) -> list[Workload]:
-    """Return the merged cases grouped by workload and unit, the workload with most cases first."""
+    """Return the merged cases grouped by workload and unit, the workload with most cases first.
+
+    The cases of a group have equal facts of the workload, such as the model and the batch size per device.
+    """
     groups: dict[tuple[str, ...], list[Merged]] = {}
     for run in merged:
         names = {name for name, role in run.case.roles.items() if role == "workload"}

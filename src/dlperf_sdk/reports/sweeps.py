@@ -28,7 +28,7 @@ class Sweep:
 
     @property
     def case(self) -> Case:
-        """The case with the smallest value."""
+        """The case with the smallest value of the size."""
         return self.runs[0].case
 
     def value(self, run: Merged) -> float:
@@ -75,7 +75,8 @@ def swept_size(differing: Collection[str]) -> str | None:
         differing: Names of all facts in which the workloads differ.
 
     Returns:
-        The name; None if the workloads do not differ in a size, or also differ in a fact that does not follow from it.
+        The name; None if the workloads do not differ in a size, or also differ in a fact that does not follow from the
+        size.
     """
     for factor in SWEPT:
         if factor in differing and set(differing) <= {factor, *_FOLLOWING.get(factor, ())}:

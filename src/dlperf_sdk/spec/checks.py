@@ -35,7 +35,7 @@ _COUNT = re.compile("[1-9][0-9]{0,5}")
 
 
 def copy_mapping(value: Any) -> Any:
-    """Return a mapping as a new dictionary, so that the caller cannot change the spec later.
+    """Return a copy of a mapping as a dictionary, so that the caller cannot change the spec later.
 
     The values are not copied. A value that is not a mapping is returned unchanged; a validator refuses it.
     """

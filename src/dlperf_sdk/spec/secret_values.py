@@ -44,16 +44,16 @@ def conceal(name: str, value: str) -> str:
 
 
 def reveal(variables: Mapping[str, str | None], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of environment variables, with each hash replaced by its value.
+    """Return environment variables as name → value, with the secret value in place of each hash.
 
     Args:
-        variables: Name → value, hash, or None. None stands for the variable's value in `environ`; if it is not
-            set there, it is left out.
+        variables: Name → value, hash, or None. None stands for the variable's value in `environ`; if it is not set
+            there, it is left out.
         environ: This shell's variables, where the value of a hash is looked up if this process does not remember it.
 
     Raises:
-        SpecError: the value of a hash is neither remembered nor in `environ`, or the value in `environ` is
-            another one.
+        SpecError: the value of a hash is neither remembered nor in `environ`, or the value in `environ` is another
+            one.
     """
     revealed = {}
     for name, value in variables.items():
@@ -72,10 +72,10 @@ def reveal(variables: Mapping[str, str | None], environ: Mapping[str, str]) -> d
 
 
 def remove_secrets(text: str) -> str:
-    """Return a text in which `<NAME>` replaces each secret value of a variable that this process received.
+    """Return a text in which `<NAME>` replaces each secret value of a variable NAME that this process received.
 
-    Secret values are those that `conceal` was called with. Values of fewer than eight characters are kept, because they
-    also occur by chance.
+    Secret values are those that `conceal` was called with. Values of fewer than eight characters are kept, because
+    they also occur by chance.
     """
     return str(replace_values(text, tuple(_known_values.values())))
 

@@ -170,7 +170,7 @@ def tooltip_of(rows: Rows, **named: str) -> list[altair.Tooltip]:
 
 
 def height_of(rows: Rows) -> int:
-    """Return the height in pixels of a plot with a horizontal band for each distinct `label` of the rows."""
+    """Return the height in pixels of a plot with a horizontal band per distinct `label` of the rows."""
     return _STEP * len({text(row["label"]) for row in rows})
 
 

@@ -135,10 +135,10 @@ def _count_pairs(estimate: Effect) -> str:
 
 
 def describe_unpaired(estimate: Effect, cases: Sequence[Case]) -> str:
-    """Return the frameworks that were measured with both levels, but are in no pair of the effect, with the reason.
+    """Return the frameworks that were measured with both levels of an effect, but are in none of its pairs, as text.
 
-    The text is such as `torch (batch 32 ÷ 64)`. It is empty without such a framework, and for effects of batch sizes
-    or frameworks.
+    The text has the reason, as in `torch (batch 32 ÷ 64)`. It is empty without such a framework, and for effects of
+    batch sizes or frameworks.
 
     Args:
         estimate: The effect.

@@ -100,8 +100,8 @@ class Palette:
         The palette remembers the looks of the series for later plots.
 
         Args:
-            spec: The document, as `chart_parts.finished_chart` returns it; its scales of series get a `range`. They
-                must not have a framework that `of_plots` has not seen.
+            spec: The document, as `chart_parts.finished_chart` returns it. It is changed: its scales of series get a
+                `range`. The frameworks of its series must be in the documents that `of_plots` was given.
         """
         for layer in spec["layer"]:
             for channel in ("color", "shape", "strokeDash"):
@@ -121,11 +121,11 @@ class Palette:
     def legend(self, spec: Mapping[str, Any]) -> tuple[LegendEntry, ...]:
         """Return the entries of a plot's legend, in the order of its rows. The document is not changed.
 
-        The legend is empty without series, and with a single one if the rows have labels. The palette remembers the
-        looks of the series for later plots.
+        The legend is empty for a plot without series, and for a plot with a single series whose rows have labels. The
+        palette remembers the looks of the series for later plots.
 
         Args:
-            spec: The Vega-Lite document, one of those that `of_plots` has seen.
+            spec: The Vega-Lite document, one of those that `of_plots` was given.
         """
         names = _names(spec)
         if len(names) < 2 and any("label" in row for row in spec["data"]["values"]):

@@ -57,7 +57,7 @@ class Row:
 
     @property
     def order(self) -> tuple[int, float]:
-        """Sort key: series with most devices first, among these those with the lowest efficiency."""
+        """Key by which rows are sorted: most devices first, among these the lowest efficiency first."""
         return -self.topology.devices, self.efficiency
 
 

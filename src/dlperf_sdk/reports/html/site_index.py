@@ -45,7 +45,7 @@ def index_page(histories: Sequence[History], unreadable: Sequence[tuple[str, str
 
 
 def case_address(history: History) -> str:
-    """Return the address of a case's page, relative to the first page: `cases/KEY.html`."""
+    """Return the address of a case's page, relative to the first page: `cases/KEY.html` with the key of the history."""
     return f"cases/{history.key}.html"
 
 

@@ -67,8 +67,9 @@ UNDECIDED = "no clear lead"
 def fastest_tiles(rankings: Sequence[Ranking], at_most: int) -> tuple[Tile, ...]:
     """Return tiles with the fastest framework, from the first ranking of each model and precision.
 
-    Rankings of the same model, precision, topology and batch size, such as with and without clipping, are one tile. It
-    names no framework if they have different ones, or if a lead is not significant. Without rankings there is no tile.
+    Rankings of the same model, precision, topology and batch size, such as with and without clipping, are one tile.
+    The tile names no single framework if these rankings have different fastest ones, or if a lead is not significant.
+    Without rankings there is no tile.
 
     Args:
         rankings: The rankings, the most important first, which is the order of the tiles.
