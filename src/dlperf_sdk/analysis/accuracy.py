@@ -69,11 +69,11 @@ def validate(examples: tuple[Example, ...]) -> Accuracy | None:
 
     Args:
         examples: Examples of published series that all have the same depth: equal numbers of nodes or devices before
-            and after. Equal examples give the same object again.
+            and after.
 
     Returns:
-        The quality of these predictions; None if there are no examples, or if for some release the others have fewer
-        than `MIN_EXAMPLES` examples.
+        The quality of these predictions, the same object for equal examples. None if there are no examples, or if for
+        some release the others have fewer than `MIN_EXAMPLES` examples.
     """
     outcomes = []
     for release in sorted({example.release for example in examples}):

@@ -38,7 +38,8 @@ class Decision:
     name: str
     """Name of the case."""
     outcome: str
-    """One of the outcomes above, such as `regression`."""
+    """Outcome of the case: `regression`, `improvement`, `unchanged`, `not-slower`, `inconclusive`, `broken`, `mended`,
+    `refused`, `vanished`, `new`, `unmeasured` or `unfinished`."""
     detail: str
     """Reason, as a sentence."""
     shift: Shift | None = None

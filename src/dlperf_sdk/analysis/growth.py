@@ -72,10 +72,10 @@ def learn(examples: tuple[Example, ...]) -> Growth:
     assumption predicts the releases better. The width of the interval comes from the errors of these predictions.
 
     Args:
-        examples: The examples to learn from, of any releases. Equal examples give the same object again.
+        examples: The examples to learn from, of any releases.
 
     Returns:
-        The model, with the errors that its intervals need.
+        The model, with the errors that its intervals need; the same object for equal examples.
 
     Raises:
         AnalysisError: there are fewer than `MIN_EXAMPLES` examples.

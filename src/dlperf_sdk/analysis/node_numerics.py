@@ -32,7 +32,7 @@ class Numerics:
     """Numerics of one node, compared with the other nodes."""
 
     outcome: str
-    """One of the outcomes above."""
+    """Outcome of the node: `equal`, `differs`, `tied`, `unstable`, `invalid`, `inconclusive` or `not-applicable`."""
     detail: str
     """Reason, as a sentence; empty for equal digests."""
 

@@ -262,7 +262,7 @@ def repeats_to_reach(level: float) -> int:
     """Return the least number of repeats per side with which the rank test can reach a one-sided p-value of `level`.
 
     Raises:
-        AnalysisError: The level is not above 0; no number of repeats reaches it.
+        AnalysisError: The level is not above 0, so that no number of repeats reaches it.
     """
     _check_level(level)
     count = 1
@@ -275,7 +275,7 @@ def pairs_to_reach(level: float) -> int:
     """Return the least number of pairs with which the signed-rank test can reach a one-sided p-value of `level`.
 
     Raises:
-        AnalysisError: The level is not above 0; no number of pairs reaches it.
+        AnalysisError: The level is not above 0, so that no number of pairs reaches it.
     """
     _check_level(level)
     count = 1

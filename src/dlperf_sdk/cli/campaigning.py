@@ -312,7 +312,8 @@ def run_shown(
 def present(outcome: Outcome, common: Common) -> int:
     """Print the results and the state of a campaign, and return the exit code.
 
-    The code is 0 if all cases finished and are valid, 1 if an integrity verdict failed, 4 if all cases failed, else 5.
+    With `--json`, only the state is printed, as one JSON object. The code is 0 if all cases finished and are valid, 1
+    if an integrity verdict failed, 4 if all cases failed, else 5.
 
     Args:
         outcome: Outcome of the campaign's session.

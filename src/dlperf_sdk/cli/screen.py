@@ -103,21 +103,21 @@ def _reserve_stdout() -> Iterator[None]:
 
 
 def emit(document: Any) -> None:
-    """Write one JSON object to standard output. Nothing is written if its reader is gone.
+    """Write one JSON object to standard output. Nothing is written if the reader of standard output is gone.
 
     Args:
         document: The object, as JSON values.
 
     Raises:
         UsageError: standard output cannot be written for another reason.
-        ValueError: a number in it is not finite.
-        TypeError: a value in it is not one of JSON.
+        ValueError: a number in the object is not finite.
+        TypeError: a value in the object is not one of JSON.
     """
     write(json.dumps(document, indent=1, allow_nan=False) + "\n")
 
 
 def write(text: str) -> None:
-    """Write text to standard output unchanged. Nothing is written if its reader is gone.
+    """Write text to standard output unchanged. Nothing is written if the reader of standard output is gone.
 
     Raises:
         UsageError: standard output cannot be written for another reason.
@@ -128,7 +128,7 @@ def write(text: str) -> None:
 
 
 def write_bytes(data: bytes) -> None:
-    """Write bytes to standard output. Nothing is written if its reader is gone.
+    """Write bytes to standard output. Nothing is written if the reader of standard output is gone.
 
     Raises:
         UsageError: standard output cannot be written for another reason.
@@ -152,7 +152,9 @@ def _stdout() -> Iterator[TextIO]:
 
 
 def show(blocks: Iterable[Block]) -> None:
-    """Write blocks to standard output, in color on a terminal. Nothing is written if its reader is gone.
+    """Write blocks to standard output, in color on a terminal.
+
+    Nothing is written if the reader of standard output is gone.
 
     Raises:
         UsageError: standard output cannot be written for another reason.

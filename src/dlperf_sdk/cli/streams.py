@@ -35,7 +35,8 @@ def replace_unprintable() -> None:
 def flush() -> None:
     """Flush standard output and standard error.
 
-    A stream that cannot be written is muted, so that Python's own flush does not fail.
+    The further output of a stream that cannot be written goes to `/dev/null`, so that Python's own flush does not
+    fail.
     """
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -38,17 +38,17 @@ _DEEP_KEY = re.compile(rf"""(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{
 def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
     """Read a file as plain data: JSON, TOML or YAML, by its suffix.
 
-    JSON is strict: no NaN, no key twice. YAML is limited to what JSON can express: no tags, no anchors or
-    aliases, no key twice; `yes`, `010` and `2020-01-01` are text.
+    JSON is strict: no NaN, no key twice. YAML is limited to what JSON can express: no tags, no anchors or aliases, no
+    key twice; `yes`, `010` and `2020-01-01` are text.
 
     Args:
-        path: The file.
+        path: The file. Its suffix is `.json`, `.toml`, `.yaml` or `.yml`, in any case.
         limit: Maximum size in bytes. For YAML a lower limit applies as well.
 
     Raises:
         DocumentError: the suffix is another one; the file cannot be read, is not a regular file, is too large, would
-            need too much memory, is not text in UTF-8, cannot be parsed (the message begins with FILE:LINE), is
-            nested too deeply, holds a value that JSON does not have, or has no object at its top.
+            need too much memory, is not text in UTF-8, cannot be parsed (the message begins with FILE:LINE), is nested
+            too deeply, holds a value that JSON does not have, or has no object at its top.
     """
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:

@@ -84,6 +84,7 @@ class Restricted:
     field: str
     """The name of the field, or `options.NAME`, or `env.NAME`."""
     value: Any
+    """Value of the setting."""
     description: str
     """A predicate: a verb, the setting and its value."""
     flag: str

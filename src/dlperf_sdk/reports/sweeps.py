@@ -34,7 +34,8 @@ class Sweep:
     def value(self, run: Merged) -> float:
         """Return the size of a case in the sweep, such as its batch size.
 
-        `run` is one of `runs`.
+        Args:
+            run: One of the sweep's `runs`.
         """
         return size_of(run.case, self.factor)
 

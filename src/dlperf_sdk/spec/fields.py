@@ -27,8 +27,8 @@ def state_bounds(**keywords: Any) -> Callable[[Validator], Validator]:
     The decorator returns the validator itself, with the new attribute `keywords`; its behavior stays the same.
 
     Args:
-        keywords: Keyword of JSON Schema → its value: the bounds that the validator checks. The annotation `expected`
-            says in words what a `pattern` allows.
+        keywords: Keyword of JSON Schema → its value: the bounds that the validator checks. The keyword `expected`,
+            which is our own, says in words what a `pattern` allows.
     """
 
     def decorate(validator: Validator) -> Validator:
