@@ -21,13 +21,13 @@ def repeat_first_steps(
     Args:
         runtime: The started runtime.
         trainer: The trainer, after the window. Its weights and its optimizer change.
-        protocol: `Request.protocol`, of which `canonical_steps` is used.
-        progress: The counters, of which the step is set.
+        protocol: `Request.protocol`; its `canonical_steps` is the number of steps.
+        progress: The worker's progress, whose step counter is set after each step.
 
     Returns:
-        `audit_losses`: per step, the loss of each replica of this process. `audit_step_times`: per step, the seconds
-        until the device was synchronized and the loss was read. `audit_seeded`: True if the runtime was seeded. Both
-        lists are empty if the trainer cannot be reset.
+        A dict. `audit_losses` has a list per step, with the loss of each replica of this process. `audit_step_times`
+        has a number per step: the seconds until the device was synchronized and the loss was read. `audit_seeded` is
+        True if the runtime was seeded. Both lists are empty if the trainer cannot be reset.
     """
     losses: List[List[float]] = []
     seconds: List[float] = []

@@ -42,7 +42,7 @@ class ManifestError(ValueError):
 class BaseTrainer(TrainerHooks):
     """The replicas of one model in one process, and their training step.
 
-    The constructor of a framework's trainer builds them.
+    The constructor of a framework's trainer builds the replicas.
 
     Args:
         runtime: The framework's runtime, which has been started.
@@ -97,13 +97,14 @@ class BaseTrainer(TrainerHooks):
     # Parameters.
 
     def load_canonical_weights(self, parameters: Mapping[str, Any]) -> None:
-        """Set the network's trainable parameters to the canonical weights, and keep the mapping in `assigned`.
+        """Set the network's trainable parameters to the canonical weights, and keep `parameters` in `assigned`.
 
         Every replica sets its own parameters and copies none from another replica. Equal digests at the end are
         therefore evidence that the replicas were synchronized.
 
         Args:
-            parameters: The framework's parameters, as `assign` takes them, by the manifest's names.
+            parameters: Name of a parameter in the manifest, `Request.parameters` → the framework's object for it, which
+                `assign` sets.
 
         Raises:
             ManifestError: The network and the manifest have different parameters.
@@ -119,7 +120,7 @@ class BaseTrainer(TrainerHooks):
     def reset(self) -> None:
         """Set the weights, the optimizer's state and the learning rate schedule to those before the first step.
 
-        The weights are those of `assigned`.
+        The parameters in `assigned` get the canonical weights again.
 
         Raises:
             NotImplementedError: `reset_optimizer` raises it; the weights and the schedule are then unchanged.
@@ -134,10 +135,9 @@ class BaseTrainer(TrainerHooks):
             raise ManifestError("%s: %s %s" % (self.request.model, problem, ", ".join(difference)))
 
     def parameters(self, replica: int) -> Iterator[Tuple[str, numpy.ndarray]]:
-        """Yield name and values of each parameter of one replica, in the manifest's order.
+        """Yield name and values of each parameter of one replica, in the order of the manifest, `Request.parameters`.
 
-        The values are float32 NumPy arrays in C order, with the manifest's shape and layout, as `read_parameter`
-        returns them.
+        The values are float32 NumPy arrays in C order, with the manifest's shape and layout.
 
         Args:
             replica: Index of the replica within this process, counted from 0.
@@ -154,7 +154,8 @@ class BaseTrainer(TrainerHooks):
         thousand images; later calls return the same list.
 
         Returns:
-            For each replica, in the process's order, a dict: input's name → array (batch size, …) of the input's dtype.
+            For each replica, in the order of `process.replicas`, a dict: input's name → array (batch size, …) of the
+            input's dtype.
 
         Raises:
             ValueError: An input has an unknown kind of `fill`.
@@ -175,10 +176,10 @@ class BaseTrainer(TrainerHooks):
         return self.place(self.host_batches())
 
     def batches(self) -> Iterator[Any]:
-        """Return the batches of the request's data source, on the devices, without end.
+        """Return an endless iterator over the batches of the request's data source, which it copies to the devices.
 
-        The iterator yields None for each batch if the input pipeline is part of the framework's graph. The feeds of the
-        data source are kept in `loaders`.
+        A batch has the samples of all replicas of this process. The iterator yields None for each batch if the input
+        pipeline is part of the framework's graph. The feeds of the data source are kept in `loaders`.
 
         Raises:
             Unsupported: `sources` lacks the data source, or the plugin cannot read it.
@@ -189,9 +190,9 @@ class BaseTrainer(TrainerHooks):
         return open_source(self, self.sources)
 
     def load(self, dataset: Callable[[Request, int, str], Any]) -> Iterator[Any]:
-        """Start one of the framework's loaders per replica, and return their batches on the devices, without end.
+        """Start a loader of the framework per replica, and return an endless iterator over batches on the devices.
 
-        The loaders are kept in `loaders`.
+        A batch joins one batch of each loader. The loaders are kept in `loaders`.
 
         Args:
             dataset: A subclass of `loading.Dataset`, or a function with the arguments of its constructor: the
@@ -225,7 +226,7 @@ class BaseTrainer(TrainerHooks):
         `schedule.learning_rate` determines the step's learning rate. `steps` grows by 1.
 
         Args:
-            batch: A batch that `place` or `receive` returned.
+            batch: One batch of all replicas on the devices, which `place` or `receive` returned.
 
         Returns:
             The handle of the loss that `train` returned, the number of samples of all replicas of this process, and
@@ -244,10 +245,11 @@ class BaseTrainer(TrainerHooks):
         """Return the labels and the number of samples of a batch, without training on it.
 
         Args:
-            batch: A batch that `place` or `receive` returned.
+            batch: One batch of all replicas on the devices, which `place` or `receive` returned.
 
         Returns:
-            A step whose loss is None, with the number of samples of all replicas of this process.
+            A step whose loss is None, with the handle of the labels and the number of samples of all replicas of this
+            process.
 
         Raises:
             Unsupported: The batch is in the framework's graph, or the model has no labels.
@@ -264,7 +266,7 @@ class BaseTrainer(TrainerHooks):
         """Set the learning rate, and enqueue one step.
 
         Args:
-            batch: A batch that `place` or `receive` returned.
+            batch: One batch of all replicas on the devices, which `place` or `receive` returned.
             rate: Learning rate of this step.
 
         Returns:
@@ -277,7 +279,7 @@ class BaseTrainer(TrainerHooks):
         """Add up the gradients of all micro-batches, and update the weights, with the learning rate that was set.
 
         Args:
-            batch: A batch that `place` or `receive` returned.
+            batch: One batch of all replicas on the devices, which `place` or `receive` returned.
 
         Returns:
             The handle of the loss: the sum of what `backward` returned for the micro-batches, which is the mean loss
@@ -315,7 +317,7 @@ class BaseTrainer(TrainerHooks):
         """Split a batch on the devices into the request's number of micro-batches, of equal size.
 
         Args:
-            batch: A batch that `place` or `receive` returned.
+            batch: One batch of all replicas on the devices, which `place` or `receive` returned.
 
         Returns:
             The micro-batches in the order of the samples; if there is only one, it is the batch itself.
@@ -333,7 +335,7 @@ class BaseTrainer(TrainerHooks):
     def skipped_steps(self) -> int:
         """Return the number of steps so far whose update the loss scaler skipped because a gradient was not finite.
 
-        If the framework keeps this count on the device, wait until the device has computed it.
+        The call waits for the device if the framework keeps this count there.
         """
         return int(self.skipped)
 
@@ -351,8 +353,8 @@ class BaseTrainer(TrainerHooks):
     def deviation(self) -> Optional[float]:
         """Return ‖y - y32‖ / ‖y32‖ over the logits of the canonical batch's first micro-batch, computed in float64.
 
-        `outputs_and_references` computes y, in the precision of the request, and y32, in plain fp32. Meanwhile
-        `dropout` is zero. See `Trainer.deviation` for the meaning.
+        `outputs_and_references` computes the logits twice, while `dropout` is zero: y in the precision of the request,
+        and y32 in plain fp32. The deviation is evidence that the requested precision is in effect.
 
         Returns:
             The deviation; not finite if an output is not finite. Never None in this implementation.
@@ -370,16 +372,16 @@ class BaseTrainer(TrainerHooks):
         return float((difference / norm) ** 0.5)
 
     def name_precision(self, weights: Iterable[Any], tf32: bool) -> Optional[str]:
-        """Return the name of the precision in effect, from the types of weights and of `product_types`.
+        """Return the name of the precision in effect, from the data types of weights and those in `product_types`.
 
         Args:
             weights: Data types of the weights of convolutions and linear layers, as the network holds them.
             tf32: True if float32 products may be rounded to TF32.
 
         Returns:
-            The name in `precisions`; for types that are in no precision, the name of the product's type; for several
+            The name in `precisions`; for types that no precision has, the name of the product's type; for several
             combinations of types, all their names, sorted and joined with "+". Empty if `weights` is empty; None while
-            `product_types` is empty, as before `deviation`.
+            `product_types` is empty, as before the call of `deviation`.
         """
         if not self.product_types:
             return None
@@ -389,7 +391,7 @@ class BaseTrainer(TrainerHooks):
         """Return the settings in effect, as JSON values.
 
         Returns:
-            `precision`, `compiler`, `layout`, `strategy` and further facts of `observe_settings`, without unknown ones;
+            A dict: `precision`, `compiler`, `layout`, `strategy` and further facts, if `observe_settings` knows them;
             `accumulation`, the request's number of micro-batches; and `data`, the facts of the feed whose replica has
             the fewest samples. Without feeds, as with synthetic data, `data` is absent.
         """

@@ -11,13 +11,15 @@ if TYPE_CHECKING:
 def label_of(request: "Request") -> Optional[Mapping[str, Any]]:
     """Return the entry of `Request.inputs` that is marked `is_label`; None if the model marks no input.
 
-    Its values identify the samples of a batch.
+    The entry describes the input whose values tell the samples of a batch apart, with `name`, `shape`, `dtype`, ….
     """
     return next((entry for entry in request.inputs if entry.get("is_label")), None)
 
 
 class Account:
-    """The result of the comparison for one process: `compared`, the number of steps, and `samples` in these steps.
+    """The comparison of the labels that steps have used with the labels that were due, for one process.
+
+    `compared` is the number of compared steps, and `samples` the number of samples in them over all replicas.
 
     Args:
         replicas: Number of replicas of the process.
@@ -30,32 +32,32 @@ class Account:
         """Per replica, the indexes of the steps, from 0, whose labels were not those that were due."""
 
     def of_replica(self, index: int) -> Dict[str, Any]:
-        """Return the result of one replica, as the record has it.
+        """Return the comparison of labels for one replica, as the field `batches` of the record has it.
 
         Args:
             index: Index of the replica in this process, counted from 0.
 
         Returns:
-            `compared`, the number of compared steps; and `unexpected`, the indexes of the steps with wrong labels,
-            counted from 0, in ascending order.
+            A dict: `compared`, the number of compared steps; and `unexpected`, the indexes of the steps with wrong
+            labels, counted from 0, in ascending order.
         """
         return {"compared": self.compared, "unexpected": self.unexpected[index]}
 
 
 def account(trainer: "Trainer", handles: Sequence[Any], skipped: int) -> Account:
-    """Compare the labels that the window's steps have used with those that are due.
+    """Compare the labels that the window's steps have used with the labels that the request determines.
 
     Nothing is compared, and `compared` is 0, in three cases: the labels of a step are unknown, the model marks no
     label, or the request does not determine the labels of the data source.
 
     Args:
         trainer: The trainer, which reads the labels.
-        handles: The handle of each step's labels (`Step.labels`), in order; None if they are unknown.
+        handles: The handle of each step's labels (`Step.labels`), in order; None for a step whose labels are unknown.
         skipped: Number of batches that the warm-up has taken from the data source.
 
     Returns:
-        The account: the number of compared steps, their samples over all replicas of the process, and per replica the
-        steps whose labels were not those that were due.
+        The number of compared steps (`compared`), their samples over all replicas of the process (`samples`), and per
+        replica the indexes of the steps with wrong labels (`unexpected`).
 
     Raises:
         DataError: The prepared data cannot be read any more, or is no longer what the controller prepared.

@@ -68,12 +68,12 @@ def batch_of(request: "Request", replica: int) -> Dict[str, numpy.ndarray]:
 
 
 def weights(parameters: Iterable[Mapping[str, Any]], seed: int) -> Iterator[Tuple[str, numpy.ndarray]]:
-    """Yield name and canonical values of each parameter of a manifest, in its order.
+    """Yield name and canonical values of each parameter of a manifest, in the order of the manifest.
 
     The values are C-contiguous float32 arrays, made one after another.
 
     Args:
-        parameters: `Request.parameters`, of whose entries `name`, `shape` and `init` are read.
+        parameters: The manifest, `Request.parameters`, of whose entries `name`, `shape` and `init` are read.
         seed: `Request.seed`.
 
     Raises:
@@ -116,18 +116,19 @@ def batch(
 
 
 def fingerprint(name: str, after: numpy.ndarray, before: Optional[numpy.ndarray] = None) -> List[float]:
-    """Return the fingerprint of `after - before`, computed in float64: its 2-norm, then its `PROJECTIONS` projections.
+    """Return the fingerprint of the array `after - before`: its 2-norm, then `PROJECTIONS` (8) projections.
 
-    Projection k is the dot product of the difference, flattened in C order, with a vector of signs. Element i of the
-    vector is bit k of byte i of the name's random stream: +1 for a set bit, else -1. Bit 0 is the most significant.
+    Projection k is the dot product of the array, flattened in C order, with a vector of signs. Element i of the vector
+    is bit k of byte i of the name's random stream: +1 for a set bit, else -1. Bit 0 is the most significant. The
+    computation is in float64.
 
     Args:
         name: The array's name, which determines the signs.
-        after: The array.
-        before: An array of the same shape; None for zeros.
+        after: An array of any shape, such as a parameter after a step.
+        before: An array of the same shape, such as the parameter before the step; None for zeros.
 
     Returns:
-        `PROJECTIONS` + 1 numbers, NaN or infinite if an element is not finite.
+        A list of nine numbers, NaN or infinite if an element is not finite.
     """
     stream = _stream("signs", name)
     new, old = after.reshape(-1), None if before is None else before.reshape(-1)

@@ -7,14 +7,14 @@ from dlperf_sdk.worker.request import resolve
 
 
 def list_case_processes(processes: str, batch_sender: Optional[str], cluster: Cluster) -> List[Process]:
-    """Return the processes of the framework's plugin, and then a sender of batches per replica if the source has them.
+    """Return the processes of the framework's plugin; then, if the data source has senders, one sender per replica.
 
     A sender runs on the node of the replica's trainer. The plugin's function does not get the senders' ports.
 
     Args:
-        processes: `module:attribute` of the plugin's function.
-        batch_sender: `module:function` of the senders; None if the data source has none.
-        cluster: All nodes of the case; each has `port_count` ports.
+        processes: `module:attribute` of the plugin's function, which lists the processes of a cluster.
+        batch_sender: `module:function` that a sender calls; None if the data source has no senders.
+        cluster: All nodes of the case; each has as many ports as `processes.port_count` returns.
 
     Returns:
         The plugin's processes in its order, then the senders in the order of the replicas of these processes.

@@ -51,9 +51,9 @@ def check(task: Task) -> Dict[str, Any]:
         task: The started runtime, and a trainer that has taken no step.
 
     Returns:
-        The fields that `programs.measure` returns, and `facts`. This dict has the answers, as `answer` returns them,
-        under the key `ANSWERS`, and what `programs.follow_reference` returns under `PARITY`. A part that was left out
-        has no key.
+        Fields of the record: those of the measurement, as `programs.measure` returns them, and the dict `facts`. In
+        `facts`, `ANSWERS` is the key of the answers, a dict of JSON values by name, and `PARITY` that of the parity
+        record's fields, as `programs.follow_reference` returns them. A part that was left out has no key.
 
     Raises:
         Unsupported: The trainer does not support the request's part of a step or its data source.
@@ -79,9 +79,9 @@ def answer(task: Task) -> Dict[str, Any]:
         task: The started runtime, and a trainer that has taken no step.
 
     Returns:
-        The record's field `facts`, a dict with the answers under the key `ANSWERS`. They are a dict of JSON values by
-        name. `asked` is the question that failed, None if all were answered; after a failure, `error` has its
-        traceback. A question that was not asked has no key.
+        A dict with the record's field `facts`, which is a dict with the answers under the key `ANSWERS`. The answers
+        are JSON values by name. `asked` is the question that failed, None if all were answered; after a failure,
+        `error` has its traceback. A question that was not asked has no key.
 
     Raises:
         Exception: The first question that failed, if there are several replicas: the other workers would wait for this
@@ -93,14 +93,16 @@ def answer(task: Task) -> Dict[str, Any]:
 def exhaust(task: Task) -> Dict[str, Any]:
     """Take two steps under a limit of memory that leaves `HEADROOM` bytes and the stacks of threads.
 
-    The framework's out-of-memory error is not caught. If the framework raises no error, return no fields; the record
-    then reports success. The limit is removed in both cases: afterwards it is the hard limit.
+    Afterwards the limit is the hard limit of this process again, also after an error.
 
     Args:
         task: The started runtime, and its trainer.
 
     Returns:
-        An empty dict.
+        An empty dict, if the steps succeed in spite of the limit: the record then has no further fields.
+
+    Raises:
+        Exception: The framework's own error for a lack of memory, which is the expected outcome.
     """
     runtime, trainer = task.runtime, task.trainer
     batch = trainer.canonical_batch()

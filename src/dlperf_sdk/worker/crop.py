@@ -43,7 +43,11 @@ def crop_box(width: int, height: int, chance: Random) -> Tuple[int, int, int, in
 
 
 def is_mirrored(chance: Random) -> bool:
-    """Return True with probability ½: the crop is to be mirrored. `chance` has drawn the crop before, and advances."""
+    """Return True with probability ½: the crop is to be mirrored.
+
+    Args:
+        chance: Generator that has drawn the crop of the same image before; it advances.
+    """
     return chance.random() < 0.5
 
 

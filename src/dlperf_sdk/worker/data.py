@@ -62,7 +62,7 @@ def undecodable(path: str, error: Exception) -> DataError:
     """Return the error for an image that cannot be decoded.
 
     Args:
-        path: The image's file.
+        path: Path of the image, for the message.
         error: The decoder's exception. The message has the last line of its text, or its type if it has no text.
     """
     reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
@@ -97,9 +97,9 @@ def _header(line: str, path: str, kind: str) -> Dict[str, Any]:
 
 
 def read_images(data: Dict[str, Any]) -> Images:
-    """Return the image index of the data source `images:FOLDER`, in its order, checked against its checksum.
+    """Return the paths and labels in the image index of the data source `images:FOLDER`, in the index's order.
 
-    The images are not read.
+    The index is checked against its checksum. The images are not read.
 
     Args:
         data: `Request.data`, whose `index`, `checksum` and `path` are used.
@@ -160,14 +160,14 @@ def share(samples: int, replica: int, replicas: int) -> range:
 
 
 def endless(samples: range, seed: int, replica: int) -> Iterator[int]:
-    """Yield a replica's own samples, epoch after epoch, each epoch in a new random order, without end.
+    """Yield the indexes of a replica's samples, epoch after epoch, each epoch in a new random order, without end.
 
     Only the seed and the replica determine the order, on every version of Python. Each draw shuffles one element, so
     that a new epoch of a million samples causes no pause in the measured window (R. Durstenfeld, Algorithm 235:
     Random permutation, CACM 7, 1964).
 
     Args:
-        samples: The replica's samples, as `share` returns them; not empty.
+        samples: The indexes of the replica's samples, as `share` returns them; not empty.
         seed: The request's seed.
         replica: The replica's global index.
     """
@@ -205,9 +205,9 @@ def facts(request: Request, replica: int) -> Dict[str, Any]:
         replica: The replica's global index.
 
     Returns:
-        `source`, the data source; `samples`, the number of samples in the data set; `samples_per_replica`, the number
-        that belong to this replica; `repeats_within_a_batch`, true if this replica has fewer samples than a batch;
-        `shared_between_replicas`, true if there are fewer samples than replicas.
+        A dict: `source`, the data source; `samples`, the number of samples in the data set; `samples_per_replica`, the
+        number that belong to this replica; `repeats_within_a_batch`, true if this replica has fewer samples than a
+        batch; `shared_between_replicas`, true if there are fewer samples than replicas.
     """
     replicas = request.nodes * request.devices_per_node
     size = len(share(request.data["samples"], replica, replicas))

@@ -8,15 +8,15 @@ from typing import Any, Iterable, Iterator, Mapping, Sequence, Tuple
 def check_places(
     manifest: Sequence[Mapping[str, Any]], parameters: Iterable[Tuple[str, Any]]
 ) -> Iterator[Tuple[str, Any]]:
-    """Yield name and values of each parameter, checked against its place in the manifest.
+    """Yield the given pairs of name and values, each checked against the manifest's entry in the same place.
 
     Args:
-        manifest: `Request.parameters`.
-        parameters: What `Trainer.parameters` yields.
+        manifest: `Request.parameters`, of whose entries `name` and `shape` are read.
+        parameters: Name and NumPy array of each parameter of a replica, as `Trainer.parameters` yields them.
 
     Raises:
-        ValueError: A parameter has another name, shape or type than the manifest's in this place, or is not
-            contiguous in C order; or there are too few or too many. The message names the parameter.
+        ValueError: A parameter has another name or shape than the manifest's entry, is not float32 or not contiguous
+            in C order; or there are too few or too many parameters. The message names the parameter.
     """
     for entry, actual in zip_longest(manifest, parameters):
         if entry is None:
@@ -36,14 +36,16 @@ def check_places(
 
 
 def digest_of(manifest: Sequence[Mapping[str, Any]], parameters: Iterable[Tuple[str, Any]]) -> str:
-    """Return the SHA-256, in hexadecimal, of all parameters: float32 in C order, in the manifest's order.
+    """Return the SHA-256, in hexadecimal, of the values of all parameters, in the manifest's order.
 
     Args:
-        manifest: `Request.parameters`.
-        parameters: What `Trainer.parameters` yields.
+        manifest: `Request.parameters`, of whose entries `name` and `shape` are read.
+        parameters: Name and float32 NumPy array in C order of each parameter of a replica, as `Trainer.parameters`
+            yields them.
 
     Raises:
-        ValueError: The parameters are not the manifest's, as in `check_places`.
+        ValueError: A parameter has another name, shape or type than the manifest's entry in its place, or is not
+            contiguous in C order; or there are too few or too many parameters.
     """
     digest = hashlib.sha256()
     for _, values in check_places(manifest, parameters):

@@ -21,9 +21,11 @@ EARLY = 0.05
 
 
 def total_seconds(times: Times) -> float:
-    """Return the seconds from the first step's call until the last loss was read.
+    """Return the seconds from the first step's call until the last loss was read: the sum of the three times.
 
-    This is the sum of `enqueue`, `synchronize` and `read` in `times`.
+    Args:
+        times: Seconds in which the host enqueued some steps (`enqueue`), waited for them (`synchronize`) and read their
+            losses (`read`).
     """
     return float(times["enqueue"] + times["synchronize"] + times["read"])
 
@@ -31,8 +33,12 @@ def total_seconds(times: Times) -> float:
 def remaining_seconds(times: Times) -> float:
     """Return the seconds of work that the device had left when the last `step` returned.
 
-    With a device's clock, this is `device` - `enqueue` in `times`, which is negative if the host took longer than the
-    device; without one, where `device` is None, it is `synchronize`.
+    With a device's clock, this is `device` - `enqueue`, which is negative if the host took longer than the device;
+    without one, it is `synchronize`.
+
+    Args:
+        times: Seconds in which the host enqueued some steps (`enqueue`) and waited for them (`synchronize`), and the
+            steps' seconds on the device's own clock (`device`), None without such a clock.
     """
     waited = times["synchronize"] if times["device"] is None else times["device"] - times["enqueue"]
     return float(waited)
@@ -41,9 +47,12 @@ def remaining_seconds(times: Times) -> float:
 def unfinished_share(times: Times) -> float:
     """Return the fraction of the device's time that remained when `synchronize` returned: (device - host) / device.
 
-    Here, device is `times["device"]`, and host is `enqueue` + `synchronize`. The result is positive if `synchronize`
-    returned before the device had finished, negative if the host took longer than the device, and 0.0 without a
-    device's clock.
+    Here, host is `enqueue` + `synchronize`. The result is positive if `synchronize` returned before the device had
+    finished, negative if the host took longer than the device, and 0.0 without a device's clock.
+
+    Args:
+        times: Seconds in which the host enqueued some steps (`enqueue`) and waited for them (`synchronize`), and the
+            steps' seconds on the device's own clock (`device`), None without such a clock.
     """
     if not times["device"]:
         return 0.0
@@ -56,7 +65,8 @@ def is_asynchronous(times: Times) -> bool:
     A step's time is `total_seconds` divided by `steps`.
 
     Args:
-        times: The times of some steps, in seconds; see `Times`.
+        times: The times of some steps: `enqueue`, `synchronize` and `read` in seconds; `device` in seconds, None
+            without a device's clock; and `steps`, their number.
     """
     return remaining_seconds(times) * int(times["steps"]) >= LEFT * total_seconds(times)
 
@@ -68,18 +78,19 @@ def was_waited_for(times: Times) -> bool:
     device's time remained (`unfinished_share`).
 
     Args:
-        times: The times of some steps, in seconds; see `Times`.
+        times: The times of some steps: `enqueue`, `synchronize` and `read` in seconds; and `device` in seconds, None
+            without a device's clock.
     """
     return bool(times["read"] <= READ * total_seconds(times)) and unfinished_share(times) <= EARLY
 
 
 def was_done_at_once(times: Times) -> bool:
-    """Return True if synchronizing and reading the losses took at most `DONE` of a step's time.
+    """Return True if synchronizing and reading the losses took at most the fraction `DONE` of a step's time.
 
     A step's time is `total_seconds` divided by `steps`.
 
     Args:
-        times: The times of some steps, in seconds; see `Times`.
+        times: The times of some steps: `enqueue`, `synchronize` and `read` in seconds; and `steps`, their number.
     """
     return (total_seconds(times) - float(times["enqueue"])) * int(times["steps"]) <= DONE * total_seconds(
         times
@@ -87,9 +98,10 @@ def was_done_at_once(times: Times) -> bool:
 
 
 def is_plausible(clock: str, times: Times) -> bool:
-    """Return True if the times confirm the runtime's declared clock.
+    """Return True if the times confirm the clock that the runtime declares.
 
-    "blocking" requires `was_done_at_once`. The other clocks require `is_asynchronous` and `was_waited_for`.
+    "blocking" requires that the steps had almost finished when `step` returned (`was_done_at_once`). The other clocks
+    require that the device still had work then (`is_asynchronous`), and none after `synchronize` (`was_waited_for`).
 
     Args:
         clock: `Runtime.clock`: "blocking", "lagged" or "event".

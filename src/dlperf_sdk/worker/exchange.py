@@ -72,7 +72,7 @@ class ArrayExchange(GradientExchange):
         self._gradients.fill(values[0])
 
     def read(self, replica: int) -> Iterable[Buffer]:
-        """Yield the array of this process's one replica; `replica` is not used."""
+        """Yield one buffer, the array of this process's one replica; `replica` is not used."""
         yield Buffer("gradients", self._gradients, self._gradients.nbytes)
 
 
@@ -97,7 +97,7 @@ def _mean_value(replicas: int) -> float:
 def inspect_buffers(
     exchange: GradientExchange, replicas: int, replicas_of_process: int
 ) -> List[Dict[str, Any]]:
-    """Return what the buffers of each replica of this process hold, as the record has it.
+    """Return an account of the buffers of each replica of this process, as the record has it.
 
     Args:
         exchange: The exchange, after the window.
@@ -105,9 +105,9 @@ def inspect_buffers(
         replicas_of_process: Number of replicas of this process.
 
     Returns:
-        For each replica, in the order of the process: `buffers`, their number; `elements` and `bytes`, summed; and
-        `differing`, the names of the buffers with an element that deviates from the mean of `value_of` over all
-        replicas by more than `TOLERANCE`, or is NaN.
+        A list with a dict per replica, in the order of the process's replicas: `buffers`, their number; `elements` and
+        `bytes`, the sums over all buffers; and `differing`, the names of the buffers with an element that is NaN, or
+        deviates from the mean of `value_of` over all replicas by more than the fraction `TOLERANCE`.
     """
     mean = _mean_value(replicas)
     accounts = []

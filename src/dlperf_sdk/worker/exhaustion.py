@@ -9,12 +9,12 @@ from dlperf_sdk.worker.memory import address_space_limit
 
 
 def describe_exhaustion(error: BaseException, process: str) -> Optional[str]:
-    """Return a text that names the exhausted resource and the remedy; None if the exception has another cause.
+    """Return sentences that name the exhausted resource and the remedy; None if the exception has another cause.
 
     Resources are memory, disk space, file descriptors, processes and threads.
 
     Args:
-        error: The exception.
+        error: An exception that the process has raised.
         process: The process's name at the beginning of a sentence, such as `The controller`.
     """
     if isinstance(error, MemoryError):

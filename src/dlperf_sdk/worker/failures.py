@@ -22,10 +22,11 @@ for example, when a node is lost, the workers of the other nodes lose their peer
 
 
 class Failed(Exception):
-    """An error with a failure of the protocol: its attribute `failure`, as the function of this name returns it.
+    """An error that carries a failure of the protocol in its attribute `failure`.
 
     Args:
-        failure: The failure, whose `message` is the error's text.
+        failure: A dict with `kind`, `message`, `phase`, `node` and `rank`, as the function `failure` returns it. The
+            `message` is the error's text.
     """
 
     def __init__(self, failure: Dict[str, Any]) -> None:
@@ -48,7 +49,7 @@ def failure(
         node: Number of the node on which it happened; None if unknown.
 
     Returns:
-        `kind`, `message`, `phase`, `node`, and `rank`, which is None.
+        A dict: the four arguments by name, and `rank`, which is None.
     """
     return {"kind": kind, "message": message, "phase": phase, "node": node, "rank": None}
 
@@ -78,16 +79,17 @@ def explain_worker_failure(
 
     Args:
         name: The trainer's name in messages.
-        exit: How the trainer ended, as `WorkerProcess.exit` returns it.
-        record: The trainer's record; None if it left none that can be read.
+        exit: How the trainer ended, as `WorkerProcess.exit` returns it: `code`, `signal` (its name, or None), `phase`,
+            `node` and `rank`.
+        record: The trainer's record as JSON values; None if it left none that can be read.
         why_no_record: If `record` is None, the reason: a phrase that continues a sentence about the trainer.
-        detected: The failure that the agent detected; None if it detected none.
+        detected: The failure that the agent detected, in the form of `failure`; None if it detected none.
         kernel_killed: True if the kernel has killed a process because memory ran out during the attempt.
         limit: Bytes that each trainer may allocate; None without a limit.
         log: The end of the trainer's log; only read if `limit` or `ulimit -v` limits its memory.
 
     Returns:
-        `kind`, `message`, `phase`, `node` and `rank` of the failure, as in `failure`; one from the record also has the
+        A new dict with `kind`, `message`, `phase`, `node` and `rank` of the failure; one from the record also has the
         record's further fields, such as `type` and `traceback`. None if the trainer succeeded.
     """
     reported = (record or {}).get("failure")
@@ -147,11 +149,13 @@ def explain_worker_failure(
 def explain_service_failure(name: str, exit: Dict[str, Any], kernel_killed: bool) -> Optional[Dict[str, Any]]:
     """Return the failure of a service that ended while trainers needed it; None if its exit code was 0.
 
-    It has the form of `failure`; its kind is `out-of-memory` if the kernel killed the service, else `crashed`.
+    The failure is a dict with `kind`, `message`, `phase`, `node` and `rank`. Its kind is `out-of-memory` if the kernel
+    killed the service because memory ran out, else `crashed`.
 
     Args:
         name: The service's name in messages.
-        exit: How the service ended, as `WorkerProcess.exit` returns it.
+        exit: How the service ended, as `WorkerProcess.exit` returns it: `code`, `signal` (its name, or None) and
+            `node`.
         kernel_killed: True if the kernel has killed a process because memory ran out during the attempt.
     """
     if not exit["signal"] and not exit["code"]:
@@ -204,7 +208,8 @@ def select_cause(failures: List[Dict[str, Any]]) -> Dict[str, Any]:
     first, such as a death by a signal. Among these, the earliest is taken.
 
     Args:
-        failures: At least one failure, in order of arrival.
+        failures: At least one failure, in order of arrival; each a dict with `kind`, and with the exception's `type` if
+            there is one.
 
     Raises:
         ValueError: There is no failure, or one is of an unknown kind.

@@ -19,11 +19,12 @@ RENDEZVOUS = "dlperf_sdk.worker.horovod:serve_rendezvous"
 def plan_with_horovod(cluster: Cluster) -> List[Process]:
     """Return a rendezvous server on node 0 and a trainer per device, as `horovodrun` would start them.
 
-    HOROVOD_HOSTNAME is only a name by which the trainers of a node find each other, so nodes may share a machine. The
-    server takes the port of node 0 that follows those of its trainers.
+    The variables `HOROVOD_…` of each process give addresses, ranks and sizes. HOROVOD_HOSTNAME is only a name by which
+    the trainers of a node find each other, so nodes may share a machine. With n devices on node 0, the server takes the
+    port of that node with the index n.
 
     Args:
-        cluster: All nodes of the case. Its nodes have interfaces if there are several.
+        cluster: All nodes of the case. If there are several, each has an interface.
 
     Returns:
         The server, then the trainers in the order of their ranks.
@@ -58,10 +59,12 @@ def plan_with_horovod(cluster: Cluster) -> List[Process]:
 def serve_rendezvous() -> None:
     """Run the HTTP server by which the trainers exchange their addresses, until the agent ends this process.
 
-    The variables that `plan_with_horovod` sets for the server name its host and port.
+    The environment variables HOROVOD_GLOO_RENDEZVOUS_ADDR and HOROVOD_GLOO_RENDEZVOUS_PORT are the host and port on
+    which it listens.
 
     Raises:
         ImportError: Horovod is not installed.
+        KeyError: One of the variables is not set.
         OSError: The port is in use.
     """
     from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
@@ -75,17 +78,21 @@ def _rendezvous_address() -> Tuple[str, int]:
 
 
 def join(name: str, timeout: float) -> Any:
-    """Wait for the rendezvous server and for all trainers, and return Horovod's module for the framework.
+    """Wait for the rendezvous server and the other trainers, and return Horovod's initialized module.
 
-    The module is initialized. This sets the variable HOROVOD_GLOO_TIMEOUT_SECONDS of this process.
+    The environment variables HOROVOD_GLOO_RENDEZVOUS_ADDR and HOROVOD_GLOO_RENDEZVOUS_PORT give the server's address.
+    The function sets HOROVOD_GLOO_TIMEOUT_SECONDS to `timeout`, which is also the timeout of gloo's collectives.
 
     Args:
-        name: The module's name, such as `horovod.torch`.
-        timeout: Seconds to wait for the server, and then for the trainers; also the timeout of gloo's collectives.
+        name: Name of Horovod's module for the framework, such as `horovod.torch`.
+        timeout: Seconds to wait for the server, and then once more for the other trainers.
 
     Raises:
-        OSError: The server did not accept a connection in time.
-        ImportError: Horovod is not installed, or does not support the framework.
+        OSError: The server did not accept a connection within `timeout` seconds.
+        ImportError: Horovod is not installed, or was built without the framework.
+        ValueError: Horovod's initialization failed, as when trainers are missing for `timeout` seconds. Horovod prints
+            the reason to standard error.
+        KeyError: A variable with the server's address is not set.
     """
     # Horovod itself tries three times within 1.5 s.
     deadline = time.monotonic() + timeout
@@ -111,7 +118,8 @@ def facts(hvd: Any, device: str) -> Dict[str, str]:
         device: The kind of device, such as `cpu` or `cuda`.
 
     Returns:
-        `horovod_version`; and `transport`, which is `nccl` for `cuda` if Horovod was built with it, else `gloo`.
+        A dict: `horovod_version`; and `transport`, which is `nccl` for `cuda` if Horovod was built with it, else
+        `gloo`.
     """
     import horovod
 

@@ -32,7 +32,11 @@ class InputCounts(NamedTuple):
     """Number of batches in a queue after one was put in, summed over all batches."""
 
     def changes_since(self, earlier: "InputCounts") -> Dict[str, Any]:
-        """Return `batches`, `seconds` and `depth` as differences from earlier counts, as the record has them."""
+        """Return a dict of the differences of `batches`, `seconds` and `depth` from earlier counts, for the record.
+
+        Args:
+            earlier: Counts of the same queues, taken earlier.
+        """
         return {name: getattr(self, name) - getattr(earlier, name) for name in self._fields}
 
 
@@ -57,7 +61,7 @@ class Runtime:
     """Strategies that the plugin implements, by name, as its function `processes` passes them to `list_processes`."""
 
     def __init__(self, request: Request, cluster: Cluster, process: Process) -> None:
-        """Take over the case. Nothing is started.
+        """Keep the case in attributes. Nothing is started.
 
         Args:
             request: The case.
@@ -98,7 +102,7 @@ class Runtime:
         """
 
     def mark(self) -> Any:
-        """Record an event on the device without waiting, and return it, as `elapsed` takes it.
+        """Record an event on the device without waiting, and return the framework's handle of the event.
 
         Only called with the clock "event".
         """
@@ -144,8 +148,8 @@ class Runtime:
         """Return observed facts for the record as JSON values; called after the program has run.
 
         Returns:
-            At least `framework_version`; further facts on devices, libraries, threads and transport. By default,
-            empty.
+            A dict with at least `framework_version`, and further facts on devices, libraries, threads and transport. By
+            default, empty.
         """
         return {}
 
@@ -174,7 +178,7 @@ class Runtime:
         return isinstance(error, MemoryError)
 
     def stop(self) -> None:
-        """Leave the group of processes, and release the devices. Not called after a failure.
+        """Leave the framework's group of processes, and release the devices. Not called after a failure.
 
         By default, do nothing.
         """
@@ -199,11 +203,11 @@ class Trainer:
         self.runtime, self.request, self.process = runtime, request, process
 
     def canonical_batch(self) -> Any:
-        """Return the canonical batch of this process's replicas, on the devices, as `step` takes it."""
+        """Return one batch for `step`: the canonical batches of all replicas of this process, on the devices."""
         raise NotImplementedError("a trainer implements canonical_batch()")
 
     def batches(self) -> Iterator[Any]:
-        """Return the batches of the request's data source, as `step` takes them, without end.
+        """Return an endless iterator over the batches of the request's data source, each a batch for `step`.
 
         The iterator yields None for each batch if the input pipeline is part of the framework's graph.
 
@@ -225,14 +229,15 @@ class Trainer:
             batch: A batch that `canonical_batch` returned or `batches` yielded.
 
         Returns:
-            The handles of the step's losses and labels, and the number of samples of all replicas of this process.
+            A handle of the replicas' losses, the number of samples of all replicas of this process, and a handle of the
+            labels, None if they are unknown.
         """
         raise NotImplementedError("a trainer implements step()")
 
     def read_loss(self, loss: Any) -> List[float]:
         """Return the loss that a handle (`Step.loss`) refers to, one per replica of this process, in their order.
 
-        Called after the clock stopped. Wait until the device has computed the loss. It may be NaN or infinite.
+        Called after the clock stopped. It blocks until the device has computed the loss, which may be NaN or infinite.
 
         Args:
             loss: A handle that `step` returned.
@@ -250,11 +255,11 @@ class Trainer:
         raise NotImplementedError("a trainer that returns labels implements read_labels()")
 
     def parameters(self, replica: int) -> Iterable[Tuple[str, Any]]:
-        """Yield name and current values of each trainable parameter of one replica, in the manifest's order.
+        """Yield name and current values of each trainable parameter of one replica, in the order of the manifest.
 
-        The values are NumPy arrays with the manifest's shape and layout (convolutions OIHW, linear layers (out,
-        in)): float32, C order. One array at a time is made, so that the caller need not hold all of them. Called
-        between steps, never inside the window.
+        The manifest is `Request.parameters`. The values are NumPy arrays with the manifest's shape and layout
+        (convolutions OIHW, linear layers (out, in)): float32, C order. One array at a time is made, so that the caller
+        need not hold all of them. Called between steps, never inside the window.
 
         Args:
             replica: Index of the replica within this process, counted from 0.
@@ -264,8 +269,8 @@ class Trainer:
     def running_means(self, replica: int) -> Iterable[Tuple[str, Any]]:
         """Return name and current values of the running mean of each batch norm of one replica.
 
-        A mean has the name of its layer's gamma with `running_mean` in place of `weight`; values are float32 NumPy
-        arrays in C order. The documentation of the model lists the batch norms; the manifest does not. Called between
+        A mean has the name of its layer's gamma with `running_mean` in place of `weight`, such as `bn1.running_mean`;
+        values are float32 NumPy arrays in C order. Called between
         steps, never inside the window.
 
         Args:
@@ -277,10 +282,10 @@ class Trainer:
         return ()
 
     def moments(self, replica: int) -> Iterable[Tuple[str, Any]]:
-        """Return a name and the current values of each of the optimizer's moments of one replica.
+        """Return the moments that the optimizer keeps for one replica, such as momentum: a name and the current values.
 
-        Values are NumPy arrays in C order. Each parameter must have separate moments: unchanged moments then reveal a
-        parameter that gets no gradient. Called between steps, never inside the window.
+        Names are unique, and values are NumPy arrays in C order. Each parameter must have separate moments: unchanged
+        moments then reveal a parameter that gets no gradient. Called between steps, never inside the window.
 
         Args:
             replica: Index of the replica within this process, counted from 0.
@@ -293,7 +298,8 @@ class Trainer:
     def count_updates(self) -> Optional[int]:
         """Return how many updates the framework's optimizer has counted so far.
 
-        Called between steps, never inside the window. Return the framework's own count, not the number of calls.
+        Called between steps, never inside the window. It is the framework's own count, not the number of calls of
+        `step`.
 
         Returns:
             The count; None, the default, if the optimizer does not count.
@@ -329,13 +335,13 @@ class Trainer:
         return None
 
     def take(self, batch: Any) -> Step:
-        """Return what `step` would, without a step: the part `input` measures this.
+        """Return the labels and the number of samples of a batch without training on it; the part `input` measures it.
 
         Args:
             batch: A batch that `canonical_batch` returned or `batches` yielded.
 
         Returns:
-            The handle of the labels and the number of samples; the loss is None.
+            A step with the handle of the labels and the number of samples; its loss is None.
 
         Raises:
             Unsupported: By default. The trainer has no labels, or the input is part of the framework's graph.
@@ -343,9 +349,10 @@ class Trainer:
         raise Unsupported("the plugin's trainer cannot take a batch without training on it")
 
     def gradient_exchange(self) -> GradientExchange:
-        """Return the exchange of this process's gradients, which the part `communication` measures.
+        """Return an object that exchanges this process's gradients, which the part `communication` measures.
 
-        Called once, before the first step. Training steps may be taken to find out how the gradients are exchanged.
+        Called once, before the first step. An implementation may take training steps to find out how the framework
+        exchanges the gradients.
 
         Raises:
             Unsupported: By default. The plugin cannot exchange gradients without computing them.
@@ -382,7 +389,7 @@ class Trainer:
         Called after the program's last step.
 
         Returns:
-            `precision`, `compiler`, `layout`, `strategy` and further facts. Settings that cannot be observed are
-            absent. By default, empty.
+            A dict: `precision`, `compiler`, `layout`, `strategy` and further facts. Settings that cannot be observed
+            are absent. By default, empty.
         """
         return {}

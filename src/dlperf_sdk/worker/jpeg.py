@@ -46,10 +46,12 @@ class JpegImages(Dataset):
         Each image is cropped and mirrored at random. The random numbers depend on the seed, the replica and the draw.
 
         Args:
-            keys: One pair of (draw, sample) per image, as `data.draws` yields them.
+            keys: For each image, the number of samples that the replica has drawn before, and the index of the sample,
+                as `data.draws` yields them.
 
         Returns:
-            `image`, float32 in the layout of the dataset, and `label`, int64 (B,), in the order of `keys`.
+            A dict of `image`, float32 (B, 3, H, W) or (B, H, W, 3) as the dataset's layout requires, and `label`, int64
+            (B,), in the order of `keys`.
 
         Raises:
             DataError: An image cannot be read or decoded.
@@ -71,8 +73,8 @@ class JpegImages(Dataset):
         H and W are the model's. Any exception that this raises becomes a DataError of `batch`.
 
         Args:
-            path: The JPEG file.
-            chance: Generator that draws the crop and the reflection.
+            path: Path of the JPEG.
+            chance: Generator that draws the crop and the reflection; it advances.
         """
         return augment(decode(path), self.width, self.height, chance)
 
@@ -86,7 +88,7 @@ class JpegImages(Dataset):
 
 
 def decode(path: str) -> Any:
-    """Return the JPEG at a path as a Pillow image: RGB, at full size.
+    """Return the JPEG at `path` as a Pillow image: RGB, at full size.
 
     EXIF orientation is ignored.
 
@@ -119,13 +121,13 @@ def augment(image: Any, width: int, height: int, chance: random.Random) -> Any:
 
 
 def normalize(pixels: numpy.ndarray) -> numpy.ndarray:
-    """Subtract ImageNet's mean and divide by its standard deviation, per channel.
+    """Return images minus ImageNet's mean, divided by its standard deviation, per channel.
 
     Args:
         pixels: Bytes (B, H, W, 3), RGB.
 
     Returns:
-        float32 (B, 3, H, W): a view of a new array whose memory is in the order (B, H, W, 3).
+        A float32 array (B, 3, H, W): a view of a new array whose memory is in the order (B, H, W, 3).
     """
     samples, height, width, channels = pixels.shape
     # Whole rows at a time: broadcasting over (…, 3) would loop over three elements at a time.

@@ -49,8 +49,8 @@ def handle_termination(handler: Callable[..., Any]) -> None:
 def exit_on_termination() -> None:
     """Raise SystemExit(1) in the main thread at the first SIGTERM or SIGHUP, and unblock both signals.
 
-    Later signals have no effect: the scheduler and the tether may both send one, and the second must not interrupt
-    the removal of a directory. SIGHUP stays ignored if it is, as under nohup.
+    Later signals have no effect: several programs may each send one, and the second must not interrupt the removal of
+    a directory. If SIGHUP is ignored when this is called, as under nohup, it stays ignored.
 
     Raises:
         ValueError: This is not the main thread.
@@ -67,7 +67,10 @@ def exit_on_termination() -> None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent ends, so that `children` returns them. Linux only."""
+    """Make this process the parent of descendants whose own parent ends, so that `children` returns them. Linux only.
+
+    On other systems, nothing happens.
+    """
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -93,10 +96,10 @@ def children() -> List[int]:
 
 
 def skip_finalization() -> None:
-    """Have this process end after its exit functions without finalizing the interpreter; for a runtime's `stop`.
+    """Have this process end after its exit functions, without finalizing the interpreter. A runtime's `stop` calls it.
 
-    Call this only for a framework that needs it: one whose threads hold Python objects, and abort the process when
-    they release these objects during finalization. Other frameworks leave their process group during finalization.
+    This is only for a framework whose threads hold Python objects, and abort the process when they release these
+    objects during finalization. Other frameworks leave their process group during finalization.
     """
     _skips.append(True)
 

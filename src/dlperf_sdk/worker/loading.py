@@ -40,7 +40,8 @@ class Dataset:
         """Return the batch of some samples: the model's inputs by name, each a NumPy array (len(keys), …).
 
         Args:
-            keys: One pair of (draw, sample) per row, as `data.draws` yields them.
+            keys: For each row, the number of samples that the replica has drawn before, and the index of the sample, as
+                `data.draws` yields them.
 
         Raises:
             DataError: A sample cannot be read.
@@ -79,24 +80,26 @@ class TokenArrays(Dataset):
         """Return the samples that `keys` names: for each input by name, a new array (len(keys), …) of its dtype.
 
         Args:
-            keys: One pair of (draw, sample) per row, as `data.draws` yields them; the draw is not used.
+            keys: One pair per row, as `data.draws` yields them: a number that is not used, and the index of a sample.
         """
         samples = [sample for _, sample in keys]
         return {name: self.arrays[name][samples].astype(dtype) for name, dtype in self.dtypes.items()}
 
 
 def share_folder_of_sockets() -> None:
-    """Have the loader processes of this process make their sockets in its folder, which it removes at its end.
+    """Create this process's temporary folder now, so that the loader processes that it starts put their sockets there.
 
-    Otherwise each makes its own folder in TMPDIR, and a process that is killed leaves it there.
+    This process removes the folder when it ends. Otherwise each loader process would make its own folder in TMPDIR,
+    which stays there if the loader process is killed.
     """
     multiprocessing.util.get_temp_dir()
 
 
 def tie_to_this_process() -> Callable[[int], None]:
-    """Return a function for a loader process to call at its start, with its number: it then ends with this process.
+    """Return a function that a loader process calls at its start, so that it is killed when this process ends.
 
-    The function can be pickled. The loader process must be a child of this process; else it exits at once, with code 1.
+    The function takes the number of the loader, which it does not use, and can be pickled. The loader process must be a
+    child of this process; otherwise it exits at once, with code 1.
     """
     return functools.partial(_die_with, os.getpid())
 
@@ -135,11 +138,11 @@ class BatchFeed:
 
     @property
     def counts(self) -> Optional[InputCounts]:
-        """Counts of what queues the batches, so far; None, the default, without a queue."""
+        """The counts of the batches that were queued for this feed so far; None, the default, without a queue."""
         return None
 
     def close(self) -> None:
-        """End what prepares the batches; none can be taken afterwards."""
+        """End the threads or processes that prepare the batches; no batch can be taken afterwards."""
         raise NotImplementedError("a feed of batches implements close()")
 
     def __iter__(self) -> "BatchFeed":
@@ -183,7 +186,8 @@ class Loader(BatchFeed):
         An item of the iterable may be a DataError in place of a batch; `next()` of this object raises it.
 
         Args:
-            dataset: The samples; indexing it returns a batch of NumPy arrays by name, or a DataError.
+            dataset: The samples; indexing it returns a batch, a dict of NumPy arrays by the input's name, or a
+                DataError.
             draws: The keys of the batches, without end.
             request: The case.
 
@@ -193,7 +197,7 @@ class Loader(BatchFeed):
         raise NotImplementedError("a loader implements open()")
 
     def close(self) -> None:
-        """End the loaders now: left to garbage collection, a loader may take a framework seconds."""
+        """End the loaders; no batch can be taken afterwards. Without this, garbage collection may take seconds."""
         self._batches = iter(())
 
     def __next__(self) -> Any:
@@ -218,7 +222,8 @@ class ThreadLoader(Loader):
         closed, batches that no thread has begun are not made.
 
         Args:
-            dataset: The samples; indexing it returns a batch of NumPy arrays by name, or a DataError.
+            dataset: The samples; indexing it returns a batch, a dict of NumPy arrays by the input's name, or a
+                DataError.
             draws: The keys of the batches, without end.
             request: Not used.
         """
@@ -236,12 +241,12 @@ class ThreadLoader(Loader):
 
 
 def lay_out(arrays: Dict[str, numpy.ndarray], layout: str) -> Dict[str, numpy.ndarray]:
-    """Return the arrays of one batch with images in a layout.
+    """Return the arrays of one batch, with images converted from the layout (B, C, H, W) to another one.
 
-    Every 4-D array holds images, (B, C, H, W), and is returned contiguous in C order. Other arrays are unchanged.
+    Every array with four dimensions holds images, and is returned contiguous in C order. Other arrays are unchanged.
 
     Args:
-        arrays: Arrays by the names of the model's inputs.
+        arrays: NumPy arrays by the names of the model's inputs.
         layout: `nhwc` for (B, H, W, C); any other value keeps (B, C, H, W).
     """
     return {

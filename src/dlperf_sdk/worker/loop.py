@@ -16,7 +16,7 @@ def measure(
     progress: Progress,
     wait_for_go: Callable[[], None],
 ) -> Dict[str, Any]:
-    """Run one repeat: canonical steps, warm-up, the measured window; return the measured part of its record.
+    """Run one repeat (canonical steps, warm-up, the measured window), and return what was measured, for the record.
 
     The window holds the fetching of the batch, the step, and one or two readings of the clock. The device is
     synchronized at the window's edges only. Losses, labels and parameters are read when the clock has stopped.
@@ -29,15 +29,15 @@ def measure(
         wait_for_go: Blocks until every worker of the case is at the first edge of its window.
 
     Returns:
-        Fields of `dlperf_sdk.results.records.Record` as JSON values:
+        A dict with fields of `dlperf_sdk.results.records.Record`, as JSON values except for NaN and infinite numbers:
 
         - `clock`, and `window` with `start` and `end`, in seconds of the monotonic clock;
         - `samples`, of all replicas of this process in the window;
         - `step_times` and `data_waits`: seconds per step of the window;
         - `losses`, `warmup_losses` and `canonical_losses`: per step a list of one loss per replica, which may be NaN or
           infinite;
-        - `changes`, as `window_state.compare` returns them, and `batches`, as `Account.of_replica` does: one per
-          replica of this process;
+        - `changes` and `batches`, lists with a dict per replica of this process: which tensors the window left
+          unchanged (`window_state.compare`), and which steps had wrong labels (`Account.of_replica`);
         - `deviation`, which is None if the trainer has none, and may be NaN or infinite;
         - `updates` in the window, None if the optimizer does not count them; `skipped_steps` in the window;
         - `prefetched_batches`; and `input_queue`, the changes of `InputCounts` in the window, None without a queue;

@@ -78,7 +78,7 @@ def main(arguments: List[str]) -> int:
         process itself if finalizing it could hang or abort.
 
     Raises:
-        SystemExit: The arguments are malformed, or ask for help; or the subcommand exits, for example at a SIGTERM.
+        SystemExit: The arguments are malformed, or ask for help; or a subcommand exits, for example at a SIGTERM.
         OSError: A file that the subcommand needs cannot be read or written.
         Exception: The subcommand `worker` passes on what a service's function or a trainer's `Runtime.stop` raises.
     """

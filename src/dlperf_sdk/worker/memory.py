@@ -18,7 +18,10 @@ def limit(count: int) -> None:
 
 
 def remove_limit() -> None:
-    """Raise this process's limit to the hard limit: to report that the limit was reached takes memory, too."""
+    """Raise this process's limit of memory, RLIMIT_DATA, to the hard limit, which undoes `limit`.
+
+    A process does this to report that it has reached the limit, since the report takes memory, too.
+    """
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
 
@@ -30,7 +33,7 @@ def address_space_limit() -> Optional[int]:
 
 
 def read_used_memory() -> int:
-    """Return the bytes of this process that count against `limit` now.
+    """Return the bytes that this process has allocated and that the limit set by `limit` counts: VmData of Linux.
 
     Raises:
         OSError: There is no /proc, as on systems other than Linux.
@@ -72,7 +75,7 @@ def reports_out_of_memory(text: str) -> bool:
 
 
 def facts(limit: Optional[int]) -> Dict[str, int]:
-    """Return an estimate of the peak of the memory that the limit counts, for the record.
+    """Return an estimate of this process's peak of the memory that RLIMIT_DATA counts, for the record.
 
     RLIMIT_DATA counts VmData, for which Linux keeps no peak. It keeps VmPeak, the peak of the address space VmSize.
     The rest of the address space hardly changes, so the peak is estimated as VmData + VmPeak - VmSize.
@@ -81,7 +84,7 @@ def facts(limit: Optional[int]) -> Dict[str, int]:
         limit: The process's limit in bytes; None without a limit.
 
     Returns:
-        `allocated_memory` in bytes; empty without a limit.
+        A dict with `allocated_memory` in bytes; empty without a limit.
 
     Raises:
         OSError: There is a limit, but no /proc, as on systems other than Linux.

@@ -32,13 +32,13 @@ def port_range(text: str) -> range:
 
 
 def free_ports(host: str, count: int, candidates: Sequence[int] = USUAL) -> List[str]:
-    """Return `count` ports, in digits, that are free on an address of this node now.
+    """Return `count` ports that are free on an address of this node now, as texts of digits such as `29400`.
 
     The ports are not reserved. They are chosen at random, so that another search probably returns other ports. If
-    possible they are consecutive entries of `candidates`, which take few bytes in the address table.
+    possible, they are consecutive entries of `candidates`.
 
     Args:
-        host: The IPv4 address, or a name of it.
+        host: The IPv4 address of this node, or a host name for it.
         count: Number of ports.
         candidates: The ports that may be used; each occurs once.
 
@@ -89,7 +89,11 @@ def _bindable(host: str, ports: Sequence[int], count: int) -> List[str]:
 
 
 def interface_of(address: str) -> str:
-    """Return the name of the interface that has this IPv4 address; empty if none has."""
+    """Return the name of this node's network interface that has an IPv4 address, such as `eth0`; empty if none has it.
+
+    Args:
+        address: The IPv4 address in digits, such as `10.0.0.1`.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             try:
@@ -102,7 +106,10 @@ def interface_of(address: str) -> str:
 
 
 def address_towards(host: str) -> str:
-    """Return the IPv4 address of this node from which it reaches a host. Nothing is sent.
+    """Return the IPv4 address, in digits, from which this node reaches a host. Nothing is sent.
+
+    Args:
+        host: IPv4 address or name of the host.
 
     Raises:
         OSError: The host's name is unknown, or there is no route to the host.
@@ -116,7 +123,10 @@ def address_towards(host: str) -> str:
 
 
 def address_of(interface: str) -> str:
-    """Return the IPv4 address of a network interface of this node.
+    """Return the IPv4 address, in digits, of a network interface of this node.
+
+    Args:
+        interface: The interface's name, such as `eth0`.
 
     Raises:
         OSError: There is no interface of this name, or it has no IPv4 address.

@@ -35,13 +35,15 @@ def follow(
         progress: The counters that take the phase and the step.
 
     Returns:
-        `skipped_steps`, their number; and `replicas`, a list in the order of the process's replicas, each with:
+        A dict: `skipped_steps`, the number of steps that the loss scaler skipped; and `replicas`, a list with a dict
+        per replica of this process, in their order:
 
-        - `index`: its global index;
-        - `losses`: one per counted step;
-        - `digest`: that of the final parameters;
-        - `updates` and `running_means`: fingerprints by name after the first counted step; empty except for the first
-          `PARITY_SHARDS` replicas of the case.
+        - `index`: the replica's global index;
+        - `losses`: one number per counted step;
+        - `digest`: the SHA-256 of the final parameters, in hexadecimal;
+        - `updates` and `running_means`: for each parameter and each batch norm's running mean, by name, the fingerprint
+          (`canonical.fingerprint`) of its change in the first counted step, or of its value after that step. Both are
+          empty except for the first two replicas of the case.
 
     Raises:
         RuntimeError: The loss scaler skipped more than `MOST_SKIPPED` steps.

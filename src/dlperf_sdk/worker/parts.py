@@ -27,15 +27,16 @@ class Part:
         """What the measuring loop works with."""
 
     def exchanged(self) -> Optional[List[Dict[str, Any]]]:
-        """Return what the exchange left in each replica's buffers, after the window; None without an exchange.
+        """Return an account of each replica's gradient buffers after the window; None for a part without an exchange.
 
-        For the form, see `exchange.inspect_buffers`.
+        The account is a dict with `buffers`, `elements`, `bytes` and `differing`, as `exchange.inspect_buffers` returns
+        it.
         """
         return None
 
 
 class Input(Part):
-    """The next batch of the data source, on the device; it is not trained on.
+    """The part `input`: a step takes the next batch of the data source to the devices, and does not train on it.
 
     Args:
         task: The runtime and the trainer of the whole step. A step raises Unsupported if the trainer's `take` does.
@@ -61,10 +62,10 @@ def _take_with(trainer: Trainer) -> Any:
 
 
 class Communication(Part):
-    """The exchange of gradients between the replicas, which are not computed.
+    """The part `communication`: a step exchanges gradients between the replicas, without computing any.
 
-    Each replica fills its buffers with its own value: at first, right before the window, and before the audit
-    behind it. After the window the buffers must hold the mean.
+    Each replica fills its buffers with its own value, first when this object is created, then right before the window,
+    and before the audit. After the window the buffers must hold the mean of all replicas' values.
 
     Args:
         task: The runtime and the trainer of the whole step.
@@ -99,7 +100,11 @@ class Communication(Part):
         self._task.wait_for_go()
 
     def exchanged(self) -> List[Dict[str, Any]]:
-        """Return what the exchange left in each replica's buffers, as `exchange.inspect_buffers` does."""
+        """Return an account of each replica's gradient buffers, in the order of the process's replicas.
+
+        The account is a dict: `buffers`, their number; `elements` and `bytes` of all of them; and `differing`, the
+        names of the buffers that do not hold the mean of all replicas' values.
+        """
         task = self._task
         return inspect_buffers(self._exchange, task.cluster.world_size, len(task.process.replicas))
 
@@ -134,10 +139,11 @@ PARTS = {"whole": Part, "input": Input, "communication": Communication, "trainin
 
 
 def open_part(task: "Task") -> Part:
-    """Return the part that the task's request names.
+    """Return the part of a training step that the task's request names; its `task` is what the loop measures.
 
     Args:
-        task: The started runtime, and the trainer of the whole step. The part `communication` may take steps with it.
+        task: The started runtime, and the trainer of the whole step. The part `communication` may take steps with this
+            trainer.
 
     Raises:
         Unsupported: There is no such part, or the trainer does not support it.

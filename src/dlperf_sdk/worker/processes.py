@@ -129,11 +129,12 @@ ProcessFunction = Callable[[Cluster], List[Process]]
 
 
 def list_processes(cluster: Cluster, strategies: Mapping[str, ProcessFunction]) -> List[Process]:
-    """Return the processes of a case, as its strategy lays them out: one trainer if there is only one device.
+    """Return the processes of a case: those of its strategy, or one trainer if the case has only one device.
 
     Args:
         cluster: All nodes of the case.
-        strategies: The plugin's strategies by name, each with the layout for several devices.
+        strategies: The plugin's strategies by name, each with the function that lists the processes for several
+            devices.
 
     Returns:
         The processes in the order of the strategy's function.
@@ -177,10 +178,12 @@ def nodes_from(count: int, devices: int, known: Mapping[str, Mapping[str, Any]])
     Args:
         count: Number of nodes.
         devices: Number of devices of each node.
-        known: Number of a node as text → the known fields of `Node`, with lists instead of tuples.
+        known: Number of a node as text, such as `"0"` → its fields that are known, by name (`host`, `ports`,
+            `devices`, `interface`), with lists in place of tuples. Nodes and fields may be missing.
 
     Returns:
-        The nodes by number, from 0. `known` fields of other nodes are ignored.
+        The nodes by number, from 0. A field that is not known has placeholders such as `<host of node 3>`. Entries of
+        `known` for other numbers are ignored.
 
     Raises:
         ValueError: `known` has a field that `Node` lacks.
@@ -204,7 +207,7 @@ def _node_from(number: int, devices: int, known: Mapping[str, Any]) -> Node:
 def unknown_nodes(processes: Iterable[Process]) -> Set[int]:
     """Return the numbers of the nodes whose placeholders are in the variables of `processes`; empty if there are none.
 
-    A placeholder stands for an unknown host, interface, port or device (`Node`).
+    A placeholder, such as `<host of node 3>`, stands for an unknown host, interface, port or device of a node.
     """
     return {
         int(number)
@@ -215,10 +218,11 @@ def unknown_nodes(processes: Iterable[Process]) -> Set[int]:
 
 
 def process_from(plain: Mapping[str, Any]) -> Process:
-    """Return the process from its JSON form.
+    """Return the process that a JSON object describes.
 
     Args:
-        plain: What `Process._asdict` returns, with lists in place of tuples.
+        plain: The fields of `Process` by name, with lists in place of tuples. `devices` and `replicas` are required,
+            other fields with a default are not.
 
     Raises:
         KeyError: `devices` or `replicas` is missing.

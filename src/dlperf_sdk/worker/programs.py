@@ -39,16 +39,23 @@ class Task(NamedTuple):
 
 
 def measure(task: Task) -> Dict[str, Any]:
-    """Run the measuring loop, digest the replicas, and audit the trainer.
+    """Run one measured repeat, compute the digest of each replica's parameters, and repeat the first steps as an audit.
 
     Args:
         task: The started runtime, and a trainer that has taken no step.
 
     Returns:
-        The fields of `dlperf_sdk.results.records.Record` that the program determines, as JSON values; `trainer.run`
-        adds the others. They are those that `loop.measure` and `audit.repeat_first_steps` return, and
-        `schema_version`. The fields of single replicas are in the list `replicas`, in the order of the process, with
-        `index`, `device`, `digest` and `exchanged`. NaN and infinite numbers are texts: `nan`, `inf`, `-inf`.
+        Fields of the record (`dlperf_sdk.results.records.Record`), as JSON values; NaN and infinite numbers are the
+        texts `nan`, `inf` and `-inf`:
+
+        - of the measurement: `clock`, `window`, `samples`, `step_times` and `data_waits` (seconds per step), `updates`,
+          `skipped_steps`, `prefetched_batches`, `input_queue`, `peak_host_memory` and `peak_device_memory` (bytes),
+          `deviation` and `phases` (seconds);
+        - of the audit: `audit_step_times` (seconds) and `audit_seeded`;
+        - `replicas`, a list with a dict per replica of this process, in their order: `index`, `device`, `digest`,
+          `changes`, `batches`, `exchanged`, and the lists `losses`, `warmup_losses`, `canonical_losses` and
+          `audit_losses` with one number per step;
+        - `schema_version`.
 
     Raises:
         Unsupported: The trainer does not support the request's part of a step or its data source.
@@ -95,12 +102,13 @@ def follow_reference(task: Task) -> Dict[str, Any]:
         task: The started runtime, and a trainer that has taken no step.
 
     Returns:
-        The fields of `dlperf_sdk.parity.record.ParityRecord` that the program determines, as JSON values: those that
-        `parity.follow` returns, with NaN and infinite numbers as the texts `nan`, `inf` and `-inf`, and
-        `schema_version`.
+        Fields of the parity record (`dlperf_sdk.parity.record.ParityRecord`), as JSON values: `skipped_steps`;
+        `replicas`, a list with a dict per replica of this process (`index`, `losses`, `digest`, and the fingerprints
+        `updates` and `running_means` by name); and `schema_version`. NaN and infinite numbers are the texts `nan`,
+        `inf` and `-inf`.
 
     Raises:
-        RuntimeError: The loss scaler skipped too many steps.
+        RuntimeError: The loss scaler skipped more than 20 steps.
         ValueError: The trainer's parameters are not the manifest's.
         Unsupported: The plugin cannot read the data source.
         DataError: The prepared data is missing, is not what the controller prepared, or has a sample that cannot be
@@ -116,17 +124,19 @@ def follow_reference(task: Task) -> Dict[str, Any]:
 
 
 def trace(task: Task) -> Dict[str, Any]:
-    """Take some steps, which are not timed, under the framework's profiler, which writes `trace.json`.
+    """Warm up, then take the protocol's number of steps under the framework's profiler; nothing is timed.
+
+    The profiler writes `trace.json` into the working directory.
 
     Args:
         task: The started runtime, and a trainer that has taken no step.
 
     Returns:
-        `trace`: the profiler's file, compressed with gzip, in base64.
+        A dict with `trace`: the profiler's file, compressed with gzip, in base64.
 
     Raises:
-        Unsupported: The runtime has no profiler to offer, the trace is too large, or the trainer does not support the
-            request's part of a step or its data source.
+        Unsupported: The runtime has no profiler to offer, the compressed trace has more than 32 MiB, or the trainer
+            does not support the request's part of a step or its data source.
         DataError: The prepared data is missing, is not what the controller prepared, or has a sample that cannot be
             read.
         OSError: The profiler's file cannot be read.

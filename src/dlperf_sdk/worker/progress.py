@@ -32,7 +32,7 @@ class Progress:
         """The index of the phase in `PHASES`, and the number of steps taken in it."""
 
     def enter(self, phase: str) -> None:
-        """Record that a phase begins, at step 0; called in the worker.
+        """Set the phase, and the number of steps in it to 0; called in the worker when a phase begins.
 
         Args:
             phase: One of `PHASES`.

@@ -12,13 +12,13 @@ Generator = Callable[[], Iterator[Dict[str, numpy.ndarray]]]
 
 
 def copies_of(batch: Mapping[str, numpy.ndarray]) -> Generator:
-    """Return a function that generates copies of a batch without end.
+    """Return a function of no arguments that returns an endless iterator over copies of a batch.
 
     Args:
         batch: NumPy arrays by the input's name, which are copied for each batch that is generated.
 
     Returns:
-        The function; each of its iterators is independent of the others.
+        The function; the iterators that it returns are independent of each other.
     """
 
     def generate() -> Iterator[Dict[str, numpy.ndarray]]:
@@ -60,16 +60,18 @@ class GeneratorFeed(BatchFeed):
         return 1
 
     def open(self, generate: Generator, request: Request) -> Iterable[Any]:
-        """Start the framework's dataset; return an iterable of batches, as `BaseTrainer.receive` takes them.
+        """Start the framework's dataset over a generator, and return an iterable of the batches that it loads.
 
         Each of `workers` loaders has its own generator, and prefetches up to `PREFETCH` batches.
 
         Args:
-            generate: The generator function of one replica's batches.
+            generate: Function that returns an endless iterator over one replica's batches, dicts of NumPy arrays by the
+                input's name. Each loader calls it once.
             request: The case.
 
         Returns:
-            An endless iterable; with several loaders, the batches of all of them.
+            An endless iterable over batches in a form that `BaseTrainer.receive` takes; with several loaders, over the
+            batches of all of them.
         """
         raise NotImplementedError("a feed of a generator's batches implements open()")
 

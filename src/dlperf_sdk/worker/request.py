@@ -130,14 +130,15 @@ class Request(NamedTuple):
     cannot follow raises the first number."""
 
     def to_dict(self) -> Dict[str, Any]:
-        """Return the document of the schema `worker-request`. Nested values are not copied."""
+        """Return the request as a dict of JSON values, by the names of the fields. Nested values are not copied."""
         return dict(self._asdict())
 
     def cluster(self, known: Mapping[str, Mapping[str, Any]]) -> Cluster:
-        """Return the case's nodes, with placeholders for everything that is not known.
+        """Return the case's nodes, with placeholders such as `<host of node 3>` for everything that is not known.
 
         Args:
-            known: Number of a node as text → the known fields of `Node`, with lists instead of tuples.
+            known: Number of a node as text, such as `"0"` → its fields that are known, by name (`host`, `ports`,
+                `devices`, `interface`), with lists in place of tuples. Nodes and fields may be missing.
 
         Returns:
             The nodes, the kind of device, the strategy, and the options of the framework's plugin.
@@ -150,9 +151,9 @@ class Request(NamedTuple):
 
     @classmethod
     def from_dict(cls, plain: Dict[str, Any]) -> Request:
-        """Return the request of a JSON document.
+        """Return the request that a JSON document contains.
 
-        Values are not checked against the schema, and nested values not copied.
+        Values are not checked against the schema, and nested values are not copied.
 
         Args:
             plain: The document of the schema `worker-request`. Every key must be present, also those with a default.
@@ -172,7 +173,7 @@ class Request(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str) -> Request:
-        """Return the request of a document's text.
+        """Return the request that a text contains.
 
         Args:
             text: A JSON document of the schema `worker-request`; its values are not checked against the schema.

@@ -31,7 +31,7 @@ def decay_groups(
 
     Args:
         manifest: `Request.parameters`, of whose entries `name` and `decay` are read.
-        parameters: The framework's parameters by the manifest's names.
+        parameters: Name of a parameter in the manifest → the framework's object for it.
         weight_decay: Weight decay of the first group; that of the second is 0.
 
     Returns:

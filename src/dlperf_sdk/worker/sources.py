@@ -114,17 +114,18 @@ SOURCES: Dict[str, Source] = {
 
 
 def replace_sources(**functions: Callable[["BaseTrainer"], Iterator[Any]]) -> Mapping[str, Source]:
-    """Return `SOURCES` with other functions to open data sources.
+    """Return a copy of the table `SOURCES` in which some data sources are opened by other functions.
 
     Args:
-        functions: For each data source to replace, a function in place of its `Source.open`, as in
-            `replace_sources(images=load_images)`. `Source.due_labels` stays the same.
+        functions: Name of each data source to change → its new `Source.open`, a function that takes a trainer and
+            returns an endless iterator over its batches, as in `replace_sources(images=load_images)`.
+            `Source.due_labels` stays the same.
 
     Returns:
-        A read-only mapping of all names in `SOURCES`, which stays unchanged.
+        A read-only mapping with all names in `SOURCES`. `SOURCES` itself is unchanged.
 
     Raises:
-        Unsupported: `SOURCES` has no data source of a name of `functions`.
+        Unsupported: A name in `functions` is not in `SOURCES`.
     """
     defined = {
         name: look_up("data source", name, SOURCES)._replace(open=function)
@@ -134,7 +135,7 @@ def replace_sources(**functions: Callable[["BaseTrainer"], Iterator[Any]]) -> Ma
 
 
 def open_source(trainer: "BaseTrainer", sources: Mapping[str, Source]) -> Iterator[Any]:
-    """Open the data source that the trainer's request names, and return its batches on the devices, without end.
+    """Open the data source of the trainer's request, and return an endless iterator over batches on the devices.
 
     The feeds of the data source, if it has any, are kept in the trainer's `loaders`.
 

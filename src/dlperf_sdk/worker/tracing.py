@@ -15,22 +15,23 @@ MAX_BYTES = 32 * 1024 * 1024
 
 
 def follow(runtime: Runtime, trainer: Trainer, request: Request, progress: Progress) -> Dict[str, Any]:
-    """Warm up as a measured repeat does, then take the protocol's `steps` steps under the framework's profiler.
+    """Warm up as a measured repeat does, then take steps under the framework's profiler.
 
     The profiler writes `trace.json` into the working directory.
 
     Args:
         runtime: The started runtime.
         trainer: A trainer that has taken no step.
-        request: The case, of whose protocol `canonical_steps`, `warmup` and `steps` are used.
-        progress: The counters that take the phase and the step.
+        request: The case. Its protocol has the numbers of steps: `canonical_steps` and `warmup` before the profiler
+            starts, and `steps` under it.
+        progress: The worker's progress, whose phase and step counter are set.
 
     Returns:
-        `trace`: the profiler's file, compressed with gzip, in base64.
+        A dict with `trace`: the profiler's file, compressed with gzip, in base64.
 
     Raises:
         Unsupported: The runtime has no profiler to offer, the plugin cannot read the data source, or the compressed
-            file has more than `MAX_BYTES` bytes.
+            file has more than `MAX_BYTES` bytes (32 MiB).
         DataError: The prepared data is missing, is not what the controller prepared, or has a sample that cannot be
             read.
         OSError: The profiler's file cannot be read.

@@ -80,16 +80,16 @@ def run(
 ) -> int:
     """Run the request's program in this trainer process, write its record, and return the exit code.
 
-    The phases are reported in the file `progress` of the directory. If the program succeeds, `record.json` has the
-    status `ok`, and the runtime is stopped. If anything before raises an exception, `record.json` has the status
-    `failed` with the failure, and standard error has the traceback.
+    The phases are reported in the file `progress` of the directory, and the record is its file `record.json`. If the
+    program succeeds, the record has the status `ok`, and the runtime is stopped. If anything before that raises an
+    exception, the record has the status `failed` with the failure, and standard error has the traceback.
 
     Args:
         request: The case.
         cluster: All nodes of the case.
         process: This process of the case.
         attempt: Number of the attempt, counted from 1; 0 for the parity run.
-        directory: An existing directory for both files.
+        directory: An existing directory for the two files.
         wait_for_go: Blocks until all workers of the case may begin the measured window.
 
     Returns:

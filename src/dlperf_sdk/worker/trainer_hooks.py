@@ -32,10 +32,12 @@ class TrainerHooks(Trainer):
     # Hooks of a model's trainer.
 
     def build(self, options: Mapping[str, Any]) -> Any:
-        """Return the network for the model's options; its trainable parameters have the manifest's names.
+        """Return the framework's network for the model's options.
+
+        Its trainable parameters have the names in the manifest, `Request.parameters`.
 
         Args:
-            options: `Request.model_options`.
+            options: The model's options by name, `Request.model_options`.
         """
         raise NotImplementedError("a model's trainer implements build()")
 
@@ -63,11 +65,12 @@ class TrainerHooks(Trainer):
     # Hooks of a framework's trainer: parameters.
 
     def assign(self, name: str, parameter: Any, values: numpy.ndarray) -> None:
-        """Set one parameter to these values in every replica of this process.
+        """Set one parameter to given values in every replica of this process.
 
         Args:
-            name: The parameter's name in the manifest.
-            parameter: The framework's object, from the mapping that `load_canonical_weights` was given.
+            name: The parameter's name in the manifest, `Request.parameters`.
+            parameter: The framework's object for the parameter, from the mapping that `load_canonical_weights` was
+                given.
             values: float32 in the manifest's shape and layout (convolutions OIHW, linear layers (out, in)), C order.
         """
         raise NotImplementedError("a framework's trainer implements assign()")
@@ -87,7 +90,7 @@ class TrainerHooks(Trainer):
         """Return the host batches in the memory from which copies to the devices are fastest; by default, unchanged.
 
         Args:
-            batches: One batch of NumPy arrays per replica of this process.
+            batches: One batch per replica of this process, a dict of NumPy arrays by the input's name.
 
         Returns:
             One batch per replica, in the same order, as `place` takes them.
@@ -98,17 +101,18 @@ class TrainerHooks(Trainer):
         """Copy host batches to the devices, and return the batch that `step` takes.
 
         Args:
-            batches: One batch per replica of this process: NumPy arrays, or what `stage` returned.
+            batches: One batch per replica of this process: a dict of NumPy arrays by the input's name, or what `stage`
+                returned.
         """
         raise NotImplementedError("a framework's trainer implements place()")
 
     def receive(self, batches: Sequence[Any]) -> Any:
         """Return the batch that `step` takes, on the devices, from one batch of each loader.
 
-        By default, `place` does it.
+        By default, the batches are dicts of NumPy arrays, and `place` copies them to the devices.
 
         Args:
-            batches: What the loaders yielded for one step: one batch per replica of this process.
+            batches: One batch per replica of this process, as the framework's loaders yield them.
         """
         return self.place(batches)
 
@@ -118,7 +122,7 @@ class TrainerHooks(Trainer):
         By default the batch is a dict of arrays whose first axis counts the samples of one replica.
 
         Args:
-            batch: A batch that `place` or `receive` returned.
+            batch: One batch of all replicas on the devices, which `place` or `receive` returned.
             start: Index of the first sample, from 0.
             stop: Index after the last sample.
         """
@@ -131,8 +135,8 @@ class TrainerHooks(Trainer):
         until the window is over, so no later batch may overwrite its memory.
 
         Args:
-            batch: A batch that `place` or `receive` returned; None if the input pipeline is part of the framework's
-                graph.
+            batch: One batch of all replicas on the devices, which `place` or `receive` returned; None if the input
+                pipeline is part of the framework's graph.
         """
         return None if batch is None or self.label_name is None else batch[self.label_name]
 
@@ -149,7 +153,7 @@ class TrainerHooks(Trainer):
     # Hooks of a framework's trainer: the step.
 
     def set_learning_rate(self, rate: float) -> None:
-        """Set the learning rate of the next update."""
+        """Set the learning rate of the next update to `rate`."""
         raise NotImplementedError("a framework's trainer implements set_learning_rate()")
 
     def clear_gradients(self) -> None:
@@ -163,7 +167,7 @@ class TrainerHooks(Trainer):
             piece: One of the parts that `micro_batches` returned.
 
         Returns:
-            A scalar with a method `backward()`, which is not yet scaled.
+            The loss, a scalar with a method `backward()`, before `scale_loss`.
         """
         raise NotImplementedError("a framework's trainer implements forward()")
 
@@ -210,8 +214,8 @@ class TrainerHooks(Trainer):
     def read_loss(self, loss: Any) -> List[float]:
         """Return the loss that a handle of `train` refers to, one per replica of this process, in their order.
 
-        Wait until the device has computed the loss. The default serves a process with one replica. Called after the
-        clock stopped.
+        It blocks until the device has computed the loss. The default serves a process with one replica. Called after
+        the clock stopped.
 
         Args:
             loss: A handle that `train` returned.
@@ -221,7 +225,7 @@ class TrainerHooks(Trainer):
     # Hooks of a framework's trainer: evidence.
 
     def outputs_and_references(self) -> Tuple[Iterable[Any], Iterable[Any]]:
-        """Compute the logits of the canonical batch's first micro-batch twice; `deviation` compares both.
+        """Compute the logits of the canonical batch's first micro-batch in two ways, which `deviation` compares.
 
         Batch norm uses the batch's statistics, and its running statistics do not change. `deviation` has set `dropout`
         to zero; this method must disable dropout layers that do not read `dropout`. It must pass outputs that have the
@@ -258,7 +262,7 @@ class TrainerHooks(Trainer):
         Called after the program's last step. `product_types` is empty if the program did not call `deviation`.
 
         Returns:
-            `precision`, `compiler`, `layout` and `strategy` under the names of the request, and further facts under
-            names of their own, as JSON values; None for what is unknown.
+            A dict of JSON values: `precision`, `compiler`, `layout` and `strategy`, with names that a request has, and
+            further facts; None for what is unknown.
         """
         raise NotImplementedError("a framework's trainer implements observe_settings()")

@@ -13,7 +13,7 @@ class Unsupported(Exception):
 
 
 def look_up(kind: str, name: str, table: Mapping[str, Entry]) -> Entry:
-    """Return the entry of a name of the request in a plugin's table.
+    """Return the entry of a plugin's table for a name in the request.
 
     Args:
         kind: Kind of the name in the message: `strategy`, `precision`, ….

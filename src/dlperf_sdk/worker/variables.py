@@ -31,10 +31,11 @@ INHERITED_PREFIXES = ("LC_",)
 def worker_environment(
     environ: Mapping[str, str], requested: Mapping[str, Optional[str]], process: Mapping[str, str]
 ) -> Dict[str, str]:
-    """Return all environment variables of one worker process; pure.
+    """Return all environment variables of one worker process. The function has no side effects.
 
     Args:
-        environ: Variables of the process that starts it; only those on the allow-list pass.
+        environ: Variables of the process that starts the worker. Only those in `INHERITED`, or with a prefix in
+            `INHERITED_PREFIXES`, are passed on.
         requested: The user's variables by name. A value of None (`--env NAME`) stands for the value in `environ`; the
             variable is left out if `environ` lacks it.
         process: Launch variables of this process, which take precedence over the user's.

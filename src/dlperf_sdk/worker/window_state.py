@@ -18,8 +18,8 @@ def checksums(trainer: Trainer, replica: int) -> Checksums:
         replica: Index of the replica within this process, counted from 0.
 
     Returns:
-        `parameters`, `moments` and `running-means`, each a dict of name → CRC-32 of the tensor's values, None for a
-        tensor of zeros. A dict is empty if the trainer has no such tensors.
+        A dict of `parameters`, `moments` and `running-means`, each a dict of name → CRC-32 of the tensor's values, None
+        for a tensor of zeros. An inner dict is empty if the trainer has no such tensors.
     """
     kinds: Dict[str, Iterable[Tuple[str, Any]]] = {
         "parameters": trainer.parameters(replica),
@@ -33,15 +33,16 @@ def checksums(trainer: Trainer, replica: int) -> Checksums:
 
 
 def compare(before: Checksums, after: Checksums) -> Dict[str, Any]:
-    """Compare the checksums at the two edges of the window.
+    """Compare a replica's checksums at the two edges of the window.
 
     Args:
-        before: What `checksums` returned for a replica at the first edge.
-        after: What it returned for the same replica at the last edge.
+        before: What `checksums` returned for the replica at the first edge.
+        after: What `checksums` returned for the replica at the last edge.
 
     Returns:
-        For each kind of tensor: `tensors`, their number; `zeros`, the names of those that are zero at both edges; and
-        `unchanged`, the names of other tensors whose checksums are equal at both edges.
+        A dict from each kind of tensor (`parameters`, `moments`, `running-means`) to a dict: `tensors`, the number of
+        such tensors; `zeros`, the names of those that are zero at both edges; and `unchanged`, the names of others
+        whose checksums are equal at both edges.
     """
     changes = {}
     for kind, tensors in before.items():

@@ -53,7 +53,7 @@ class ZmqFeed(BatchFeed):
 
     @property
     def counts(self) -> InputCounts:
-        """Counts of the sender up to the last batch that was taken, and including it."""
+        """The counts that the sender reports of the batches that it has made, up to the last one taken here."""
         return self._counts
 
     def close(self) -> None:

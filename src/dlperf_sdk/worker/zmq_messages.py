@@ -78,18 +78,22 @@ def _describe(arrays: Mapping[str, numpy.ndarray]) -> List[List[Any]]:
 
 
 def pack(batch: Batch) -> List[Any]:
-    """Return the frames of a batch: the header, then each array, which is copied only if it is not contiguous."""
+    """Return the frames of the message for a batch: a header in JSON as bytes, then each NumPy array.
+
+    An array is copied only if it is not contiguous.
+    """
     header = {"arrays": _describe(batch.arrays), "counts": list(batch.counts), "cpus": batch.cpus}
     return [json.dumps(header).encode("ascii"), *map(numpy.ascontiguousarray, batch.arrays.values())]
 
 
 def unpack(frames: Sequence[Any], expected: Mapping[str, numpy.ndarray]) -> Batch:
-    """Return the batch of some frames, with arrays that can be written to.
+    """Return the batch that a message contains, with arrays that can be written to.
 
     The arrays lie in the memory of the frames if they are aligned and writable there; else they are copies.
 
     Args:
-        frames: The frames, each an object with the buffer interface.
+        frames: The frames of the message, each an object with the buffer interface: a header in JSON, then the bytes of
+            each array.
         expected: Arrays with the names, data types and shapes that the batch must have.
 
     Raises:

@@ -24,12 +24,12 @@ _MOST_AT_ONCE = 64
 
 
 def send(request: Request, cluster: Cluster, process: Process) -> None:
-    """Answer each question of a trainer with a copy of the canonical batch, until the agent ends this process.
+    """Send a trainer a copy of the canonical batch each time it asks for one, until the agent ends this process.
 
     Args:
         request: The case.
         cluster: All nodes of the case.
-        process: This process; `feeds` is the replica whose batches it sends.
+        process: This process; its `feeds` is the global index of the replica whose batches it sends.
 
     Raises:
         zmq.ZMQError: The address cannot be bound, for example because it is in use.
@@ -68,13 +68,14 @@ def open_socket(context: Any, address: str) -> Any:
 
 
 def answer(socket: Any, shard: Dict[str, numpy.ndarray]) -> None:
-    """Answer the questions that arrive at a socket, without end.
+    """Answer each question that arrives at a socket with a copy of a batch, without end.
 
-    Of one receiver, at most `PREFETCH` questions wait, as many as a trainer asks; more are ignored.
+    A question is a message with the layout of the images, `nchw` or `nhwc`; others are ignored. Of one receiver, at
+    most `PREFETCH` questions wait, as many as a trainer asks; more are ignored.
 
     Args:
-        socket: A bound socket of the type ROUTER.
-        shard: The batch to send copies of; images are (B, C, H, W).
+        socket: A bound ZeroMQ socket of the type ROUTER.
+        shard: The batch to send copies of: NumPy arrays by the input's name; images are (B, C, H, W).
     """
     batches: Dict[str, Iterator[Dict[str, numpy.ndarray]]] = {
         layout: copies_of(lay_out(shard, layout))() for layout in LAYOUTS.values()

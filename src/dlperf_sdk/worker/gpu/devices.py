@@ -23,8 +23,9 @@ def choose(
 ) -> Union[Chosen, str]:
     """Choose the devices of one node among those of its machine.
 
-    With the kind `cuda`, the nodes on a machine make the same choice of GPUs for all of them, and each node takes its
-    own slice of it. With any other kind, the devices are `KIND:0`, `KIND:1`, …, and the hardware is not examined.
+    With the kind `cuda`, each node on a machine chooses GPUs for all nodes there, which gives the same list, and takes
+    its own slice of the list. With any other kind, the devices are `KIND:0`, `KIND:1`, …, numbered over the nodes on
+    the machine, and the hardware is not examined.
 
     Args:
         kind: The kind of device: `cpu`, `cuda`, ….
@@ -36,7 +37,8 @@ def choose(
         timeout: Seconds to wait for busy GPUs, if `on_busy` is `wait`.
 
     Returns:
-        The devices; or, if there are not enough, one or more sentences with the reason.
+        The devices, with notes about busy ones; or, if there are not enough, a text of one or more sentences with the
+        reason.
     """
     if kind != "cuda":
         return Chosen(tuple("%s:%d" % (kind, host_index * count + i) for i in range(count)), ())
@@ -57,14 +59,15 @@ def choose(
 
 
 def visible(kind: str, identifiers: Sequence[str]) -> Dict[str, str]:
-    """Return the environment variables that restrict a worker to these devices; empty unless `kind` is `cuda`.
+    """Return the environment variables that restrict a worker to some devices; empty unless `kind` is `cuda`.
 
     Args:
-        kind: The kind of device.
-        identifiers: The devices' identifiers, UUIDs for `cuda`.
+        kind: The kind of device, such as `cpu` or `cuda`.
+        identifiers: Identifiers of the worker's devices, UUIDs for `cuda`.
 
     Returns:
-        For `cuda`, `CUDA_VISIBLE_DEVICES` with the devices in the same order, and `CUDA_DEVICE_ORDER`.
+        For `cuda`, name → value of `CUDA_VISIBLE_DEVICES`, with the identifiers in the same order, and of
+        `CUDA_DEVICE_ORDER`.
     """
     if kind != "cuda":
         return {}

@@ -48,12 +48,12 @@ class Choice(NamedTuple):
 
 
 def list_gpus(library: str = LIBRARY, root: str = "/sys") -> List[Gpu]:
-    """List all GPUs that this process may see, in the order of their PCI addresses.
+    """List all GPUs that the driver shows to this process, in the order of their PCI addresses.
 
-    GPUs whose UUID cannot be read are left out.
+    GPUs whose UUID cannot be read are left out. `CUDA_VISIBLE_DEVICES` has no effect.
 
     Args:
-        library: The name or path of NVML.
+        library: The name or path of NVML, NVIDIA's management library.
         root: Where sysfs is mounted.
 
     Returns:
@@ -82,7 +82,7 @@ def holders(uuid: str, library: str = LIBRARY, proc: str = "/proc") -> List[Hold
 
     Args:
         uuid: The GPU's UUID.
-        library: The name or path of NVML.
+        library: The name or path of NVML, NVIDIA's management library.
         proc: Where procfs is mounted.
 
     Returns:
@@ -107,7 +107,7 @@ def holders(uuid: str, library: str = LIBRARY, proc: str = "/proc") -> List[Hold
 
 
 def visible(gpus: Sequence[Gpu], variable: Optional[str]) -> List[Gpu]:
-    """Return the GPUs that `CUDA_VISIBLE_DEVICES` leaves, in its order.
+    """Return the GPUs that the variable `CUDA_VISIBLE_DEVICES` selects, in the order of its entries.
 
     An entry is a GPU's number in the order of PCI addresses, or the beginning of its UUID. An entry is invalid if it
     fits no GPU, several GPUs, or a GPU that was named before; it and all entries after it are ignored. CUDA reads the
@@ -115,7 +115,7 @@ def visible(gpus: Sequence[Gpu], variable: Optional[str]) -> List[Gpu]:
 
     Args:
         gpus: All GPUs, as `list_gpus` returns them.
-        variable: The variable's value; None if it is not set, which leaves all GPUs. An empty value leaves none.
+        variable: The variable's value; None if it is not set, which selects all GPUs. An empty value selects none.
     """
     if variable is None:
         return list(gpus)
@@ -138,19 +138,19 @@ def choose(
     on_busy: str,
     variable: Optional[str] = None,
 ) -> Choice:
-    """Choose `count` GPUs, idle ones first; pure.
+    """Choose `count` GPUs, idle ones first. The function has no side effects.
 
     Args:
         count: Number of GPUs.
         gpus: All GPUs, as `list_gpus` returns them.
-        holders: The processes on busy GPUs, by UUID.
+        holders: UUID of each busy GPU → the processes that use its memory.
         on_busy: What to do if there are too few idle GPUs. `note` adds the busy GPUs whose holders use the least
             memory; `wait` and `refuse` choose no GPU. In each case the message names the holders of busy GPUs.
         variable: The value of `CUDA_VISIBLE_DEVICES`; None if it is not set.
 
     Returns:
-        The choice. Its UUIDs are in the order of the GPUs that `visible` leaves; there are none if the node has too few
-        GPUs, or too few idle ones under `wait` and `refuse`.
+        The choice. Its UUIDs are in the order of `variable`, or of `gpus` without it; there are none if the node has
+        too few GPUs, or too few idle ones under `wait` and `refuse`.
     """
     candidates = visible(gpus, variable)
     if len(candidates) < count:
@@ -172,21 +172,22 @@ def choose(
 
 
 def describe(gpu: Gpu) -> Dict[str, Any]:
-    """Return the known fields of `Gpu` by name, as JSON values; those that are None are left out."""
+    """Return the properties of a GPU that are not None, as a dict of JSON values by the name of the field of `Gpu`."""
     return {name: value for name, value in gpu._asdict().items() if value is not None}
 
 
 def survey(count: int, on_busy: str, library: str = LIBRARY) -> Choice:
-    """Choose `count` of this node's GPUs by their present state and `CUDA_VISIBLE_DEVICES`; see `choose`.
+    """Choose `count` of this node's GPUs among those in `CUDA_VISIBLE_DEVICES`, first GPUs that no process uses now.
 
     Args:
         count: Number of GPUs.
         on_busy: What to do if there are too few idle GPUs: `note` adds busy ones; `wait` and `refuse` choose none. This
             function does not wait.
-        library: The name or path of NVML.
+        library: The name or path of NVML, NVIDIA's management library.
 
     Returns:
-        The choice, without UUIDs if there are too few GPUs; without a driver there are none.
+        The choice: the UUIDs of the GPUs, and sentences about busy ones. It has no UUIDs if there are too few GPUs, as
+        without a driver, or too few idle ones under `wait` and `refuse`.
     """
     gpus = list_gpus(library)
     by_gpu = {gpu.uuid: holders(gpu.uuid, library) for gpu in gpus}

@@ -79,7 +79,11 @@ class Nvml:
 
     @classmethod
     def open(cls, path: str = LIBRARY) -> "Optional[Nvml]":
-        """Load the library at this path and initialize it; return None if either is impossible, as without a driver."""
+        """Load and initialize the library, and return it; return None if that fails, as without a driver.
+
+        Args:
+            path: The name or path of NVML's shared library.
+        """
         try:
             library = ctypes.CDLL(path)
         except OSError:
@@ -96,7 +100,7 @@ class Nvml:
         return self._text("nvmlSystemGetDriverVersion", [], [])
 
     def devices(self) -> List[Any]:
-        """Return the handles of all GPUs that the driver shows to this process, in the order of their PCI addresses.
+        """Return NVML's handles of all GPUs that the driver shows to this process, in the order of PCI addresses.
 
         `CUDA_VISIBLE_DEVICES` has no effect here. MIG instances are not listed, only their GPUs. GPUs that the driver
         cannot open are left out. The list is empty if there are none, or if their number cannot be read.
@@ -115,7 +119,7 @@ class Nvml:
         return handles
 
     def device(self, uuid: str) -> Optional[Any]:
-        """Return the handle of the device or MIG instance with this UUID; None if there is none."""
+        """Return NVML's handle of the GPU or MIG instance whose UUID is `uuid`; None if there is none."""
         handle = c_void_p()
         code = self._call("nvmlDeviceGetHandleByUUID", [c_char_p, c_void_p], uuid.encode(), byref(handle))
         return handle if code == _SUCCESS else None
@@ -198,15 +202,15 @@ class Nvml:
     def throttle_reasons(self, device: Any) -> Optional[int]:
         """Return the bit mask of the reasons why clocks are lowered now; None if it cannot be read.
 
-        `POWER_CAP` and `SLOWDOWNS` select bits. `device` is NVML's handle of a GPU.
+        The constants `POWER_CAP` and `SLOWDOWNS` of this module select bits of it. `device` is NVML's handle of a GPU.
         """
         reasons = self._read("nvmlDeviceGetCurrentClocksThrottleReasons", c_ulonglong, device)
         return None if reasons is None else reasons.value
 
     def processes(self, device: Any) -> Optional[List[Tuple[int, Optional[int]]]]:
-        """Return process id and bytes in use of each process that computes on the device.
+        """Return the id, and the bytes of device memory in use, of each process that computes on the device.
 
-        Bytes are None if the driver does not report them. `device` is NVML's handle of a GPU.
+        The bytes are None if the driver does not report them. `device` is NVML's handle of a GPU.
 
         Returns:
             The pairs, in the driver's order; None if the list cannot be read.

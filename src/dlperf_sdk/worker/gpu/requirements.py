@@ -14,12 +14,12 @@ def require_gpus(framework: str, available: int, needed: int = 1) -> None:
     """Check that the framework finds the GPUs that the process needs.
 
     Args:
-        framework: The framework's name and version, and what it was built for if that is known.
+        framework: The framework's name and version for the message, and what it was built for if that is known.
         available: Number of GPUs that the framework can use.
         needed: Number of the process's devices.
 
     Raises:
-        Unsupported: There are too few.
+        Unsupported: `available` is less than `needed`.
     """
     if available < needed:
         raise Unsupported(
@@ -34,7 +34,7 @@ def require_capability(name: str, capability: Tuple[int, ...], precision: Precis
 
     Args:
         name: The GPU's name for the message.
-        capability: Its compute capability, major and minor.
+        capability: The GPU's compute capability, major and minor, such as (8, 0).
         precision: The precision of the case.
 
     Raises:

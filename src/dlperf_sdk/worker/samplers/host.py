@@ -44,7 +44,7 @@ class Sampler:
         return sampled
 
     def close(self) -> None:
-        """Do nothing: nothing is held open."""
+        """Do nothing, since `open` opens no file."""
 
     def _processors(self) -> List[_Sample]:
         # user nice system idle iowait irq softirq steal; guest time is contained in user: man 5 proc_stat.

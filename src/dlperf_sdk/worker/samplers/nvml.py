@@ -24,7 +24,7 @@ class Sampler:
         self._handles: List[Tuple[str, Any]] = []
 
     def open(self) -> bool:
-        """Open NVML; return True if it knows any of the devices, and else close it."""
+        """Open NVML; return True if it knows any of the node's devices. Otherwise close it, and return False."""
         self._nvml = Nvml.open(self._path) if self._uuids else None
         if self._nvml is None:
             return False
@@ -64,7 +64,7 @@ class Sampler:
         return sampled
 
     def close(self) -> None:
-        """Shut NVML down, if it is open; nothing is sampled any more."""
+        """Shut NVML down, if it is open; afterwards `sample` returns nothing."""
         if self._nvml is not None:
             self._nvml.close()
         self._nvml, self._handles = None, []

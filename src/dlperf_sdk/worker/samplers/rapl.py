@@ -28,7 +28,7 @@ class Sampler:
         self._total: Dict[str, int] = {}
 
     def open(self) -> bool:
-        """Find the zones whose energy can be read; return True if there are any."""
+        """Find the packages and DRAM zones whose energy counters can be read; return True if there are any."""
         for path in sorted(glob.glob(os.path.join(self._root, "class/powercap/intel-rapl:*"))):
             name = _text(os.path.join(path, "name"))
             if name is None:
@@ -67,7 +67,7 @@ class Sampler:
         return sampled
 
     def close(self) -> None:
-        """Forget the zones: nothing is sampled any more."""
+        """Forget the zones that `open` found; afterwards `sample` returns nothing."""
         self._zones.clear()
 
 
