@@ -31,6 +31,9 @@ def check_exists(data: DataSpec) -> None:
 
     Callers do this before they store anything. If the folder is removed later, the case fails.
 
+    Args:
+        data: The data source, and its folder if it has one.
+
     Raises:
         SpecError: The folder does not exist, or is not a folder.
     """
@@ -46,7 +49,7 @@ def describe(data: DataSpec, model_options: Mapping[str, Any]) -> str | None:
 
     Args:
         data: The source, and its folder.
-        model_options: The model's options, resolved.
+        model_options: The model's options by name, with all defaults filled in.
 
     Returns:
         The phrase; None if the source has no folder, or no description.
@@ -68,22 +71,24 @@ def prepare(
     seed: int = 0,
     on_progress: Progress = ignore_progress,
 ) -> dict[str, Any]:
-    """Prepare the data that the workers will read, and return the request's `data`.
+    """Prepare the data that the workers will read, and return the field `data` of their request.
 
     Args:
         data: The source, and its folder.
-        model_options: The model's options, resolved: `num_classes` bounds the labels of `images`, `vocabulary_size`
-            the vocabulary of `text`.
-        inputs: The model's inputs, as in the request: `name`, `shape` of one sample, `dtype`.
+        model_options: The model's options by name, with all defaults filled in: `num_classes` bounds the labels of
+            `images`, `vocabulary_size` the vocabulary of `text`.
+        inputs: The model's inputs, as in the request: dicts with `name`, `shape` of one sample, and `dtype`.
         seed: The seed of the masking and of the sentence pairs of `text`.
-        on_progress: Called with a stage, the amount done, and the total amount.
+        on_progress: Called with a stage as text, the amount done, and the total amount.
 
     Returns:
-        The fields of the module's list; for `images` also `classes` and `bytes`; for `text` also `files`,
-        `documents`, `tokens`, `vocabulary_size` and `vocabulary`.
+        A dict of JSON values. For a synthetic source it has `source`, the source's name, only. For others it also has
+        `path`, the folder; `index`, the file that a worker reads first; `checksum`, the index's SHA-256; and `samples`,
+        their number. For `images` it adds `classes` and `bytes`; for `text` `files`, `documents`, `tokens`,
+        `vocabulary_size` and `vocabulary`.
 
     Raises:
-        UnknownName: There is no such source.
+        UnknownName: There is no data source of this name.
         SpecError: The source and the model do not fit, or a folder is missing or given without need.
         Unavailable: The folder does not exist, cannot be read, or contains no data; or there is no cache directory.
         DocumentError: A file in the folder is not what its name says, a link leads out of the folder, or the text is

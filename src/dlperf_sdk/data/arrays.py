@@ -94,10 +94,10 @@ class Writer:
             column.add(sample[name])
 
     def entries(self) -> list[dict[str, Any]]:
-        """Write all pending numbers, and return each file's entry for the index.
+        """Write all pending numbers, and return each file's entry for the index of the prepared data.
 
-        It has `name`, `file`, `dtype`, `shape` and `sha256`. `shape` begins with the number of samples; `dtype` is
-        `<i4` or `<f4`.
+        An entry is a dict with `name` (of the input), `file` (the file's name), `dtype`, `shape` and `sha256`. `shape`
+        begins with the number of samples; `dtype` is `<i4` or `<f4`.
         """
         for column in self._columns.values():
             column.flush()

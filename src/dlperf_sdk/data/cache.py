@@ -13,14 +13,20 @@ Progress = Callable[[str, int, int], None]
 
 
 def ignore_progress(stage: str, done: int, total: int) -> None:
-    """Ignore a report of progress: the default callback."""
+    """Ignore a report of progress: the default callback.
+
+    Args:
+        stage: The stage of the preparation, as text.
+        done: The amount done.
+        total: The total amount.
+    """
 
 
 def directory() -> Path:
     """Return the directory of prepared data, `data` in DLPERF_CACHE_DIR or the user's cache; create it if needed.
 
     Raises:
-        Unavailable: It cannot be created, or the user has no cache directory.
+        Unavailable: The directory cannot be created, or the user has no cache directory.
     """
     root = folders.cache() / "data"
     try:

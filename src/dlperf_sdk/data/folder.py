@@ -30,7 +30,7 @@ def resolve_folder(folder: str, source: str) -> Path:
         source: The source's name, for messages.
 
     Raises:
-        Unavailable: It does not exist, or is not a folder.
+        Unavailable: The folder does not exist, or is not a folder.
     """
     path = folders.expand_home(folder)
     if not path.is_dir():
@@ -88,7 +88,7 @@ def files(root: Path, folder: Path, suffixes: tuple[str, ...]) -> list[File]:
 
     Raises:
         Unavailable: The folder, or a file's entry, cannot be read.
-        DocumentError: Such a name is a link out of the root, or is not a regular file.
+        DocumentError: A file with such a suffix is a link that leads out of the root, or is not a regular file.
     """
     listed = []
     for entry in entries(folder):
@@ -117,7 +117,7 @@ def subfolders(root: Path, folder: Path) -> list[str]:
 
     Raises:
         Unavailable: The folder cannot be read.
-        DocumentError: One of them is a link out of the root.
+        DocumentError: A folder in it is a link that leads out of the root.
     """
     names = []
     for entry in entries(folder):

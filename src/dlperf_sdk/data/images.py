@@ -43,8 +43,8 @@ def scan(root: Path) -> tuple[Path, Classes]:
         root: The data's folder, resolved.
 
     Returns:
-        The folder that contains the classes, `root` or its `train`; and class name → its JPEG files, both sorted by
-        name. A folder without a JPEG is not a class.
+        A pair: the folder that contains the classes, `root` or its subfolder `train`; and a dict of class name → its
+        JPEG files, both sorted by name. A folder without a JPEG is not a class.
 
     Raises:
         Unavailable: There is no image, or a folder cannot be read.
@@ -143,19 +143,20 @@ def prepare_images(
     seed: int,
     on_progress: cache.Progress,
 ) -> dict[str, Any]:
-    """List the JPEGs of a folder, check each one once, and write the index; return the data's facts for the request.
+    """List the JPEGs of a folder, check each one, and write an index; return the data's facts for the request.
 
-    An index in the cache shows that the same files, by size and time of modification, were checked before.
+    If an index of the same files, by size and time of modification, is in the cache, they are not checked again.
 
     Args:
         path: The folder.
-        model_options: The model's options; `num_classes` is the largest number of classes.
+        model_options: The model's options by name; `num_classes` is the largest number of classes.
         inputs: Not used.
         seed: Not used.
-        on_progress: Called with a stage, the images checked, and their number.
+        on_progress: Called with a stage as text, the number of images checked so far, and the number of all images.
 
     Returns:
-        `path`, `index`, `checksum`, `samples`, `classes` (their number) and `bytes` (of all images).
+        A dict: `path`, the folder that contains the classes; `index`, the path of the index; `checksum`, the index's
+        SHA-256 in hexadecimal; `samples` and `classes`, their numbers; and `bytes`, the size of all images together.
 
     Raises:
         SpecError: The folder has more classes than the model.

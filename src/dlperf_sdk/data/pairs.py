@@ -93,7 +93,7 @@ def pairs(documents: Sequence[Document], length: int, source: Source) -> Iterato
     document, the rest of the collected sentences goes into the next pair.
 
     Args:
-        documents: At least two documents.
+        documents: At least two documents, each a sequence of sentences, which are sequences of token numbers.
         length: Tokens of a sequence, special ones included.
         source: The generator of random numbers.
     """
@@ -130,13 +130,15 @@ def mask(
     maximum: int,
     source: Source,
 ) -> Masked:
-    """Choose about `FRACTION` of the tokens of a sequence at random, to be predicted, and hide them.
+    """Choose about 15 % of the tokens of a sequence at random, to be predicted, and hide most of them.
+
+    Of the chosen tokens, 80 % are replaced by `mask_token`, 10 % by a random token of `words`, and 10 % stay.
 
     Args:
-        tokens: The sequence, without padding.
+        tokens: Token numbers of the sequence, without padding; not changed.
         fixed: Tokens that are never chosen: `[CLS]` and `[SEP]`.
         mask_token: The number of `[MASK]`.
-        words: The tokens that may replace another one.
+        words: The token numbers that may replace another one.
         maximum: The largest number of tokens to predict. At least one is predicted, if any can be chosen.
         source: The generator of random numbers. It is drawn from once per chosen token; then, for each chosen token
             in order, once for masking, replacing or keeping it, and once more for a replacement.

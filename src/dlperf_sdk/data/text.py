@@ -103,10 +103,10 @@ def tokenize(
         texts: The documents, each a sequence of sentences.
         pieces: The vocabulary: a piece's token number is its index.
         longest: Largest number of tokens of a sentence.
-        on_progress: Called with the stage, the sentences done, and their number.
+        on_progress: Called with the stage as text, the number of sentences done, and the number of all sentences.
 
     Returns:
-        Per document its sentences, each an array of token numbers without special pieces.
+        A list of documents, each a list of sentences, each an array of token numbers without special pieces.
 
     Raises:
         UsageError: The package tokenizers is not installed.
@@ -227,18 +227,19 @@ def prepare_text(
 ) -> dict[str, Any]:
     """Tokenize and mask a folder's text, unless the cache holds the result; return the data's facts for the request.
 
-    Waits while another process prepares the same data.
+    The function waits while another process prepares the same data.
 
     Args:
         path: The folder.
-        model_options: The model's options; `vocabulary_size` is the largest size of the vocabulary.
-        inputs: BERT's inputs, as in the request.
+        model_options: The model's options by name; `vocabulary_size` is the largest size of the vocabulary.
+        inputs: BERT's inputs, as in the request: dicts with `name`, `shape` of one sample, and `dtype`.
         seed: The seed of the sentence pairs and the masking.
-        on_progress: Called with a stage, the amount done, and the total amount.
+        on_progress: Called with a stage as text, the amount done, and the total amount.
 
     Returns:
-        `path`, `index`, `checksum`, `samples`; `files`, `documents`, `tokens` and `vocabulary_size` (numbers); and
-        `vocabulary`, which is `vocab.txt` or `made from the text`.
+        A dict: `path`, the folder; `index`, the path of the index; `checksum`, the index's SHA-256 in hexadecimal;
+        `samples`, `files`, `documents`, `tokens` and `vocabulary_size`, their numbers; and `vocabulary`, which is
+        `vocab.txt` or `made from the text`.
 
     Raises:
         SpecError: The vocabulary has more pieces than the model, or the text has too many characters for it.

@@ -46,7 +46,10 @@ def _library() -> Any:
 
 
 def read_vocabulary(path: Path) -> tuple[str, ...]:
-    """Return a vocabulary in BERT's format: one piece per line, whose token number is its index.
+    """Return the pieces of a vocabulary file in BERT's format: one piece per line, whose token number is its index.
+
+    Args:
+        path: The file.
 
     Raises:
         DocumentError: The file cannot be read, is larger than 4 MiB or not UTF-8, has an empty or duplicate line, lacks
@@ -97,7 +100,7 @@ def check_size(pieces: Sequence[str], limit: int, origin: str) -> None:
 
 
 def tokenizer(pieces: Sequence[str]) -> Tokenizer:
-    """Return a WordPiece tokenizer that converts text to the indexes of these pieces.
+    """Return a WordPiece tokenizer that splits text into pieces and converts these to their indexes in `pieces`.
 
     A special piece within the text is treated as text: its brackets are split off.
 
@@ -118,7 +121,7 @@ def tokenizer(pieces: Sequence[str]) -> Tokenizer:
 
 
 def train(texts: Callable[[], Iterable[str]], limit: int) -> tuple[str, ...]:
-    """Make a vocabulary of at most `limit` pieces from texts.
+    """Make a vocabulary of at most `limit` word pieces from texts.
 
     The same texts always give the same pieces. The library's trainer breaks ties by its numbers of the characters, and
     assigns these in the random order of a hash table. Therefore all characters are numbered before the training.

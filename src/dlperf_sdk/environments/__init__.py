@@ -46,7 +46,7 @@ def check_interpreter(python: str) -> None:
         python: A program, a command on PATH, the folder of a virtual environment, or a version such as `3.11`.
 
     Raises:
-        UsageError: It does not exist, or does not run as Python.
+        UsageError: The interpreter does not exist, or does not run as Python.
     """
     from dlperf_sdk.environments import given, interpreters
 
@@ -78,7 +78,7 @@ def prepare(
     - the running interpreter, if it meets the requirements
     - a managed environment, found in the cache or created there, which may download gigabytes
 
-    Hold `use_environment(environment)` while workers run in the environment.
+    The caller holds the context `use_environment(environment)` while workers run in the environment.
 
     Args:
         framework: The framework's name.
@@ -86,10 +86,10 @@ def prepare(
         device: The kind of device, such as `cpu`.
         python: An existing interpreter that the user names, or a version such as `3.11`; in a container, the
             interpreter to use there. None if none is named.
-        inside: The command prefix of a container; empty without a container.
+        inside: The words that run a command in a container, in front of the command; empty without a container.
         env: The variables that the run's spec sets for workers (`RunSpec.env`); a value of None passes on this
             process's variable.
-        on_progress: Called with lines of progress.
+        on_progress: Called with a line of text when a step of the preparation begins.
 
     Raises:
         EnvironmentFailed: There is no usable environment, and none can be made; the message says what to do.

@@ -76,8 +76,8 @@ def remove(name: str) -> None:
 
     Raises:
         UnknownName: There is no environment of this name.
-        EnvironmentFailed: It is being made or used right now (the message names the processes), or its folder could
-            not be removed.
+        EnvironmentFailed: The environment is being made or used right now (the message names the processes), or its
+            folder could not be removed.
     """
     known = [environment.name for environment in list_environments()]
     if name not in known:

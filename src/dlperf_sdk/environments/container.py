@@ -37,7 +37,7 @@ class _NodeParts:
 
 
 def container_prefix(spec: RunSpec, device: str, placement_variables: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the words in front of a command that run it in the spec's container. Nothing is started.
+    """Return the words that, in front of a command, run the command in the spec's container. Nothing is started.
 
     The container shares the node's network, host name and shared memory, so that nothing is measured through a
     bridge. An image that begins with "/" or "." is a root file system, or an Apptainer file.
@@ -45,7 +45,7 @@ def container_prefix(spec: RunSpec, device: str, placement_variables: Sequence[s
     Args:
         spec: The case; its fields `container`, `container_mounts` and `container_devices` are used.
         device: The kind of device; with `cuda` the container gets the GPUs.
-        placement_variables: Variables that the container gets with the node's values.
+        placement_variables: Names of environment variables that the container gets with the node's values.
 
     Returns:
         The words; empty without a container.
@@ -124,15 +124,15 @@ def make_container_environment(
     """Probe the Python in a container on this machine, and return its environment. Nothing is installed.
 
     Args:
-        framework: The framework, for messages.
+        framework: The framework's name.
         spec: The plugin's specification of its environment.
         device: The kind of device.
-        command: The container's prefix and the Python inside.
-        variables: All environment variables of the runner on this machine.
+        command: The words that run a command in the container, and the Python inside as the last word.
+        variables: All environment variables of the runner, the program that starts the container.
 
     Raises:
-        EnvironmentFailed: The container does not start, has the wrong Python, or lacks requirements; the message
-            names each of these.
+        EnvironmentFailed: The container does not start within ten minutes, has the wrong Python, or lacks requirements;
+            the message names the missing ones.
         PluginError: The plugin's specification is invalid.
     """
     command_line = " ".join(command)

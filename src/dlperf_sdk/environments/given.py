@@ -20,7 +20,7 @@ def make_given_environment(
     """Check an interpreter that the user names, and return its environment. Nothing is installed.
 
     Args:
-        framework: The framework, for messages.
+        framework: The framework's name.
         spec: The plugin's specification of its environment.
         device: The kind of device.
         python: A program, a command on PATH, or the folder of a virtual environment.
@@ -28,7 +28,7 @@ def make_given_environment(
 
     Raises:
         EnvironmentFailed: The interpreter does not exist or does not run, has the wrong version, or lacks
-            requirements; the message names each of these.
+            requirements; the message names the missing ones.
         PluginError: The plugin's specification is invalid.
     """
     path, interpreter = probe_named_interpreter(python, variables)
@@ -49,14 +49,17 @@ def make_given_environment(
 
 
 def probe_named_interpreter(python: str, variables: Mapping[str, str]) -> tuple[Path, probe.Interpreter]:
-    """Return the path of an interpreter that the user names, without resolving links, and its version and kind.
+    """Start an interpreter that the user names, and return its path, version and implementation.
 
     Args:
         python: A program, a command on PATH, or the folder of a virtual environment.
-        variables: All environment variables to start it with.
+        variables: All environment variables to start the interpreter with.
+
+    Returns:
+        The absolute path of the interpreter, in which links are not resolved; and its properties.
 
     Raises:
-        EnvironmentFailed: It does not exist, or does not run as Python.
+        EnvironmentFailed: The interpreter does not exist, or does not run as Python.
     """
     path = _locate(python)
     interpreter = probe.probe_interpreter(path, variables)

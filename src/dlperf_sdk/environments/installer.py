@@ -84,8 +84,8 @@ class Installer:
         """Create an empty virtual environment.
 
         Args:
-            python: The interpreter.
-            folder: The new environment's folder.
+            python: The interpreter that the virtual environment uses.
+            folder: The folder of the new virtual environment.
 
         Raises:
             UvFailed: uv ended with an error.
@@ -94,11 +94,12 @@ class Installer:
         self._run("venv", "--quiet", "--no-project", "--python", str(python), str(folder))
 
     def pip(self, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
-        """Run `uv pip ARGUMENTS` with pip's settings.
+        """Run `uv pip ARGUMENT…` with the settings that were converted from pip's configuration.
 
         Args:
-            arguments: uv's arguments.
-            variables: Further environment variables, for the build of a distribution.
+            arguments: The arguments after `uv pip`, such as `install`.
+            variables: Further environment variables for uv by name, such as those of the build of a distribution; None
+                for none.
 
         Raises:
             UvFailed: uv ended with an error.

@@ -62,20 +62,22 @@ class _Search:
 
 
 def find(specifier: str, environ: Mapping[str, str]) -> Interpreter:
-    """Return a CPython whose version satisfies a specifier: the running one if it does, else the newest one found.
+    """Return an installed CPython whose version satisfies a specifier.
 
-    Searched are `python`, `python3` and `python3.*` on PATH, pyenv's versions, and those that uv has installed.
-    Free-threaded builds and pre-releases are left out. Each result is cached in this process, and checked again at
-    each call.
+    This is the running interpreter if its version satisfies the specifier. Otherwise, it is the newest interpreter
+    that the function finds among `python`, `python3` and `python3.*` in the folders of PATH, the versions of pyenv, and
+    those that uv has installed. The function ignores free-threaded builds and pre-releases. It caches the result in
+    this process; a later call starts the cached interpreter, and searches again if that no longer runs.
 
     Args:
         specifier: The range of versions, such as `>=3.11`.
-        environ: The environment variables, which also say where interpreters are; interpreters are started without
-            `PYTHON*`.
+        environ: Environment variables by name. PATH, HOME and those of pyenv and uv determine where to search. The
+            interpreters are started with all of them except `PYTHON*`.
 
     Raises:
-        EnvironmentFailed: There is none; the message lists the places that were searched.
-        PluginError: The text is not a version specifier.
+        EnvironmentFailed: No interpreter satisfies the specifier; the message lists the places that were searched. Or
+            the program of uv is missing.
+        PluginError: `specifier` is not a version specifier.
     """
     plain = {name: value for name, value in environ.items() if not name.startswith("PYTHON")}
     key = (specifier, sys.executable, *sorted(item for item in environ.items() if _PLACES.match(item[0])))
@@ -86,19 +88,21 @@ def find(specifier: str, environ: Mapping[str, str]) -> Interpreter:
 
 
 def is_version(python: str) -> bool:
-    """Return True if a text is a version of Python, such as `3.11` or `3.11.7`, and no program or folder."""
+    """Return True if the text `python` is a version, such as `3.11` or `3.11.7`, not the name of a file or folder."""
     return re.fullmatch(r"3\.\d+(\.\d+)?", python) is not None
 
 
 def restrict_specifier(specifier: str, version: str) -> str | None:
-    """Return a specifier of the versions that `specifier` accepts and that belong to `version`; None if there is none.
+    """Return a specifier that accepts the versions of Python in `specifier` that belong to `version`.
+
+    The result is None if there is no such version.
 
     Args:
-        specifier: A range of versions, such as `>=3.9`; may be empty.
+        specifier: A range of versions, such as `>=3.9`; empty for all versions.
         version: A minor version or a patch release: `3.11` or `3.11.7`.
 
     Raises:
-        PluginError: the text is not a version specifier.
+        PluginError: `specifier` is not a version specifier.
     """
     restricted = f"{specifier},=={version}.*" if specifier.strip() else f"=={version}.*"
     accepted = probe.parse_python_specifier(restricted)

@@ -57,22 +57,22 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """The hash by which the environment is found.
+        """The hash by which the environment is found in the cache, 12 hexadecimal digits.
 
-        It covers framework, device, Python's minor version, requirements, lock, options for uv, and the variables of
-        builds.
+        It covers framework, device, Python's minor version, requirements, lock, options for uv, and the names and
+        variables of builds from source.
         """
         contents = (*sorted(self.requirements), self.lock or "", *self.uv_options, *self.described_builds)
         return key_of(self.framework, self.device, self.interpreter.minor, *contents)
 
     @property
     def described_builds(self) -> tuple[str, ...]:
-        """Name and variables of each build."""
+        """The name and the variables of each build from source, such as `toy with TOY_WITH_A=1`."""
         return tuple(map(source_builds.describe, self.source_builds))
 
     @property
     def name(self) -> str:
-        """The name of the environment and of its folder."""
+        """The name of the environment and of its folder, `FRAMEWORK-DEVICE-KEY`."""
         return f"{self.framework}-{self.device}-{self.key}"
 
 
@@ -83,7 +83,7 @@ def home() -> Path:
     who could write there could have code run.
 
     Raises:
-        EnvironmentFailed: It cannot be created or written, or belongs to another user.
+        EnvironmentFailed: The folder cannot be created or written, or belongs to another user.
     """
     try:
         root = folders.cache()
@@ -111,7 +111,10 @@ def home() -> Path:
 
 
 def lock_file(name: str) -> Path:
-    """Return the path of the file whose lock guards the managed environment of this name.
+    """Return the path of the file whose lock protects a managed environment against changes. It need not exist.
+
+    Args:
+        name: The environment's name, `FRAMEWORK-DEVICE-KEY`.
 
     Raises:
         EnvironmentFailed: The folder for managed environments cannot be made or used.
@@ -120,18 +123,18 @@ def lock_file(name: str) -> Path:
 
 
 def obtain(recipe: Recipe, on_progress: Progress) -> PreparedEnvironment:
-    """Return the environment of a recipe: the existing one if it is complete, else a new one.
+    """Return the managed environment of a recipe: the existing one if it is complete, else a new one.
 
-    Waits while another process makes the environment, or uses one that must be made anew.
+    The function waits while another process makes the environment, or uses one that must be made anew.
 
     Args:
-        recipe: The recipe.
-        on_progress: Called with lines of progress.
+        recipe: What the environment is made from.
+        on_progress: Called with a line of text when a step begins.
 
     Raises:
-        EnvironmentFailed: It cannot be made; nothing of it is left.
+        EnvironmentFailed: The environment cannot be made; its folder has been removed.
         PluginError: A requirement of the plugin is invalid.
-        OSError: Its folder cannot be written; nothing of it is left.
+        OSError: The environment's folder cannot be written; it has been removed.
     """
     folder = home() / recipe.name
     lock = lock_file(recipe.name)
@@ -156,11 +159,14 @@ def obtain(recipe: Recipe, on_progress: Progress) -> PreparedEnvironment:
 def use_environment(environment: PreparedEnvironment) -> Iterator[None]:
     """Lock a managed environment, so that it is neither removed nor replaced while the context lasts; record its use.
 
-    Other kinds of environment need no lock: nothing is done. Waits while another process makes or replaces the
-    environment.
+    For other kinds of environment, the context does nothing. Entering the context waits while another process makes or
+    replaces the environment.
+
+    Args:
+        environment: The environment, as `prepare` returns it.
 
     Raises:
-        EnvironmentFailed: It has been removed or replaced since it was prepared.
+        EnvironmentFailed: The environment has been removed or replaced since it was prepared.
     """
     if environment.kind != MANAGED:
         yield
@@ -185,14 +191,14 @@ def obtain_with_lock(
     """Return a complete managed environment that has exactly the versions of a lock; None if there is none.
 
     If an environment's marker states these versions, its interpreter is started to check its contents. The use of the
-    returned environment is recorded. Waits while another process makes or replaces such an environment.
+    returned environment is recorded. The function waits while another process makes or replaces such an environment.
 
     Args:
         framework: The framework of the environment.
         device: The kind of device.
         minor: The minor version of Python, such as `3.11`.
-        lock: The pins, one a line.
-        on_progress: Called with lines of progress.
+        lock: The exact versions, one `NAME==VERSION` per line, sorted.
+        on_progress: Called with a line of text about an environment that is reused or has changed.
 
     Raises:
         EnvironmentFailed: The folder of environments cannot be used.
@@ -330,7 +336,7 @@ def _install(recipe: Recipe, resolved: resolution.Resolution, installer: Install
 
 
 def measure_size(folder: Path) -> int:
-    """Return the bytes of all files in a folder. A file with several links in it counts once.
+    """Return the total size in bytes of all files in a folder and below it. A file with several links counts once.
 
     Files that uv shares with its cache through hard links are included. A file that is removed meanwhile is left out.
     """

@@ -47,7 +47,11 @@ class Marker:
 
 
 def write(folder: Path, marker: Marker) -> None:
-    """Write the marker into an environment's folder in one step: a reader sees all of it or nothing.
+    """Write the marker into the folder of a managed environment in one step: a reader sees all of it or nothing.
+
+    Args:
+        folder: The environment's folder.
+        marker: Facts about the environment.
 
     Raises:
         OSError: The marker cannot be written.
@@ -62,7 +66,10 @@ def write(folder: Path, marker: Marker) -> None:
 
 
 def read(folder: Path) -> Marker | None:
-    """Return the marker in an environment's folder; None if there is none, or it is invalid or of another version."""
+    """Return the marker in the folder of a managed environment.
+
+    The result is None if there is none, or if it is invalid or of another version.
+    """
     try:
         plain: Any = json.loads(read_file(folder / FILE, _LARGEST).decode())
         if not isinstance(plain, dict) or plain.pop("version", None) != VERSION:
@@ -80,12 +87,16 @@ def read(folder: Path) -> Marker | None:
 
 
 def touch(folder: Path) -> None:
-    """Set the time of the environment's last use to now. Raises OSError if there is no marker."""
+    """Set the time of the last use of the managed environment in `folder` to now.
+
+    Raises:
+        OSError: The folder has no marker.
+    """
     os.utime(folder / FILE)
 
 
 def read_last_use(folder: Path) -> str | None:
-    """Return the time of the environment's last use: UTC, ISO 8601; None if there is no marker."""
+    """Return when the managed environment in `folder` was last used: UTC, ISO 8601; None if it has no marker."""
     try:
         stamp = (folder / FILE).stat().st_mtime
     except FileNotFoundError:

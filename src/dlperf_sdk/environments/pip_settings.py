@@ -53,9 +53,9 @@ def config_files(environ: Mapping[str, str], prefix: Path, etc: Path = Path("/et
     at all.
 
     Args:
-        environ: The environment variables.
-        prefix: The folder of the virtual environment.
-        etc: The folder of the global file.
+        environ: The environment variables of the user.
+        prefix: The folder of the virtual environment, `sys.prefix`.
+        etc: The folder in which the global files are looked for.
     """
     config_file = environ.get("PIP_CONFIG_FILE")
     if config_file == os.devnull:
@@ -81,9 +81,9 @@ def read(environ: Mapping[str, str], prefix: Path, etc: Path = Path("/etc")) -> 
     both. Empty values count as not given. Files that cannot be opened are left out.
 
     Args:
-        environ: The environment variables.
-        prefix: The folder of the virtual environment.
-        etc: The folder of the global file.
+        environ: The environment variables of the user.
+        prefix: The folder of the virtual environment, `sys.prefix`.
+        etc: The folder in which the global files are looked for.
 
     Raises:
         EnvironmentFailed: A file is not in the INI format of pip, or has more than 2000 lines.
@@ -123,14 +123,15 @@ def _option(key: str) -> str:
 
 
 def convert_for_uv(pip: Mapping[str, str], environ: Mapping[str, str], folder: Path) -> UvSettings:
-    """Return pip's settings as variables and arguments for uv.
+    """Return pip's settings as environment variables and arguments for uv.
 
-    What the user has set for uv itself (`UV_*`) is kept and takes precedence. Options of pip without an equivalent
-    are dropped, and so are those that would change what a lock says (`constraint`, `pre`, `require-hashes`).
+    Variables that the user has set for uv itself (`UV_*`) are kept and take precedence. Options of pip without an
+    equivalent are dropped, and so are those that would change which versions are installed from a lock (`constraint`,
+    `pre`, `require-hashes`).
 
     Args:
-        pip: pip's settings, as `read` returns them.
-        environ: The environment variables.
+        pip: pip's settings, as `read` returns them: option name → text.
+        environ: The environment variables of the user.
         folder: The folder to which relative paths refer.
 
     Raises:

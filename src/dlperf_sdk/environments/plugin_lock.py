@@ -16,8 +16,8 @@ def read_lock(framework: str, spec: EnvironmentSpec) -> str | None:
     """Return the text of a plugin's lock; None if it has none.
 
     Args:
-        framework: The framework, for messages.
-        spec: The plugin's specification of its environment.
+        framework: The framework's name, for messages.
+        spec: The plugin's specification of its environment, whose `lock` is the path of the file.
 
     Raises:
         PluginError: The file cannot be read, or is not UTF-8.
@@ -29,15 +29,24 @@ def read_lock(framework: str, spec: EnvironmentSpec) -> str | None:
 
 
 def join_lines(lock_text: str) -> tuple[str, ...]:
-    """Return the entries of a lock, one a line, with their options.
+    """Return the entries of a lock, each as one line with its options, such as `--hash`.
 
     Lines that end in a backslash are joined with the next one. Comments and empty lines are left out.
+
+    Args:
+        lock_text: The text of a requirements file.
     """
     return tuple(filter(None, (_COMMENT.sub("", line).strip() for line in _logical_lines(lock_text))))
 
 
 def list_requirements(lock_text: str) -> tuple[str, ...]:
-    """Return the requirements in a lock, without options such as `--hash`. Their syntax is not checked."""
+    """Return the requirements in a lock, such as `numpy==1.26.4`, without options such as `--hash`.
+
+    Their syntax is not checked.
+
+    Args:
+        lock_text: The text of a requirements file.
+    """
     return tuple(filter(None, (_OPTION.sub("", entry).strip() for entry in join_lines(lock_text))))
 
 

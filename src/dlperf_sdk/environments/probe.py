@@ -104,7 +104,7 @@ def probe_interpreter(path: Path, environ: Mapping[str, str]) -> Interpreter | N
 
     Args:
         path: The interpreter.
-        environ: All environment variables to start it with.
+        environ: All environment variables to start the interpreter with.
 
     Returns:
         The interpreter; None if it does not run as Python (such as an inactive pyenv shim or a broken link).
@@ -118,14 +118,17 @@ def probe_interpreter(path: Path, environ: Mapping[str, str]) -> Interpreter | N
 
 
 def probe_facts(path: Path, environ: Mapping[str, str]) -> Facts:
-    """Start an interpreter as a worker is started (`-I`), and return its facts. It must be Python 3.7 or later.
+    """Start an interpreter as a worker is started (`-I`), and return its version, folder and installed distributions.
+
+    The interpreter must be Python 3.7 or later.
 
     Args:
         path: The interpreter.
         environ: All environment variables of a worker.
 
     Raises:
-        EnvironmentFailed: The interpreter does not start, fails, takes too long, or prints an invalid answer.
+        EnvironmentFailed: The interpreter does not start, fails, takes longer than `PATIENCE` seconds, or prints an
+            invalid answer.
     """
     try:
         output = read_output([str(path), "-I", str(SCRIPT)], environ)
@@ -149,10 +152,11 @@ def read_output(command: Sequence[str], environ: Mapping[str, str]) -> str:
 
     Args:
         command: The program and its arguments.
-        environ: All environment variables to start it with.
+        environ: All environment variables to start the program with.
 
     Raises:
-        OSError, subprocess.SubprocessError: It does not start, fails, or takes longer than `PATIENCE` seconds.
+        OSError: The program does not start.
+        subprocess.SubprocessError: The program has a nonzero exit code, or takes longer than `PATIENCE` seconds.
     """
     done = subprocess.run(
         command,
@@ -166,13 +170,14 @@ def read_output(command: Sequence[str], environ: Mapping[str, str]) -> str:
 
 
 def facts_from(plain: Mapping[str, Any]) -> Facts:
-    """Return the facts that the probe script printed.
+    """Return the facts about an interpreter that the probe script printed.
 
     Args:
-        plain: The script's output as a JSON object.
+        plain: The script's output as a JSON object, with `version`, `prefix`, `installed` and `markers`.
 
     Raises:
-        KeyError, TypeError: The object is malformed.
+        KeyError: The object lacks one of these keys.
+        TypeError: A value in the object has the wrong type.
     """
     return Facts(
         version=str(plain["version"]),
@@ -183,7 +188,10 @@ def facts_from(plain: Mapping[str, Any]) -> Facts:
 
 
 def parse_python_specifier(text: str) -> SpecifierSet:
-    """Return a plugin's range of Python versions, such as `>=3.11`, parsed.
+    """Parse a plugin's range of Python versions.
+
+    Args:
+        text: A version specifier, such as `>=3.11`.
 
     Raises:
         PluginError: The text is not a version specifier.
@@ -197,7 +205,10 @@ def parse_python_specifier(text: str) -> SpecifierSet:
 
 
 def parse_requirement(text: str) -> Requirement:
-    """Return one of a plugin's requirements, parsed.
+    """Parse one of a plugin's requirements.
+
+    Args:
+        text: A requirement specifier (PEP 508), such as `numpy>=1.26`.
 
     Raises:
         PluginError: The text is not a requirement.
@@ -209,15 +220,15 @@ def parse_requirement(text: str) -> Requirement:
 
 
 def list_unmet(requirements: tuple[str, ...], device: str, facts: Facts) -> list[str]:
-    """Return the requirements that an interpreter does not meet, each as `requested "…", found "…"`.
+    """Return a phrase for each requirement that an interpreter does not meet, such as `requested "…", found "…"`.
 
     Requirements whose marker does not apply are left out. A build for CPUs (a version that ends in `+cpu`) meets no
     requirement on another kind of device.
 
     Args:
-        requirements: The plugin's requirements.
+        requirements: The plugin's requirements, as requirement specifiers.
         device: The kind of device.
-        facts: The interpreter's facts.
+        facts: The interpreter's facts, as `probe_facts` returns them.
 
     Raises:
         PluginError: A requirement is invalid.

@@ -18,6 +18,9 @@ def headers(path: Path) -> dict[str, str]:
     """Return the header fields of a METADATA or PKG-INFO file: lower-case name → first value.
 
     Reading ends at the first empty line. The result is empty if the file cannot be read.
+
+    Args:
+        path: The file.
     """
     fields: dict[str, str] = {}
     try:
@@ -35,6 +38,9 @@ def headers(path: Path) -> dict[str, str]:
 
 def origin(record: Path) -> str:
     """Return where a distribution came from, according to its metadata folder.
+
+    Args:
+        record: The distribution's `*.dist-info` folder.
 
     Returns:
         `editable`, `folder`, `archive` or `vcs` (version control); empty for one from an index.
@@ -83,7 +89,11 @@ def _list_installed(folders: list[Path]) -> list[dict[str, str]]:
 
 
 def main() -> None:
-    """Print the facts about this interpreter as a line of JSON: `version`, `prefix`, `installed` and `markers`."""
+    """Print the facts about this interpreter as a line of JSON: an object with four keys.
+
+    `version` is the version of Python, `prefix` the environment's folder, `installed` a list of distributions (`name`,
+    `version`, `origin`), and `markers` the variables of environment markers (PEP 508).
+    """
     folders: list[Path] = []
     for entry in sys.path:
         folder = Path(entry or ".").resolve()

@@ -37,14 +37,14 @@ def obtain_from_lock(
         framework: The framework of the environment.
         device: The kind of device.
         python_version: The version of Python that the lock was taken from; another patch release may be used.
-        lock_text: The lock, in the format of `PreparedEnvironment.lock`.
-        requested: The plugin's `requirements`, if it is installed here.
-        uv_options: The plugin's `uv_options`, if it is installed here.
-        source_builds: The plugin's `source_builds`, if it is installed here.
-        on_progress: Called with lines of progress.
+        lock_text: The lock, one `NAME==VERSION` per line; a comment marks a distribution that is not from an index.
+        requested: The `requirements` in the specification of the framework's plugin; empty if it is not installed.
+        uv_options: The `uv_options` in the same specification.
+        source_builds: The `source_builds` in the same specification.
+        on_progress: Called with a line of text when a step begins.
 
     Raises:
-        DocumentError: The lock is not in that format, or the version of Python is invalid.
+        DocumentError: A line of the lock is not `NAME==VERSION`, or the version of Python is invalid.
         EnvironmentFailed: A distribution did not come from an index or is no longer available, there is no such
             Python here, or the environment cannot be made.
     """
@@ -81,14 +81,16 @@ def list_unlisted_packages(
         framework: The framework of the environment.
         device: The kind of device.
         python_version: The version of Python that the lock was taken from.
-        lock_text: The lock, in the format of `PreparedEnvironment.lock`.
-        declared: The plugin's specification, whose lock, or else requirements, name the known distributions.
+        lock_text: The lock, one `NAME==VERSION` per line; a comment marks a distribution that is not from an index.
+        declared: The specification of the framework's plugin. Its lock, or without one its requirements, names the
+            distributions that the plugin declares.
 
     Returns:
-        `name==version` of each, sorted. Empty if a managed environment with the same lock exists, which would be used.
+        `NAME==VERSION` of each undeclared distribution, sorted. Empty if a managed environment with the same lock
+        exists, because it would be used.
 
     Raises:
-        DocumentError: The lock is not in that format.
+        DocumentError: A line of the lock is not `NAME==VERSION`.
         EnvironmentFailed: A distribution did not come from an index, or the folder of environments cannot be used.
         PluginError: The plugin's lock cannot be read; an entry of it, or one of the plugin's requirements, is not a
             requirement.

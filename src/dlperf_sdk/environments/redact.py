@@ -12,7 +12,12 @@ _MASK = "***"
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return a text in which `***` replaces the `user:password` of every URL, and each of the given secrets."""
+    """Return a copy of a text in which `***` replaces the `user:password` of every URL, and each of the given secrets.
+
+    Args:
+        text: The text.
+        secrets: Further texts to replace.
+    """
     text = _USER.sub(rf"\g<scheme>{_MASK}@", text)
     for secret in sorted(set(secrets), key=len, reverse=True):
         if secret:

@@ -35,7 +35,11 @@ class Resolution:
     """The extra arguments for uv that were needed to resolve the pins; often empty."""
 
     def write(self, path: Path) -> None:
-        """Write the pins to a requirements file, one a line."""
+        """Write the pins to a requirements file, one per line; an existing file is replaced.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
         path.write_text("".join(f"{pin}\n" for pin in self.pins), encoding="utf-8")
 
 
@@ -47,9 +51,10 @@ def find_unfit_pins(pins: Sequence[str], device: str, requested: Sequence[str]) 
     other devices, these are builds for CPUs (`+cpu`).
 
     Args:
-        pins: `name==version`, or `name @ url`.
+        pins: Exact versions to install, each as `name==version` or `name @ url`.
         device: The kind of device.
-        requested: The requirements that name excepted libraries; not used for devices other than `cpu`.
+        requested: Requirement specifiers, whose libraries are excepted; for other devices than `cpu`, only their syntax
+            is checked.
 
     Raises:
         PluginError: A requirement is invalid.
@@ -87,9 +92,9 @@ def resolve(
         requirements: The requirements of the plugin, or the pins of a lock.
         lock: The text of the plugin's lock; None without a lock.
         uv_options: Further options of uv for a second try; empty for no second try.
-        requested: The requirements that name distributions which are wanted on any device; see `find_unfit_pins`.
+        requested: Requirement specifiers that name CUDA libraries which are wanted even if the device is `cpu`.
         exact: True if the requirements are a complete lock, to which nothing is added.
-        framework: The framework, for messages.
+        framework: The framework's name, for messages.
         device: The kind of device.
         interpreter: The interpreter of the environment.
         installer: The installer to run.

@@ -18,7 +18,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def describe(build: SourceBuild) -> str:
-    """Return the normalized name of a build and its variables, such as `toy with TOY_WITH_A=1`."""
+    """Return a text with the normalized name of a build and its variables, such as `toy with TOY_WITH_A=1`."""
     variables = " ".join(f"{name}={value}" for name, value in sorted(build.variables.items()))
     return canonicalize_name(build.name) + (f" with {variables}" if variables else "")
 
@@ -27,7 +27,7 @@ def check_programs(builds: Iterable[SourceBuild]) -> None:
     """Check that all programs that the builds need are on PATH.
 
     Raises:
-        EnvironmentFailed: Some are missing; the message names them.
+        EnvironmentFailed: A build lacks a program; the message names the programs that are missing.
     """
     for build in builds:
         missing = [program for program in build.programs if shutil.which(program) is None]
@@ -39,13 +39,18 @@ def check_programs(builds: Iterable[SourceBuild]) -> None:
 
 
 def remove(builds: Iterable[SourceBuild], requirements: Sequence[str]) -> tuple[str, ...]:
-    """Return the requirements, or the entries of a lock, without those of the distributions to build."""
+    """Return the requirements, or the entries of a lock, that do not name a distribution which is built from source.
+
+    Args:
+        builds: The distributions that are built from source.
+        requirements: Requirement specifiers, or entries of a requirements file.
+    """
     names = {canonicalize_name(build.name) for build in builds}
     return tuple(text for text in requirements if not names or _name_of(text) not in names)
 
 
 def install(build: SourceBuild, requirements: Iterable[str], python: Path, installer: Installer) -> None:
-    """Build a distribution with what is installed in an environment, and install it there.
+    """Build a distribution from source with the packages that an environment contains, and install it there.
 
     uv's cache is not used: it does not tell builds with different variables apart. The build may use all processors
     that this process may use, unless the user's MAKEFLAGS say otherwise.

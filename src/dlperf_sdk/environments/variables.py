@@ -8,13 +8,15 @@ from dlperf_sdk.worker.variables import worker_environment
 
 
 def worker_variables(requested: Mapping[str, str | None], inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a worker started from here would get, without its launch variables.
+    """Return the environment variables that a worker on this machine would get, without its launch variables.
 
     The agents apply the same rule, `dlperf_sdk.worker.variables.worker_environment`, to the variables of their own
     nodes.
 
     Args:
-        requested: The spec's `env`; None as a value hands on the value in `inherited`, if it is set there.
-        inherited: Variables of the starting process, of which only those on the allow-list are handed on.
+        requested: The variables that the run's spec sets (`RunSpec.env`); None as a value passes on the value in
+            `inherited`, if it has one.
+        inherited: Variables of the process that starts the worker, of which only those in
+            `dlperf_sdk.worker.variables.INHERITED`, or with a prefix in `INHERITED_PREFIXES`, are passed on.
     """
     return worker_environment(inherited, requested, {})

@@ -54,7 +54,7 @@ def verify(name: str) -> tuple[DamagedFile, ...]:
 
     Raises:
         UnknownName: There is no environment of this name.
-        EnvironmentFailed: It is incomplete, has no interpreter, or is being made right now.
+        EnvironmentFailed: The environment is incomplete, has no interpreter, or is being made right now.
     """
     with _hold_lock(name, shared=True) as (metadata, _):
         return _list_damaged_files(home() / name, metadata)
@@ -65,15 +65,15 @@ def repair(name: str, on_progress: Progress = lambda text: None) -> tuple[Damage
 
     Args:
         name: The environment's name, `FRAMEWORK-DEVICE-KEY`.
-        on_progress: Called with lines of progress.
+        on_progress: Called with a line of text when an installation begins, and with uv's messages.
 
     Returns:
         The files; empty if there was no damage, and nothing was installed.
 
     Raises:
         UnknownName: There is no environment of this name.
-        EnvironmentFailed: It is incomplete or in use, has no interpreter, a distribution cannot be installed or was
-            built from source, or the damage remains.
+        EnvironmentFailed: The environment is incomplete, in use or without an interpreter; a distribution cannot be
+            installed or was built from source; or the damage remains.
     """
     with _hold_lock(name, shared=False) as (metadata, descriptor):
         folder = home() / name

@@ -60,9 +60,9 @@ def request(
     Args:
         plugin: The framework's plugin.
         model: Name of a model in `MODELS`.
-        options: Options of the model; None: its defaults.
-        framework_options: Options of the framework; None: its defaults.
-        changes: Fields of the request that replace the defaults.
+        options: Options of the model by name; None: its defaults.
+        framework_options: Options of the framework by name; None: its defaults.
+        changes: Fields of `Request` that replace the defaults, such as `batch_size=8`.
 
     Raises:
         KeyError: the model is not in `MODELS`, or the plugin has no trainer for it.
@@ -120,14 +120,16 @@ def small_request(
     framework_options: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> Request:
-    """Return the request of a small case: `request` with the options of `SMALL`, unless others are given.
+    """Return a worker's request for a small model: by default one replica on the CPU, four samples, synthetic data.
+
+    The model's options are those in `SMALL`, which suit any machine.
 
     Args:
         plugin: The framework's plugin.
         model: Name of a model in `MODELS`.
-        options: Options of the model that take precedence over those of `SMALL`.
-        framework_options: Options of the framework; None: its defaults.
-        changes: Fields of the request that replace the defaults.
+        options: Options of the model by name, which take precedence over those in `SMALL`.
+        framework_options: Options of the framework by name; None: its defaults.
+        changes: Fields of `Request` that replace the defaults, such as `precision="amp-bf16"`.
 
     Raises:
         KeyError: the model is not in `MODELS`, or the plugin has no trainer for it.
@@ -143,7 +145,8 @@ def cluster(request: Request, ports: Sequence[str] = ()) -> Cluster:
 
     Args:
         request: The request.
-        ports: Free ports that each node's processes may use, as many as the framework needs; empty for one replica.
+        ports: Free ports in digits, such as `29400`, that each node's processes may use, as many as the framework
+            needs; empty for one replica.
     """
     devices = tuple(f"{request.device}:{i}" for i in range(request.devices_per_node))
     node = Node("127.0.0.1", tuple(ports), devices, "lo")
@@ -151,22 +154,25 @@ def cluster(request: Request, ports: Sequence[str] = ()) -> Cluster:
 
 
 def start(request: Request, ports: Sequence[str] = (), rank: int = 0) -> tuple[Runtime, Trainer]:
-    """Start the runtime of one trainer process in this process, and create its trainer with the canonical weights.
+    """Let the calling process be one trainer process of a case: start the runtime, and build the trainer.
 
-    The environment variables of that process are set in this one, and stay set.
+    The trainer has the canonical weights. The environment variables that the plugin's function `processes` lists for
+    this trainer process are set in the calling process, and stay set. If the case has several trainer processes, the
+    others must be started at the same time, since the runtime may wait for them.
 
     Args:
-        request: The request.
-        ports: Free ports that each node's processes may use; empty for one replica.
-        rank: Rank of the trainer.
+        request: The case.
+        ports: Free ports in digits, such as `29400`, that each node's processes may use; empty for one replica.
+        rank: Rank of the trainer process, counted from 0 over all nodes.
 
     Returns:
         The runtime, which the caller must stop, and the trainer.
 
     Raises:
-        StopIteration: no process of the request has this rank.
-        ImportError: the worker half, or the framework, cannot be imported. Other exceptions of the worker half pass
-            unchanged.
+        StopIteration: the case has no trainer process of this rank.
+        ImportError: the worker half, or the framework, cannot be imported.
+        Unsupported: the plugin or this machine does not support the case. Other exceptions of the worker half are not
+            caught, either.
     """
     nodes = cluster(request, ports)
     process = next(candidate for candidate in resolve(request.processes)(nodes) if candidate.rank == rank)
@@ -179,12 +185,12 @@ def start(request: Request, ports: Sequence[str] = (), rank: int = 0) -> tuple[R
 def summarize_traced_steps(
     trainer: Trainer, plugin: type[Framework], folder: Path, steps: int = 2
 ) -> TraceSummary:
-    """Take a step, and return the summary of a trace of further steps on the same batch, by the plugin's declaration.
+    """Take a step on the canonical batch, trace further steps on it with the profiler, and summarize the trace.
 
     Args:
-        trainer: The trainer.
-        plugin: Its framework's plugin, which declares the events of its profiler.
-        folder: An empty folder for the trace, `trace.json`.
+        trainer: The trainer, on the CPU.
+        plugin: The plugin of the trainer's framework; `capabilities.trace` says what the profiler's events stand for.
+        folder: An empty folder, in which the trace `trace.json` is written.
         steps: Number of traced steps.
 
     Raises:
@@ -211,11 +217,15 @@ def summarize_traced_steps(
 
 @contextlib.contextmanager
 def small_trainers(plugin: type[Framework]) -> Iterator[Callable[..., Trainer]]:
-    """Return a context whose value is a factory of trainers of small cases with one replica.
+    """Return a context whose value is a function that starts a trainer of a small model with one replica.
 
-    The factory takes the model's name, and as keyword arguments `options` of the model, `framework_options`, and fields
-    of the request that replace the defaults. It raises what `small_request` and `start` raise. Leaving the context
-    closes the trainers' loaders and stops their runtimes.
+    The function takes the model's name, and as keyword arguments `options` of the model, `framework_options`, and
+    fields of the request that replace the defaults. It raises the errors of `small_request` and `start`, such as
+    KeyError for an unknown model and Unsupported. Leaving the context closes the trainers' loaders and stops their
+    runtimes.
+
+    Args:
+        plugin: The framework's plugin.
     """
     started: list[tuple[Runtime, Trainer]] = []
 

@@ -38,13 +38,13 @@ def run_ranks(program: str, *arguments: str, ports: int, processes: int = 2) -> 
     All processes have ended when this function returns.
 
     Args:
-        program: Path of the program.
+        program: Path of a Python program.
         arguments: Further arguments of the program.
-        ports: Number of free ports to choose.
+        ports: Number of free ports to choose; the program gets them as one argument, separated by commas.
         processes: Number of ranks.
 
     Returns:
-        The last line of each rank's output, parsed as JSON.
+        For each rank, in order, the last line of its standard output, parsed as JSON.
 
     Raises:
         RuntimeError: A process had a nonzero exit code; its own output gives the reason.
@@ -73,8 +73,8 @@ def run_rank(train: Callable[..., Any]) -> None:
     This is the entry point of a process that `run_ranks` starts.
 
     Args:
-        train: A function of the further arguments (each a str), the list of ports, and the rank. Its result must be a
-            JSON value.
+        train: A function of the further arguments (each a str), the list of ports (each a str of digits), and the rank
+            (an int). Its result must be a JSON value.
     """
     rank, ports, *arguments = sys.argv[1:]
     print(json.dumps(train(*arguments, ports.split(","), int(rank))), flush=True)
@@ -86,18 +86,19 @@ def train_shard(
     rank: int,
     batch: Callable[[Trainer], Any] = lambda trainer: trainer.canonical_batch(),
 ) -> dict[str, Any]:
-    """Train `STEPS` steps in this process, and return what its replicas report, as JSON values.
+    """Train `STEPS` steps on one batch as one trainer process of a case, and return a report about its replicas.
 
     Args:
         request: The case.
-        ports: Free ports of the cluster.
-        rank: Rank of the process.
-        batch: Function that returns the batch of the trainer; by default the canonical shard.
+        ports: Free ports in digits, such as `29400`, that each node's processes may use; empty for one replica.
+        rank: Rank of the trainer process, counted from 0 over all nodes.
+        batch: Function that returns the batch for a trainer; by default the canonical batch of its replicas.
 
     Returns:
-        `replicas`, a list with the `losses` of the steps, the `digest` of the parameters and the absolute sums of
-        the running `means` of each replica; the `deviation` from fp32; the settings `observed`; and the runtime's
-        `facts`.
+        A dict of JSON values: `replicas`, a list with a dict per replica of this process (`losses`, one number per
+        step; `digest`, the SHA-256 of the parameters; `means`, the sum of the absolute values of each running mean);
+        `deviation`, the relative deviation of the outputs from fp32; `observed`, the settings in effect; and `facts`,
+        the runtime's facts.
     """
     runtime, trainer = in_process.start(request, ports, rank)
     deviation, shard = trainer.deviation(), batch(trainer)
@@ -120,18 +121,23 @@ def train_shard(
 
 
 def losses_of(trainer: Trainer, batch: Any) -> list[Sequence[float]]:
-    """Train `STEPS` steps on one batch, and return for each step the loss of each replica of the process."""
+    """Train `STEPS` steps on one batch, and return for each step a list with the loss of each replica of the process.
+
+    Args:
+        trainer: The trainer.
+        batch: A batch on the devices, as `Trainer.step` takes it.
+    """
     return [trainer.read_loss(trainer.step(batch).loss) for _ in range(STEPS)]
 
 
 def both_shards(request: Request) -> dict[str, Any]:
-    """Return the canonical shards of two replicas as one batch of a request for one replica.
+    """Return one batch for a single replica that consists of the canonical shards of two replicas, half as large.
 
     Args:
-        request: The request; its batch size is even.
+        request: The request of the single replica; its batch size is even.
 
     Returns:
-        Name of an input → NumPy array of shape (batch size, ...).
+        A dict: name of an input → NumPy array of shape (batch size, ...).
     """
     half = request.batch_size // 2
     shards = [canonical.batch(request.inputs, half, shard, request.seed) for shard in range(2)]
@@ -142,7 +148,8 @@ def mean_losses(replicas: Sequence[dict[str, Any]]) -> list[float]:
     """Return the mean of the replicas' losses for each step, to compare with one replica that trains on all shards.
 
     Args:
-        replicas: The value of `replicas` that `train_shard` returned.
+        replicas: A dict per replica of the case, whose `losses` is a list of one number per step, as in the report of
+            `train_shard`.
     """
     steps = zip(*(replica["losses"] for replica in replicas), strict=True)
     return [sum(losses) / len(losses) for losses in steps]

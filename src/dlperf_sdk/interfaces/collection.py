@@ -87,9 +87,12 @@ class Figures:
         )
 
     def values(self, name: str) -> tuple[Any, ...]:
-        """Return the distinct values of a field or an option, in the order of their first figures.
+        """Return the distinct values that the figures have in a field or an option, in the order of first occurrence.
 
         A figure whose source does not state the option has the value None.
+
+        Args:
+            name: Name of a field or an option of `PublishedFigure`.
 
         Raises:
             UnknownName: the name is neither a field nor an option. Not raised if there is no figure.
@@ -156,12 +159,15 @@ class Collection(ABC):
         return ()
 
     def disagreements(self) -> Sequence[Disagreement]:
-        """Return the contradictions between the source and its figures; empty if none is known.
+        """Return the contradictions between the texts that the source prints and its figures; empty if none is known.
 
         The base class returns an empty sequence.
         """
         return ()
 
     def count_printed_cells(self) -> int:
-        """Return the number of printed cells that are checked against the figures; the base class returns 0."""
+        """Return the number of table cells printed in the source that `disagreements` checks against the figures.
+
+        The base class returns 0.
+        """
         return 0

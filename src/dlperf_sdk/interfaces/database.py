@@ -47,12 +47,12 @@ class Store(ABC):
         """Run an SQL query on the tables, and return the selected rows. A query can only read.
 
         Args:
-            sql: The query.
+            sql: The query, one statement.
             largest: Maximum memory of the selected rows in bytes.
 
         Raises:
-            UsageError: the query is not valid, selects nothing or more than `largest`, takes too long, or would do
-                something other than read.
+            UsageError: the query is not valid, is no statement that selects rows, selects more than `largest` bytes,
+                takes too long, or would do something other than read.
             StoreError: the store cannot be used.
             KeyboardInterrupt: a signal ended the query.
         """
@@ -69,10 +69,13 @@ class Store(ABC):
     def load(self, run_id: str) -> Result:
         """Return the result of a run, with its records.
 
-        `run_id` is the name of the run.
+        Args:
+            run_id: Name of the run.
 
         Raises:
-            UnknownName, StoreError, DocumentError: there is no such result, or it cannot be read.
+            UnknownName: the store has no result of this run.
+            StoreError: the store cannot be used.
+            DocumentError: the result is damaged.
         """
 
     def close(self) -> None:
@@ -88,7 +91,9 @@ class ResultDatabase(Store):
 
     @abstractmethod
     def versions(self, run_ids: Sequence[str]) -> Mapping[str, Version]:
-        """Return name → version of those of the runs that the database has; runs that it lacks are left out.
+        """Return the versions of the results that the database has of some runs, by the run's name.
+
+        Runs that the database lacks are left out.
 
         Args:
             run_ids: Names of the runs.
@@ -99,13 +104,14 @@ class ResultDatabase(Store):
 
     @abstractmethod
     def upload(self, result: Result, version: Version) -> None:
-        """Write a result, completely or not at all; the database keeps the version that was changed last.
+        """Write a result, completely or not at all.
 
-        After a lost connection, the upload is tried again with a new one.
+        If the database has the result already, it keeps the version whose file was changed last. After a lost
+        connection, the upload is tried again with a new one.
 
         Args:
             result: The result.
-            version: The version of its file: when it was changed, and its size.
+            version: The version of the result's file: when it was changed, and its size.
 
         Raises:
             DocumentError: the database cannot hold this result.
@@ -114,7 +120,9 @@ class ResultDatabase(Store):
 
     @abstractmethod
     def upgrade(self) -> None:
-        """Build the tables of an older version again from the results; does nothing for this version.
+        """Rebuild tables in an older version of their format from the complete results that the database holds.
+
+        If the tables are of the present version, nothing changes.
 
         Raises:
             StoreError: the database cannot be used, or its tables are of a newer version.

@@ -173,7 +173,7 @@ class PublishedFigure:
         return StatedProtocol(self.warmup, self.steps, self.repeat_count)
 
     def roles(self) -> dict[str, Role]:
-        """Return the name of every field and stated option that describes the case → its role in a comparison.
+        """Return the role in a comparison of each field and option that describes the case, by its name.
 
         Options that the source does not state are left out, and so are fields without a role, such as `throughput`.
         """
@@ -186,6 +186,9 @@ class PublishedFigure:
 
     def value(self, name: str) -> Any:
         """Return the value of a field or an option; None for an option that the source does not state.
+
+        Args:
+            name: Name of a field of this class, or of a field of `FigureOptions`.
 
         Raises:
             UnknownName: the name is neither a field nor an option.
@@ -214,7 +217,10 @@ class PublishedFigure:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> PublishedFigure:
-        """Return the figure of a JSON document; the inverse of `to_dict`.
+        """Return the figure that a JSON document describes; the inverse of `to_dict`.
+
+        Args:
+            plain: The document, JSON values by the names of the fields; see the schema `published`.
 
         Raises:
             DocumentError: the document is not plain JSON data, or breaks the schema `published`.
@@ -228,7 +234,11 @@ class PublishedFigure:
 
     @classmethod
     def from_valid(cls, plain: Mapping[str, Any]) -> PublishedFigure:
-        """Return the figure of a document that follows the schema `published`; the schema is not checked here.
+        """Return the figure that a valid JSON document describes.
+
+        Args:
+            plain: The document, JSON values by the names of the fields. It is not checked against the schema
+                `published`.
 
         Raises:
             UnknownName: an option is none of `OPTION_ROLES`.

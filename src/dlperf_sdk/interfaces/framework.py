@@ -57,7 +57,11 @@ class EnvironmentSpec:
     """Distributions among the requirements that are built from source, once for each managed environment."""
 
     def including(self, packages: Iterable[str]) -> EnvironmentSpec:
-        """Return the contents with further packages, as requirement specifiers, whose versions the lock may lack."""
+        """Return a copy of the specification with further packages among its requirements.
+
+        Args:
+            packages: Requirement specifiers, such as `mpi4py>=4`. The lock need not have versions of them.
+        """
         return evolve(self, requirements=tuple(dict.fromkeys((*self.requirements, *packages))))
 
 
@@ -129,12 +133,14 @@ class Capabilities:
 
 
 def explain_unused_collective(spec: RunSpec, option: str, default: str) -> str | None:
-    """Return why an option of collectives changes nothing in a case; None if a collective averages its gradients.
+    """Return a sentence that says why an option for collective communication has no effect in a case.
+
+    The result is None if a collective averages the case's gradients, so that the option has an effect.
 
     Args:
         spec: The case.
         option: The option's name.
-        default: Its default, as the user types it.
+        default: The option's default, as the user types it.
     """
     if spec.syncs_gradients and STRATEGIES[spec.strategy].is_collective:
         return None
@@ -145,7 +151,9 @@ def explain_unused_collective(spec: RunSpec, option: str, default: str) -> str |
 
 
 def explain_unused_nccl(spec: RunSpec) -> str | None:
-    """Return why an option that switches NCCL off changes nothing in a case; None if the case would use NCCL.
+    """Return a sentence that says why the option `nccl`, which switches NCCL off, has no effect in a case.
+
+    The result is None if the case would use NCCL, so that the option has an effect.
 
     Args:
         spec: The case. Its `device` is resolved, never `auto`.
@@ -186,7 +194,7 @@ class Framework(ABC):
 
     @abstractmethod
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment for a case.
+        """Return the specification of the environment in which a case's workers run.
 
         Args:
             device: A kind of device of `capabilities`.

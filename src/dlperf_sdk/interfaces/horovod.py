@@ -12,12 +12,12 @@ the framework."""
 
 
 def horovod_build(device: str, variables: Mapping[str, str], programs: tuple[str, ...] = ()) -> SourceBuild:
-    """Return how Horovod is built: with gloo, and with NCCL for other devices than CPUs. On PyPI there are no wheels.
+    """Return how Horovod is built from source, since it has no wheels: with gloo, and on GPUs also with NCCL.
 
     Args:
-        device: The kind of device.
-        variables: Further variables of the build, such as those that choose the framework.
-        programs: Further programs that the build needs on PATH.
+        device: The kind of device, such as `cpu` or `cuda`; all but `cpu` get NCCL.
+        variables: Further environment variables of the build by name, such as those that choose the framework.
+        programs: Further programs that the build needs on PATH, in addition to `g++` and `make`.
     """
     operations = {} if device == "cpu" else {"HOROVOD_GPU_OPERATIONS": "NCCL"}
     gloo = {"HOROVOD_WITH_GLOO": "1", "HOROVOD_WITHOUT_MPI": "1", "HOROVOD_CPU_OPERATIONS": "GLOO"}

@@ -96,13 +96,13 @@ class Log:
         return self._hash.hexdigest()
 
     def error_at(self, line: int, problem: str) -> DocumentError:
-        """Return an error that names the file and a line; the caller raises it.
+        """Return an error that names the log file and a line; the caller raises it.
 
         The text is `run.log, line 12: PROBLEM.`.
 
         Args:
             line: Line number, counted from 1.
-            problem: Sentence without its full stop.
+            problem: The problem, a clause without a full stop.
         """
         return DocumentError(f"{self.path}, line {line}: {problem}.")
 
@@ -110,6 +110,9 @@ class Log:
         """Return an error about missing content; the caller raises it.
 
         The text is `run.log ends after line 12 without MISSING.`. The line number is that of the last line read.
+
+        Args:
+            missing: What the log lacks, a noun phrase such as `a throughput`.
         """
         return DocumentError(f"{self.path} ends after line {self.line_count} without {missing}.")
 

@@ -141,7 +141,9 @@ class Model(ABC):
         """
 
     def data_sources(self, options: Any) -> frozenset[str]:
-        """Return the names of the data sources that can feed the model, given its inputs and the names of its options.
+        """Return the names of the data sources that can feed the model.
+
+        A source fits if it provides the model's inputs, and the model has the option that the source needs, if any.
 
         Args:
             options: An instance of `Options`.
@@ -168,5 +170,5 @@ class Model(ABC):
 
 
 def entry_to_dict(value: Any) -> Any:
-    """Return a manifest entry, a `Parameter` or an `Input`, as a dictionary of JSON values: field name → value."""
+    """Return a `Parameter` or an `Input` as a dictionary of JSON values, by the names of its fields."""
     return attrs.asdict(value, value_serializer=lambda _, __, v: list(v) if isinstance(v, tuple) else v)

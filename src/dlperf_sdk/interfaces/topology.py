@@ -134,13 +134,13 @@ class Topology(ABC):
         return
 
     def place_on(self, host: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options of a case of one node, changed so that the node is `host`.
+        """Return a copy of the options of a case with one node, changed so that this node is `host`.
 
         The base class, for launchers that cannot choose the node, always raises.
 
         Args:
             host: Name or address of the node.
-            options: The options that the user set, by name.
+            options: The options that the user set, name → value.
 
         Raises:
             Unavailable: the launcher cannot choose the node.
@@ -155,7 +155,7 @@ class Topology(ABC):
         return False
 
     def attach(self, job: str) -> AttachedJob:
-        """Return a job that an earlier controller submitted.
+        """Return a job that an earlier controller submitted, so that its event stream can be read.
 
         The base class, for launchers without a queue, always raises.
 
@@ -206,21 +206,24 @@ class Topology(ABC):
         """Return the batch script that the launcher's `commands` submit, for display; None if they submit none.
 
         The script is shown without the bundle. Nothing is started or written. The base class returns None.
+
+        Args:
+            job: The case and its bundle, which need not exist.
         """
         return None
 
     def submission(self, job: Job, file: str) -> Submission | None:
-        """Return the file that `dlperf bundle` writes for a scheduler, instead of the bundle; None for the bundle.
+        """Return the file that `dlperf bundle` writes for users to submit to a scheduler; None without a scheduler.
 
-        The file holds the bundle, which is complete but for the values of secret variables. The base class returns
-        None.
+        The file contains the bundle, which is complete except for the values of secret variables. If the result is
+        None, as in the base class, `dlperf bundle` writes the bundle itself.
 
         Args:
             job: The case and its bundle.
             file: The path that the file will have, for the commands.
 
         Raises:
-            Unavailable: the scheduler does not take the job, such as a file of this size.
+            Unavailable: the scheduler does not accept the job, for example because the file is too large.
         """
         return None
 
@@ -231,6 +234,9 @@ class Topology(ABC):
         The iterator ends when agent 0 ends. Leaving the context ends all agents: it returns when every reachable
         agent has ended, and the others end themselves. A node that cannot start its agent writes an event `ended`
         to the stream. The stream may contain lines that are not events; readers ignore these.
+
+        Args:
+            job: The case, and its bundle, which exists.
 
         Raises:
             Unavailable: the launcher cannot place the job. Raised by the call or on entering the context.

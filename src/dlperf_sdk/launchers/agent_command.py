@@ -47,14 +47,15 @@ class PlacementArguments:
 
 
 def agent_command(job: Job, python: str, placement: PlacementArguments) -> tuple[str, ...]:
-    """Return the command to run on a node, with the bundle on its standard input. Nothing is started.
+    """Return the command, as its words, that runs an agent on a node. Nothing is started.
 
-    The agent needs the standard library only, so `-S` skips the site packages of its Python.
+    The command expects the bundle on its standard input. The agent needs the standard library only, so `-S` skips the
+    site packages of its Python.
 
     Args:
         job: The case, its bundle and its options. `BYTES` stands for the size of a bundle that does not exist.
         python: The interpreter that runs the agent.
-        placement: The agent's arguments.
+        placement: The agent's arguments about its node, the hosts, the network interface and the ports.
     """
     optional = {"--interface": placement.interface, "--ports": placement.ports}
     return (
@@ -76,8 +77,8 @@ def reporting_command(job: Job, python: str, placement: PlacementArguments, node
     Args:
         job: The case, its bundle and its options.
         python: The interpreter that runs the agent.
-        placement: The agent's arguments.
-        node: The environment variable that holds the node's number.
+        placement: The agent's arguments about its node, the hosts, the network interface and the ports.
+        node: Name of the environment variable that holds the node's number.
     """
     message = (
         f"{python.replace('%', '%%')}, which runs the agents, cannot be started on node %s: it is missing there, or "
@@ -91,7 +92,11 @@ def reporting_command(job: Job, python: str, placement: PlacementArguments, node
 
 
 def abbreviate(command: Iterable[str]) -> tuple[str, ...]:
-    """Return a command as users read it, with `BOOTSTRAP` in place of the program's source."""
+    """Return the words of a command for display: `BOOTSTRAP` replaces the source of the program that starts an agent.
+
+    Args:
+        command: The words of the command.
+    """
     program = bootstrap_program()
     return tuple(
         argument.replace(shlex.quote(program), "BOOTSTRAP").replace(program, "BOOTSTRAP")

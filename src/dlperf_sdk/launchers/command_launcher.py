@@ -39,13 +39,19 @@ class CommandLauncher(Topology):
         The base class returns the lines unchanged.
 
         Args:
-            job: The job.
-            lines: The stream's lines.
+            job: The case and its bundle.
+            lines: The lines of the stream, most of them JSON events.
         """
         return lines
 
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        """Return the commands of `agent_commands` for display, with `BOOTSTRAP` in place of the agents' program.
+        """Return the commands that start the agents, for display, with `BOOTSTRAP` in place of the agents' program.
+
+        Args:
+            job: The case and its bundle, which need not exist.
+
+        Returns:
+            The commands, each as its words: one for all nodes, or one per node in their order.
 
         Raises:
             Unavailable: The launcher's options do not suffice for the job.
@@ -56,7 +62,10 @@ class CommandLauncher(Topology):
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
         """Run the commands on this machine; the context's value is agent 0's stream, line by line.
 
-        The agents end when the commands' standard input is closed.
+        Leaving the context closes the standard input of the commands, which ends the agents.
+
+        Args:
+            job: The case, and its bundle, which exists.
 
         Raises:
             Unavailable: the launcher cannot place the job, or the program of a command cannot be executed.

@@ -19,16 +19,17 @@ from dlperf_sdk.launchers.stream_events import SILENCE_TIMEOUT, ended_event, los
 def launch_events(
     launcher: Topology, job: Job, deadline: float | None = None
 ) -> Generator[dict[str, Any], None, None]:
-    """Launch a job and yield agent 0's events up to `ended`; closing the iterator ends all agents.
+    """Launch a job and yield agent 0's events, as dicts, up to `ended`; closing the iterator ends all agents.
 
     Lines that are no event, heartbeats and `diagnostics` are left out. While the job waits, there are events `waiting`,
-    whose `text` names the reason; a repeated text is left out. If the stream ends or is silent for too long before
-    agent 0 has written `ended`, this event is created here, with a failure of kind `lost-node`.
+    whose `text` names the reason; a repeated text is left out. If the stream ends before agent 0 has written `ended`,
+    this event is created here, with a failure of kind `lost-node`. So it is if the stream is silent for the job's
+    `start_timeout`, or for 15 seconds once agents have started.
 
     Args:
         launcher: The launcher.
-        job: The job.
-        deadline: A time on the monotonic clock at which the job is ended; None for no limit.
+        job: The case and its bundle.
+        deadline: Time at which the job is ended, in seconds of the monotonic clock; None for no limit.
 
     Raises:
         TimedOut: The deadline has passed. Lines that arrived before it have been yielded.

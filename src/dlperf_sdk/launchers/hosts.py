@@ -25,7 +25,13 @@ _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,252}")
 
 
 def ssh_timeout(job: Job) -> tuple[str, str]:
-    """Return ssh's option that limits the time to connect to a host; without it, ssh waits for minutes."""
+    """Return the two words of ssh's option `-o ConnectTimeout=SECONDS`; without it, ssh waits for a host for minutes.
+
+    The limit is half of the job's `start_timeout`, but at most 30 seconds.
+
+    Args:
+        job: The case, of which `start_timeout` is used.
+    """
     return "-o", f"ConnectTimeout={max(1, int(min(_LONGEST_CONNECT, job.start_timeout / 2)))}"
 
 
@@ -46,8 +52,8 @@ class HostOptions(AgentOptions):
         host, which chooses its address towards the second. A command line that named thousands would be too long.
 
         Args:
-            node: The node's number, or `$NAME` of the variable that holds it.
-            hosts: All hosts, as `select_hosts` returns them.
+            node: The node's number in digits, or `$NAME` of the environment variable that holds it.
+            hosts: All hosts in the order of the nodes, such as `user@n1`.
         """
         names = ",".join(host.rpartition("@")[2] for host in hosts[:2])
         return PlacementArguments(node, names, self.interface, self.ports)
@@ -128,12 +134,18 @@ class HostLauncher(CommandLauncher):
             raise SpecError(str(error)) from error
 
     def place_on(self, host: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options with `host` as the only host, without a `hostfile`."""
+        """Return a copy of the options in which `host` is the only host, and which has no `hostfile`.
+
+        Args:
+            host: Name or address of the node.
+            options: The options that the user set, name → value.
+        """
         return {**{name: value for name, value in options.items() if name != "hostfile"}, "hosts": host}
 
     def explain_failures(self, job: Job, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield the stream's lines. If agent 0 does not start because its Python is missing, add an event about it.
+        """Yield the lines of agent 0's stream; if its Python is missing, add an event that says so.
 
-        The event is `ended`, with a failure of the kind `unavailable`.
+        The event is `ended`, with a failure of the kind `unavailable`. `job` is the case, and `lines` has the lines of
+        the stream.
         """
         return explain_start_failure(lines, job.options.agent_python, node=0)

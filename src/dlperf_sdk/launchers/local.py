@@ -50,7 +50,11 @@ class Local(CommandLauncher):
         )
 
     def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
-        """Return the command of each node's agent, run by this Python; in a container, by the container's `python3`."""
+        """Return the command of each node's agent, as its words, in the order of the nodes.
+
+        This Python runs the agents; in a container, the container's `python3` does. `job` is the case and its bundle,
+        which need not exist.
+        """
         python = "python3" if job.prefix else sys.executable
         return [
             agent_command(job, python, PlacementArguments(str(node), "127.0.0.1"))

@@ -48,10 +48,13 @@ class Mpi(HostLauncher):
         return None
 
     def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
-        """Return the one command, an mpirun.
+        """Return a list with one command, as its words: an mpirun that starts all agents.
 
         Its standard input, the bundle followed by heartbeats, goes to every rank. Ranks are not bound to a core, since
         the workers would inherit the binding. The coordinator decides what a lost agent means, so mpirun tolerates one.
+
+        Args:
+            job: The case and its bundle, which need not exist.
 
         Raises:
             Unavailable: There are fewer hosts than nodes, a host is invalid or named twice, or the file of hosts cannot
@@ -72,9 +75,14 @@ class Mpi(HostLauncher):
         return [command]
 
     def explain_failures(self, job: Job, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield the stream's lines; if no agent starts, add an event that names the Python or the host that failed.
+        """Yield the lines of agent 0's stream; if no agent starts, add an event `ended` with the reason.
 
-        An mpirun starts all agents or none.
+        The reason is a missing Python, or a host that cannot be reached: mpirun starts all agents or none. `job` is the
+        case, and `lines` has the lines of the stream.
+
+        Raises:
+            Unavailable: There are fewer hosts than nodes, a host is invalid or named twice, or the file of hosts cannot
+                be read.
         """
         options: HostOptions = job.options
         return explain_start_failure(lines, options.agent_python, options.select_hosts(job.nodes))

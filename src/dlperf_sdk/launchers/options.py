@@ -32,7 +32,7 @@ def option(help: str, default: Any = "", *, validator: Any = None, **effects: bo
 
     Args:
         help: The option's help text.
-        default: Its default; empty text if it is not given.
+        default: The option's default value.
         validator: A validator of attrs; None for any value.
         effects: `executes=True` if the value names a program or arguments of one; `reads=True` if it names a file.
     """
@@ -40,9 +40,10 @@ def option(help: str, default: Any = "", *, validator: Any = None, **effects: bo
 
 
 def flags(help: str) -> Any:
-    """Return an attrs field for an option that holds more arguments for a program; empty by default.
+    """Return an attrs field for an option that holds further arguments for a program; empty by default.
 
-    Its value must be a text that a shell can split into words.
+    The option's value must be a text that a shell can split into words; otherwise creating the options raises
+    TypeError or ValueError.
 
     Args:
         help: The option's help text.

@@ -34,15 +34,15 @@ _SPARE_DESCRIPTORS = 16
 
 @contextmanager
 def run_commands(commands: Sequence[Sequence[str]], bundle: Path) -> Iterator[Iterator[bytes]]:
-    """Run commands that start agents; the context's value is an iterator over their lines.
+    """Run commands that start agents; the context's value is an iterator over the lines that the commands print.
 
     Each command gets the bundle and then a heartbeat every few seconds on its standard input. The iterator yields
     the lines of all commands, and ends in one of two ways:
 
     - The first command ends. Its output is agent 0's stream. The last line is an event `diagnostics` with the end of
       the standard error of all commands.
-    - Another command fails, and agent 0 does not report that within seconds. The last line is an event `ended` with
-      the failure.
+    - Another command fails, and agent 0 does not report that within five seconds. The last line is an event `ended`
+      with the failure.
 
     Leaving the context closes the standard inputs, which ends the agents, and kills a command that has not ended
     after `STOP_TIMEOUT` seconds. Its agents end themselves, because they no longer get heartbeats.
@@ -95,7 +95,7 @@ def start_command(command: Sequence[str], **options: Any) -> subprocess.Popen[by
 
     Args:
         command: The command's words.
-        options: Further arguments of `subprocess.Popen`.
+        options: Further arguments of `subprocess.Popen`, such as `stdin`.
 
     Raises:
         Unavailable: The program is missing or cannot be executed.
@@ -137,7 +137,10 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def wait_or_kill(processes: Iterable[subprocess.Popen[bytes]], timeout: float) -> None:
-    """Wait for processes that have been told to end, and kill those that have not ended after `timeout` seconds."""
+    """Wait until processes that have been told to end have ended, and kill those that have not after `timeout` seconds.
+
+    The time counts from the call, for all processes together.
+    """
     deadline = time.monotonic() + timeout
     for process in processes:
         try:

@@ -33,7 +33,12 @@ class Ssh(HostLauncher):
         return "There is no ssh here. Install it, or choose another launcher."
 
     def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
-        """Return one ssh per node; its last word, the agent's command, is split again by a shell on the node.
+        """Return one ssh command per node, as its words, in the order of the nodes.
+
+        The last word is the agent's command, which a shell on the node splits again.
+
+        Args:
+            job: The case and its bundle, which need not exist.
 
         Raises:
             Unavailable: There are fewer hosts than nodes, a host is invalid or named twice, or the file of hosts cannot

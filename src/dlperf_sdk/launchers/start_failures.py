@@ -20,16 +20,16 @@ error."""
 def explain_start_failure(
     lines: Iterator[bytes], python: str, hosts: Sequence[str] = (), node: int | None = None
 ) -> Iterator[bytes]:
-    """Yield the lines of a stream; if no agent started, add an event `ended` with the reason.
+    """Yield the lines of agent 0's stream; if no agent started, add an event `ended` with the reason.
 
-    The reason comes from the standard error in the event `diagnostics`. If that shows none, nothing is added. An event
-    `ended` of a lost node is replaced by one that names the missing Python, if its message shows that.
+    The reason comes from the standard error in the event `diagnostics`. If that shows none, nothing is added. If the
+    message of an event `ended` of a lost node shows a missing Python, an event that names this Python replaces it.
 
     Args:
-        lines: Agent 0's stream.
-        python: The interpreter of the agents.
-        hosts: The nodes of a launcher that starts all agents or none; empty for other launchers.
-        node: Number of the node whose command the end of the stream is about; None if it is about all nodes.
+        lines: The lines of the stream.
+        python: The interpreter of the agents, as their command names it.
+        hosts: The hosts, in the order of the nodes, of a launcher that starts all agents or none; empty for others.
+        node: Number of the node that the standard error comes from; None if it comes from all nodes.
     """
     output, is_started = "", False
     for line in lines:
@@ -65,8 +65,8 @@ def find_program_failure(program: str, output: str) -> str | None:
     """Return why a program could not be run, such as `Permission denied`, from the output of a shell or a launcher.
 
     Args:
-        program: The program, as the command named it.
-        output: The output.
+        program: The program, as the command names it.
+        output: What the shell or the launcher wrote to standard error.
 
     Returns:
         The reason, a phrase; None if the output does not say that the program could not be run.
@@ -104,14 +104,14 @@ def _host_failure(hosts: Sequence[str], output: str) -> bytes | None:
 
 
 def find_unreached_host(hosts: Sequence[str], output: str) -> int | None:
-    """Return the index of the first host that ssh names in an error of this output; None if there is none.
+    """Return the index of the first host that ssh names in an error message; None if it names none.
 
     The host that OpenMPI names as `target node:` does not count: that is one that OpenMPI could not notify of the
     failure.
 
     Args:
         hosts: Names of the hosts, perhaps with a user (`user@n1`).
-        output: The output.
+        output: What ssh or mpirun wrote to standard error.
     """
     for line in output.splitlines():
         if re.search(r"ssh: |permission denied|host key", line, re.IGNORECASE):

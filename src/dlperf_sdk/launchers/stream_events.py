@@ -36,9 +36,9 @@ class LineBuffer:
 
 
 def parse_event(line: bytes) -> dict[str, Any] | None:
-    """Return the event on a line; None for any other line, such as what a launcher's own tools print.
+    """Return the event on a line of agent 0's stream; None for any other line, such as one of a launcher's own tools.
 
-    An event is a JSON object with a text `event`.
+    An event is a JSON object whose key `event` has a text.
     """
     try:
         event = json.loads(line)
@@ -48,10 +48,12 @@ def parse_event(line: bytes) -> dict[str, Any] | None:
 
 
 def ended_event(kind: str, message: str, node: int | None = None) -> bytes:
-    """Return the last event of a stream, as a line without line feed, for a failure that the launcher detected.
+    """Return an event `ended`, the last of a stream, for a failure that the launcher detected.
+
+    The event is a line of JSON in bytes, without line feed.
 
     Args:
-        kind: The kind of failure, which is the event's `status`.
+        kind: The kind of failure, such as `lost-node`, which is also the event's `status`.
         message: What happened, and what to do next.
         node: Number of the node on which it happened; None if unknown.
     """
@@ -60,7 +62,9 @@ def ended_event(kind: str, message: str, node: int | None = None) -> bytes:
 
 
 def lost_node_event(host: str | None, reason: str, output: str) -> bytes:
-    """Return the last event of a stream, as a line without line feed, for a run whose agent 0 cannot write it.
+    """Return an event `ended`, the last of a stream, for a run whose agent 0 was lost.
+
+    The event is a line of JSON in bytes, without line feed; its failure has the kind `lost-node`, and the node 0.
 
     Args:
         host: The name of agent 0's node; None if unknown.

@@ -20,7 +20,11 @@ class Communication(Measurer):
     name: ClassVar[str] = "communication"
 
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
-        """Return `exchanged-bytes` of a device and step, and `bus-bandwidth` in B/s; empty without an exchange."""
+        """Return `exchanged-bytes`, the bytes per device and step, and `bus-bandwidth` in B/s.
+
+        `measured` holds the repeats of one case. The result is empty unless every repeat measured the exchange of
+        gradients alone.
+        """
         sizes = [metrics.exchanged_bytes(repeat) for repeat in measured.repeats]
         if not sizes or None in sizes:
             return ()

@@ -16,7 +16,7 @@ class Memory(Measurer):
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
         """Return `peak-host-memory` and `peak-device-memory` in bytes; the latter only if every process reported it.
 
-        Empty without repeats.
+        `measured` holds the repeats of one case. The result is empty without repeats.
         """
         host = [max(record.peak_host_memory for record in repeat.records) for repeat in measured.repeats]
         device: list[float | None] = []

@@ -62,7 +62,7 @@ _TABLE: dict[str, tuple[dict[str, float], str]] = {
 
 
 def peak(device: str, precision: str) -> Peak | None:
-    """Return the peak arithmetic rate of a device at a precision; None if it is not known.
+    """Return the peak dense arithmetic rate of a device at a precision, with its source; None if it is not known.
 
     Args:
         device: The driver's name of the device, with or without `NVIDIA` or `Tesla` in front.

@@ -43,8 +43,9 @@ class Power(Measurer):
         """Return the metrics whose samples cover the windows of all repeats; empty if there are none.
 
         For devices, these are `device-energy` (J), `device-energy-per-sample` (J), `device-power` (W),
-        `device-utilization` (%), `device-clock` (MHz) and `device-throttled` (%); for nodes, `host-energy`,
-        `host-energy-per-sample`, `host-power`, `host-utilization` and `host-steal` (%).
+        `device-utilization` (%), `device-clock` (MHz) and `device-throttled` (%); for nodes, `host-energy` (J),
+        `host-energy-per-sample` (J), `host-power` (W), `host-utilization` (%) and `host-steal` (%). `measured` holds
+        the repeats of one case.
         """
         results = list(_energy_metrics("device", measured.repeats, _device_energy, "all devices"))
         for name, unit, value, note in _QUANTITIES:

@@ -25,7 +25,8 @@ def growth(series: Series, window: Window) -> float | None:
         window: The window, on the clock of the samples.
 
     Returns:
-        The increase; None if the samples do not surround both edges closely enough, or the counter ever decreased.
+        The increase; None if the samples on either side of an edge are more than 20 % of the window apart, if there are
+        none on one side, or if the counter ever decreased.
     """
     start, end = _interpolate(series, window.start, window), _interpolate(series, window.end, window)
     if start is None or end is None:
@@ -34,14 +35,14 @@ def growth(series: Series, window: Window) -> float | None:
 
 
 def integral(series: Series, window: Window) -> float | None:
-    """Return a gauge's integral over the window, by trapezoids, in its unit times seconds.
+    """Return a gauge's integral over the window, by trapezoids, in the gauge's unit times seconds.
 
     Args:
         series: Samples of the gauge.
         window: The window, on the clock of the samples.
 
     Returns:
-        The integral; None if the samples do not cover the window, or are too far apart.
+        The integral; None if the samples do not cover the window, or neighbors are more than 20 % of it apart.
     """
     start, end = _interpolate(series, window.start, window), _interpolate(series, window.end, window)
     if start is None or end is None:
@@ -55,14 +56,14 @@ def integral(series: Series, window: Window) -> float | None:
 
 
 def mean(series: Series, window: Window) -> float | None:
-    """Return a gauge's time-weighted mean over the window, in its unit.
+    """Return a gauge's time-weighted mean over the window, in the gauge's unit.
 
     Args:
         series: Samples of the gauge.
         window: The window, on the clock of the samples.
 
     Returns:
-        The mean; None if the samples do not cover the window, or are too far apart.
+        The mean; None if the samples do not cover the window, or neighbors are more than 20 % of it apart.
     """
     total = integral(series, window)
     return None if total is None else total / window.seconds

@@ -21,9 +21,11 @@ class StepTime(Measurer):
     name: ClassVar[str] = "step-time"
 
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
-        """Return percentiles of the step times in seconds, `data-wait` in % of the window, and what queues did.
+        """Return percentiles of the step times, the time spent waiting for input, and metrics of queues of batches.
 
-        Empty without repeats. Per step, the slowest process counts. p90 needs 10 steps per repeat, and p99 100.
+        The percentiles are in seconds; per step, the slowest process counts; p90 needs 10 steps per repeat, and p99
+        100. `data-wait` is in % of the window. If queues count their batches, `input-rate` is in the model's unit, and
+        `input-queue-depth` in batches. `measured` holds the repeats of one case; the result is empty without repeats.
         """
         if not measured.repeats:
             return ()

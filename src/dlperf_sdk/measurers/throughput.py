@@ -15,9 +15,10 @@ class Throughput(Measurer):
     name: ClassVar[str] = "throughput"
 
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
-        """Return `throughput` and `throughput-per-device` in the model's unit; empty without repeats.
+        """Return `throughput` and `throughput-per-device` in the model's unit, such as img/s; empty without repeats.
 
-        `skipped-steps` is added if the precision uses a loss scaler, or any step was skipped.
+        `skipped-steps`, a number of steps, is added if the precision uses a loss scaler, or any step was skipped.
+        `measured` holds the repeats of one case.
         """
         rates = [metrics.throughput(repeat) for repeat in measured.repeats]
         skipped = [max(record.skipped_steps for record in repeat.records) for repeat in measured.repeats]

@@ -120,7 +120,7 @@ class BertBase(Model):
     references = Path(__file__).with_name("references") / "bert_base.json"
 
     def parameters(self, options: BertBaseOptions) -> tuple[Parameter, ...]:
-        """Return the manifest: embeddings and linear layers have weight decay, layer norm and biases do not.
+        """Return the trainable parameters: embeddings and linear layers have weight decay, layer norm and biases not.
 
         `options` holds the model's options.
         """
@@ -178,7 +178,7 @@ class BertBase(Model):
         )
 
     def flops(self, options: BertBaseOptions) -> tuple[Term, ...]:
-        """Return one term per group of matrix products; look-ups of embeddings do not count.
+        """Return the FLOP count, one term per group of matrix products; look-ups of embeddings do not count.
 
         `options` holds the model's options.
         """
@@ -214,7 +214,7 @@ class BertBase(Model):
     def optimizer(self, options: BertBaseOptions, global_batch_size: int) -> Optimizer:
         """Return AdamW. The learning rate is published for 256 sequences, and is used for every global batch size.
 
-        The option `clip_norm` 0 means no clipping.
+        `options` holds the model's options; a `clip_norm` of 0 means no clipping. `global_batch_size` is not used.
         """
         return Optimizer(
             kind="adamw",

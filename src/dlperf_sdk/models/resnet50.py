@@ -130,7 +130,7 @@ class ResNet50(Model):
     references = Path(__file__).with_name("references") / "resnet50.json"
 
     def parameters(self, options: ResNet50Options) -> tuple[Parameter, ...]:
-        """Return the manifest; weight decay applies to convolutions and the weight of `fc` only.
+        """Return the trainable parameters; weight decay applies to convolutions and the weight of `fc` only.
 
         The names are torchvision's. `options` holds the model's options.
         """
@@ -169,7 +169,7 @@ class ResNet50(Model):
         )
 
     def flops(self, options: ResNet50Options) -> tuple[Term, ...]:
-        """Return one term per convolution, and one for `fc`. conv1 has 2 passes, since images need no gradient.
+        """Return the FLOP count: a term per convolution, and one for `fc`. conv1 has 2 passes: images need no gradient.
 
         `options` holds the model's options.
         """

@@ -40,9 +40,12 @@ def directory() -> Path | None:
 
 
 def fetch(key: str) -> CacheEntry | None:
-    """Return the entry that is stored under `key`; None if there is no entry.
+    """Return the entry that is stored under a key; None if there is no entry.
 
     None also stands for an entry that is damaged, invalid or not private.
+
+    Args:
+        key: Key of a parity run, as `key.key_of` returns it: 64 hexadecimal digits.
     """
     folder = directory()
     if folder is None:
@@ -68,8 +71,8 @@ def keep(key: str, records: list[Any], made_at: str) -> None:
     """Store the records of a parity run under its key. If they cannot be stored, nothing is raised.
 
     Args:
-        key: Key of the run, see `key.key_of`.
-        records: The documents of the schema `parity-record`.
+        key: Key of the run, as `key.key_of` returns it: 64 hexadecimal digits.
+        records: The run's parity records, one per trainer process, as JSON values.
         made_at: Time of the run: UTC, ISO 8601.
     """
     folder = directory()

@@ -43,13 +43,14 @@ def expected_trajectories(
     Replica i trains on canonical shard i mod 2.
 
     Args:
-        case: The case of the reference.
+        case: The configuration and trajectories of the reference.
         strategy: Name of the strategy by which replicas synchronize.
         replicas: Number of replicas.
 
     Returns:
-        One trajectory per replica. The outcome is `not-applicable` for asynchronous strategies, and
-        `inconclusive` if the reference has no trajectory for this number of replicas.
+        A tuple with one trajectory per replica; or, without a trajectory, a `Comparison`. Its outcome is
+        `not-applicable` for asynchronous strategies, and `inconclusive` if the reference has no trajectory for this
+        number of replicas.
 
     Raises:
         UnknownName: there is no such strategy.
@@ -73,7 +74,7 @@ def expected_trajectories(
 def compare(
     records: Sequence[ParityRecord], case: ReferenceCase, tolerance: Tolerance, strategy: str, replicas: int
 ) -> Comparison:
-    """Compare the records of a parity run with a case of a reference. The function has no side effects.
+    """Compare the records of a parity run with a reference, and return the outcome. The function has no side effects.
 
     A run fails in each of these cases:
 
@@ -86,10 +87,14 @@ def compare(
 
     Args:
         records: The record of each rank.
-        case: The case of the reference.
+        case: The configuration and trajectories of the reference.
         tolerance: The tolerances for the precision.
         strategy: Name of the strategy by which replicas synchronize.
         replicas: Number of replicas.
+
+    Returns:
+        The comparison, with the outcome `pass` or `fail`; or `not-applicable` for asynchronous strategies, and
+        `inconclusive` if the reference has no trajectory for this number of replicas.
 
     Raises:
         UnknownName: there is no such strategy.

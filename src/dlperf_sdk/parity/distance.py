@@ -18,7 +18,10 @@ in other places, and a fingerprint's estimate of a norm is accurate to a factor 
 
 
 def deviation(actual: float, expected: float) -> float:
-    """Return the relative deviation of a loss, absolute if `expected` is 0; infinite if `actual` is not finite."""
+    """Return the relative deviation of the loss `actual` from `expected`, a fraction of `expected`, never negative.
+
+    It is the absolute deviation if `expected` is 0, and infinite if `actual` is not finite.
+    """
     relative = abs(actual - expected) / abs(expected) if expected else abs(actual)
     return relative if math.isfinite(relative) else math.inf
 
@@ -31,8 +34,8 @@ def distance(actual: Fingerprint, expected: Fingerprint, usual: float = 0.0) -> 
     is used.
 
     Args:
-        actual: The fingerprint of a: its 2-norm, then eight products.
-        expected: The fingerprint of b.
+        actual: The fingerprint of a: its 2-norm, then its products with eight vectors of signs.
+        expected: The fingerprint of b, with the same vectors.
         usual: A norm that replaces ‖b‖ if it is larger.
 
     Returns:
@@ -50,12 +53,14 @@ def distances_by_name(
     expected: Mapping[str, Fingerprint],
     usual: Mapping[str, Fingerprint] | None = None,
 ) -> dict[str, float]:
-    """Return the distance of each array that is in both mappings, by name, in the order of `expected`.
+    """Return the relative distance of each array that is in both mappings, by name, in the order of `expected`.
+
+    The distance is ‖a - b‖ / ‖b‖ for an actual array a and an expected array b, estimated from their fingerprints.
 
     Args:
-        actual: Name → fingerprint.
-        expected: Name → expected fingerprint.
-        usual: Name → fingerprint whose norm replaces that of `expected` if it is larger.
+        actual: Name of an array → its fingerprint.
+        expected: Name of an array → its expected fingerprint.
+        usual: Name of an array → fingerprint whose norm replaces that of `expected` if it is larger.
     """
     norms = {name: fingerprint[0] for name, fingerprint in (usual or {}).items()}
     return {
@@ -70,7 +75,11 @@ Pairs = Iterable[tuple[Mapping[str, Fingerprint], Mapping[str, Fingerprint]]]
 
 
 def largest_distances(pairs: Pairs) -> dict[str, float]:
-    """Return the largest distance of each array over the replicas, by name, in the model's order."""
+    """Return the largest relative distance of each array over the replicas, by name, in the order of the mappings.
+
+    Args:
+        pairs: For each replica, the actual and the expected fingerprints, both as name of an array → fingerprint.
+    """
     maxima: dict[str, float] = {}
     for actual, expected in pairs:
         for name, value in distances_by_name(actual, expected).items():
@@ -79,10 +88,13 @@ def largest_distances(pairs: Pairs) -> dict[str, float]:
 
 
 def combined_distance(pairs: Pairs) -> float | None:
-    """Return the relative distance of a replica's arrays, taken as one vector; the largest over the replicas.
+    """Return the relative distance of all arrays of a replica, taken as one vector; the largest over the replicas.
 
     So an array counts by its norm, and the noise of an array that hardly changes has little influence. The result is
     None if no array is in both mappings, or if all expected norms are 0.
+
+    Args:
+        pairs: For each replica, the actual and the expected fingerprints, both as name of an array → fingerprint.
     """
     distances: list[float] = []
     for actual, expected in pairs:
@@ -97,10 +109,15 @@ def combined_distance(pairs: Pairs) -> float | None:
 
 
 def allowed_distance(name: str, case: ReferenceCase, tolerance: Tolerance) -> float:
-    """Return the largest allowed distance of a single parameter or running mean.
+    """Return the largest allowed relative distance of the first update of a parameter, or of a running mean.
 
-    It is the larger of `tolerance.parameter` and `NOISE` times the noise of `name` in the case. If
+    It is the larger of `tolerance.parameter` and ten times the array's float32 noise, `case.noise`. If
     `tolerance.parameter` is None, `tolerance.updates` is used in its place.
+
+    Args:
+        name: Name of the parameter or running mean.
+        case: The configuration and trajectories of the reference.
+        tolerance: The tolerances for the precision.
     """
     bound = tolerance.updates if tolerance.parameter is None else tolerance.parameter
     return max(bound, NOISE * case.noise.get(name, 0.0))
@@ -109,7 +126,13 @@ def allowed_distance(name: str, case: ReferenceCase, tolerance: Tolerance) -> fl
 def distance_in_tolerances(
     distances: Mapping[str, float], case: ReferenceCase, tolerance: Tolerance
 ) -> float:
-    """Return the largest quotient of an array's distance and its `allowed_distance`; 0 if there is no array."""
+    """Return the largest quotient of an array's distance and its `allowed_distance`; 0 if there is no array.
+
+    Args:
+        distances: Name of a parameter or running mean → relative distance.
+        case: The configuration and trajectories of the reference.
+        tolerance: The tolerances for the precision.
+    """
     return max(
         (value / allowed_distance(name, case, tolerance) for name, value in distances.items()), default=0.0
     )

@@ -69,14 +69,14 @@ def plan_parity_run(
     reference_case: str = REFERENCE_CASE,
     use_cache: bool = True,
 ) -> ParityRun | Parity:
-    """Return the parity run to launch, or a `Parity` if none has to be launched.
+    """Return the parity run to launch for a case, or the finished evidence, a `Parity`, if no run has to be launched.
 
     Args:
         plan: The plan of the case that needs evidence.
         environment: The environment of the case's workers.
-        variables: Variables for the workers; None: not set.
+        variables: Environment variables for the workers by name; a value of None passes on the value on the node.
         registry: The plugins.
-        on_progress: Function that receives a line about the run or the cached evidence.
+        on_progress: Called with a line of text about the run or the cached evidence.
         reference_case: Name of the case in the model's reference.
         use_cache: True to accept the evidence of an earlier run.
 
@@ -131,7 +131,8 @@ def follow_parity_run(run: ParityRun, events: Generator[Mapping[str, Any], None,
         events: The events of its launch, up to `ended`.
 
     Returns:
-        The evidence; its outcome is `fail` if a worker crashed, exceeded a deadline or wrote an invalid record.
+        The evidence: the outcome of the comparison with the reference, or `fail` if a worker crashed, exceeded a
+        deadline or wrote an invalid record.
 
     Raises:
         RunFailed: the run ended for a reason that ends the case as well: out of memory, no device, interrupted, ….
@@ -155,17 +156,18 @@ def follow_parity_run(run: ParityRun, events: Generator[Mapping[str, Any], None,
 
 
 def evaluate_parity(run: ParityRun, attempt: Mapping[str, Any]) -> Parity:
-    """Return the evidence of a finished attempt of a parity run, and store it in the cache if that is allowed.
+    """Return the evidence of a finished attempt of a parity run; store it in the cache unless `run` forbids it.
 
     Args:
-        run: The run.
-        attempt: The event `attempt-ended`, with the workers' log events under `logs`.
+        run: The run. Its evidence is stored if `run.cacheable` is True and the outcome is not `fail`.
+        attempt: The event `attempt-ended`: its `records` or `failure`, and the workers' log events under `logs`.
 
     Returns:
-        The evidence; its outcome is `fail` if a worker crashed, exceeded a deadline or wrote an invalid record.
+        The evidence: the outcome of the comparison with the reference, or `fail` if a worker crashed, exceeded a
+        deadline or wrote an invalid record.
 
     Raises:
-        RunFailed: the attempt failed for a reason that ends the case as well.
+        RunFailed: the attempt failed for a reason that ends the case as well: out of memory, no device, ….
     """
     logs = attempt.get("logs") or []
     try:
@@ -188,7 +190,7 @@ def evaluate_parity(run: ParityRun, attempt: Mapping[str, Any]) -> Parity:
 
 
 def make_unknown_parity(detail: str) -> Parity:
-    """Return inconclusive evidence; `detail` is the sentence that says why there is none."""
+    """Return a `Parity` with the outcome `inconclusive`; the sentence `detail` says why there is no evidence."""
     return _make_parity_without_trajectory(INCONCLUSIVE, REFERENCE_CASE, detail)
 
 
@@ -200,10 +202,15 @@ def _compare_records(run: ParityRun, records: Sequence[ParityRecord]) -> Compari
 
 
 def describe_parity_run(plan: Plan, registry: Registry) -> str:
-    """Return a phrase about the parity run of a plan, or `none: ` and the reason why it has none. Nothing is started.
+    """Return a phrase about the parity run of a case, or `none: ` and the reason why it has none. Nothing is started.
+
+    Args:
+        plan: The plan of the case.
+        registry: The plugins.
 
     Raises:
-        UnknownName, PluginError: the model's plugin cannot be loaded.
+        UnknownName: there is no such model.
+        PluginError: the model's plugin cannot be loaded.
     """
     reference = _reference(plan, registry, REFERENCE_CASE)
     if isinstance(reference, _Obstacle):

@@ -23,13 +23,13 @@ SEARCHED = ("PATH", "LD_LIBRARY_PATH")
 
 
 def key_of(plan: Plan, request: Request, prepared: PreparedEnvironment, reference: str) -> str:
-    """Return the key of a parity run: the SHA-256 of its `parts`, in hexadecimal.
+    """Return the key of a parity run: the SHA-256, in hexadecimal, of everything that its evidence depends on.
 
     Args:
         plan: The plan of the parity run.
         request: The request of the parity run.
-        prepared: The environment.
-        reference: The digest of the reference.
+        prepared: The environment of the workers.
+        reference: The digest of the reference, `Reference.digest`.
 
     Raises:
         PluginError: a package of the worker half is not installed as Python files.
@@ -38,9 +38,9 @@ def key_of(plan: Plan, request: Request, prepared: PreparedEnvironment, referenc
 
 
 def parts(plan: Plan, request: Request, prepared: PreparedEnvironment, reference: str) -> dict[str, Any]:
-    """Return everything that parity evidence depends on, as JSON values.
+    """Return everything that parity evidence depends on, as a dict of JSON values.
 
-    These are the request without its `CONTEXT`, the code in the bundle, the environment's lock and interpreter, the
+    It contains the request without its `CONTEXT`, the code in the bundle, the environment's lock and interpreter, the
     container, the variables that the spec requests and those named in `SEARCHED`, the launcher, the names of processor
     and GPUs, the plugin's distribution and version, and the reference's digest. Secret values are replaced by hashes.
 
@@ -50,8 +50,8 @@ def parts(plan: Plan, request: Request, prepared: PreparedEnvironment, reference
     Args:
         plan: The plan of the parity run.
         request: The request of the parity run.
-        prepared: The environment.
-        reference: The digest of the reference.
+        prepared: The environment of the workers.
+        reference: The digest of the reference, `Reference.digest`.
 
     Raises:
         PluginError: a package of the worker half is not installed as Python files.

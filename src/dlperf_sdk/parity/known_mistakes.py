@@ -25,11 +25,12 @@ def list_followed_mistakes(
 ) -> tuple[str, ...]:
     """Return the names of the known mistakes whose trajectories the run follows, the nearest first, at most three.
 
-    If replicas synchronize, training each replica alone is one of the known mistakes.
+    A run follows a trajectory if its distance from it is at most `FOLLOWS` tolerances. If replicas synchronize,
+    training each replica alone is one of the known mistakes.
 
     Args:
-        followers: The run's replicas.
-        case: The case of the reference.
+        followers: The first steps of each replica of the run.
+        case: The configuration and trajectories of the reference, and its known mistakes.
         tolerance: The tolerances for the precision.
         syncs_gradients: True if the replicas synchronize their gradients.
         skipped: True if a loss scaler skipped steps; in this case, running means are not compared.
@@ -50,9 +51,15 @@ def list_followed_mistakes(
 
 
 def separation(mistake: Mistake, case: ReferenceCase, tolerance: Tolerance) -> float:
-    """Return the distance of a known mistake's trajectory from the correct one, in tolerances.
+    """Return the distance of a known mistake's trajectory from the correct one, as a multiple of the tolerance.
 
-    Below 1 the mistake cannot be detected with these tolerances.
+    Below 1 the mistake cannot be detected with these tolerances. The largest distance over losses, first updates and
+    running means counts.
+
+    Args:
+        mistake: The known mistake.
+        case: The configuration and correct trajectories of the reference.
+        tolerance: The tolerances for the precision.
     """
     right = case.alone if mistake.topology == "alone" else case.pair
     return max(

@@ -49,6 +49,9 @@ class ParityRecord(WorkerRecord):
 def records_from(documents: Sequence[Any]) -> tuple[ParityRecord, ...]:
     """Return the records of one parity run, sorted by rank.
 
+    Args:
+        documents: The record of each trainer process, as JSON values in any order.
+
     Raises:
         DocumentError: a document breaks the schema `parity-record`, or two have the same rank.
     """

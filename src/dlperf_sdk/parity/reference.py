@@ -118,13 +118,16 @@ class Reference:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the reference's content, in hexadecimal. Evidence holds for one reference only."""
+        """The SHA-256 of the reference's content, in hexadecimal. Parity evidence is valid for one digest only."""
         return hashlib.sha256(json.dumps(attrs.asdict(self), sort_keys=True).encode()).hexdigest()
 
 
 @cache
 def load(path: Path) -> Reference:
-    """Return the reference in a file. Each path is read once per process.
+    """Return the reference in a file. Each file is read once per process; later calls return the same object.
+
+    Args:
+        path: A file of the schema `reference`.
 
     Raises:
         DocumentError: the file cannot be read, breaks the schema `reference`, or has a trajectory whose number of

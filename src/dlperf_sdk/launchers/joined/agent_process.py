@@ -26,11 +26,11 @@ def run_agent(
     `STOP_TIMEOUT` seconds, it is killed. If this process is killed, the agent's standard input closes, too.
 
     Args:
-        command: The agent's command.
-        bundle: The bundle. A thread writes it to the agent's standard input, and then heartbeats.
-        on_line: Called in another thread, with each line that the agent prints.
-        on_end: Called when the agent ends, in the same thread, with its exit code and the end of its standard error.
-            If the command cannot be started, it is called at once with 127, as in a shell, and the error.
+        command: The words of the agent's command.
+        bundle: The content of the bundle. A thread writes it to the agent's standard input, and then heartbeats.
+        on_line: Called in another thread with each line that the agent prints, without its line feed.
+        on_end: Called in that thread when the agent ends, with its exit code and the end of its standard error. If the
+            command cannot be started, it is called at once in this thread, with 127, as in a shell, and the error.
     """
     stopped = threading.Event()
     # In memory: a full disk of the node is the agent's to report.

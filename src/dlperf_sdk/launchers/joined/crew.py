@@ -43,7 +43,7 @@ class Member:
 
     @property
     def name(self) -> str:
-        """The member as users know it."""
+        """The member's name for users, such as `local rank 1 of node 0 (HOST)`."""
         return f"{describe_place(*self.place)} ({self.host})"
 
 
@@ -100,13 +100,18 @@ class Crew:
         self._exchange = Exchange(self._receive, self._lose)
 
     def listen(self, listener: socket.socket, secret: str) -> None:
-        """Admit processes that prove the secret, from now on and in separate threads."""
+        """Start threads that admit the other processes of the job, and return.
+
+        Args:
+            listener: A socket that listens on the address of rank 0.
+            secret: The secret of the job, which a process must prove to know.
+        """
         self._exchange.start()
         Admission(listener, secret, self.seat.nodes * self.seat.local_size, self._exchange.add).start()
         threading.Thread(target=self._beat, daemon=True).start()
 
     def list_missing(self) -> list[Place]:
-        """Return the places of processes that have not joined, in order."""
+        """Return the places, (node, local rank), of processes that have not joined, in ascending order."""
         places = [(node, rank) for node in range(self.seat.nodes) for rank in range(self.seat.local_size)]
         with self._condition:
             return [place for place in places if place not in self._members]
@@ -137,14 +142,14 @@ class Crew:
         cpus: Mapping[int, list[int]],
         receiver: Receive,
     ) -> None:
-        """Have the leaders of all nodes but the first start agents.
+        """Tell the first process of each node but node 0 to start an agent, and return at once.
 
         Args:
-            bundle: The bundle.
-            commands: Number of each node → its agent's command.
-            cpus: Number of each node → the processors on which its agent may run.
-            receiver: Called from now on with each failure of the job or of an agent, and with each line of an agent. If
-                the job has failed before, it is called at once.
+            bundle: The bundle's file.
+            commands: Number of a node → the words of its agent's command.
+            cpus: Number of a node → the processors on which its agent may run.
+            receiver: Called from now on, in other threads, with a `Report` of each failure of the job or of an agent,
+                and with each line of an agent as bytes. If the job has failed before, it is called at once.
 
         Raises:
             OSError: The bundle cannot be read.
@@ -164,7 +169,7 @@ class Crew:
                 receiver(self.failure)
 
     def end(self) -> None:
-        """Have the leaders end their agents."""
+        """Tell all processes that run an agent to end it, and return at once; its lines are no longer received."""
         with self._condition:
             self._receiver = _ignore
             for member in self._members.values():
@@ -179,7 +184,7 @@ class Crew:
             )
 
     def dismiss(self) -> None:
-        """Tell all other processes to end with `exit_code`."""
+        """Tell all other processes of the job to end with `exit_code`; wait at most five seconds for the sending."""
         with self._condition:
             self._is_closed = True
             channels = [member.channel for member in self._members.values() if member.channel is not None]
@@ -276,14 +281,24 @@ class Crew:
 
 
 def merge_cpus(members: Iterable[Member]) -> list[int]:
-    """Return the processors that any of a node's processes may use: a launcher may have bound each to its own."""
+    """Return the numbers of the processors that any of a node's processes may use, sorted.
+
+    Each process may be bound to other processors.
+
+    Args:
+        members: The processes of one node.
+    """
     return sorted({cpu for member in members for cpu in member.cpus})
 
 
 def merge_devices(members: Iterable[Member]) -> str | None:
-    """Return `CUDA_VISIBLE_DEVICES` of a node: what its processes see, in their order; None if one sees everything.
+    """Return a value of `CUDA_VISIBLE_DEVICES` with the devices that any of a node's processes sees.
 
-    Devices that several processes see are listed once.
+    The devices are in the order of the processes, each once. The result is None if a process does not have the
+    variable, and so sees all devices.
+
+    Args:
+        members: The processes of one node.
     """
     values = [member.devices for member in members]
     if any(value is None for value in values):

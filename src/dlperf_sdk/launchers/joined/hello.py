@@ -17,11 +17,12 @@ from dlperf_sdk.spec.run_spec import RunSpec
 def introduce(seat: Seat, cases: Sequence[RunSpec], secret: str) -> dict[str, Any]:
     """Return the message with which this process introduces itself to rank 0, as JSON values.
 
-    Its keys are `event`, `job` (kind, nodes and processes per node), `seat` (node and local rank), `host`, `digests` of
-    the cases by field, `cpus` and `devices` (`CUDA_VISIBLE_DEVICES`, or null).
+    Its keys are `event`, `job` (kind, nodes and processes per node), `seat` (node and local rank), `host`, `digests`
+    (name of a field of the cases → digest of its values), `cpus` (numbers of the processors that it may use) and
+    `devices` (`CUDA_VISIBLE_DEVICES`, or null).
 
     Args:
-        seat: This process's seat.
+        seat: This process's place in the job.
         cases: The cases that it was started with.
         secret: The secret of the job.
     """

@@ -136,6 +136,10 @@ class Seat:
         """Return a sentence if the job is too small for a topology; else None.
 
         The topology may be smaller than the job: the first nodes are used, and on each the first devices.
+
+        Args:
+            nodes: Number of nodes of the topology.
+            devices_per_node: Number of devices on each of them.
         """
         if nodes <= self.nodes and (self.local_size == 1 or devices_per_node <= self.local_size):
             return None
@@ -156,27 +160,33 @@ def describe_place(node: int, local_rank: int) -> str:
 
 
 def find_job_kind(environ: Mapping[str, str]) -> JobKind | None:
-    """Return the kind of job that this process belongs to, the innermost one; None if it belongs to none."""
+    """Return the kind of job that a process belongs to; None if it belongs to none.
+
+    If a job runs inside of another one, such as torchrun inside of Slurm, the inner one counts.
+
+    Args:
+        environ: The environment variables of the process.
+    """
     return next((kind for kind in JOB_KINDS if all(name in environ for name in kind.marker)), None)
 
 
 def list_job_variables() -> Sequence[str]:
-    """Return the names of all variables of all kinds, sorted: none of them is meant for a worker."""
+    """Return the names of the variables of all kinds of jobs, sorted; agents and workers do not get these variables."""
     return sorted({name for kind in JOB_KINDS for name in kind.list_variables()})
 
 
 def read_seat(kind: JobKind, environ: Mapping[str, str], nodes: int, devices_per_node: int) -> Seat:
-    """Return this process's seat, and check that a topology fits into the job (`Seat.describe_shortage`).
+    """Return a process's place in its job, from environment variables; check that the job is large enough for a case.
 
     Args:
         kind: The kind of job.
-        environ: The variables of this process.
+        environ: The environment variables of the process.
         nodes: The number of nodes of the topology.
         devices_per_node: The number of devices on each of them.
 
     Raises:
-        ValueError: A variable is missing, or no number; they contradict each other; or the job is too small. The
-            message is a sentence with the remedy.
+        ValueError: A variable is missing or no number, the variables contradict each other, or the job is smaller than
+            the topology. The message is a sentence with the remedy.
     """
     optional = OPTIONAL if kind is JOB_KINDS[-1] else ()
     needed = (kind.rank, kind.size, kind.local_rank, kind.local_size, kind.node, kind.nodes)

@@ -40,9 +40,10 @@ def run_agents(crew: Crew, job: Job, python: str, commands: CommandsOf) -> Itera
 
     Args:
         crew: The processes of the job.
-        job: The case.
-        python: The interpreter of the agents.
-        commands: Called once all processes have joined; returns the command of each node's agent.
+        job: The case and its bundle.
+        python: The interpreter of the agents, for messages.
+        commands: Function of no arguments, called once all processes have joined. It returns the command of each node's
+            agent, as its words, in the order of the nodes.
     """
     launch = _Launch(crew, job, python, commands)
     supervising = threading.Thread(target=launch.supervise, daemon=True)

@@ -71,7 +71,7 @@ class Joined(Topology):
     Options = JoinedOptions
 
     def unavailable_reason(self, nodes: int, devices_per_node: int, device: str) -> str | None:
-        """Return a sentence if this process belongs to no job, or to one that is too small; else None.
+        """Return a sentence if this process belongs to no job that can be joined, or one that is too small; else None.
 
         Args:
             nodes: Number of nodes.
@@ -94,18 +94,18 @@ class Joined(Topology):
         return None
 
     def join_job(self, cases: Sequence[RunSpec], options: JoinedOptions) -> None:
-        """Return in rank 0 of the job. Serve it in every other process, until it ends.
+        """Take this process's part in its job: in rank 0, return; in every other process, serve rank 0 until it ends.
 
-        In a process without a job, and after the first call, it returns at once. Rank 0 listens for the other processes
-        from now on, and dismisses them when it ends.
+        From now on, rank 0 listens for the other processes, and it dismisses them when it ends. In a process without a
+        job, and after the first call, the method does nothing.
 
         Args:
             cases: The cases that are to be run.
             options: The launcher's options.
 
         Raises:
-            SystemExit: This is not rank 0, which has ended; with its exit code.
-            LostNode: This is not rank 0, which was not found in time, or was lost.
+            SystemExit: This process is not rank 0, and rank 0 has ended; with the exit code of rank 0.
+            LostNode: This process is not rank 0, and rank 0 was not found within the deadline `start`, or was lost.
             UsageError: The variables of the job are malformed or contradict each other, the job is too small for the
                 cases, or its processes cannot meet.
         """
@@ -136,17 +136,23 @@ class Joined(Topology):
         raise SystemExit(code)
 
     def set_exit_code(self, code: int) -> None:
-        """Set the exit code with which the other processes of the job end after this one."""
+        """Set the exit code, `code`, with which the other processes of the job end after this one."""
         for crew in _crews:
             crew.exit_code = code
 
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        """Return the command of each node's agent, with `HOSTS` for the addresses and `BOOTSTRAP` for the program."""
+        """Return the command of each node's agent, as its words, for display.
+
+        `HOSTS` replaces the addresses, and `BOOTSTRAP` the agent's program. `job` is the case and its bundle, which
+        need not exist.
+        """
         return tuple(abbreviate(self._command(job, node, "HOSTS", ())) for node in range(job.nodes))
 
     @contextmanager
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
         """Have the first process of each node start an agent; the context's value is agent 0's stream, line by line.
+
+        Leaving the context ends all agents. `job` is the case and its bundle, which exists.
 
         Raises:
             Unavailable: This process is not rank 0 of a job that was joined.

@@ -50,8 +50,8 @@ def meeting_file(folder: str, seat: Seat, environ: Mapping[str, str]) -> Path:
 
     Args:
         folder: The folder of the file; empty for the working directory.
-        seat: The process's seat.
-        environ: The variables of the process, which identify the job.
+        seat: The process's place in the job.
+        environ: The environment variables of the process, which identify the job.
     """
     identity = [seat.kind.name, *(environ.get(name, "") for name in seat.kind.identity)]
     name = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:16]
@@ -74,15 +74,17 @@ def _given_secret(environ: Mapping[str, str]) -> str | None:
 
 
 def open_meeting(path: Path, address: str, environ: Mapping[str, str]) -> Meeting:
-    """Create the meeting of a job in the process of rank 0. Write its file, unless the user gave the secret.
+    """Return the secret and the address by which other processes reach rank 0; called in rank 0.
+
+    If the user gave no secret in DLPERF_JOIN_SECRET, a random one is drawn, and both are written to the job's file.
 
     Args:
         path: The job's file, as `meeting_file` returns it.
         address: This node's address, on which rank 0 listens.
-        environ: The variables of the process.
+        environ: The environment variables of the process.
 
     Raises:
-        UsageError: The file cannot be written, or the given secret is too short.
+        UsageError: The file cannot be written, or the given secret has fewer than 32 characters.
     """
     secret = _given_secret(environ)
     if secret is not None:
@@ -99,23 +101,30 @@ def open_meeting(path: Path, address: str, environ: Mapping[str, str]) -> Meetin
 
 
 def close_meeting(path: Path, meeting: Meeting) -> None:
-    """Remove the job's file, if it is still that of this meeting."""
+    """Remove the job's file if it still contains the secret and the address of `meeting`. No error is raised.
+
+    Args:
+        path: The job's file, as `meeting_file` returns it.
+        meeting: What `open_meeting` returned.
+    """
     with contextlib.suppress(OSError, ValueError):
         if _read(path) == meeting:
             path.unlink()
 
 
 def find_meeting(path: Path, address: str, environ: Mapping[str, str]) -> Meeting:
-    """Return the meeting of a job, in a process other than rank 0.
+    """Return the secret and the address by which rank 0 is reached; called in a process other than rank 0.
+
+    The secret comes from the variable DLPERF_JOIN_SECRET, or else, with the address, from the job's file.
 
     Args:
         path: The job's file, as `meeting_file` returns it.
-        address: Rank 0's address, if the user or the job gives it; used if the secret is in the variable.
-        environ: The variables of the process.
+        address: Rank 0's address, if the user or the job gives it, else empty; used if the secret is in the variable.
+        environ: The environment variables of the process.
 
     Raises:
-        ValueError: The file does not exist yet, or cannot be trusted; the message is a phrase.
-        UsageError: The given secret is too short, or there is no address.
+        ValueError: The file does not exist yet, or cannot be trusted; the message is a clause without a full stop.
+        UsageError: The given secret has fewer than 32 characters, or it is given without an address.
     """
     secret = _given_secret(environ)
     if secret is None:
@@ -152,10 +161,12 @@ def _read(path: Path) -> Meeting:
 def address_of_controller(seat: Seat, option: str, environ: Mapping[str, str]) -> str:
     """Return the name or address of rank 0's node, from the user or the job; empty if neither gives it.
 
+    For a job on one node, it is `127.0.0.1` unless the user gives another one.
+
     Args:
-        seat: The seat of this process.
-        option: The value of the user's option; empty if it is not set.
-        environ: The variables of the process.
+        seat: The place of this process in the job.
+        option: The value of the user's option `address`; empty if it is not set.
+        environ: The environment variables of the process.
 
     Raises:
         UsageError: The job's variable with the list of its hosts is malformed.
@@ -180,12 +191,13 @@ def listening_address(seat: Seat, option: str, environ: Mapping[str, str]) -> st
     first address of this node that is not a loopback address. An address in digits is returned unchanged.
 
     Args:
-        seat: The seat of this process.
-        option: The value of the user's option; empty if it is not set.
-        environ: The variables of the process.
+        seat: The place of this process, rank 0, in the job.
+        option: The value of the user's option `address`; empty if it is not set.
+        environ: The environment variables of the process.
 
     Raises:
-        UsageError: This node has no such address, or the job's variable with the list of its hosts is malformed.
+        UsageError: This node has only loopback addresses, or the job's variable with the list of its hosts is
+            malformed.
     """
     if seat.nodes == 1 and not option:
         return "127.0.0.1"

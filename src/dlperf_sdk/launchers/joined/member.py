@@ -35,19 +35,19 @@ def find_controller(
     """Connect to rank 0 of the job, which may not listen yet.
 
     Args:
-        path: The job's file.
-        address: Rank 0's address, if the user or the job tells it; empty if not.
-        environ: The variables of this process.
-        seat: This process's seat.
-        ports: The allowed ports; empty for any.
+        path: The job's file, as `meeting_file` returns it.
+        address: Rank 0's address, if the user or the job gives it; empty if not.
+        environ: The environment variables of this process.
+        seat: This process's place in the job.
+        ports: The ports on which rank 0 may listen; empty for any.
         timeout: Seconds to try.
 
     Returns:
-        The link to rank 0, and the meeting that it was found with.
+        The link to rank 0; and the secret and address by which it was found.
 
     Raises:
-        LostNode: Rank 0 was not found in time.
-        UsageError: The secret or the address is unusable.
+        LostNode: Rank 0 was not found within `timeout` seconds.
+        UsageError: The secret in DLPERF_JOIN_SECRET has fewer than 32 characters, or it is given without an address.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -68,17 +68,17 @@ def find_controller(
 
 
 def serve(connection: link.Link, hello: Mapping[str, Any]) -> int | None:
-    """Serve rank 0 until it dismisses this process.
+    """Follow the orders of rank 0, such as to start an agent, until rank 0 dismisses this process.
 
     While this runs in the main thread, SIGTERM, SIGHUP and SIGINT are reported to rank 0, which ends the run: a
     scheduler signals all processes of a job.
 
     Args:
         connection: The link to rank 0, which is closed at the end.
-        hello: The first message, as `introduce` returns it.
+        hello: The message with which this process introduces itself, as `introduce` returns it.
 
     Returns:
-        The exit code of rank 0; None if it was lost.
+        The exit code of rank 0; None if the connection to rank 0 was lost.
     """
     connection.socket.settimeout(tether.TIMEOUT)
     connection.send(dict(hello))

@@ -34,7 +34,7 @@ _TIMEOUT = 60.0
 
 
 def job_label(number: str) -> str:
-    """Return a job's name for users: `Slurm job 4711`."""
+    """Return a job's name for users, such as `Slurm job 4711` for the number `4711`."""
     return f"Slurm job {number}"
 
 
@@ -73,14 +73,14 @@ def run_slurm(command: Sequence[str], text: str = "") -> str:
 
 
 def is_busy(error: Unavailable) -> bool:
-    """Return True if a command of Slurm failed because its controller is busy or restarting: it may answer later."""
+    """Return True if an error of `run_slurm` says that Slurm's controller is busy or restarting: try again later."""
     return re.search(_BUSY, str(error)) is not None
 
 
 def query_job(number: str) -> dict[str, str]:
     """Return the fields that `scontrol` prints about a job: field name (`JobState`, `BatchHost`, …) → text.
 
-    If Slurm's controller is busy, ask a second time after two seconds.
+    If Slurm's controller is busy, it is asked a second time after two seconds.
 
     Args:
         number: The job's number, or `NUMBER_TASK` for a task of an array.
@@ -102,10 +102,12 @@ def query_job(number: str) -> dict[str, str]:
 
 
 def query_job_or(previous: dict[str, str], number: str) -> dict[str, str]:
-    """Return the fields of a job by name, or `previous` if Slurm does not answer.
+    """Return the fields that `scontrol` prints about a job, or `previous` if that fails.
+
+    It fails if Slurm does not answer, or no longer knows the job.
 
     Args:
-        previous: The fields of an earlier answer.
+        previous: The fields of an earlier answer: field name (`JobState`, `BatchHost`, …) → text.
         number: The job's number.
     """
     try:
@@ -118,12 +120,13 @@ def explain_end(state: str, output: str, hosts: str = "") -> tuple[str, str, int
     """Return the failure that a job's state or srun's output shows.
 
     Args:
-        state: The job's state; empty if unknown.
+        state: Slurm's state of the job, such as `TIMEOUT`; empty if unknown.
         output: The end of srun's output; empty if unknown.
         hosts: Slurm's list of the nodes, in the order of the case's nodes; empty if unknown.
 
     Returns:
-        The failure's kind, its message, and the node's number or None; None if neither shows a failure.
+        The failure's kind (such as `timeout`), its message, and the number of the node at fault or None; None in place
+        of all three if neither state nor output shows a failure.
     """
     launch_failure = re.search(r"Task launch for .* failed on node (\S+): ([^\n\\]*)", output)
     end = _explain_state(state, output)

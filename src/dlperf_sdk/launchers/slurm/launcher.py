@@ -59,12 +59,22 @@ class Slurm(CommandLauncher):
         return "SLURM_JOB_ID" not in os.environ
 
     def place_on(self, host: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options with this node added to the arguments of srun in an allocation, else of sbatch."""
+        """Return a copy of the options in which `--nodelist=HOST` is added to the arguments of srun or sbatch.
+
+        In an allocation, it is added to `srun_flags`, else to `sbatch_flags`.
+
+        Args:
+            host: Name of the node.
+            options: The options that the user set, name → value.
+        """
         name = "sbatch_flags" if self.has_queue() else "srun_flags"
         return {**options, name: f"{options.get(name, '')} --nodelist={host}".strip()}
 
     def attach(self, job: str) -> AttachedJob:
-        """Return the job with this number, so that its stream can be followed.
+        """Return a job that an earlier controller submitted, so that its event stream can be read.
+
+        Args:
+            job: Slurm's number of the job.
 
         Raises:
             Unavailable: There is no such job, dlperf did not submit it, it is over, or Slurm does not answer.
@@ -89,11 +99,14 @@ class Slurm(CommandLauncher):
         )
 
     def cancel_orphaned_jobs(self, ids: Set[str], options: SlurmOptions) -> Mapping[str, str]:
-        """Cancel this user's jobs with these ids; return label → state of those that still exist.
+        """Cancel this user's jobs that have one of the given ids, and return those that still exist.
 
         Args:
             ids: Values of `Job.id`.
             options: The launcher's options, which do not matter here.
+
+        Returns:
+            Label of each job, such as `Slurm job 4711` → Slurm's state, or `submitting` while its sbatch still runs.
 
         Raises:
             Unavailable: Slurm does not answer.
@@ -101,10 +114,10 @@ class Slurm(CommandLauncher):
         return submission.cancel_orphaned_jobs(ids)
 
     def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
-        """Return the one srun that starts all agents.
+        """Return a list with one command, as its words: an srun that starts all agents.
 
         The coordinator decides what a lost node or agent means. So Slurm lets the other agents continue for 30
-        seconds.
+        seconds. `job` is the case and its bundle, which need not exist.
         """
         options: SlurmOptions = job.options
         placement = PlacementArguments(f"${_NODE}", f"${_NODES}", options.interface, options.ports)
@@ -119,11 +132,17 @@ class Slurm(CommandLauncher):
         return [step]
 
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        """Return the srun, or the sbatch that submits a script with it, for display. Nothing is started."""
+        """Return one command, as its words, for display: in an allocation the srun, else the sbatch of a batch script.
+
+        Nothing is started. `job` is the case and its bundle, which need not exist.
+        """
         return (submission.sbatch_command(job),) if self.has_queue() else super().commands(job)
 
     def script(self, job: Job) -> str | None:
-        """Return the batch script that is submitted, with `…` in place of the bundle; None inside an allocation."""
+        """Return the batch script that is submitted, with `…` in place of the bundle; None inside an allocation.
+
+        `job` is the case and its bundle, which need not exist.
+        """
         if not self.has_queue():
             return None
         (step,) = self.agent_commands(job)
@@ -131,10 +150,10 @@ class Slurm(CommandLauncher):
 
     @contextmanager
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
-        """Run the step, or submit the job; the context's value is agent 0's stream, line by line.
+        """Run a step of the allocation, or submit a job; the context's value is agent 0's stream, line by line.
 
         If Slurm ends the allocation or the job, the last event names the reason. Leaving the context ends the step, or
-        cancels the job.
+        cancels the job. `job` is the case and its bundle, which exists.
 
         Raises:
             Unavailable: Slurm rejects the job, or does not answer, or srun cannot be executed.
@@ -157,8 +176,8 @@ def explain_allocation_end(lines: Iterator[bytes], number: str) -> Iterator[byte
     dead worker. Such a last event is replaced.
 
     Args:
-        lines: Agent 0's stream.
-        number: The number of the allocation's job.
+        lines: The lines of agent 0's stream.
+        number: Slurm's number of the allocation.
     """
     last = b""
     for line in lines:

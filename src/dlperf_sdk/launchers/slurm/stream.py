@@ -136,7 +136,7 @@ def waiting_event(number: str, reason: str) -> bytes:
 
     Args:
         number: The job's number.
-        reason: Slurm's reason, such as `Resources` or `PartitionNodeLimit`; the text `None` if there is no reason.
+        reason: Slurm's reason, such as `Resources` or `PartitionNodeLimit`; the text `"None"` if there is no reason.
     """
     text = f"{job_label(number)} is waiting" + ("" if reason == "None" else f": {reason}")
     return json.dumps({"event": "waiting", "text": text}).encode()

@@ -56,7 +56,11 @@ finally:
 
 
 def sbatch_command(job: Job) -> tuple[str, ...]:
-    """Return the sbatch command that reads the job's batch script from its standard input. Nothing is started."""
+    """Return the words of an sbatch command that reads the batch script from its standard input. Nothing is started.
+
+    Args:
+        job: The case; its number of nodes and its launcher's options are used.
+    """
     options: SlurmOptions = job.options
     flags = {
         "partition": options.partition,
@@ -75,10 +79,10 @@ def sbatch_command(job: Job) -> tuple[str, ...]:
 
 
 def batch_script(step: Sequence[str], linger_seconds: int, bundle: bytes) -> str:
-    """Return the batch script. It is a Python program, and no shell interprets any part of it.
+    """Return the text of a batch script that starts the agents. It is a Python program; no shell interprets any of it.
 
     Args:
-        step: The command that starts the agents.
+        step: The words of the srun command that starts the agents.
         linger_seconds: Seconds that the job waits at its end for its stream to be acknowledged.
         bundle: The bundle's content; empty to show the script with `…` in its place.
     """
@@ -93,11 +97,12 @@ def submit(job: Job, step: Sequence[str]) -> Iterator[Iterator[bytes]]:
     Leaving the context also waits until Slurm has ended the job, at most `STOP_TIMEOUT` seconds.
 
     Args:
-        job: The job.
-        step: The command that starts the agents.
+        job: The case and its bundle.
+        step: The words of the srun command that starts the agents.
 
     Raises:
-        Unavailable: Slurm rejects the job or does not answer, or the script is larger than `MAX_SCRIPT_SIZE`.
+        Unavailable: Slurm rejects the job or does not answer, or the script has more than `MAX_SCRIPT_SIZE` bytes.
+        OSError: The bundle cannot be read.
     """
     script = batch_script(step, job.options.linger, job.bundle.read_bytes())
     if len(script) > MAX_SCRIPT_SIZE:
@@ -140,7 +145,7 @@ def _submit_script(job: Job, script: str) -> str:
 
 
 def cancel_orphaned_jobs(ids: Set[str]) -> dict[str, str]:
-    """Cancel this user's jobs with these ids, and return those that still exist.
+    """Cancel this user's jobs that have one of the given ids, and return those that still exist.
 
     Jobs are found by name and user: a stored number may belong to another job by now. A machine without squeue has
     no sbatch either, so nothing is found there.
