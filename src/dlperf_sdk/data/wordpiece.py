@@ -123,11 +123,11 @@ def tokenizer(pieces: Sequence[str]) -> Tokenizer:
 def train(texts: Callable[[], Iterable[str]], limit: int) -> tuple[str, ...]:
     """Make a vocabulary of at most `limit` word pieces from texts.
 
-    The same texts always give the same pieces. The library's trainer breaks ties by its numbers of the characters, and
-    assigns these in the random order of a hash table. Therefore all characters are numbered before the training.
+    The same texts always give the same pieces. For this, all characters are numbered before the training: the library's
+    trainer breaks ties by these numbers, and would assign them in the random order of a hash table.
 
     Args:
-        texts: Returns an iterable over the texts; called twice.
+        texts: Function of no arguments that returns an iterable over the texts; called twice.
         limit: Largest number of pieces, special ones included.
 
     Returns:

@@ -140,7 +140,7 @@ class DatabaseType(ABC):
         """Return the database at a URL. It connects when it is first used.
 
         Args:
-            url: The URL, which the person who starts the command has given, never a file.
+            url: The URL, as the person who starts the command gives it; it is never read from a file.
 
         Raises:
             UsageError: the URL is not valid. The message does not contain it.

@@ -117,9 +117,10 @@ class Topology(ABC):
             options: An instance of `Options`, that of the first case.
 
         Raises:
-            SystemExit: this process is not the controller, which has ended; with the controller's exit code.
+            SystemExit: this process is not the controller, and the controller has ended; the exit code is that of the
+                controller.
             UsageError: the job does not fit the cases, or its processes cannot find each other.
-            LostNode: this process is not the controller, which was not found or was lost.
+            LostNode: this process is not the controller, and the controller was not found, or was lost.
         """
         return
 

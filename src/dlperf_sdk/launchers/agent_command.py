@@ -68,11 +68,11 @@ def agent_command(job: Job, python: str, placement: PlacementArguments) -> tuple
 
 
 def reporting_command(job: Job, python: str, placement: PlacementArguments, node: str) -> tuple[str, ...]:
-    """Return the command of an agent for a launcher that starts all nodes at once, such as mpirun. Nothing is started.
+    """Return the words of an agent's command for a launcher that starts all nodes at once, such as mpirun.
 
-    Such launchers do not report on which node the interpreter is missing. So a shell on the node starts the
-    interpreter once before the agent, and prints an event `ended` if that fails. For a case with a container, this
-    check is left out, because it would start the container twice.
+    Nothing is started. Such launchers do not report on which node the interpreter is missing. So a shell on the node
+    starts the interpreter once before the agent, and prints an event `ended` if that fails. For a case with a
+    container, this check is left out, because it would start the container twice.
 
     Args:
         job: The case, its bundle and its options.

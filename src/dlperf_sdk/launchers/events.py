@@ -23,8 +23,8 @@ def launch_events(
 
     Lines that are no event, heartbeats and `diagnostics` are left out. While the job waits, there are events `waiting`,
     whose `text` names the reason; a repeated text is left out. If the stream ends before agent 0 has written `ended`,
-    this event is created here, with a failure of kind `lost-node`. So it is if the stream is silent for the job's
-    `start_timeout`, or for 15 seconds once agents have started.
+    this event is created here, with a failure of kind `lost-node`. The same happens if the stream is silent for the
+    job's `start_timeout`, or for 15 seconds once agents have started.
 
     Args:
         launcher: The launcher.

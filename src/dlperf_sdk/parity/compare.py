@@ -80,7 +80,8 @@ def compare(
 
     - Replicas, losses or arrays are missing.
     - Losses, first updates or running means deviate from the reference by more than the tolerance.
-    - They deviate by less than the precision's rounding does, so that the precision was not in effect.
+    - Running means, or the first updates of a model without them, deviate by less than the rounding of the precision
+      makes them: the precision was not in effect.
     - Replicas differ, although the strategy keeps them equal.
 
     Running means are not compared if the loss scaler skipped a step.

@@ -40,12 +40,13 @@ def key_of(plan: Plan, request: Request, prepared: PreparedEnvironment, referenc
 def parts(plan: Plan, request: Request, prepared: PreparedEnvironment, reference: str) -> dict[str, Any]:
     """Return everything that parity evidence depends on, as a dict of JSON values.
 
-    It contains the request without its `CONTEXT`, the code in the bundle, the environment's lock and interpreter, the
-    container, the variables that the spec requests and those named in `SEARCHED`, the launcher, the names of processor
-    and GPUs, the plugin's distribution and version, and the reference's digest. Secret values are replaced by hashes.
+    It contains the request without the fields in `CONTEXT`, which do not change what is computed; the code in the
+    bundle, the environment's lock and interpreter, the container, the variables that the spec requests and those in
+    `SEARCHED` (`PATH`, `LD_LIBRARY_PATH`), the launcher, the names of processor and GPUs, the plugin's distribution and
+    version, and the reference's digest. Secret values are replaced by hashes.
 
-    Variables have the values that a worker on this machine would get, and devices are those of this machine. Nothing is
-    known here about nodes on other machines but the launcher.
+    Variables have the values that a worker on this machine would get, and processor and GPUs are those of this machine:
+    about nodes on other machines, only the launcher is known here.
 
     Args:
         plan: The plan of the parity run.

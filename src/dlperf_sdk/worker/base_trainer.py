@@ -223,7 +223,7 @@ class BaseTrainer(TrainerHooks):
     def step(self, batch: Any) -> Step:
         """Enqueue one optimization step over all micro-batches, without waiting for the device.
 
-        `schedule.learning_rate` determines the step's learning rate. `steps` grows by 1.
+        `schedule.learning_rate` determines the step's learning rate. The attribute `steps` grows by 1.
 
         Args:
             batch: One batch of all replicas on the devices, which `place` or `receive` returned.

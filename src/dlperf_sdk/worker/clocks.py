@@ -87,7 +87,7 @@ class Lagged(Clock):
         self._stamps.append(now)
 
     def step(self, loss: Any) -> None:
-        """Wait until the step before this one has finished, and record the time; the first step has none before it.
+        """Wait until the step before this one has finished, and record the time. The first call only keeps `loss`.
 
         Args:
             loss: The handle of the step's loss, for which the next call waits.

@@ -82,7 +82,6 @@ class Runtime:
 
         Raises:
             Unsupported: This node cannot run the case, for example because a device or the precision is not available.
-
         """
 
     def seed(self) -> bool:
@@ -270,8 +269,7 @@ class Trainer:
         """Return name and current values of the running mean of each batch norm of one replica.
 
         A mean has the name of its layer's gamma with `running_mean` in place of `weight`, such as `bn1.running_mean`;
-        values are float32 NumPy arrays in C order. Called between
-        steps, never inside the window.
+        values are float32 NumPy arrays in C order. Called between steps, never inside the window.
 
         Args:
             replica: Index of the replica within this process, counted from 0.
@@ -307,7 +305,7 @@ class Trainer:
         return None
 
     def reset(self) -> None:
-        """Return to the state before the first step, so that the next steps follow the canonical trajectory again.
+        """Restore the state before the first step, so that the next steps follow the canonical trajectory again.
 
         Weights become canonical, the optimizer's moments and counts zero, the loss scale and the learning rate those
         of the first step. State that no training step reads, such as batch norm's running statistics, may stay.

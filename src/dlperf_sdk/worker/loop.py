@@ -25,8 +25,8 @@ def measure(
         runtime: The started runtime.
         trainer: A trainer that has taken no step.
         protocol: `Request.protocol`; the numbers `canonical_steps`, `warmup` and `steps` are used.
-        progress: The counters that take the phase and the step.
-        wait_for_go: Blocks until every worker of the case is at the first edge of its window.
+        progress: The worker's progress, whose phase and step counter are set.
+        wait_for_go: Function that blocks until every worker of the case is at the first edge of its window.
 
     Returns:
         A dict with fields of `dlperf_sdk.results.records.Record`, as JSON values except for NaN and infinite numbers:
@@ -40,7 +40,8 @@ def measure(
           unchanged (`window_state.compare`), and which steps had wrong labels (`Account.of_replica`);
         - `deviation`, which is None if the trainer has none, and may be NaN or infinite;
         - `updates` in the window, None if the optimizer does not count them; `skipped_steps` in the window;
-        - `prefetched_batches`; and `input_queue`, the changes of `InputCounts` in the window, None without a queue;
+        - `prefetched_batches`; and `input_queue`, a dict of the changes of `batches`, `seconds` and `depth` of
+          `InputCounts` in the window, None without a queue;
         - `peak_host_memory` and `peak_device_memory` in bytes, the latter None if unknown;
         - `phases`: the seconds of `compile`, `warmup`, `measure` and `verify`.
 

@@ -32,7 +32,7 @@ def follow(
         trainer: A trainer that has taken no step.
         request: The parity run's request.
         process: This process, whose replicas are recorded.
-        progress: The counters that take the phase and the step.
+        progress: The worker's progress, whose phase and step counter are set.
 
     Returns:
         A dict: `skipped_steps`, the number of steps that the loss scaler skipped; and `replicas`, a list with a dict

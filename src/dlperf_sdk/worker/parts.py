@@ -27,10 +27,11 @@ class Part:
         """What the measuring loop works with."""
 
     def exchanged(self) -> Optional[List[Dict[str, Any]]]:
-        """Return an account of each replica's gradient buffers after the window; None for a part without an exchange.
+        """Return accounts of the gradient buffers after the window; None for a part without an exchange.
 
-        The account is a dict with `buffers`, `elements`, `bytes` and `differing`, as `exchange.inspect_buffers` returns
-        it.
+        There is one account per replica of this process, in their order: a dict with `buffers`, their number;
+        `elements` and `bytes` of all of them; and `differing`, the names of the buffers that do not hold the mean of
+        all replicas' values.
         """
         return None
 
@@ -100,9 +101,9 @@ class Communication(Part):
         self._task.wait_for_go()
 
     def exchanged(self) -> List[Dict[str, Any]]:
-        """Return an account of each replica's gradient buffers, in the order of the process's replicas.
+        """Return accounts of the gradient buffers after the window, one per replica of this process, in their order.
 
-        The account is a dict: `buffers`, their number; `elements` and `bytes` of all of them; and `differing`, the
+        An account is a dict: `buffers`, their number; `elements` and `bytes` of all of them; and `differing`, the
         names of the buffers that do not hold the mean of all replicas' values.
         """
         task = self._task

@@ -32,7 +32,7 @@ class Progress:
         """The index of the phase in `PHASES`, and the number of steps taken in it."""
 
     def enter(self, phase: str) -> None:
-        """Set the phase, and the number of steps in it to 0; called in the worker when a phase begins.
+        """Begin a phase: set it, and set the number of steps in it to 0. Called in the worker.
 
         Args:
             phase: One of `PHASES`.

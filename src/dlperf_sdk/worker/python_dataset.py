@@ -34,7 +34,7 @@ class GeneratorFeed(BatchFeed):
     A framework's subclass implements `open`. It overrides `count_workers` if several generators run at a time.
 
     Args:
-        generate: The generator function of one replica's batches.
+        generate: Function that returns an endless iterator over one replica's batches.
         request: The case.
     """
 

@@ -90,7 +90,7 @@ def run(
         process: This process of the case.
         attempt: Number of the attempt, counted from 1; 0 for the parity run.
         directory: An existing directory for the two files.
-        wait_for_go: Blocks until all workers of the case may begin the measured window.
+        wait_for_go: Function that blocks until all workers of the case may begin the measured window.
 
     Returns:
         0; or 1 if the record has a failure.

@@ -74,7 +74,7 @@ class Crew:
     """All processes of the job.
 
     Args:
-        seat: The seat of rank 0.
+        seat: The place of rank 0 in the job.
         hello: The message with which rank 0 would introduce itself.
         address: The address on which rank 0 listens.
     """
@@ -142,7 +142,7 @@ class Crew:
         cpus: Mapping[int, list[int]],
         receiver: Receive,
     ) -> None:
-        """Tell the first process of each node but node 0 to start an agent, and return at once.
+        """Tell the first process of each node except node 0 to start an agent, and return at once.
 
         Args:
             bundle: The bundle's file.

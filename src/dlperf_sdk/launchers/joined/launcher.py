@@ -104,7 +104,7 @@ class Joined(Topology):
             options: The launcher's options.
 
         Raises:
-            SystemExit: This process is not rank 0, and rank 0 has ended; with the exit code of rank 0.
+            SystemExit: This process is not rank 0, and rank 0 has ended; the exit code is that of rank 0.
             LostNode: This process is not rank 0, and rank 0 was not found within the deadline `start`, or was lost.
             UsageError: The variables of the job are malformed or contradict each other, the job is too small for the
                 cases, or its processes cannot meet.

@@ -122,7 +122,7 @@ def explain_end(state: str, output: str, hosts: str = "") -> tuple[str, str, int
     Args:
         state: Slurm's state of the job, such as `TIMEOUT`; empty if unknown.
         output: The end of srun's output; empty if unknown.
-        hosts: Slurm's list of the nodes, in the order of the case's nodes; empty if unknown.
+        hosts: Slurm's list of the nodes, such as `n[1-4]`, in the order of the case's nodes; empty if unknown.
 
     Returns:
         The failure's kind (such as `timeout`), its message, and the number of the node at fault or None; None in place
