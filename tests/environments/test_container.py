@@ -86,6 +86,13 @@ def test_container_with_an_invalid_python_answer_is_refused(output, message):
         )
 
 
+def test_a_container_that_fails_after_some_output_says_why():
+    spec = EnvironmentSpec(python=">=3.7", requirements=())
+    failing = ("/bin/sh", "-c", "echo pulling; echo no space left >&2; exit 1", "/bin/echo")
+    with pytest.raises(EnvironmentFailed, match="does not start .*: no space left$"):
+        make_container_environment("numpy", spec, "cpu", failing, {})
+
+
 def test_an_unknown_runner_is_refused_with_the_nearest():
     with pytest.raises(UnknownName, match=r"no container runner named 'podmn'. Did you mean 'podman'\?"):
         RunSpec(framework="numpy", model="linear", container="podmn:torch")

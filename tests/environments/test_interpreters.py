@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dlperf_sdk.environments import interpreters
+from dlperf_sdk.errors import EnvironmentFailed
 
 
 def test_known_interpreters_are_probed_without_a_search(tmp_path, monkeypatch):
@@ -27,3 +28,14 @@ def test_known_interpreters_are_probed_without_a_search(tmp_path, monkeypatch):
     answers("3.99.2")
     assert str(interpreters.find("==3.99.*", environ).version) == "3.99.2"
     assert len(searched) == 2
+
+
+def test_a_fitting_python_is_found_without_uv(tmp_path, monkeypatch):
+    def missing():
+        raise EnvironmentFailed("uv's program is not there.")
+
+    monkeypatch.setattr(interpreters, "uv_binary", missing)
+    python = tmp_path / "python3.98"
+    python.write_text("#!/bin/sh\necho 3.98.1 cpython -\n")
+    python.chmod(0o700)
+    assert interpreters.find("==3.98.*", {"PATH": str(tmp_path), "HOME": str(tmp_path)}).path == python

@@ -48,6 +48,16 @@ def test_a_folder_outside_is_refused(tmp_path: Path, folder: str) -> None:
     assert load_spec(path, {"data": "images:/there"}).data.path == "/there"
 
 
+@pytest.mark.parametrize("name", ["framework", "model"])
+def test_a_required_field_can_be_replaced(tmp_path: Path, name: str) -> None:
+    assert getattr(load_spec(written(tmp_path, batch_size=8), {name: "other"}), name) == "other"
+    path = tmp_path / "short.json"
+    path.write_text(json.dumps({field: value for field, value in CASE.items() if field != name}))
+    assert getattr(load_spec(path, {name: "other"}), name) == "other"
+    with pytest.raises(DocumentError, match=name):
+        load_spec(path)
+
+
 def test_a_file_names_no_program(tmp_path: Path) -> None:
     path = written(tmp_path, python="/usr/bin/evil")
     with pytest.raises(SpecError, match="give --python"):

@@ -147,11 +147,8 @@ def make_container_environment(
         )
         facts = probe.facts_from(json.loads(done.stdout.decode("utf-8", "replace").strip().splitlines()[-1]))
     except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
-        message = (
-            done.stderr.decode("utf-8", "replace").strip()[-500:]
-            if isinstance(error, IndexError)
-            else str(error)
-        )
+        has_ended = isinstance(error, ValueError | IndexError)  # and printed something else than the facts
+        message = (has_ended and done.stderr.decode("utf-8", "replace").strip()[-500:]) or str(error)
         raise EnvironmentFailed(f"The container does not start with `{command_line}`: {message}") from error
     except (KeyError, TypeError) as error:
         raise EnvironmentFailed(f"`{command_line}` is not Python: it printed an invalid answer.") from error

@@ -172,17 +172,9 @@ def _list_pyenv(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _list_uv(environ: Mapping[str, str]) -> Iterator[Path]:
-    command = [
-        uv_binary(),
-        "python",
-        "list",
-        "--only-installed",
-        "--managed-python",
-        "--output-format",
-        "json",
-    ]
+    options = ("--only-installed", "--managed-python", "--output-format", "json", "--offline", "--no-config")
     try:
-        for entry in json.loads(probe.read_output([*command, "--offline", "--no-config"], environ)):
+        for entry in json.loads(probe.read_output([uv_binary(), "python", "list", *options], environ)):
             yield Path(entry["path"])
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
+    except (EnvironmentFailed, OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
         return

@@ -118,13 +118,18 @@ def load_spec(
 
     fields = fields or {}
     document = {name: value for name, value in load_document(path).items() if name not in fields}
+    required = {
+        field.name: fields[field.name]
+        for field in attrs.fields(RunSpec)
+        if field.default is attrs.NOTHING and field.name in fields
+    }
     places = source_positions.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
     errors = diagnostics.list_file_errors(
-        path, "run-spec", {"schema_version": SPEC_VERSION, **document}, places
+        path, "run-spec", {"schema_version": SPEC_VERSION, **required, **document}, places
     )
     if errors:
         raise DocumentError(diagnostics.join_errors(errors))
-    spec = attrs.evolve(RunSpec.from_dict(resolve_data(document, path)), **fields)
+    spec = attrs.evolve(RunSpec.from_dict({**required, **resolve_data(document, path)}), **fields)
     plugins = {"framework": spec.framework, "model": spec.model, "topology": spec.topology}
     for setting in list_restricted_settings(
         {**document, **plugins}, declaration_lookup(registry or Registry())
