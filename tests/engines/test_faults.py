@@ -25,7 +25,7 @@ from dlperf_sdk import run
 from dlperf_sdk.api import campaign
 from dlperf_sdk.campaigns.matrix import Matrix
 from dlperf_sdk.errors import Unavailable
-from dlperf_sdk.execution.replay import attach, find_job
+from dlperf_sdk.execution.attaching import attach, find_job
 from dlperf_sdk.launchers import mpi
 from dlperf_sdk.launchers.slurm import jobs, stream
 from dlperf_sdk.parity import reference

@@ -19,7 +19,7 @@ from dlperf_sdk.cli import remote_runs
 from dlperf_sdk.documents import schema
 from dlperf_sdk.documents.field_types import LONGEST_NOTE
 from dlperf_sdk.errors import DlperfError, DocumentError, InvalidRecord, StoreError, Unavailable, UsageError
-from dlperf_sdk.execution import case_record, replay
+from dlperf_sdk.execution import case_record, packing, replay
 from dlperf_sdk.execution.case_record import MOST_NOTES
 from dlperf_sdk.interfaces.topology import Submission
 from dlperf_sdk.launchers.local import Local
@@ -34,7 +34,7 @@ def told(tmp_path_factory):
     spec = RunSpec(
         framework="numpy", model="linear", topology="1n2d", batch_size=4, warmup=1, steps=5, repeats=2
     )
-    replay.pack(spec, place / "case.pyz")
+    packing.pack(spec, place / "case.pyz")
     command = [sys.executable, "-I", str(place / "case.pyz"), "run", "-o", str(place / "out")]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return [json.loads(line) for line in (place / "out" / "events.jsonl").read_bytes().splitlines()]
@@ -310,7 +310,7 @@ def test_line_that_needs_too_much_memory_is_refused(tmp_path):
 def test_case_in_a_container_cannot_be_bundled(tmp_path):
     spec = RunSpec(framework="numpy", model="linear", container="podman:image")
     with pytest.raises(UsageError, match="names the container podman:image"):
-        replay.pack(spec, tmp_path / "case.pyz")
+        packing.pack(spec, tmp_path / "case.pyz")
     assert not list(tmp_path.iterdir())
 
 
@@ -326,7 +326,7 @@ class Batch(Local):
 def packed_for_batch(path, **fields):
     registry = Registry({"topologies": {"batch": Batch}})
     spec = RunSpec(**{"framework": "numpy", "model": "linear", "topology": "2n1d@batch", **fields})
-    return replay.pack(spec, path, registry)
+    return packing.pack(spec, path, registry)
 
 
 def test_launcher_makes_its_file_of_the_bundle(tmp_path):

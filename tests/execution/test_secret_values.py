@@ -18,7 +18,7 @@ from dlperf_sdk.analysis import compare
 from dlperf_sdk.campaigns.matrix import Matrix
 from dlperf_sdk.cli import planning
 from dlperf_sdk.errors import SpecError
-from dlperf_sdk.execution import replay
+from dlperf_sdk.execution import packing, replay
 from dlperf_sdk.hookspecs import hookimpl
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
@@ -170,7 +170,7 @@ def test_a_campaign_keeps_values_out_of_its_directory_and_resumes_with_them(plac
 
 def test_a_packed_case_reports_no_value(place, monkeypatch):
     spec = RunSpec(framework="faulty", model="linear", env=ENV, options={"fault": "leak"}, **SHORT)
-    replay.pack(spec, place / "case.pyz")
+    packing.pack(spec, place / "case.pyz")
     with zipfile.ZipFile(place / "case.pyz") as archive:
         assert is_free_of_secrets(archive.read("case.json").decode())
     command = [sys.executable, "-I", "case.pyz", "run", "-o", "out"]

@@ -18,7 +18,7 @@ from dlperf_sdk import RunSpec, run
 from dlperf_sdk.campaigns.campaign import digest
 from dlperf_sdk.cli.app import main
 from dlperf_sdk.errors import Unavailable
-from dlperf_sdk.execution.replay import attach, find_job
+from dlperf_sdk.execution.attaching import attach, find_job
 from dlperf_sdk.launchers import agent_command
 from dlperf_sdk.launchers.slurm import jobs, launcher, stream, submission
 from dlperf_sdk.launchers.slurm.options import SlurmOptions

@@ -47,7 +47,7 @@ from dlperf_sdk.environments import marker, pip_settings, rebuild, verification
 from dlperf_sdk.errors import DlperfError
 from dlperf_sdk.exchange.csv_table import read_csv, to_csv
 from dlperf_sdk.exchange.import_logs import import_logs
-from dlperf_sdk.execution import replay
+from dlperf_sdk.execution import packing
 from dlperf_sdk.interfaces.model import entry_to_dict
 from dlperf_sdk.interfaces.topology import Job, Topology
 from dlperf_sdk.interfaces.trace import Events, TraceEvents
@@ -189,7 +189,7 @@ def _text(document: Any, suffix: str) -> str:
 
 def _write_stream(folder: Path) -> None:
     """Write a bundle, what it gives on a machine without dlperf, and what its workers were told and wrote."""
-    replay.pack(RunSpec(**{**SPEC, "repeats": 1, "env": {}}), folder / "case.zip")
+    packing.pack(RunSpec(**{**SPEC, "repeats": 1, "env": {}}), folder / "case.zip")
     command = [sys.executable, "-I", str(folder / "case.zip"), "run", "-o", str(folder / "stream")]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     lines = (folder / "stream/events.jsonl").read_bytes().splitlines()

@@ -27,7 +27,7 @@ from dlperf_sdk.errors import (
     UnknownName,
     UsageError,
 )
-from dlperf_sdk.execution import replay
+from dlperf_sdk.execution import packing, replay
 from dlperf_sdk.execution.launch import launch
 from dlperf_sdk.execution.verification import exit_code
 from dlperf_sdk.launchers.local import Local
@@ -227,7 +227,7 @@ def test_a_bundle_brings_its_evidence_back(place: Path) -> None:
     """Run with an interpreter and nothing else; what it has written is turned into a result with its verdict."""
     plugins, path, out = registry(place), place / "case.pyz", place / "out"
     spec = RunSpec(framework="numpy", model="mine", batch_size=4, warmup=1, steps=5, repeats=1)
-    replay.pack(spec, path, plugins)
+    packing.pack(spec, path, plugins)
     command = [sys.executable, "-I", str(path), "run", "-o", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "Parity run: ok" in done.stdout
@@ -243,7 +243,7 @@ def test_a_bundle_brings_its_evidence_back(place: Path) -> None:
 def test_stream_without_a_parity_run_is_reported(place: Path) -> None:
     plugins, out = registry(place), place / "out"
     spec = RunSpec(framework="numpy", model="mine", batch_size=4, warmup=1, steps=5, repeats=1)
-    replay.pack(spec, place / "case.pyz", plugins)
+    packing.pack(spec, place / "case.pyz", plugins)
     subprocess.run([sys.executable, "-I", str(place / "case.pyz"), "run", "-o", str(out)], check=True)
     lines = [line for line in (out / "events.jsonl").read_bytes().splitlines() if b"parity-ended" not in line]
     result = replay.replay(lines, place / "store", registry=plugins)
@@ -254,7 +254,7 @@ def test_stream_without_a_parity_run_is_reported(place: Path) -> None:
 def test_unverifiable_case_is_known_when_the_bundle_is_built(place: Path) -> None:
     plugins, out = registry(place, references=None), place / "out"
     spec = RunSpec(framework="numpy", model="mine", batch_size=4, warmup=1, steps=5, repeats=1)
-    packed, _ = replay.pack(spec, place / "case.pyz", plugins)
+    packed, _ = packing.pack(spec, place / "case.pyz", plugins)
     assert "parity.json" not in packed.files
     subprocess.run([sys.executable, "-I", str(place / "case.pyz"), "run", "-o", str(out)], check=True)
     with (out / "events.jsonl").open("rb") as lines:

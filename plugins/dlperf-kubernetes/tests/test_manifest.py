@@ -19,7 +19,7 @@ from dlperf_kubernetes.options import KubernetesOptions
 from dlperf_sdk import RunSpec, run
 from dlperf_sdk.cli import main
 from dlperf_sdk.errors import SpecError, Unavailable, UsageError
-from dlperf_sdk.execution import replay
+from dlperf_sdk.execution import packing
 from dlperf_sdk.interfaces.topology import Job
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
@@ -126,7 +126,7 @@ def test_invalid_option_is_refused(name, value):
 
 def test_bundle_is_in_the_secret_and_only_its_owner_reads_the_file(tmp_path):
     path = tmp_path / "job.json"
-    packed, commands = replay.pack(spec_of(), path)
+    packed, commands = packing.pack(spec_of(), path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     secret = items(json.loads(path.read_text()))["Secret"]
     with zipfile.ZipFile(io.BytesIO(base64.b64decode(secret["data"]["bundle.pyz"]))) as archive:
@@ -149,14 +149,14 @@ def test_secret_variable_is_refused(tmp_path):
     with pytest.raises(
         UsageError, match=r"value of MY_TOKEN, which may be a secret\. Write --env MY_TOKEN without"
     ):
-        replay.pack(spec_of(env={"MY_TOKEN": "hf_0123456789"}), path)
+        packing.pack(spec_of(env={"MY_TOKEN": "hf_0123456789"}), path)
     assert not path.exists()
 
 
 def test_variable_without_a_value_comes_from_the_pod(tmp_path, monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "hf_0123456789")
     path = tmp_path / "job.json"
-    replay.pack(spec_of(env={"MY_TOKEN": None}, options={"image": IMAGE, "env_secret": "tokens"}), path)
+    packing.pack(spec_of(env={"MY_TOKEN": None}, options={"image": IMAGE, "env_secret": "tokens"}), path)
     manifest = items(json.loads(path.read_text()))
     bundle = base64.b64decode(manifest["Secret"]["data"]["bundle.pyz"])
     with zipfile.ZipFile(io.BytesIO(bundle)) as archive:

@@ -38,9 +38,9 @@ def bundle(
 
     There: `python FILE run -o OUT`. Back here: `dlperf ingest OUT`. For a scheduler's file, its commands are printed.
     """
-    from dlperf_sdk.execution import replay
+    from dlperf_sdk.execution import packing
 
-    packed, commands = replay.pack(spec_of(framework, model, flags), output)
+    packed, commands = packing.pack(spec_of(framework, model, flags), output)
     if common.json:
         answer = {"path": str(packed.path), "sha256": packed.digest, "files": list(packed.files)}
         emit({**answer, "commands": list(commands)})
@@ -106,11 +106,11 @@ def attach(
     common: Common = AS_USUAL,
 ) -> int:
     """Follow a submitted job whose controller was lost. Ctrl-C detaches; the job keeps running."""
-    from dlperf_sdk.execution import replay
+    from dlperf_sdk.execution import attaching
 
-    attached = replay.find_job(job)
+    attached = attaching.find_job(job)
     code = run_case(
-        lambda store, observers: replay.attach(attached, store, observers), output_options, common
+        lambda store, observers: attaching.attach(attached, store, observers), output_options, common
     )
     if code == INTERRUPTED:
         say(

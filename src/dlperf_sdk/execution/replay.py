@@ -13,7 +13,6 @@ from typing import Any
 
 import attrs
 
-from dlperf_sdk import data
 from dlperf_sdk.documents import schema
 from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.environments.prepared import CONTAINER, GIVEN, PreparedEnvironment
@@ -24,28 +23,21 @@ from dlperf_sdk.errors import (
     SpecError,
     StoreError,
     UnknownName,
-    UsageError,
 )
 from dlperf_sdk.execution.case import Case
-from dlperf_sdk.execution.launch import bundle_metadata, make_job
-from dlperf_sdk.folders import CAMPAIGNS
 from dlperf_sdk.hookspecs import Observers
-from dlperf_sdk.interfaces.topology import AttachedJob, Submission
 from dlperf_sdk.launchers.stream_events import parse_event
 from dlperf_sdk.parity.evidence import ParityRun, make_unknown_parity, plan_parity_run
-from dlperf_sdk.planning import bundle
-from dlperf_sdk.planning.plan import Plan, make_plan
+from dlperf_sdk.planning.plan import Plan
 from dlperf_sdk.planning.secret_variables import redact_variables, secret_names
 from dlperf_sdk.planning.spec_file import declaration_lookup, list_restricted_settings
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.agent_events import attempt_outcome
 from dlperf_sdk.results.convert import parity_from_dict, to_plain
-from dlperf_sdk.results.files import check_replaceable, explain_os_errors
 from dlperf_sdk.results.records import Failure, Repeat
 from dlperf_sdk.results.result import Environment, Result
-from dlperf_sdk.results.store import ResultStore, campaign_of, check_id, new_run_id
+from dlperf_sdk.results.store import ResultStore, check_id
 from dlperf_sdk.spec.run_spec import RunSpec
-from dlperf_sdk.spec.secret_values import reveal
 
 _WORD = re.compile(r"[\x21-\x7e]{1,200}")
 """Name or version of a package, as `lock.txt` may contain it."""
@@ -79,17 +71,25 @@ def replay(
         InvalidRecord: The result breaks its own schema, and was not written.
         KeyboardInterrupt: Ctrl-C was pressed. Attempts that were read are in the store; no result was written.
     """
-    return _replay(lines, store, Observers.load(observers), registry or Registry())
+    return replay_events(lines, store, Observers.load(observers), registry or Registry())
 
 
-def _replay(
+def replay_events(
     lines: Iterable[bytes],
     store: ResultStore | str | Path,
     observers: Observers,
     registry: Registry,
     waiting: Callable[[str], None] = lambda text: None,
 ) -> Result:
-    """Store the result of a stream, and call `waiting` with each new reason for which the run waits in a queue."""
+    """Make a result of a stream, store and return it; see `replay`, which raises the same errors.
+
+    Args:
+        lines: The stream's lines.
+        store: The store, or its directory.
+        observers: The observers of the run.
+        registry: The plugins.
+        waiting: Function that is called with each new reason for which the run waits in a queue.
+    """
     events = (event for event in map(parse_event, lines) if event is not None)
     first = next(_skip_to_start(events, waiting), None)
     if first is None:
@@ -198,7 +198,7 @@ def _record_parity(case: Case, environment: Environment, plain: Any) -> None:
     if plain is not None:
         case.record_parity(parity_from_dict(plain))
         return
-    prepared = _restore_prepared(case.plan, environment.python, environment.lock, environment.command)
+    prepared = restore_prepared(case.plan, environment.python, environment.lock, environment.command)
     run = plan_parity_run(case.plan, prepared, environment.variables, case.registry, use_cache=False)
     if isinstance(run, ParityRun):
         case.record_parity(make_unknown_parity("The stream contains no parity run."))
@@ -231,8 +231,15 @@ def _environment(first: Mapping[str, Any], spec: RunSpec, registry: Registry) ->
     return environment
 
 
-def _restore_prepared(plan: Plan, python: str, lock: str, command: tuple[str, ...]) -> PreparedEnvironment:
-    """Return the environment on the other machine, with the fields that are known here."""
+def restore_prepared(plan: Plan, python: str, lock: str, command: tuple[str, ...]) -> PreparedEnvironment:
+    """Return the environment of a case that another machine runs or has run, with what is known of it here.
+
+    Args:
+        plan: The case.
+        python: Version of its Python; empty if unknown.
+        lock: Its packages, as lines of pip's requirements files; empty if unknown.
+        command: The words that start its Python.
+    """
     return PreparedEnvironment(GIVEN, plan.spec.framework, plan.device, python, lock, command, "", Path())
 
 
@@ -279,152 +286,3 @@ def _check_equal(event: Mapping[str, Any], stored: Repeat, run_id: str) -> None:
             f"Repeat {stored.attempt} of the run {run_id} in the store has other records than this stream: the bundle "
             "was run more than once, or its streams were mixed. The store was not changed. Use another --output."
         )
-
-
-def pack(
-    spec: RunSpec, path: Path, registry: Registry | None = None
-) -> tuple[bundle.Bundle, tuple[str, ...]]:
-    """Write a case as one file: a bundle, or a file for the launcher's scheduler that holds the bundle.
-
-    A machine without dlperf can run a bundle: `python FILE run -o OUT`.
-
-    Args:
-        spec: The case.
-        path: The file, which is replaced if it exists.
-        registry: The plugins; None for the installed ones.
-
-    Returns:
-        The bundle, and the commands with which users submit the file to the scheduler; no commands if the file is the
-        bundle.
-
-    Raises:
-        UsageError: The case is invalid, its data lies in a folder of this machine, or it names a container; or the
-            launcher's file would hold the value of a secret variable.
-        Unavailable: The launcher's scheduler does not take the case.
-        PluginError: A plugin does not work.
-        RunFailed: The case cannot be run.
-        StoreError: The file cannot be written, or is not a regular file.
-    """
-    if spec.data.path is not None:
-        raise UsageError(
-            f"The data {spec.data} lies in a folder of this machine, and the file is for another one. "
-            "Use synthetic data."
-        )
-    if spec.container is not None:
-        raise UsageError(
-            f"The case names the container {spec.container}, and the file is run by a Python that is there already. "
-            "Leave --container out, and run the file inside it."
-        )
-    plugins = registry or Registry()
-    planned = make_plan(spec, plugins)
-    samples = data.prepare(
-        spec.data, planned.model_options, planned.inputs, seed=spec.seed, on_progress=lambda *_: None
-    )
-    prepared = _restore_prepared(planned, "", "", ("python3",))
-    variables = {name: reveal({name: value}, {}).get(name) for name, value in planned.spec.env.items()}
-    parity = plan_parity_run(planned, prepared, variables, plugins, use_cache=False)
-    first, known = (parity.request, None) if isinstance(parity, ParityRun) else (None, parity)
-    request = planned.request(new_run_id(spec, datetime.now(UTC)), prepared.command, variables, samples)
-    with explain_os_errors(path):
-        check_replaceable(path)
-        packed = bundle.build(request, path, planned.packages, bundle_metadata(planned, known), first)
-        try:
-            submission = _make_submission(planned, packed, request.id, plugins)
-        except BaseException:
-            path.unlink()  # the bundle alone is not what the user asked for
-            raise
-        if submission is None:
-            return packed, ()
-        path.write_bytes(submission.content)  # the mode stays: only its owner can read it
-        return packed, submission.commands
-
-
-def _make_submission(plan: Plan, packed: bundle.Bundle, run_id: str, registry: Registry) -> Submission | None:
-    """Return the file that the case's launcher makes of a bundle.
-
-    Raises:
-        UsageError: The bundle holds the value of a secret variable.
-    """
-    name = plan.spec.topology.launcher
-    launcher = registry.topology(name)
-    job = make_job(plan, run_id, packed.path, launcher)
-    with registry.wrap_plugin_errors("topologies", name, "write a file for its scheduler"):
-        submission = launcher.submission(job, str(packed.path))
-    if submission is not None:
-        secret = next((secret for secret in plan.secrets if plan.spec.env[secret] is not None), None)
-        if secret is not None:
-            raise UsageError(
-                f"The file for {name} would hold the value of {secret}, which may be a secret. Write "
-                f"--env {secret} without a value, and set {secret} where the agents run."
-            )
-    return submission
-
-
-def find_job(text: str, registry: Registry | None = None) -> AttachedJob:
-    """Return a job that an earlier `run` submitted to a launcher's queue, to follow it again.
-
-    Args:
-        text: The job and its launcher, `JOB@LAUNCHER`, such as `4213@slurm`.
-        registry: The plugins; None for the installed ones.
-
-    Raises:
-        Unavailable: The launcher has no queue or its queue does not answer; or the job does not exist, has ended, or
-            was not submitted by dlperf.
-        UsageError: The text is not of this form, or the job is one attempt of a campaign's case.
-        UnknownName: There is no such launcher.
-        PluginError: The launcher does not work.
-    """
-    identifier, _, name = text.rpartition("@")
-    if not identifier or not name:
-        raise UsageError(
-            f"Expected a job and its launcher, JOB@LAUNCHER, got {text[:100]!r}; for example 4213@slurm."
-        )
-    plugins = registry or Registry()
-    launcher = plugins.topology(name)
-    with plugins.wrap_plugin_errors("topologies", name, f"attach to {identifier}"):
-        job = launcher.attach(identifier)
-    stamp = campaign_of(job.id)
-    if stamp is not None:
-        raise UsageError(
-            f"{job.label} is one attempt of a campaign's case, and a result of it alone would lack the other attempts. "
-            "Resume the campaign: `dlperf campaign resume DIR` cancels the job and repeats the attempt. DIR is the "
-            f"campaign's directory, {CAMPAIGNS}/{stamp}-NAME unless --output gave another."
-        )
-    return job
-
-
-def attach(
-    job: AttachedJob,
-    store: ResultStore | str | Path,
-    observers: Iterable[Any] = (),
-    registry: Registry | None = None,
-) -> Result:
-    """Follow a job that another controller submitted, from its beginning to its end; store and return its result.
-
-    The job keeps its event stream until the result is in the store: after an interruption, this function can be called
-    again. While the job waits, observers get the reason as lines of the stage `queue`.
-
-    Args:
-        job: The job, as `find_job` returned it.
-        store: The store, or its directory, in which the run's directory is created or continued.
-        observers: Objects with hook implementations.
-        registry: The plugins; None for the installed ones.
-
-    Raises:
-        DocumentError: The stream does not describe its case, or the description breaks the schema.
-        SpecError: The case names a file that planning it here would read.
-        UsageError: The case cannot be planned here, or the store cannot be written.
-        StoreError: The store has other measurements of the run, or its complete result while this stream fails.
-        PluginError: A plugin, or a given observer, does not work.
-        InvalidRecord: The result breaks its own schema, and was not written.
-        Unavailable: The queue does not answer at the start.
-        KeyboardInterrupt: Ctrl-C was pressed. The job continues, and can be attached to again.
-    """
-    listeners = Observers.load(observers)
-
-    def report_waiting(text: str) -> None:
-        listeners.notify("dlperf_stage", run_id=job.id, stage="queue", detail=text)
-
-    result = _replay(job.stream, store, listeners, registry or Registry(), report_waiting)
-    job.acknowledge()
-    return result
